@@ -1,0 +1,31 @@
+import type { GenerationStream } from '../generation/event.ts';
+import type { EngineRequest } from '../generation/request.ts';
+
+/** Whether an engine can take work now, in words that an operator can act on. */
+export type EngineStatus =
+  | { readonly state: 'ready' }
+  | { readonly state: 'starting'; readonly detail: string }
+  | { readonly state: 'down'; readonly detail: string };
+
+/**
+ * Something that generates. Its promises, which `tests/engines/contract.ts` checks for every implementation:
+ *
+ * - It always streams, whatever its backend prefers.
+ * - The first event is `start`. Batches are never empty. After the `finish` of every choice (and a last `usage`, when it
+ *   has one) the stream returns; it never returns before that: a backend that ends early is a failure and throws.
+ * - It throws `ApiError`s only (`backend_*`, `no_healthy_backends`, `context_length_exceeded`, `internal_error`), without
+ *   texts of the backend in their messages, or the signal's own reason when it was aborted.
+ * - When the signal aborts, a pending read rejects at once and the work behind it stops within 100 ms or one prefill
+ *   chunk, also when nobody reads. Leaving a `for await` early stops the work too.
+ * - It is pulled: it reads from its backend no faster than its reader takes batches, up to a bounded buffer.
+ * - Usage is clamped to what is possible (integers, 0 ≤ cached ≤ prompt, 0 ≤ reasoning ≤ completion).
+ * - Nothing of a request with `retain: false` outlives it.
+ */
+export interface Engine {
+  generate(request: EngineRequest, signal: AbortSignal): GenerationStream;
+  /** Exact number of prompt tokens after the template, or `undefined` when this backend cannot count. */
+  countTokens(request: EngineRequest, signal: AbortSignal): Promise<number | undefined>;
+  status(): EngineStatus;
+  /** Stops taking work, ends what runs, frees processes and sockets. */
+  close(): Promise<void>;
+}
