@@ -1,0 +1,115 @@
+/**
+ * The store of money. Amounts are integer microcents (1 cent = 1,000,000 microcents) in `bigint`, everywhere.
+ * Ids and times are made by the caller. The design is docs/architecture.md, "Money".
+ */
+
+/** How a request ended, as the ledger records it. One row of the table of endings (docs/money.md) each. */
+export type Ending =
+  | 'finished' // whole answer: charged as reported
+  | 'credit' // credit ran out in mid-answer: what was delivered is charged
+  | 'client_left' // charged: input, and the output produced until then
+  | 'reader_stalled' // as client_left
+  | 'revoked' // key revoked or account suspended in mid-answer: as client_left
+  | 'failed' // ours or the backend's fault: not charged
+  | 'deadline' // ran longer than allowed: not charged
+  | 'drained' // the service stopped: not charged
+  | 'lost' // the settlement failed: not charged
+  | 'crashed'; // the process died: not charged
+
+/** One request, one row, written once. It is also the posting customer → revenue of `costMicrocents`. */
+export interface UsageRow {
+  /** UUIDv7, 16 bytes: the ledger's own key, never a client's value. */
+  readonly requestId: Uint8Array;
+  /** `req_<12 hex>` as the client saw it in `x-request-id`; not unique. */
+  readonly publicId: string;
+  /** What the client sent as `x-request-id`, made safe; null when it sent none. */
+  readonly clientId: string | null;
+  readonly accountId: string;
+  readonly keyId: string;
+  readonly modelId: string;
+  /** API family: chat, completions, messages, responses. */
+  readonly api: string;
+  readonly streamed: boolean;
+  /** Milliseconds since 1970. */
+  readonly startedAt: number;
+  readonly endedAt: number;
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+  readonly completionTokens: number;
+  readonly reasoningTokens: number;
+  /** What the account is charged; never above the hold. */
+  readonly costMicrocents: bigint;
+  /** List cost of what was done but not charged. */
+  readonly unchargedMicrocents: bigint;
+  readonly holdMicrocents: bigint;
+  readonly ending: Ending;
+  /** Finish reason of the (first) choice, null when there was none. */
+  readonly finish: string | null;
+  /** Error code, null when the request did not fail. */
+  readonly errorCode: string | null;
+  /** Token figures are counted by us, not reported by the backend. */
+  readonly counted: boolean;
+  /** Prices applied, microcents per million tokens. */
+  readonly inputPrice: bigint;
+  readonly outputPrice: bigint;
+  readonly cacheReadPrice: bigint;
+  /** Label of the backend that answered, null when none was reached. */
+  readonly backend: string | null;
+  readonly firstTokenMs: number | null;
+  readonly totalMs: number;
+  /** Tags for reports, a JSON array of strings; null when none. */
+  readonly tags: string | null;
+}
+
+/** A request that has been running for more than 250 ms: what a crash leaves behind to be recorded. */
+export interface OpenRequest {
+  readonly requestId: Uint8Array;
+  readonly accountId: string;
+  readonly keyId: string;
+  readonly modelId: string;
+  readonly holdMicrocents: bigint;
+  readonly startedAt: number;
+}
+
+export type TransferKind = 'topup' | 'grant' | 'refund' | 'adjust' | 'chargeback' | 'expiry' | 'usage_closed';
+
+/** Moves money between two accounts; one row is both sides, so that the ledger balances by construction. Immutable. */
+export interface Transfer {
+  readonly id: Uint8Array;
+  readonly debitAccount: string;
+  readonly creditAccount: string;
+  readonly amountMicrocents: bigint;
+  readonly kind: TransferKind;
+  /** The same key twice moves money once. */
+  readonly idempotencyKey: string;
+  readonly reference: string | null;
+  /** Who did it: `cli`, `system`, a user's id. */
+  readonly by: string;
+  readonly at: number;
+}
+
+/** House accounts: the other side of every transfer of a customer. They have no lower bound. */
+export const houseAccounts = { cash: 'house_cash', promo: 'house_promo', revenue: 'house_revenue', badDebt: 'house_bad_debt' } as const;
+
+/**
+ * Makes settlements durable, in groups, and hands out the right to spend. The hot path's only store.
+ *
+ * - `slice` resolves with microcents that this process may spend for the account without asking again; 0n = not funded.
+ *   SQLite hands out the whole spendable balance, once, at the first call; PostgreSQL leases a part of it.
+ * - `settle` resolves when the row is durable: `billed`, also when it was there already (settling twice is settling
+ *   once), or `lost` when this process no longer owns the slice that the cost was held from. It rejects when the store
+ *   failed; whether the row is there is then unknown, and `readBack` tells.
+ * - `open` is written with the next group; nobody waits for it.
+ * - `transfer` resolves `true` when money moved now, `false` when the idempotency key had been used (the same movement),
+ *   and rejects when it would take a customer below its credit limit.
+ */
+export interface Ledger {
+  slice(accountId: string, needMicrocents: bigint): Promise<bigint>;
+  settle(row: UsageRow): Promise<'billed' | 'lost'>;
+  readBack(requestId: Uint8Array): Promise<{ readonly costMicrocents: bigint; readonly ending: Ending } | undefined>;
+  open(request: OpenRequest): void;
+  transfer(transfer: Transfer): Promise<boolean>;
+  /** Settlements handed in and not yet durable; admission sheds when they are too many. */
+  readonly backlog: number;
+  close(): Promise<void>;
+}
