@@ -71,6 +71,11 @@ export type Constraint =
   | { readonly type: 'grammar'; readonly text: string }
   | { readonly type: 'regex'; readonly pattern: string };
 
+/** What the client said of reasoning: a tier as written, not yet checked, or a switch; `at` is the field that held it. */
+export type RequestedEffort =
+  | { readonly type: 'tier'; readonly value: string; readonly at: string }
+  | { readonly type: 'switch'; readonly on: boolean; readonly at: string };
+
 /** A decoded request, before the policy of the model's card has been applied to it. */
 export interface GenerationRequest {
   /** The model's id as the client wrote it. */
@@ -87,8 +92,7 @@ export interface GenerationRequest {
   readonly toolChoice: ToolChoice | undefined;
   readonly parallelToolCalls: boolean | undefined;
   readonly constraint: Constraint | undefined;
-  /** The effort as written, not yet checked against the tiers, and the field that held it. */
-  readonly effort: { readonly value: string; readonly at: string } | undefined;
+  readonly effort: RequestedEffort | undefined;
   readonly preserveThinking: boolean;
   /** How many alternatives to report beside each chosen token; `undefined` = no logprobs. */
   readonly logprobs: number | undefined;

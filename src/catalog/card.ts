@@ -1,0 +1,59 @@
+import type { Model } from './model.ts';
+import type { Prices } from './pricing.ts';
+
+/** The card of a model (specification §2.2 to §2.4). `created` is the time of the request, in seconds since 1970. */
+export function modelCard(model: Model, prices: Prices, created: number) {
+  const { capabilities } = model;
+  const { chat } = capabilities;
+  return {
+    id: model.id,
+    object: 'model',
+    created,
+    owned_by: model.ownedBy,
+    max_model_len: model.contextLength,
+    zdr_supported: capabilities.zdr,
+    supports_vision: capabilities.vision,
+    service: {
+      display_name: model.displayName,
+      ...(model.description === undefined ? {} : { description: model.description }),
+      context_length: model.contextLength,
+      max_output_tokens: model.maxOutputTokens,
+      capabilities: {
+        vision: capabilities.vision,
+        tools: capabilities.tools,
+        reasoning: capabilities.reasoning,
+        chat_completions: {
+          supported: chat.supported,
+          streaming: chat.streaming,
+          tools: chat.tools,
+          tool_streaming: chat.toolStreaming,
+          json_object: chat.jsonObject,
+          json_schema: chat.jsonSchema,
+          json_schema_refs: chat.jsonSchemaRefs,
+          tools_with_response_format: chat.toolsWithResponseFormat,
+          n: chat.n,
+          regex: chat.regex,
+          grammar: chat.grammar,
+        },
+        responses: { supported: false, streaming: false, tools: false, text_format: [], raw_json_schema_text: false },
+        messages: { supported: false, streaming: false, tools: false, tool_streaming: false, vision: false, reasoning: false },
+        zdr: { supported: capabilities.zdr, same_capabilities: capabilities.zdr },
+        reasoning_effort: { efforts: capabilities.efforts, default: capabilities.defaultEffort },
+      },
+      pricing: {
+        currency: 'usd',
+        input_cents_per_million: centsPerMillion(prices.input),
+        output_cents_per_million: centsPerMillion(prices.output),
+        // §2.4: rounded to whole cents here, exact in the next field.
+        cache_read_cents_per_million: Number((prices.cacheRead + 500_000n) / 1_000_000n),
+        cache_read_microcents_per_million: Number(prices.cacheRead),
+      },
+    },
+  };
+}
+
+/** `GET /v1/models` (specification §2.1). */
+export const modelList = (cards: readonly ReturnType<typeof modelCard>[]) => ({ object: 'list', data: cards });
+
+/** A price is at most a few billion microcents, so that the quotient is the nearest double of its decimal text. */
+const centsPerMillion = (microcents: bigint): number => Number(microcents) / 1_000_000;

@@ -1,0 +1,33 @@
+import type { Usage } from '../generation/event.ts';
+
+/**
+ * What a model costs, in integer microcents per million tokens: 1 cent per million tokens = 1 microcent per token
+ * = 1,000,000 here. Never a float.
+ */
+export interface Prices {
+  readonly input: bigint;
+  /** Generated tokens, reasoning included. */
+  readonly output: bigint;
+  /** Prompt tokens served from cache; without a price of its own, the input price. */
+  readonly cacheRead: bigint;
+}
+
+const million = 1_000_000n;
+
+/** Microcents: ceil(Σ tokens × price / 10⁶), summed exactly and rounded once. */
+export function costMicrocents(usage: Usage, prices: Prices): bigint {
+  const sum =
+    BigInt(usage.promptTokens - usage.cachedTokens) * prices.input +
+    BigInt(usage.cachedTokens) * prices.cacheRead +
+    BigInt(usage.completionTokens) * prices.output;
+  return (sum + million - 1n) / million;
+}
+
+/** Microcents → whole cents, half up; for amounts that are not negative. */
+export const roundedCents = (microcents: bigint): number => Number((microcents + million / 2n) / million);
+
+/** Microcents → whole cents, up: what is asked for must cover. */
+export const ceiledCents = (microcents: bigint): number => Number((microcents + million - 1n) / million);
+
+/** Microcents → whole cents, down: what is there must be there. */
+export const flooredCents = (microcents: bigint): number => Number(microcents >= 0n ? microcents / million : -((-microcents + million - 1n) / million));

@@ -1,0 +1,110 @@
+import type { FinishCause, FinishReason, GenerationBatch, TokenLogprob, Usage } from './event.ts';
+
+/** A run of one kind of content, in the order in which the model produced it. */
+export type Block =
+  | { readonly type: 'text'; text: string }
+  | { readonly type: 'reasoning'; text: string }
+  | { readonly type: 'tool-call'; readonly call: number; readonly id: string; readonly name: string; arguments: string };
+
+export interface Finish {
+  readonly reason: FinishReason;
+  readonly stopSequence: string | undefined;
+  readonly stopTokenId: number | undefined;
+  readonly cause: FinishCause | undefined;
+}
+
+export interface Choice {
+  readonly index: number;
+  readonly blocks: readonly Block[];
+  readonly logprobs: readonly TokenLogprob[];
+  readonly tokenIds: readonly number[];
+  readonly finish: Finish;
+}
+
+/** A whole answer: what `fold` makes of a stream. */
+export interface Generation {
+  readonly choices: readonly Choice[];
+  readonly usage: Usage;
+}
+
+interface OpenChoice {
+  blocks: Block[];
+  logprobs: TokenLogprob[];
+  tokenIds: number[];
+  finish: Finish | undefined;
+}
+
+export const noUsage: Usage = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
+
+/** Collects the batches of one stream into a whole answer. */
+export class Fold {
+  readonly #choices: OpenChoice[] = [];
+  #usage: Usage = noUsage;
+
+  read(batch: GenerationBatch): void {
+    for (const event of batch) {
+      switch (event.type) {
+        case 'start':
+        case 'prompt':
+          break;
+        case 'text': {
+          const choice = this.#open(event.choice);
+          appendText(choice.blocks, 'text', event.text);
+          if (event.logprobs !== undefined) choice.logprobs.push(...event.logprobs);
+          if (event.tokenIds !== undefined) choice.tokenIds.push(...event.tokenIds);
+          break;
+        }
+        case 'reasoning':
+          appendText(this.#open(event.choice).blocks, 'reasoning', event.text);
+          break;
+        case 'tool-call':
+          this.#open(event.choice).blocks.push({ type: 'tool-call', call: event.call, id: event.id, name: event.name, arguments: '' });
+          break;
+        case 'tool-arguments': {
+          const block = this.#open(event.choice).blocks.find((candidate) => candidate.type === 'tool-call' && candidate.call === event.call);
+          if (block?.type !== 'tool-call') throw new Error('arguments of a tool call that was not opened');
+          block.arguments += event.text;
+          break;
+        }
+        case 'finish':
+          this.#open(event.choice).finish = {
+            reason: event.reason,
+            stopSequence: event.stopSequence,
+            stopTokenId: event.stopTokenId,
+            cause: event.cause,
+          };
+          break;
+        case 'usage':
+          this.#usage = event.usage;
+          break;
+      }
+    }
+  }
+
+  /** The answer; throws when a choice has not finished, because a cut answer is never a whole one. */
+  generation(): Generation {
+    return {
+      choices: this.#choices.map((choice, index) => {
+        if (choice.finish === undefined) throw new Error(`choice ${index} has no finish`);
+        return { index, blocks: choice.blocks, logprobs: choice.logprobs, tokenIds: choice.tokenIds, finish: choice.finish };
+      }),
+      usage: this.#usage,
+    };
+  }
+
+  #open(index: number): OpenChoice {
+    for (let next = this.#choices.length; next <= index; next++) {
+      this.#choices.push({ blocks: [], logprobs: [], tokenIds: [], finish: undefined });
+    }
+    const choice = this.#choices[index];
+    if (choice === undefined) throw new Error('no such choice');
+    if (choice.finish !== undefined) throw new Error(`an event follows the finish of choice ${index}`);
+    return choice;
+  }
+}
+
+function appendText(blocks: Block[], type: 'text' | 'reasoning', text: string): void {
+  const last = blocks.at(-1);
+  if (last?.type === type) last.text += text;
+  else blocks.push({ type, text });
+}
