@@ -25,8 +25,8 @@ export type FinishCause = 'max-tokens' | 'window' | 'repetition' | 'credit';
  * `choice` counts from 0 over prompts × n. `call` counts the tool calls of a choice from 0.
  */
 export type GenerationEvent =
-  /** Always the first event of a stream, as soon as the prompt's length is known. */
-  | { readonly type: 'start'; readonly promptTokens: number; readonly cachedTokens?: number }
+  /** Always the first event of a stream, as soon as the prompt's length is known; `undefined` when the backend tells it only with the usage. */
+  | { readonly type: 'start'; readonly promptTokens: number | undefined; readonly cachedTokens?: number }
   | { readonly type: 'prompt'; readonly choice: number; readonly tokenIds: readonly number[]; readonly logprobs?: readonly TokenLogprob[] }
   | { readonly type: 'text'; readonly choice: number; readonly text: string; readonly logprobs?: readonly TokenLogprob[]; readonly tokenIds?: readonly number[] }
   | { readonly type: 'reasoning'; readonly choice: number; readonly text: string }

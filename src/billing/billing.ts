@@ -1,0 +1,182 @@
+import { ApiError } from '../errors.ts';
+import type { Usage } from '../generation/event.ts';
+import type { Ledger } from '../store/ledger.ts';
+import { Hold } from './hold.ts';
+import { repair } from './repair.ts';
+import type { RepairLog } from './repair.ts';
+
+/** What a hold is made for: whose money, the largest prompt that may come, and what tokens cost. */
+export interface Bill {
+  readonly requestId: Uint8Array;
+  readonly accountId: string;
+  readonly keyId: string;
+  readonly modelId: string;
+  readonly startedAt: number;
+  /** Upper bound of the prompt's tokens, from its bytes, or their exact number. */
+  readonly promptTokens: number;
+  /** Largest number of generated tokens of all choices together. */
+  readonly completionTokensMax: number;
+  cost(usage: Usage): bigint;
+  /** Exact number of prompt tokens, asked for only when the bound is not funded; `undefined` when nobody can count. */
+  countPrompt(): Promise<number | undefined>;
+}
+
+export interface BillingOptions {
+  readonly ledger: Ledger;
+  /** Where a person adds credit; `topup_url` of the 402 (specification §7.6). */
+  readonly topupUrl: string;
+  readonly log: RepairLog;
+  /** Settlements that may wait for the store before admission sheds. */
+  readonly backlogMax?: number;
+}
+
+/** A hold starts with room for so many generated tokens, and is extended by as many (docs/money.md). */
+export const holdStepTokens = 2_048;
+
+/** After a refusal an account is refused from memory for so long, so that a broke customer cannot cause a storm. */
+const refusalMs = 250;
+
+/** Budgets in memory over the durable ledger: decides in microseconds whether a request is funded. */
+export class Billing {
+  readonly #options: BillingOptions;
+  /** Microcents that can still be held, by account. Absent until the account's first request. */
+  readonly #free = new Map<string, bigint>();
+  readonly #loading = new Map<string, Promise<bigint>>();
+  readonly #refusedUntil = new Map<string, number>();
+  /** Holds that have not been settled or released. */
+  #openHolds = 0;
+
+  constructor(options: BillingOptions) {
+    this.#options = options;
+  }
+
+  get openHolds(): number {
+    return this.#openHolds;
+  }
+
+  /** Holds the estimate of a request, or throws `insufficient_credits` 402 (specification §7.6). */
+  async hold(bill: Bill): Promise<Hold> {
+    if (this.#options.ledger.backlog > (this.#options.backlogMax ?? 10_000)) {
+      throw new ApiError('backend_at_capacity', 'Too many settlements are waiting for the database.', { retryAfterSeconds: 1 });
+    }
+    const first = estimate(bill, bill.promptTokens);
+    if (await this.#reserve(bill.accountId, first.amount)) return this.#open(bill, first);
+    // The bound from bytes is several times the real count: before a 402 the prompt is counted exactly.
+    const counted = await bill.countPrompt();
+    if (counted !== undefined && counted < bill.promptTokens) {
+      const exact = estimate(bill, counted);
+      if (await this.#reserve(bill.accountId, exact.amount)) return this.#open(bill, exact);
+      throw this.#refusal(bill.accountId, exact.amount);
+    }
+    throw this.#refusal(bill.accountId, first.amount);
+  }
+
+  /** Takes up to `amount` for a hold that grows; returns what there was. */
+  take(accountId: string, amount: bigint): bigint {
+    const free = this.#free.get(accountId) ?? 0n;
+    const taken = free < amount ? (free > 0n ? free : 0n) : amount;
+    this.#free.set(accountId, free - taken);
+    return taken;
+  }
+
+  /** A transfer to (or, negative, from) the account became durable. */
+  credited(accountId: string, amount: bigint): void {
+    const free = this.#free.get(accountId);
+    if (free !== undefined) this.#free.set(accountId, free + amount);
+    this.#refusedUntil.delete(accountId);
+  }
+
+  /** Microcents that the account can hold now; `undefined` before its first request. */
+  freeMicrocents(accountId: string): bigint | undefined {
+    return this.#free.get(accountId);
+  }
+
+  async #reserve(accountId: string, amount: bigint): Promise<boolean> {
+    const free = this.#free.get(accountId) ?? (await this.#load(accountId, amount));
+    if (free >= amount) {
+      this.#free.set(accountId, free - amount);
+      return true;
+    }
+    if ((this.#refusedUntil.get(accountId) ?? 0) > Date.now()) return false;
+    const more = await this.#options.ledger.slice(accountId, amount);
+    const now = (this.#free.get(accountId) ?? 0n) + more;
+    if (now >= amount) {
+      this.#free.set(accountId, now - amount);
+      return true;
+    }
+    this.#free.set(accountId, now);
+    this.#refuse(accountId);
+    return false;
+  }
+
+  /** The first request of an account fetches its budget; those that arrive meanwhile wait for the same answer. */
+  async #load(accountId: string, need: bigint): Promise<bigint> {
+    const running = this.#loading.get(accountId) ?? this.#startLoading(accountId, need);
+    await running;
+    return this.#free.get(accountId) ?? 0n;
+  }
+
+  #startLoading(accountId: string, need: bigint): Promise<bigint> {
+    const loading = this.#options.ledger.slice(accountId, need).then(
+      (slice) => {
+        this.#free.set(accountId, (this.#free.get(accountId) ?? 0n) + slice);
+        this.#loading.delete(accountId);
+        return slice;
+      },
+      (error: unknown) => {
+        this.#loading.delete(accountId);
+        // Nothing is admitted while the store does not answer (docs/money.md).
+        throw new ApiError('internal_error', 'The ledger does not answer.', { retryAfterSeconds: 1, cause: error });
+      },
+    );
+    this.#loading.set(accountId, loading);
+    return loading;
+  }
+
+  #refuse(accountId: string): void {
+    if (this.#refusedUntil.size > 10_000) this.#refusedUntil.clear();
+    this.#refusedUntil.set(accountId, Date.now() + refusalMs);
+  }
+
+  #refusal(accountId: string, need: bigint): ApiError {
+    const free = this.#free.get(accountId) ?? 0n;
+    const available = free > 0n ? free : 0n;
+    return new ApiError('insufficient_credits', 'The prepaid balance does not cover this request. Add credit, or ask for less with max_tokens.', {
+      extra: {
+        credits_available_cents: Number(available / 1_000_000n),
+        credits_required_cents_estimate: Number((need + 999_999n) / 1_000_000n),
+        topup_url: this.#options.topupUrl,
+      },
+    });
+  }
+
+  #open(bill: Bill, { amount, covered }: Estimate): Hold {
+    this.#openHolds++;
+    return new Hold(bill, amount, covered, {
+      ledger: this.#options.ledger,
+      take: (more) => this.take(bill.accountId, more),
+      closed: (remainder) => {
+        this.#openHolds--;
+        this.#free.set(bill.accountId, (this.#free.get(bill.accountId) ?? 0n) + remainder);
+      },
+      repair: (row) => repair(row, this.#options.ledger, this.#options.log),
+    });
+  }
+}
+
+interface Estimate {
+  readonly amount: bigint;
+  /** The largest usage that the amount pays for. */
+  readonly covered: Usage;
+}
+
+/** Bounded estimate of the fitted request: its input, and the smaller of its output and one step. */
+function estimate(bill: Bill, promptTokens: number): Estimate {
+  const covered: Usage = {
+    promptTokens,
+    cachedTokens: 0,
+    completionTokens: Math.min(bill.completionTokensMax, holdStepTokens),
+    reasoningTokens: 0,
+  };
+  return { amount: bill.cost(covered), covered };
+}

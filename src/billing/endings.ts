@@ -1,0 +1,19 @@
+import type { Ending } from '../store/ledger.ts';
+
+/** Whether a request that ended so is charged for what it used: the table of endings (docs/money.md). */
+export function isCharged(ending: Ending): boolean {
+  switch (ending) {
+    case 'finished':
+    case 'credit':
+    case 'client_left':
+    case 'reader_stalled':
+    case 'revoked':
+      return true;
+    case 'failed':
+    case 'deadline':
+    case 'drained':
+    case 'lost':
+    case 'crashed':
+      return false;
+  }
+}

@@ -1,0 +1,154 @@
+import { ApiError } from '../errors.ts';
+import type { Usage } from '../generation/event.ts';
+import type { Ledger, UsageRow } from '../store/ledger.ts';
+import type { Bill } from './billing.ts';
+import { holdStepTokens } from './billing.ts';
+import { isCharged } from './endings.ts';
+
+/** What a request used and how it ended; the hold adds what that costs. */
+export type Receipt = Omit<UsageRow, 'costMicrocents' | 'unchargedMicrocents' | 'holdMicrocents'>;
+
+interface HoldServices {
+  readonly ledger: Ledger;
+  take(amount: bigint): bigint;
+  /** Called once, with what was held and not charged. */
+  closed(remainder: bigint): void;
+  /** Sees to it in the background that the row, or another for the same request, becomes durable; resolves with what was charged. */
+  repair(row: UsageRow): Promise<bigint>;
+}
+
+/** A hold is extended when so few covered tokens are left. */
+const marginTokens = 256;
+/** Requests that run longer are written down, so that a crash leaves their names. */
+const openAfterMs = 250;
+/** A settlement that takes longer is lost for the client; the ledger is put right afterwards (docs/money.md). */
+const settleDeadlineMs = 2_000;
+
+/** Money set aside for one request. It ends exactly once, by `settle` or by `close`. */
+export class Hold {
+  readonly #bill: Bill;
+  readonly #services: HoldServices;
+  readonly #openTimer: NodeJS.Timeout;
+  #heldMicrocents: bigint;
+  #covered: Usage;
+  #chargedMicrocents = 0n;
+  #state: 'open' | 'lost' | 'settled' = 'open';
+
+  constructor(bill: Bill, heldMicrocents: bigint, covered: Usage, services: HoldServices) {
+    this.#bill = bill;
+    this.#heldMicrocents = heldMicrocents;
+    this.#covered = covered;
+    this.#services = services;
+    this.#openTimer = setTimeout(() => {
+      const { requestId, accountId, keyId, modelId, startedAt } = bill;
+      services.ledger.open({ requestId, accountId, keyId, modelId, startedAt, holdMicrocents: this.#heldMicrocents });
+    }, openAfterMs);
+    this.#openTimer.unref();
+  }
+
+  get heldMicrocents(): bigint {
+    return this.#heldMicrocents;
+  }
+
+  /** What the account was charged; 0 until the hold has ended. */
+  get chargedMicrocents(): bigint {
+    return this.#chargedMicrocents;
+  }
+
+  get settled(): boolean {
+    return this.#state === 'settled';
+  }
+
+  /** The settlement failed, and the client is told so. */
+  get lost(): boolean {
+    return this.#state === 'lost';
+  }
+
+  /** Extends the hold ahead of the generation. false: the usage costs more than can be held, the answer must end here. */
+  cover(usage: Usage): boolean | Promise<boolean> {
+    const covered = this.#covered;
+    if (usage.completionTokens + marginTokens <= covered.completionTokens && usage.promptTokens <= covered.promptTokens) return true;
+    const wanted: Usage = {
+      promptTokens: Math.max(usage.promptTokens, covered.promptTokens),
+      cachedTokens: 0,
+      completionTokens: wantedCompletion(usage.completionTokens, this.#bill.completionTokensMax),
+      reasoningTokens: 0,
+    };
+    const missing = this.#bill.cost(wanted) - this.#heldMicrocents;
+    const taken = missing > 0n ? this.#services.take(missing) : 0n;
+    this.#heldMicrocents += taken;
+    if (taken >= missing) {
+      this.#covered = wanted;
+      return true;
+    }
+    return this.#bill.cost(usage) <= this.#heldMicrocents;
+  }
+
+  /** Makes the charge durable; the answer's last bytes follow after it. Throws `internal_error` when that failed. */
+  async settle(receipt: Receipt): Promise<void> {
+    if (this.#state !== 'open') throw new Error('a hold is settled once');
+    clearTimeout(this.#openTimer);
+    const row = this.#row(receipt);
+    let outcome: 'billed' | 'lost';
+    try {
+      outcome = await withDeadline(this.#services.ledger.settle(row), settleDeadlineMs);
+    } catch (error) {
+      this.#state = 'lost';
+      throw new ApiError('internal_error', 'The charge for this answer could not be recorded; nothing is charged.', { cause: error });
+    }
+    if (outcome === 'lost') {
+      this.#state = 'lost';
+      throw new ApiError('internal_error', 'The charge for this answer could not be recorded; nothing is charged.');
+    }
+    this.#end(row.costMicrocents);
+  }
+
+  /** Ends a hold that was not settled: an answer that was cut, refused or failed. Does nothing after a settlement. */
+  async close(receipt: Receipt): Promise<void> {
+    if (this.#state === 'settled') return;
+    clearTimeout(this.#openTimer);
+    // After a lost settlement the client has been told that it pays nothing; the row says so (docs/money.md, protocol 5).
+    const row = this.#row(receipt);
+    if (this.#state === 'open') {
+      try {
+        if ((await withDeadline(this.#services.ledger.settle(row), settleDeadlineMs)) === 'billed') {
+          this.#end(row.costMicrocents);
+          return;
+        }
+      } catch {
+        // The row may or may not be there: repair finds out, and the money stays held until it has.
+      }
+    }
+    this.#state = 'settled';
+    this.#chargedMicrocents = row.costMicrocents;
+    void this.#services.repair(row).then((charged) => this.#services.closed(this.#heldMicrocents - charged));
+  }
+
+  #row(receipt: Receipt): UsageRow {
+    const list = this.#bill.cost(receipt);
+    const charge = isCharged(receipt.ending) ? list : 0n;
+    // M2: never above the hold, whatever a backend reports.
+    const cost = charge < this.#heldMicrocents ? charge : this.#heldMicrocents;
+    return { ...receipt, costMicrocents: cost, unchargedMicrocents: list - cost, holdMicrocents: this.#heldMicrocents };
+  }
+
+  #end(charged: bigint): void {
+    this.#state = 'settled';
+    this.#chargedMicrocents = charged;
+    this.#services.closed(this.#heldMicrocents - charged);
+  }
+}
+
+const wantedCompletion = (used: number, max: number): number => (used < max ? Math.min(used + holdStepTokens, max) : used + holdStepTokens);
+
+async function withDeadline<Value>(promise: Promise<Value>, deadlineMs: number): Promise<Value> {
+  let timer: NodeJS.Timeout | undefined;
+  const deadline = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`no answer of the store within ${deadlineMs} ms`)), deadlineMs);
+  });
+  try {
+    return await Promise.race([promise, deadline]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

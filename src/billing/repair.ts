@@ -1,0 +1,51 @@
+import { uuidv7 } from '../store/uuid.ts';
+import { houseAccounts } from '../store/ledger.ts';
+import type { Ledger, UsageRow } from '../store/ledger.ts';
+
+/** Told once per settlement that had to be repaired; an operator should see it. */
+export type RepairLog = (event: {
+  readonly event: 'settlement_repaired' | 'settlement_unrepaired';
+  readonly requestId: string;
+  readonly tries: number;
+  readonly refundMicrocents: string;
+}) => void;
+
+const triesMax = 30;
+const pauseMaxMs = 30_000;
+
+/**
+ * Puts the ledger right after a settlement whose outcome is unknown (docs/money.md, protocol 5): writes the row unless
+ * one is there, reads back which row won, and refunds a charge that the client was told it does not pay. Resolves with
+ * the microcents that the account has paid in the end. Every step may be repeated.
+ */
+export async function repair(row: UsageRow, ledger: Ledger, log: RepairLog): Promise<bigint> {
+  const requestId = Buffer.from(row.requestId).toString('hex');
+  for (let tries = 1; tries <= triesMax; tries++) {
+    try {
+      await ledger.settle(row);
+      const there = await ledger.readBack(row.requestId);
+      const paid = there?.costMicrocents ?? 0n;
+      const refund = paid - row.costMicrocents;
+      if (refund > 0n) {
+        await ledger.transfer({
+          id: uuidv7(),
+          debitAccount: houseAccounts.revenue,
+          creditAccount: row.accountId,
+          amountMicrocents: refund,
+          kind: 'refund',
+          idempotencyKey: `refund:${requestId}`,
+          reference: requestId,
+          by: 'system',
+          at: Date.now(),
+        });
+      }
+      log({ event: 'settlement_repaired', requestId, tries, refundMicrocents: String(refund > 0n ? refund : 0n) });
+      return paid;
+    } catch {
+      await new Promise((resolve) => setTimeout(resolve, Math.min(100 * 2 ** tries, pauseMaxMs) * (0.5 + Math.random() / 2)).unref());
+    }
+  }
+  log({ event: 'settlement_unrepaired', requestId, tries: triesMax, refundMicrocents: '0' });
+  // Until a restart the money stays set aside; at boot the ledger alone says what the account has.
+  return row.holdMicrocents;
+}

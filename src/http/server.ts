@@ -1,0 +1,208 @@
+import { createServer } from 'node:http';
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import type { Duplex } from 'node:stream';
+
+import { modelCard, modelList } from '../catalog/card.ts';
+import { chat } from '../dialects/chat/chat.ts';
+import { ApiError, errorBody } from '../errors.ts';
+import type { Log } from '../log.ts';
+import type { Order } from '../pipeline/order.ts';
+import type { InferenceRoute } from '../pipeline/route.ts';
+import { run } from '../pipeline/run.ts';
+import type { RunServices } from '../pipeline/run.ts';
+import type { Running, RunningRequest } from '../pipeline/running.ts';
+import { authenticate, requireCaller, serve, zdrRequired } from '../pipeline/serve.ts';
+import type { Caller, ServeServices } from '../pipeline/serve.ts';
+import { BodyBudget, checkBodyHeaders, parseJson, readBody } from './body.ts';
+import { requestIds } from './request-id.ts';
+import type { RequestIds } from './request-id.ts';
+import { respondStream, respondWhole, sendError, sendJson } from './respond.ts';
+import type { Exchange, RespondOptions } from './respond.ts';
+
+export interface InferenceHostOptions extends RespondOptions {
+  /** Bodies of so many bytes and more are refused (specification part 8). */
+  readonly bodyBytesMax: number;
+  readonly bodiesInFlightBytesMax: number;
+  /** Longest life of a request (contracts decision 23). */
+  readonly requestDeadlineMs: number;
+}
+
+export interface InferenceHostServices extends ServeServices, RunServices {
+  readonly running: Running;
+  readonly log: Log;
+  /** Whether new work is wanted: not while starting, and not while stopping. */
+  ready(): boolean;
+}
+
+/** The API families (contracts §1.0, "Routes"); a further one is one line here and a folder in `dialects/`. */
+const inferenceRoutes: ReadonlyMap<string, InferenceRoute> = new Map([
+  [
+    '/v1/chat/completions',
+    { api: 'chat', dialect: chat, defaultMaxTokens: 'card', retryWithoutMaxTokens: true, unknownEffort: 'reject' },
+  ],
+]);
+
+/** The inference host of the specification, on `node:http`. The caller listens and closes. */
+export function createInferenceHost(services: InferenceHostServices, options: InferenceHostOptions): Server {
+  const budget = new BodyBudget(options.bodiesInFlightBytesMax);
+  const server = createServer(
+    {
+      headersTimeout: 10_000,
+      requestTimeout: 300_000,
+      connectionsCheckingInterval: 1_000,
+      keepAliveTimeout: 65_000,
+      maxHeaderSize: 16_384,
+    },
+    (request, response) => {
+      void handle(request, response, services, options, budget);
+    },
+  );
+  // More than a hundred headers are refused in `handle`; Node's own cap would drop the excess silently (reliability C8).
+  server.maxHeadersCount = 0;
+  server.on('clientError', (error, socket) => refuseUnparsed(error, socket, options.accountUrl));
+  return server;
+}
+
+const headersMax = 100;
+
+/** One request, from its head to its last byte. Catches everything: whatever fails becomes an answer and a log line. */
+async function handle(
+  request: IncomingMessage,
+  response: ServerResponse,
+  services: InferenceHostServices,
+  options: InferenceHostOptions,
+  budget: BodyBudget,
+): Promise<void> {
+  const startedAt = Date.now();
+  const ids = requestIds(request.headers['x-request-id']);
+  const running = services.running.begin();
+  const exchange: Exchange = { response, publicId: ids.publicId, running, error: undefined };
+  response.on('close', () => {
+    if (!response.writableFinished) running.cancel('client-left');
+  });
+  let route: InferenceRoute | undefined;
+  let order: Order | undefined;
+  try {
+    const path = pathOf(request);
+    if (request.rawHeaders.length > 2 * headersMax) throw new ApiError('http_431', `A request may have ${headersMax} headers.`);
+    route = inferenceRoutes.get(path);
+    if (route === undefined) {
+      answerPlain(path, request, exchange, services);
+      return;
+    }
+    if (request.method !== 'POST') throw methodNotAllowed('POST');
+    const caller = requireCaller(authenticate(request.headers, services.directory));
+    const zdr = zdrRequired(request.headers);
+    checkBodyHeaders(request, options.bodyBytesMax);
+    running.claim(caller.account.id, caller.key.id);
+    order = await takeOrder(request, route, caller, zdr, ids, startedAt, running, services, options, budget);
+    await answer(order, exchange, services, options);
+  } catch (error) {
+    if (!response.headersSent) sendError(exchange, error, options.accountUrl, route?.dialect);
+    else response.destroy();
+  } finally {
+    running.end();
+    logRequest(request, exchange, ids, order, startedAt, services.log);
+  }
+}
+
+async function takeOrder(
+  request: IncomingMessage,
+  route: InferenceRoute,
+  caller: Caller,
+  zdr: boolean,
+  ids: RequestIds,
+  startedAt: number,
+  running: RunningRequest,
+  services: InferenceHostServices,
+  options: InferenceHostOptions,
+  budget: BodyBudget,
+): Promise<Order> {
+  const body = await readBody(request, options.bodyBytesMax, budget);
+  try {
+    return await serve(parseJson(body), { route, caller, zdr, ...ids, startedAt, signal: running.signal }, services);
+  } finally {
+    budget.give(body.length);
+  }
+}
+
+async function answer(order: Order, exchange: Exchange, services: InferenceHostServices, options: InferenceHostOptions): Promise<void> {
+  const { running } = exchange;
+  const deadline = setTimeout(() => running.cancel('deadline'), options.requestDeadlineMs);
+  try {
+    const head = { requestId: order.publicId, id: order.idHex, created: Math.floor(order.startedAt / 1000), model: order.model.id };
+    const stream = run(order, services, running.signal);
+    const { dialect } = order.route;
+    if (order.stream) await respondStream(exchange, dialect, head, stream, options);
+    else await respondWhole(exchange, dialect, head, stream);
+  } finally {
+    clearTimeout(deadline);
+  }
+}
+
+/** Everything that is not inference: the catalog, health, and what does not exist. */
+function answerPlain(path: string, request: IncomingMessage, exchange: Exchange, services: InferenceHostServices): void {
+  switch (path) {
+    case '/v1/models': {
+      if (request.method !== 'GET' && request.method !== 'HEAD') throw methodNotAllowed('GET, HEAD');
+      // Specification §5.3: no key shows list prices, an invalid one is refused.
+      authenticate(request.headers, services.directory);
+      const now = Math.floor(Date.now() / 1000);
+      sendJson(exchange, 200, JSON.stringify(modelList(services.catalog.models.map((model) => modelCard(model, model.prices, now)))));
+      return;
+    }
+    case '/healthz':
+      sendJson(exchange, 200, '{"status":"ok"}');
+      return;
+    case '/readyz':
+      if (services.ready()) sendJson(exchange, 200, '{"status":"ready"}');
+      else sendJson(exchange, 503, '{"status":"not ready"}', { 'retry-after': '1' });
+      return;
+    default:
+      throw new ApiError('http_404', 'There is no such route.');
+  }
+}
+
+/** Route by the path alone: the target may be absolute, and queries are ignored (contracts §1.0). */
+function pathOf(request: IncomingMessage): string {
+  const target = request.url ?? '/';
+  if (!target.startsWith('/')) throw new ApiError('http_400', 'The request target must be a path.');
+  const query = target.indexOf('?');
+  return query < 0 ? target : target.slice(0, query);
+}
+
+const methodNotAllowed = (allow: string): ApiError => new ApiError('http_405', `Use ${allow} here.`, { headers: { allow } });
+
+/** What Node's parser refuses gets the envelope and a request id too (reliability I9). */
+function refuseUnparsed(error: Error & { readonly code?: string }, socket: Duplex, accountUrl: string): void {
+  if (!socket.writable || error.code === 'ECONNRESET') {
+    socket.destroy();
+    return;
+  }
+  const { publicId } = requestIds(undefined);
+  const refusal =
+    error.code === 'HPE_HEADER_OVERFLOW'
+      ? new ApiError('http_431', 'The headers of the request are too large.')
+      : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
+        ? new ApiError('http_408', 'The request did not arrive in time.')
+        : new ApiError('http_400', 'The request is not well-formed HTTP.');
+  const body = JSON.stringify({ error: errorBody(refusal, publicId, accountUrl) });
+  socket.end(
+    `HTTP/1.1 ${refusal.status} Refused\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n` +
+      `x-request-id: ${publicId}\r\nrequest-id: ${publicId}\r\nconnection: close\r\n\r\n${body}`,
+  );
+}
+
+/** Inference requests that got as far as a hold are logged with their cost when their money is settled; the rest here. */
+function logRequest(request: IncomingMessage, exchange: Exchange, ids: RequestIds, order: Order | undefined, startedAt: number, log: Log): void {
+  if (order !== undefined && exchange.error === undefined) return;
+  if (exchange.error === undefined && exchange.response.statusCode < 400) return;
+  log.request({
+    id: order?.idHex ?? null,
+    publicId: ids.publicId,
+    method: request.method ?? '',
+    status: exchange.response.statusCode,
+    errorCode: exchange.error?.code ?? null,
+    totalMs: Date.now() - startedAt,
+  });
+}

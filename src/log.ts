@@ -1,0 +1,122 @@
+/**
+ * One JSON line per event. No content by construction: the records are closed types of ids, figures and codes, made
+ * field by field, and a text is taken only where it is one of ours. Nothing here takes an error's message, a body or a
+ * header's value.
+ */
+
+/** A request that reached a hold, when its money is settled. */
+export interface AnswerRecord {
+  readonly id: string;
+  readonly publicId: string;
+  readonly accountId: string;
+  readonly keyId: string;
+  readonly model: string;
+  readonly api: string;
+  readonly streamed: boolean;
+  readonly ending: string;
+  readonly errorCode: string | null;
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+  readonly completionTokens: number;
+  readonly reasoningTokens: number;
+  readonly costMicrocents: bigint;
+  readonly backend: string | null;
+  readonly firstTokenMs: number | null;
+  readonly totalMs: number;
+}
+
+/** A request that was refused before a hold, or failed. */
+export interface RefusalRecord {
+  readonly id: string | null;
+  readonly publicId: string;
+  readonly method: string;
+  readonly status: number;
+  readonly errorCode: string | null;
+  readonly totalMs: number;
+}
+
+/** Something of the service itself. `detail` holds our own words, file names and figures only. */
+export interface ServiceRecord {
+  readonly level: 'info' | 'warn' | 'error';
+  readonly event: string;
+  readonly detail?: Readonly<Record<string, string | number | boolean | null>>;
+}
+
+export interface Log {
+  answer(record: AnswerRecord): void;
+  request(record: RefusalRecord): void;
+  service(record: ServiceRecord): void;
+}
+
+/** Where lines go. Returns false while the consumer is behind, as a Node stream does. */
+export interface LineSink {
+  write(line: string): boolean;
+  once(event: 'drain', listener: () => void): unknown;
+}
+
+/** Lines that may wait for a slow consumer; what comes on top is dropped and counted (reliability S11). */
+const waitingMax = 10_000;
+
+export function createLog(sink: LineSink): Log {
+  const waiting: string[] = [];
+  let blocked = false;
+  let dropped = 0;
+
+  const flush = (): void => {
+    blocked = false;
+    if (dropped > 0) {
+      const line = `${JSON.stringify({ time: new Date().toISOString(), level: 'warn', event: 'log_lines_dropped', count: dropped })}\n`;
+      dropped = 0;
+      waiting.push(line);
+    }
+    if (waiting.length > 0) put(waiting.splice(0).join(''));
+  };
+  const put = (line: string): void => {
+    if (sink.write(line)) return;
+    blocked = true;
+    sink.once('drain', flush);
+  };
+  const write = (record: Readonly<Record<string, unknown>>): void => {
+    const line = `${JSON.stringify(record)}\n`;
+    if (!blocked) put(line);
+    else if (waiting.length < waitingMax) waiting.push(line);
+    else dropped++;
+  };
+
+  return {
+    answer: (record) =>
+      write({
+        time: new Date().toISOString(),
+        event: 'answer',
+        id: record.id,
+        request_id: record.publicId,
+        account: record.accountId,
+        key: record.keyId,
+        model: record.model,
+        api: record.api,
+        streamed: record.streamed,
+        ending: record.ending,
+        error: record.errorCode,
+        prompt_tokens: record.promptTokens,
+        cached_tokens: record.cachedTokens,
+        completion_tokens: record.completionTokens,
+        reasoning_tokens: record.reasoningTokens,
+        cost_microcents: Number(record.costMicrocents),
+        backend: record.backend,
+        first_token_ms: record.firstTokenMs,
+        total_ms: record.totalMs,
+      }),
+    request: (record) =>
+      write({
+        time: new Date().toISOString(),
+        event: 'refusal',
+        id: record.id,
+        request_id: record.publicId,
+        method: record.method,
+        status: record.status,
+        error: record.errorCode,
+        total_ms: record.totalMs,
+      }),
+    service: (record) => write({ time: new Date().toISOString(), ...record, ...record.detail, detail: undefined }),
+  };
+}

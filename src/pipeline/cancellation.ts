@@ -1,0 +1,48 @@
+import { ApiError } from '../errors.ts';
+import type { Ending } from '../store/ledger.ts';
+
+/** Why a running request was stopped from outside; the reason of its abort signal. The first one wins. */
+export type CancelReason = 'client-left' | 'reader-stalled' | 'revoked' | 'drain' | 'deadline';
+
+/** The ending that the ledger records for it. */
+export function endingOfCancel(reason: CancelReason): Ending {
+  switch (reason) {
+    case 'client-left':
+      return 'client_left';
+    case 'reader-stalled':
+      return 'reader_stalled';
+    case 'revoked':
+      return 'revoked';
+    case 'drain':
+      return 'drained';
+    case 'deadline':
+      return 'deadline';
+  }
+}
+
+/** What a client that is still there is told. */
+export function errorOfCancel(reason: CancelReason, model: string): ApiError {
+  switch (reason) {
+    case 'revoked':
+      return new ApiError('invalid_api_key', 'The API key was revoked, or its account suspended, while this request ran.');
+    case 'drain':
+      return new ApiError('no_healthy_backends', 'The service is being stopped. Nothing is charged; send the request again.', {
+        extra: { model },
+        retryAfterSeconds: 1,
+      });
+    case 'deadline':
+      return new ApiError('backend_timeout', 'The request ran longer than this service allows. Nothing is charged.', { extra: { model } });
+    case 'client-left':
+    case 'reader-stalled':
+      return new ApiError('http_408', 'The client stopped reading.');
+  }
+}
+
+/** An abort controller whose reason is one of ours, and which follows another signal. Cheaper than `AbortSignal.any`. */
+export function linked(signal: AbortSignal): { readonly controller: AbortController; unlink(): void } {
+  const controller = new AbortController();
+  if (signal.aborted) controller.abort(signal.reason);
+  const follow = (): void => controller.abort(signal.reason);
+  signal.addEventListener('abort', follow, { once: true });
+  return { controller, unlink: () => signal.removeEventListener('abort', follow) };
+}

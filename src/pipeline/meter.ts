@@ -1,0 +1,174 @@
+import type { FinishCause, GenerationBatch, GenerationEvent, Usage } from '../generation/event.ts';
+import type { Order } from './order.ts';
+
+type FinishEvent = Extract<GenerationEvent, { type: 'finish' }>;
+type StartEvent = Extract<GenerationEvent, { type: 'start' }>;
+
+/**
+ * Reads every batch of one stream: what it used so far, what of it may go to the client now, and whether it is whole.
+ *
+ * Held back from the client are `start`, until content follows (until then another backend may be tried), all `usage`
+ * (§2.7: only in the last chunk), and the finish that completes the answer, which leaves after the settlement.
+ */
+export class Meter {
+  readonly #order: Order;
+  /** Finishes by choice, and which of them have gone out. */
+  readonly #finishes: (FinishEvent | undefined)[];
+  readonly #finishSent: boolean[];
+  #unfinished: number;
+  #start: StartEvent | undefined;
+  #startSent = false;
+  #lastFinish: FinishEvent | undefined;
+  #usage: Usage;
+  /** Figures are our own counting, because the backend has reported none (yet). */
+  #counted = true;
+  #cut = false;
+  /** Of the last batch read, what may go to the client now. */
+  pass: GenerationBatch = [];
+  /** Milliseconds from the start of the request to its first content; null before it. */
+  firstTokenMs: number | null = null;
+
+  constructor(order: Order) {
+    this.#order = order;
+    this.#unfinished = order.choices;
+    this.#finishes = new Array<FinishEvent | undefined>(order.choices).fill(undefined);
+    this.#finishSent = new Array<boolean>(order.choices).fill(false);
+    this.#usage = { promptTokens: order.promptTokensLikely, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
+  }
+
+  /** The prompt's length is known: the backend has taken the request. */
+  get started(): boolean {
+    return this.#start !== undefined;
+  }
+
+  get complete(): boolean {
+    return this.#unfinished === 0;
+  }
+
+  get usage(): Usage {
+    return this.#usage;
+  }
+
+  get counted(): boolean {
+    return this.#counted;
+  }
+
+  /** Finish reason of the answer, `null` when it has none. */
+  get finishReason(): string | null {
+    return this.#finishes.find((finish) => finish !== undefined)?.reason ?? null;
+  }
+
+  get cutByCredit(): boolean {
+    return this.#cut;
+  }
+
+  /** Takes in a batch; returns the usage so far. */
+  read(batch: GenerationBatch): Usage {
+    let passesWhole = this.#startSent;
+    let completion = 0;
+    let reasoning = 0;
+    for (const event of batch) {
+      switch (event.type) {
+        case 'start':
+          // After a failover the second backend's figures replace those of the first.
+          this.#start = event;
+          this.#usage = startUsage(event, this.#order.promptTokensLikely);
+          this.#counted = event.promptTokens === undefined;
+          passesWhole = false;
+          break;
+        case 'prompt':
+          break;
+        case 'text':
+          completion += event.tokenIds?.length ?? event.logprobs?.length ?? 1;
+          this.#firstToken();
+          break;
+        case 'reasoning':
+          completion += 1;
+          reasoning += 1;
+          this.#firstToken();
+          break;
+        case 'tool-call':
+        case 'tool-arguments':
+          completion += 1;
+          this.#firstToken();
+          break;
+        case 'usage':
+          this.#usage = event.usage;
+          this.#counted = event.counted ?? false;
+          completion = 0;
+          reasoning = 0;
+          passesWhole = false;
+          break;
+        case 'finish':
+          this.#finish(event);
+          this.#firstToken();
+          passesWhole = false;
+          break;
+      }
+    }
+    if (completion > 0) this.#count(completion, reasoning);
+    this.pass = passesWhole ? batch : this.#withheld(batch);
+    return this.#usage;
+  }
+
+  /** Ends the answer before the batch that was read last, which is not paid for and does not go out. */
+  cut(cause: FinishCause, before: Usage): void {
+    this.#cut = true;
+    this.#usage = before;
+    this.#finishSent.forEach((sent, choice) => {
+      if (!sent) this.#finishes[choice] = { type: 'finish', choice, reason: 'length', cause };
+    });
+    this.#unfinished = 0;
+    this.pass = [];
+  }
+
+  /** The last batch of a whole answer: the finishes that were held back, and the usage. */
+  closing(): GenerationBatch {
+    const finishes = this.#finishes.filter((finish, choice): finish is FinishEvent => finish !== undefined && !this.#finishSent[choice]);
+    return [...this.#pendingStart(), ...finishes, { type: 'usage', usage: this.#usage, counted: this.#counted }];
+  }
+
+  /** Without the events that must wait. */
+  #withheld(batch: GenerationBatch): GenerationBatch {
+    const rest = batch.filter((event) => event.type !== 'start' && event.type !== 'usage' && event !== this.#lastFinish);
+    if (rest.length === 0) return rest;
+    for (const event of rest) if (event.type === 'finish') this.#finishSent[event.choice] = true;
+    return [...this.#pendingStart(), ...rest];
+  }
+
+  #pendingStart(): readonly GenerationEvent[] {
+    if (this.#startSent || this.#start === undefined) return [];
+    this.#startSent = true;
+    return [this.#start];
+  }
+
+  #firstToken(): void {
+    this.firstTokenMs ??= Date.now() - this.#order.startedAt;
+  }
+
+  #finish(event: FinishEvent): void {
+    if (event.choice >= this.#finishes.length || this.#finishes[event.choice] !== undefined) {
+      throw new Error(`choice ${event.choice} finished twice, or does not exist`);
+    }
+    this.#finishes[event.choice] = event;
+    this.#unfinished--;
+    if (this.#unfinished === 0) this.#lastFinish = event;
+  }
+
+  /** Deltas after the last report: one token each, unless the engine says which (architecture, "Traps"). */
+  #count(completion: number, reasoning: number): void {
+    this.#usage = {
+      ...this.#usage,
+      completionTokens: this.#usage.completionTokens + completion,
+      reasoningTokens: this.#usage.reasoningTokens + reasoning,
+    };
+    this.#counted = true;
+  }
+}
+
+const startUsage = (start: StartEvent, estimated: number): Usage => ({
+  promptTokens: start.promptTokens ?? estimated,
+  cachedTokens: start.cachedTokens ?? 0,
+  completionTokens: 0,
+  reasoningTokens: 0,
+});

@@ -1,0 +1,35 @@
+import type { Account, Key } from '../accounts/directory.ts';
+import type { Model } from '../catalog/model.ts';
+import type { Prices } from '../catalog/pricing.ts';
+import type { EngineRequest } from '../generation/request.ts';
+import type { InferenceRoute } from './route.ts';
+
+/** A request that has passed every check and only needs a slot, credit and a backend: what `serve` hands to `run`. */
+export interface Order {
+  /** UUIDv7, the ledger's key. */
+  readonly id: Uint8Array;
+  /** The same as 32 hex digits. */
+  readonly idHex: string;
+  /** What the client sees as `x-request-id`. */
+  readonly publicId: string;
+  readonly clientId: string | null;
+  /** Milliseconds since 1970. */
+  readonly startedAt: number;
+  readonly account: Account;
+  readonly key: Key;
+  readonly route: InferenceRoute;
+  readonly model: Model;
+  /** The account's rates for the model when the request started. */
+  readonly prices: Prices;
+  readonly stream: boolean;
+  readonly request: EngineRequest;
+  /** How many choices the answer has: prompts × n. */
+  readonly choices: number;
+  /** Upper bound of the prompt's tokens, for the hold; exact when `promptCounted`. */
+  readonly promptTokensMax: number;
+  /** What is charged for the prompt when nobody ever tells its length: on the low side; exact when `promptCounted`. */
+  readonly promptTokensLikely: number;
+  readonly promptCounted: boolean;
+  /** §4.2.1(4): the request that is tried when a backend refuses for length; `undefined` when there is none to try. */
+  readonly refit: ((promptTokens: number | undefined) => EngineRequest | undefined) | undefined;
+}

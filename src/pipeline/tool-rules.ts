@@ -1,0 +1,57 @@
+import { ApiError } from '../errors.ts';
+import type { GenerationRequest, Message, Tool } from '../generation/request.ts';
+
+/** What must hold of tools and tool messages before any model is asked (specification §4.2, §4.2.2, §7.2). */
+export function checkTools(request: GenerationRequest): void {
+  const names = new Set<string>();
+  request.tools.forEach((tool, index) => {
+    checkTool(tool, index);
+    if (names.has(tool.name)) {
+      throw new ApiError('duplicate_tool_name', `Two tools are named '${tool.name}'.`, { param: `tools[${index}].function.name` });
+    }
+    names.add(tool.name);
+  });
+  const choice = request.toolChoice;
+  if (choice?.type === 'function' && !names.has(choice.name)) {
+    throw new ApiError('tool_choice_unknown_tool', `tool_choice names '${choice.name}', which is not among the tools.`, {
+      param: 'tool_choice.function.name',
+    });
+  }
+  if (request.prompt.type === 'messages') checkToolMessages(request.prompt.messages);
+}
+
+function checkTool(tool: Tool, index: number): void {
+  if (tool.type !== 'function') {
+    throw new ApiError('unsupported_tool_type', `A tool of type '${tool.type}' is not supported; use 'function'.`, { param: `tools[${index}].type` });
+  }
+  if (tool.parameters !== undefined && tool.parameters !== null && !isObjectSchema(tool.parameters)) {
+    throw new ApiError('tool_schema_invalid', "The parameters of a tool must be a JSON Schema of type 'object' with 'properties'.", {
+      param: `tools[${index}].function.parameters`,
+    });
+  }
+}
+
+/** `{"type":"object"}` alone is an object without properties (contracts decision 12). */
+function isObjectSchema(schema: unknown): boolean {
+  if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) return false;
+  const { type, properties } = schema as { readonly type?: unknown; readonly properties?: unknown };
+  if (type !== 'object') return false;
+  if (properties === undefined) return Object.keys(schema).length === 1;
+  return typeof properties === 'object' && properties !== null && !Array.isArray(properties);
+}
+
+/** §4.2.2(4): results are matched by id with calls of preceding assistant messages. */
+function checkToolMessages(messages: readonly Message[]): void {
+  const issued = new Set<string>();
+  messages.forEach((message, index) => {
+    if (message.role === 'assistant') for (const call of message.toolCalls) issued.add(call.id);
+    if (message.role !== 'tool') return;
+    const param = `messages[${index}].tool_call_id`;
+    if (message.toolCallId === undefined || message.toolCallId === '') {
+      throw new ApiError('missing_tool_call_id', 'A tool message needs the id of the call that it answers.', { param });
+    }
+    if (!issued.has(message.toolCallId)) {
+      throw new ApiError('orphan_tool_message', 'A tool message answers a call that no preceding assistant message made.', { param });
+    }
+  });
+}
