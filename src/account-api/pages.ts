@@ -1,0 +1,76 @@
+import { errorTable } from '../errors.ts';
+import type { ErrorCode, ErrorRow } from '../errors.ts';
+
+/** The list of error codes, printed from the table. */
+export function errorIndexPage(): string {
+  const rows = Object.entries(errorTable).map(
+    ([code, row]) => `<tr><td><a href="/docs/errors/${code}"><code>${code}</code></a></td><td>${row.status}</td><td>${prose(row.meaning)}</td></tr>`,
+  );
+  return page('Errors', `<p>Branch on <code>error.code</code>; statuses and messages may say more.</p><table><tr><th>Code</th><th>Status</th><th>When</th></tr>${rows.join('')}</table>`);
+}
+
+/** One page per code: the target of `docs_url`. `undefined` for a code that does not exist. */
+export function errorPage(code: string): string | undefined {
+  if (!Object.hasOwn(errorTable, code)) return undefined;
+  const row: ErrorRow = errorTable[code as ErrorCode];
+  const example = JSON.stringify({ error: { type: row.type, code, message: '…', request_id: 'req_0123456789ab', docs_url: '…' } }, null, 2);
+  return page(
+    code,
+    `<dl>
+<dt>When</dt><dd>${prose(row.meaning)}</dd>
+<dt>What to do</dt><dd>${prose(row.remedy)}</dd>
+<dt>Status</dt><dd>${row.status}</dd>
+<dt>Type</dt><dd><code>${row.type}</code></dd>
+<dt>Retry</dt><dd>${row.retry}</dd>
+<dt>Charge</dt><dd>${chargeOf(row)}</dd>
+</dl>
+<h2>Body</h2><pre>${escaped(example)}</pre>
+<p>On <code>/v1/messages</code> the same object stands inside <code>{"type":"error","error":{…}}</code>. In the middle of a stream it is the last event.</p>
+<p><a href="/docs/errors">All codes</a></p>`,
+  );
+}
+
+/** `topup_url` of the 402. */
+export function topupPage(): string {
+  return page(
+    'Add credit',
+    `<p>Credit is added by whoever runs this server, on its command line:</p>
+<pre>npx tokenhouse credits grant --account &lt;account id&gt; --cents 500</pre>
+<p><code>npx tokenhouse credits show</code> lists the accounts with their balances. The credit can be spent at once.</p>`,
+  );
+}
+
+export function notFoundPage(): string {
+  return page('Not found', '<p>There is no such page. <a href="/docs/errors">Error codes</a> · <a href="/topup">Add credit</a></p>');
+}
+
+function chargeOf(row: ErrorRow): string {
+  switch (row.type) {
+    case 'server_error':
+    case 'routing_error':
+    case 'internal_error':
+      return 'Nothing, at whatever moment it happens.';
+    case 'authentication_error':
+      return 'Nothing when the request is refused. A key that is revoked in mid-answer pays for what was produced until then.';
+    case 'invalid_request_error':
+    case 'permission_error':
+    case 'rate_limit_error':
+    case 'insufficient_credits':
+      return 'Nothing.';
+  }
+}
+
+function page(title: string, body: string): string {
+  return `<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>${escaped(title)} · Tokenhouse</title>
+<style>body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}table{border-collapse:collapse}td,th{padding:.3rem .6rem;text-align:left;vertical-align:top;border-bottom:1px solid #8884}dt{font-weight:600;margin-top:.6rem}dd{margin-left:0}pre{padding:.8rem;overflow:auto;background:#8882}</style>
+<h1>${escaped(title)}</h1>
+${body}
+</html>
+`;
+}
+
+/** Text of the table: escaped, with `code` set as code. */
+const prose = (text: string): string => escaped(text).replaceAll(/`([^`]+)`/g, '<code>$1</code>');
+
+const escaped = (text: string): string => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;');

@@ -1,0 +1,52 @@
+import { createServer } from 'node:http';
+import type { Server, ServerResponse } from 'node:http';
+
+import { ApiError, errorBody } from '../errors.ts';
+import { requestIds } from '../http/request-id.ts';
+import { errorIndexPage, errorPage, notFoundPage, topupPage } from './pages.ts';
+
+/** The account host: today the pages that error answers link to. Plain text pages, no scripts, nothing about any account. */
+export function createAccountHost(accountUrl: string): Server {
+  return createServer({ headersTimeout: 10_000, requestTimeout: 30_000, maxHeaderSize: 16_384 }, (request, response) => {
+    const { publicId } = requestIds(request.headers['x-request-id']);
+    const path = (request.url ?? '/').split('?')[0] ?? '/';
+    if (path.startsWith('/v1/')) {
+      const missing = new ApiError('http_404', 'There is no such route.');
+      send(response, 404, 'application/json', JSON.stringify({ error: errorBody(missing, publicId, accountUrl) }), publicId);
+      return;
+    }
+    if (request.method !== 'GET' && request.method !== 'HEAD') {
+      const refused = new ApiError('http_405', 'Use GET here.');
+      send(response, 405, 'application/json', JSON.stringify({ error: errorBody(refused, publicId, accountUrl) }), publicId, { allow: 'GET, HEAD' });
+      return;
+    }
+    if (path === '/healthz') {
+      send(response, 200, 'application/json', '{"status":"ok"}', publicId);
+      return;
+    }
+    const html = pageAt(path);
+    send(response, html === undefined ? 404 : 200, 'text/html; charset=utf-8', html ?? notFoundPage(), publicId);
+  });
+}
+
+function pageAt(path: string): string | undefined {
+  const code = /^\/docs\/errors\/([a-z0-9_]+)$/.exec(path)?.[1];
+  if (code !== undefined) return errorPage(code);
+  if (path === '/docs/errors' || path === '/docs/errors/') return errorIndexPage();
+  return path === '/topup' ? topupPage() : undefined;
+}
+
+function send(response: ServerResponse, status: number, type: string, body: string, publicId: string, further: Readonly<Record<string, string>> = {}): void {
+  response.writeHead(status, {
+    'content-type': type,
+    'content-length': Buffer.byteLength(body),
+    'cache-control': 'no-cache',
+    'content-security-policy': "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'",
+    'x-content-type-options': 'nosniff',
+    'referrer-policy': 'no-referrer',
+    'x-request-id': publicId,
+    'request-id': publicId,
+    ...further,
+  });
+  response.end(body);
+}
