@@ -60,12 +60,12 @@ export class Billing {
       throw new ApiError('backend_at_capacity', 'Too many settlements are waiting for the database.', { retryAfterSeconds: 1 });
     }
     const first = estimate(bill, bill.promptTokens);
-    if (await this.#reserve(bill.accountId, first.amount)) return this.#open(bill, first);
+    if (await this.#fund(bill.accountId, first.amount)) return this.#open(bill, first);
     // The bound from bytes is several times the real count: before a 402 the prompt is counted exactly.
     const counted = await bill.countPrompt();
     if (counted !== undefined && counted < bill.promptTokens) {
       const exact = estimate(bill, counted);
-      if (await this.#reserve(bill.accountId, exact.amount)) return this.#open(bill, exact);
+      if (await this.#fund(bill.accountId, exact.amount)) return this.#open(bill, exact);
       throw this.#refusal(bill.accountId, exact.amount);
     }
     throw this.#refusal(bill.accountId, first.amount);
@@ -79,11 +79,19 @@ export class Billing {
     return taken;
   }
 
-  /** A transfer to (or, negative, from) the account became durable. */
-  credited(accountId: string, amount: bigint): void {
+  /** More can be spent than before: a transfer to the account became durable, or a reservation came back. */
+  credit(accountId: string, microcents: bigint): void {
     const free = this.#free.get(accountId);
-    if (free !== undefined) this.#free.set(accountId, free + amount);
+    if (free !== undefined) this.#free.set(accountId, free + microcents);
     this.#refusedUntil.delete(accountId);
+  }
+
+  /** Takes the amount out of the budget for a debit that is about to be written; false when running requests hold it. */
+  reserve(accountId: string, microcents: bigint): boolean {
+    const free = this.#free.get(accountId);
+    if (free === undefined || free < microcents) return false;
+    this.#free.set(accountId, free - microcents);
+    return true;
   }
 
   /** Microcents that the account can hold now; `undefined` before its first request. */
@@ -91,7 +99,7 @@ export class Billing {
     return this.#free.get(accountId);
   }
 
-  async #reserve(accountId: string, amount: bigint): Promise<boolean> {
+  async #fund(accountId: string, amount: bigint): Promise<boolean> {
     const free = this.#free.get(accountId) ?? (await this.#load(accountId, amount));
     if (free >= amount) {
       this.#free.set(accountId, free - amount);
