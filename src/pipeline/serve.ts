@@ -1,4 +1,4 @@
-import type { Account, Directory, Key } from '../accounts/directory.ts';
+import type { Caller, Directory } from '../accounts/directory.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { Model } from '../catalog/model.ts';
 import { ApiError } from '../errors.ts';
@@ -17,12 +17,6 @@ export interface ServeServices {
   readonly directory: Directory;
   readonly catalog: Catalog;
   backendsOf(modelId: string): readonly Backend[];
-}
-
-/** Who calls: a live key of an active account. */
-export interface Caller {
-  readonly account: Account;
-  readonly key: Key;
 }
 
 /** What a request's headers say, by lower-case name. */
