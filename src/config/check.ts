@@ -172,6 +172,7 @@ function expected(schema: SchemaNode): string {
       return `a whole number${range(schema)}`;
     case 'number':
       return `a number${range(schema)}`;
+    case undefined:
     default:
       return 'something else';
   }

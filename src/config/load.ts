@@ -65,6 +65,7 @@ function unreadable(error: unknown): string {
       return 'is a folder; name the file in it';
     case 'ERR_ENCODING_INVALID_ENCODED_DATA':
       return 'is not UTF-8 text; save it as UTF-8';
+    case undefined:
     default:
       return `cannot be read (${(error as Error).message}); check the path`;
   }

@@ -7,7 +7,8 @@ export function suggestion(word: string, candidates: readonly string[]): string 
     const distance = editDistance(normalized(word), normalized(candidate), bound);
     if (distance < bestDistance) [best, bestDistance] = [candidate, distance];
   }
-  return best;
+  // A setting without its unit, such as `drain_timeout`, is further away in edits than in meaning.
+  return best ?? candidates.find((candidate) => word.length >= 4 && candidate.startsWith(normalized(word)));
 }
 
 /** `maxOutputTokens`, `max-output-tokens` and `max_output_tokens` are the same word. */
