@@ -2,7 +2,6 @@ import { houseAccounts } from '../store/ledger.ts';
 import type { Ledger } from '../store/ledger.ts';
 import type { Desk } from '../store/operations.ts';
 import { StoreError } from '../store/store-error.ts';
-import { uuidv7 } from '../store/uuid.ts';
 import { newAccountId } from './base62.ts';
 import type { Directory } from './directory.ts';
 import { issueKey } from './key.ts';
@@ -46,6 +45,8 @@ export interface OperationServices {
   readonly ledger: Ledger & AccountWriter;
   readonly desk: Desk;
   readonly secret: Secret;
+  /** Makes UUIDv7s. */
+  readonly newId: () => Uint8Array;
   /** The live keys of the running service; a command that works on the database alone has none. */
   readonly directory: Directory | undefined;
 }
@@ -68,24 +69,24 @@ export async function operate(operation: Operation, services: OperationServices)
 }
 
 async function carryOut(operation: Operation, services: OperationServices): Promise<OperationAnswer> {
-  const { ledger, desk, secret, directory } = services;
+  const { ledger, desk, secret, newId, directory } = services;
   const at = Date.now();
   switch (operation.kind) {
     case 'create_account': {
       const accountId = newAccountId();
-      await ledger.createAccount({ id: accountId, name: checkedName(operation.name), creditLimitMicrocents: 0n, at, changeId: uuidv7() });
+      await ledger.createAccount({ id: accountId, name: checkedName(operation.name), creditLimitMicrocents: 0n, at, changeId: newId() });
       return { kind: 'account', accountId, name: operation.name };
     }
     case 'create_key': {
       const accountId = await accountMeant(operation.accountId, desk);
       const issued = issueKey({ accountId, name: checkedName(operation.name), secret, now: at, expiresAt: operation.expiresAt ?? null });
-      await desk.createKey({ key: issued.row, changeId: uuidv7() });
+      await desk.createKey({ key: issued.row, changeId: newId() });
       const account = await desk.getAccount({ accountId });
       directory?.apply({ kind: 'key_created', key: { ...issued.row, accountStatus: account?.status ?? 'active' } });
       return { kind: 'key', keyId: issued.row.id, accountId, name: operation.name, key: issued.text };
     }
     case 'revoke_key': {
-      const revoked = await desk.revokeKey({ keyId: operation.keyId, at, changeId: uuidv7() });
+      const revoked = await desk.revokeKey({ keyId: operation.keyId, at, changeId: newId() });
       if (revoked === undefined) throw new OperationError(`There is no key ${operation.keyId}. List them with: tokenhouse keys list`);
       directory?.apply({ kind: 'key_revoked', keyId: revoked.id });
       return { kind: 'revoked', keyId: revoked.id, accountId: revoked.accountId, name: revoked.name };
@@ -95,7 +96,7 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
       const amountMicrocents = BigInt(operation.microcents);
       if (amountMicrocents <= 0n) throw new OperationError('A grant must be more than nothing.');
       const moved = await ledger.transfer({
-        id: uuidv7(),
+        id: newId(),
         debitAccount: houseAccounts.promo,
         creditAccount: accountId,
         amountMicrocents,
@@ -111,7 +112,7 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
     case 'suspend_account':
     case 'revive_account': {
       const status = operation.kind === 'suspend_account' ? 'suspended' : 'active';
-      await ledger.setAccountStatus(operation.accountId, status, at, uuidv7());
+      await ledger.setAccountStatus(operation.accountId, status, at, newId());
       directory?.apply({ kind: 'account_status', accountId: operation.accountId, status });
       return { kind: 'status', accountId: operation.accountId, status };
     }
