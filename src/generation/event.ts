@@ -20,6 +20,13 @@ export interface UsageReport extends Omit<Usage, 'promptTokens'> {
   readonly promptTokens: number | undefined;
 }
 
+/** The figures that a client sees: after the pipeline's meter, which knows an estimate, nothing is left unknown. */
+export function knownUsage(report: UsageReport): Usage {
+  const { promptTokens } = report;
+  if (promptTokens === undefined) throw new Error('a usage without the prompt reached an encoder');
+  return { ...report, promptTokens };
+}
+
 export type FinishReason = 'stop' | 'length' | 'tool-calls';
 
 /** Why an answer was cut to `length`, where the engine knows. */
