@@ -39,12 +39,36 @@ export type FinishCause = 'max-tokens' | 'window' | 'repetition' | 'credit';
 export type GenerationEvent =
   /** Always the first event of a stream. `undefined`: the backend does not tell the prompt's length before it writes; whoever needs a figure keeps its estimate until a `usage` says more. */
   | { readonly type: 'start'; readonly promptTokens: number | undefined; readonly cachedTokens?: number }
-  | { readonly type: 'prompt'; readonly choice: number; readonly tokenIds: readonly number[]; readonly logprobs?: readonly TokenLogprob[] }
-  | { readonly type: 'text'; readonly choice: number; readonly text: string; readonly logprobs?: readonly TokenLogprob[]; readonly tokenIds?: readonly number[] }
+  | {
+      readonly type: 'prompt';
+      readonly choice: number;
+      readonly tokenIds: readonly number[];
+      readonly logprobs?: readonly TokenLogprob[];
+    }
+  | {
+      readonly type: 'text';
+      readonly choice: number;
+      readonly text: string;
+      readonly logprobs?: readonly TokenLogprob[];
+      readonly tokenIds?: readonly number[];
+    }
   | { readonly type: 'reasoning'; readonly choice: number; readonly text: string }
-  | { readonly type: 'tool-call'; readonly choice: number; readonly call: number; readonly id: string; readonly name: string }
+  | {
+      readonly type: 'tool-call';
+      readonly choice: number;
+      readonly call: number;
+      readonly id: string;
+      readonly name: string;
+    }
   | { readonly type: 'tool-arguments'; readonly choice: number; readonly call: number; readonly text: string }
-  | { readonly type: 'finish'; readonly choice: number; readonly reason: FinishReason; readonly stopSequence?: string; readonly stopTokenId?: number; readonly cause?: FinishCause }
+  | {
+      readonly type: 'finish';
+      readonly choice: number;
+      readonly reason: FinishReason;
+      readonly stopSequence?: string;
+      readonly stopTokenId?: number;
+      readonly cause?: FinishCause;
+    }
   /** Cumulative; a later one replaces an earlier one. `counted` marks figures that the engine counted itself because its backend reported none. */
   | { readonly type: 'usage'; readonly usage: UsageReport; readonly counted?: boolean };
 

@@ -41,6 +41,13 @@ export function openReadOnlyConnection(file: string): Connection {
   });
 }
 
+/** Closes a connection that may write, with everything in the one file: SQLite itself does that only once all statements are collected. */
+export function closeConnection(connection: Connection): void {
+  if (!connection.isOpen) return;
+  connection.exec('pragma wal_checkpoint(truncate)'); // gives up quietly while another connection reads
+  connection.close();
+}
+
 /** M10: what a connection acknowledges has reached the disk. */
 export function assertDurable(connection: Connection): void {
   const synchronous = readPragma(connection, 'synchronous');
@@ -120,8 +127,8 @@ function damaged(file: string, reason: string): StoreError {
   );
 }
 
-/** SQLite's primary result code, undefined for errors that are not SQLite's. */
-export function sqliteCode(error: unknown): number | undefined {
-  if (typeof error !== 'object' || error === null || !('errcode' in error)) return undefined;
-  return typeof error.errcode === 'number' ? error.errcode & 0xff : undefined;
+/** SQLite's primary result code, 0 for errors that are not SQLite's. */
+export function sqliteCode(error: unknown): number {
+  if (typeof error !== 'object' || error === null || !('errcode' in error)) return 0;
+  return typeof error.errcode === 'number' ? error.errcode & 0xff : 0;
 }

@@ -3,7 +3,7 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { migrate } from '../migrations/migrate.ts';
 import { deskOn, type Desk, type DeskOperation } from '../operations.ts';
 import { StoreError, toFailure, type StoreFailure } from '../store-error.ts';
-import { openConnection, refuseDamaged, sqliteCode, type Connection } from './connection.ts';
+import { closeConnection, openConnection, refuseDamaged, sqliteCode, type Connection } from './connection.ts';
 import { kyselyOn } from './dialect.ts';
 
 export type DeskStarted = { readonly migrated: readonly string[] } | { readonly failure: StoreFailure };
@@ -39,7 +39,7 @@ function serve(desk: Desk, connection: Connection): void {
         port.postMessage(await answer(desk, call));
         return;
       }
-      connection.close();
+      closeConnection(connection);
       port.close();
     });
   });

@@ -108,7 +108,6 @@ class SqliteSession implements DatabaseConnection {
     });
   }
 
-  // eslint-disable-next-line require-yield -- the interface wants a generator; nothing here streams
   async *streamQuery<Row>(): AsyncIterableIterator<QueryResult<Row>> {
     throw new Error('streaming is not supported; read in pages');
   }

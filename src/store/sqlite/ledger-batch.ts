@@ -143,7 +143,5 @@ export function clean(text: string): string {
 }
 
 // With the flag u a surrogate class matches lone surrogates only.
-// eslint-disable-next-line no-control-regex -- U+0000 is the point
 const unclean = /[\0\ud800-\udfff]/u;
-// eslint-disable-next-line no-control-regex
 const uncleanAll = /[\0\ud800-\udfff]/gu;

@@ -1,7 +1,7 @@
 import type { OpenRequest, Transfer } from '../ledger.ts';
 import { StoreError, toFailure, type StoreFailure } from '../store-error.ts';
 import { publicIdOf } from '../uuid.ts';
-import { sqliteCode, type Connection } from './connection.ts';
+import { closeConnection, sqliteCode, type Connection } from './connection.ts';
 import {
   accountColumn,
   clean,
@@ -40,7 +40,7 @@ export class LedgerWriter {
     let recovered = 0;
     begin.run();
     for (const row of openRequests.all() as readonly OpenRow[]) {
-      recovered += insertUsage.run(row.request_id, ...crashedUsage(row, now)).changes;
+      recovered += changedBy(insertUsage.run(row.request_id, ...crashedUsage(row, now)));
       deleteOpen.run(row.request_id);
     }
     commit.run();
@@ -64,7 +64,7 @@ export class LedgerWriter {
   }
 
   close(): void {
-    this.#connection.close();
+    closeConnection(this.#connection);
   }
 
   #transaction(batch: LedgerBatch, apart: boolean): LedgerReply {
@@ -110,14 +110,14 @@ export class LedgerWriter {
   /** Whether the row is new. A request that was listed as open is open no longer, either way. */
   #insertUsage(requestId: Uint8Array, row: readonly SqlValue[]): boolean {
     const { insertUsage, deleteOpen } = this.#statements;
-    const { changes } = insertUsage.run(requestId, ...row);
+    const inserted = changedBy(insertUsage.run(requestId, ...row));
     deleteOpen.run(requestId);
-    return changes === 1;
+    return inserted === 1;
   }
 
   #debit(accountId: string, cost: bigint): void {
     if (typeof cost !== 'bigint') throw new StoreError('invalid', 'a cost is not a bigint');
-    if (this.#statements.debit.run(cost, accountId).changes === 1) return;
+    if (changedBy(this.#statements.debit.run(cost, accountId)) === 1) return;
     throw new StoreError('invalid', `usage of an account that does not exist: ${accountId}`);
   }
 
@@ -154,7 +154,7 @@ export class LedgerWriter {
         }
         case 'account_status': {
           const { accountId, status, at, changeId } = operation;
-          if (this.#statements.setStatus.run(status, accountId).changes === 0) {
+          if (changedBy(this.#statements.setStatus.run(status, accountId)) === 0) {
             throw new StoreError('not_found', `there is no account ${accountId}`);
           }
           this.#statements.insertChange.run(changeId, at, 'account_status', accountId);
@@ -203,7 +203,7 @@ export class LedgerWriter {
     const inMemory = this.#handedOut.has(accountId) || handedOut.includes(accountId);
     const notFree = new StoreError('insufficient', `${accountId} is using the credit limit that would be taken away`);
     if (gained < 0n && inMemory && !reserved) throw notFree;
-    if (this.#statements.setLimit.run(toMicrocents, accountId, toMicrocents).changes === 0) throw notFree;
+    if (changedBy(this.#statements.setLimit.run(toMicrocents, accountId, toMicrocents)) === 0) throw notFree;
     this.#statements.insertChange.run(changeId, at, 'account_limit', accountId);
     if (gained > 0n && inMemory) credits.push([accountId, gained]);
   }
@@ -234,7 +234,8 @@ export class LedgerWriter {
       clean(transfer.by),
       transfer.at,
     );
-    if (debitCustomer.run(transfer.amountMicrocents, transfer.debitAccount, transfer.amountMicrocents).changes === 0) {
+    const debited = debitCustomer.run(transfer.amountMicrocents, transfer.debitAccount, transfer.amountMicrocents);
+    if (changedBy(debited) === 0) {
       throw notCovered(transfer);
     }
     credit.run(transfer.amountMicrocents, transfer.creditAccount);
@@ -334,6 +335,11 @@ function prepare(connection: Connection) {
   };
 }
 
+/** Rows changed by a statement. The binding's types promise a number; with `readBigInts` it is a bigint. */
+function changedBy(result: { readonly changes: number | bigint }): number {
+  return Number(result.changes);
+}
+
 function crashedUsage(row: OpenRow, now: number): SqlValue[] {
   const startedAt = Number(row.started_at);
   const endedAt = Math.max(now, startedAt); // the clock may have been set back since
@@ -396,8 +402,8 @@ function refusal(failure: StoreFailure): LedgerReply {
  */
 function failureOf(error: unknown): StoreFailure {
   if (error instanceof StoreError) return toFailure(error);
-  if (error instanceof TypeError || error instanceof RangeError) return { code: 'invalid', message: error.message }; // cannot be bound
   const message = error instanceof Error ? error.message : String(error);
+  if (isBindingError(error)) return { code: 'invalid', message };
   switch (sqliteCode(error)) {
     case 5: // SQLITE_BUSY
       return { code: 'busy', message };
@@ -421,4 +427,10 @@ function constraintCode(error: unknown): StoreFailure['code'] {
       return 'not_found';
   }
   return 'invalid';
+}
+
+/** A value that SQLite has no form for, such as a bigint beyond 64 bits. */
+function isBindingError(error: unknown): boolean {
+  if (!(error instanceof Error) || !('code' in error)) return false;
+  return error.code === 'ERR_INVALID_ARG_TYPE' || error.code === 'ERR_INVALID_ARG_VALUE';
 }
