@@ -16,7 +16,6 @@ export function setup() {
   const remark = nodeRemark(process.versions.node);
   if (remark !== undefined) say(remark);
   installDependencies();
-  linkCommand();
 }
 
 export function say(line) {
@@ -125,15 +124,6 @@ function cacheInsteadOfHome() {
       ),
     };
   }
-}
-
-/** Lets `npx tokenhouse` in the clone find the command at once, whatever the version of npm. */
-function linkCommand() {
-  if (fs.lstatSync(modules).isSymbolicLink() || process.platform === 'win32') return;
-  const link = path.join(modules, '.bin', 'tokenhouse');
-  if (fs.existsSync(link)) return;
-  fs.rmSync(link, { force: true });
-  fs.symlinkSync(path.join('..', '..', 'bin', 'tokenhouse.mjs'), link);
 }
 
 function readJson(file) {
