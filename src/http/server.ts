@@ -16,8 +16,8 @@ import type { Running, RunningRequest } from '../pipeline/running.ts';
 import { authenticate, requireCaller, serve, zdrRequired } from '../pipeline/serve.ts';
 import type { ServeServices } from '../pipeline/serve.ts';
 import { BodyBudget, checkBodyHeaders, parseJson, readBody } from './body.ts';
-import { requestIds } from './request-id.ts';
-import type { RequestIds } from './request-id.ts';
+import { requestIds } from '../request-id.ts';
+import type { RequestIds } from '../request-id.ts';
 import { respondStream, respondWhole, sendError, sendJson } from './respond.ts';
 import type { Exchange, RespondOptions } from './respond.ts';
 
