@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { createLlamaEngine, type LlamaEngine, type LlamaEngineEvent, type LlamaEngineOptions } from '../../../src/engines/llama/engine.ts';
+import { knownUsage } from '../../../src/generation/event.ts';
 import type { FinishReason, GenerationEvent, GenerationStream, Usage } from '../../../src/generation/event.ts';
 import type { EngineRequest, Message, Sampling } from '../../../src/generation/request.ts';
 import { writeTinyGguf, type TinyGgufOptions } from '../../support/tiny-gguf.ts';
@@ -79,7 +80,7 @@ export function answerOf(events: readonly GenerationEvent[]): Answer {
     texts,
     finish: finishes[0],
     finishes,
-    usage: events.flatMap((event) => (event.type === 'usage' ? [event.usage] : [])).at(-1),
+    usage: events.flatMap((event) => (event.type === 'usage' ? [knownUsage(event.usage)] : [])).at(-1),
     start: events.find((event) => event.type === 'start'),
   };
 }
