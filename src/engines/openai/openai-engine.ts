@@ -36,6 +36,9 @@ export function createOpenAiEngine(options: OpenAiEngineOptions): Engine {
   return new OpenAiEngine(options);
 }
 
+/** Connections beside those of generations, so that counting does not wait for a stream to end. */
+const countingConnections = 2;
+
 /** A backend that said "loading" is taken at its word for so long. */
 const loadingMs = 5_000;
 
@@ -81,7 +84,7 @@ class OpenAiEngine implements Engine {
     ];
     const { keepAliveMs, requestsPerSocket } = this.#flavor;
     this.#pool = new Pool(url.origin, {
-      connections: this.#maxConcurrency,
+      connections: this.#maxConcurrency + countingConnections,
       pipelining: 1,
       connect: { timeout: 2_000 },
       keepAliveTimeout: keepAliveMs,
