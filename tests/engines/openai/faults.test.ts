@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { createServer, type AddressInfo } from 'node:net';
 import { describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
+import { inspect } from 'node:util';
 import { ApiError, type ErrorCode } from '../../../src/errors.ts';
 import type { Engine } from '../../../src/engines/engine.ts';
 import { createOpenAiEngine, type OpenAiEngineOptions } from '../../../src/engines/openai/openai-engine.ts';
@@ -143,8 +144,24 @@ describe('an upstream that fails before the first text', { timeout: 60_000 }, ()
         },
         async (engine, upstream) => {
           const error = await rejectsWith(engine, 'backend_http_error', status);
-          assert.ok(!JSON.stringify([error.message, error.extra, String(error.cause)]).includes(secret));
+          assert.ok(!inspect(error, { depth: 10 }).includes(secret));
           assert.equal(upstream.exchanges.length, 1, 'a redirect is not followed');
+        },
+      );
+    }
+  });
+
+  it('U12: answers in another language than HTTP', async () => {
+    for (const bytes of [
+      `SSH-2.0-${secret}\r\n`,
+      `HTTP/1.1 abc ${secret}\r\n\r\n`,
+      `HTTP/1.1 200 OK\r\n${secret} x\r\n\r\n`,
+    ]) {
+      await withUpstream(
+        (exchange) => exchange.write(bytes),
+        async (engine) => {
+          const error = await rejectsWith(engine, 'backend_http_error', bytes);
+          assert.ok(!inspect(error, { depth: 10 }).includes(secret));
         },
       );
     }
@@ -459,7 +476,7 @@ describe('an upstream that fails in its answer', { timeout: 60_000 }, () => {
         async (engine) => {
           const { batches, error } = await failsWith(engine, 'backend_http_error');
           assert.equal(textOf(batches), 'Hel', String(bytes));
-          assert.ok(!JSON.stringify([error.message, error.extra, String(error.cause)]).includes(secret));
+          assert.ok(!inspect(error, { depth: 10 }).includes(secret));
         },
       );
     }
