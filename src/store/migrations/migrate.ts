@@ -48,6 +48,11 @@ export async function migrate(db: Kysely<Database>, dialect: SchemaDialect, last
   return (results ?? []).map((result) => result.migrationName);
 }
 
+/** Runs one migration as it is, without a transaction and without a record of it: to see what it prints. */
+export async function runMigration(db: Kysely<Database>, dialect: SchemaDialect, name: string): Promise<void> {
+  await migrations[name]!.up(db, dialect);
+}
+
 async function refuseNewer(db: Kysely<Database>): Promise<void> {
   const tables = await db.introspection.getTables({ withInternalKyselyTables: true });
   if (!tables.some((table) => table.name === 'kysely_migration')) return;

@@ -17,9 +17,10 @@ export function openConnection(file: string): Connection {
   return inWords(file, () => {
     closeSync(openSync(file, 'a', 0o600)); // SQLite would create it readable for all; -wal and -shm inherit the mode
     const connection = new DatabaseSync(file, { timeout: busyTimeoutMs, readBigInts: true });
-    refuseForeignFile(connection, file);
-    connection.exec('pragma auto_vacuum = incremental'); // has an effect only before the first table
-    connection.exec(`pragma application_id = ${applicationId}`);
+    if (refuseForeignFile(connection, file) === 'empty') {
+      connection.exec('pragma auto_vacuum = incremental'); // has an effect only before the first table
+      connection.exec(`pragma application_id = ${applicationId}`);
+    }
     connection.exec('pragma journal_mode = wal');
     connection.exec('pragma synchronous = full');
     connection.exec('pragma fullfsync = on'); // macOS only: its fsync does not reach the disk
@@ -44,7 +45,11 @@ export function openReadOnlyConnection(file: string): Connection {
 /** Closes a connection that may write, with everything in the one file: SQLite itself does that only once all statements are collected. */
 export function closeConnection(connection: Connection): void {
   if (!connection.isOpen) return;
-  connection.exec('pragma wal_checkpoint(truncate)'); // gives up quietly while another connection reads
+  try {
+    connection.exec('pragma wal_checkpoint(truncate)');
+  } catch {
+    // The disk is full, or another connection is at it: the log stays beside the file, and the next open reads both.
+  }
   connection.close();
 }
 
@@ -75,16 +80,12 @@ export function refuseDamaged(connection: Connection, file: string): void {
   });
 }
 
-function refuseForeignFile(connection: Connection, file: string): void {
+function refuseForeignFile(connection: Connection, file: string): 'ours' | 'empty' {
   const id = readPragma(connection, 'application_id');
-  if (id === BigInt(applicationId)) return;
-  const tables = readPragmaLike(connection, 'select count(*) from sqlite_schema');
-  if (id === 0n && tables === 0n) return;
+  if (id === BigInt(applicationId)) return 'ours';
+  const { tables } = connection.prepare('select count(*) as tables from sqlite_schema').get() as { tables: bigint };
+  if (id === 0n && tables === 0n) return 'empty';
   throw new StoreError('unusable', `${file} is a database of another program. Set \`storage\` to another path.`);
-}
-
-function readPragmaLike(connection: Connection, sql: string): unknown {
-  return Object.values(connection.prepare(sql).get() as Record<string, unknown>)[0];
 }
 
 /** Runs the steps of opening and turns what SQLite and the file system say into what the operator can do. */

@@ -27,26 +27,27 @@ export class DeskThread {
   readonly #worker: Worker;
   readonly #onFatal: (error: Error) => void;
   readonly #waiting = new Map<number, Waiting>();
-  readonly #ready: Promise<readonly string[]>;
+  readonly #started: Promise<readonly string[]>;
   #last = 0;
-  #state: 'open' | 'closed' | 'dead' = 'open';
+  #state: 'starting' | 'open' | 'closed' = 'starting';
 
   constructor(options: DeskThreadOptions) {
     this.#onFatal = options.onFatal;
     this.#worker = new Worker(workerUrl('desk-worker'), { name: 'desk', workerData: { file: options.file } });
-    this.#ready = new Promise((resolve, reject) => {
+    this.#started = new Promise((resolve, reject) => {
       this.#worker.once('message', (started: DeskStarted) => {
         this.#worker.on('message', (reply: DeskReply) => this.#receive(reply));
-        if ('migrated' in started) {
-          resolve(started.migrated);
+        if ('failure' in started) {
+          reject(fromFailure(started.failure));
           return;
         }
-        this.#state = 'closed'; // the caller of start is told; this is no death in mid-work
-        reject(fromFailure(started.failure));
+        this.#state = 'open';
+        resolve(started.migrated);
       });
-      this.#worker.once('exit', () => reject(new StoreError('failed', 'the desk has ended while it started')));
+      this.#worker.on('error', reject);
+      this.#worker.on('exit', () => reject(new StoreError('failed', 'the desk ended while it started')));
     });
-    this.#ready.catch(() => {}); // whoever calls start sees it
+    this.#started.catch(() => {}); // whoever calls start sees it
     this.#worker.on('error', (error) => this.#die(error instanceof Error ? error : new Error(String(error))));
     this.#worker.on('messageerror', (error) => this.#die(error));
     this.#worker.on('exit', (code) => this.#die(new Error(`the desk's thread has ended (${code})`)));
@@ -59,7 +60,7 @@ export class DeskThread {
 
   /** Brings the schema up to date; resolves with the names of the migrations that ran. */
   start(): Promise<readonly string[]> {
-    return this.#ready;
+    return this.#started;
   }
 
   /** Ends after what is waiting. */
@@ -107,8 +108,8 @@ export class DeskThread {
   }
 
   #die(error: Error): void {
-    if (this.#state !== 'open') return;
-    this.#state = 'dead';
+    if (this.#state !== 'open') return; // while it starts, `start` tells
+    this.#state = 'closed';
     this.#rejectAll(new StoreError('failed', error.message, error));
     this.#onFatal(error);
   }

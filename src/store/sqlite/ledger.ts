@@ -59,7 +59,7 @@ export class SqliteLedger implements Ledger {
   readonly #worker: Worker;
   readonly #free: FreeBalances;
   readonly #onFatal: (error: Error) => void;
-  #started: { resolve(recovered: number): void; reject(error: Error): void } | undefined;
+  readonly #started: Promise<number>;
 
   #ids: Uint8Array[] = [];
   #rows: (readonly SqlValue[])[] = [];
@@ -69,7 +69,7 @@ export class SqliteLedger implements Ledger {
   #flying:
     { readonly waiters: Waiter[]; readonly opens: OpenRequest[]; readonly operations: PendingOperation[] } | undefined;
   #scheduled = false;
-  #state: 'open' | 'closing' | 'closed' | 'dead' = 'open';
+  #state: 'starting' | 'open' | 'closing' | 'closed' = 'starting';
   #idle: (() => void) | undefined;
   /** Slices that were asked for; a debit of such an account waits for the answer, then reserves. */
   readonly #slices = new Map<string, Promise<unknown>>();
@@ -78,15 +78,20 @@ export class SqliteLedger implements Ledger {
     this.#free = options.free;
     this.#onFatal = options.onFatal;
     this.#worker = new Worker(workerUrl('ledger-worker'), { name: 'ledger', workerData: { file: options.file } });
-    this.#worker.once('message', (started: LedgerStarted) => {
-      this.#worker.on('message', (reply: LedgerReply) => this.#receive(reply));
-      if ('recovered' in started) {
-        this.#started?.resolve(started.recovered);
-        return;
-      }
-      this.#state = 'closed'; // the caller of start is told; this is no death in mid-work
-      this.#started?.reject(fromFailure(started.failure));
+    this.#started = new Promise((resolve, reject) => {
+      this.#worker.once('message', (started: LedgerStarted) => {
+        this.#worker.on('message', (reply: LedgerReply) => this.#receive(reply));
+        if ('failure' in started) {
+          reject(fromFailure(started.failure));
+          return;
+        }
+        this.#state = 'open';
+        resolve(started.recovered);
+      });
+      this.#worker.on('error', reject);
+      this.#worker.on('exit', () => reject(new StoreError('failed', 'the ledger ended while it started')));
     });
+    this.#started.catch(() => {}); // whoever calls start sees it
     this.#worker.on('error', (error) => this.#die(error instanceof Error ? error : new Error(String(error))));
     this.#worker.on('messageerror', (error) => this.#die(error));
     this.#worker.on('exit', (code) => this.#die(new Error(`the ledger's thread has ended (${code})`)));
@@ -94,10 +99,8 @@ export class SqliteLedger implements Ledger {
 
   /** Opens the database, whose schema is up to date, and recovers: resolves with the number of requests that had crashed. */
   start(now: number): Promise<number> {
-    return new Promise((resolve, reject) => {
-      this.#started = { resolve, reject };
-      this.#worker.postMessage({ now } satisfies LedgerStart);
-    });
+    this.#worker.postMessage({ now } satisfies LedgerStart);
+    return this.#started;
   }
 
   get backlog(): number {
@@ -172,20 +175,14 @@ export class SqliteLedger implements Ledger {
 
   /** Writes what is queued, closes the database and ends the thread. What comes later is refused. */
   async close(): Promise<void> {
-    if (this.#state !== 'open') return;
-    this.#state = 'closing';
-    let timer: NodeJS.Timeout | undefined;
-    const timeout = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, closeTimeoutMs);
-    });
-    await Promise.race([this.#drained(), timeout]);
-    if (this.#state === 'closing') {
-      this.#state = 'closed';
-      const exited = new Promise<void>((resolve) => this.#worker.once('exit', () => resolve()));
-      this.#worker.postMessage('close');
-      await Promise.race([exited, timeout]);
+    if (this.#state === 'open') {
+      this.#state = 'closing';
+      let timer: NodeJS.Timeout | undefined;
+      const timeout = new Promise<void>((resolve) => (timer = setTimeout(resolve, closeTimeoutMs)));
+      await Promise.race([this.#drain().then(() => this.#end()), timeout]);
+      clearTimeout(timer);
     }
-    clearTimeout(timer);
+    this.#state = 'closed';
     await this.#worker.terminate();
     this.#rejectAll(new StoreError('failed', 'the ledger is closed'));
   }
@@ -230,7 +227,7 @@ export class SqliteLedger implements Ledger {
   }
 
   #send(): void {
-    if (this.#flying !== undefined || this.#state === 'dead') return;
+    if (this.#flying !== undefined || this.#state === 'closed') return;
     if (this.#rows.length + this.#opens.length + this.#operations.length === 0) {
       this.#idle?.();
       return;
@@ -283,21 +280,29 @@ export class SqliteLedger implements Ledger {
     }
   }
 
-  #drained(): Promise<void> {
+  #drain(): Promise<void> {
     return new Promise((resolve) => {
       this.#idle = resolve;
       this.#schedule();
     });
   }
 
+  #end(): Promise<void> {
+    if (this.#state !== 'closing') return Promise.resolve(); // it died over its last batch
+    this.#state = 'closed';
+    return new Promise((resolve) => {
+      this.#worker.once('exit', () => resolve());
+      this.#worker.postMessage('close');
+    });
+  }
+
   #die(error: Error): void {
-    if (this.#state === 'closed' || this.#state === 'dead') return;
-    this.#state = 'dead';
-    const cause = new StoreError('failed', toFailure(error).message, error);
-    this.#started?.reject(cause);
-    this.#rejectAll(cause);
+    if (this.#state === 'starting' || this.#state === 'closed') return; // while it starts, `start` tells
+    this.#state = 'closed';
+    const failed = new StoreError('failed', toFailure(error).message, error);
+    this.#rejectAll(failed);
     this.#idle?.();
-    this.#onFatal(cause);
+    this.#onFatal(failed);
   }
 
   #rejectAll(error: StoreError): void {

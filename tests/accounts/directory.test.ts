@@ -1,0 +1,89 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Directory, type Cut } from '../../src/accounts/directory.ts';
+import { issueKey, newKey, type KeyText } from '../../src/accounts/key.ts';
+import { openSecret } from '../../src/accounts/secret.ts';
+import type { LoadedKey } from '../../src/store/queries.ts';
+
+const secretOf = (text: string) =>
+  openSecret({ fromEnvironment: text.repeat(32), dataFolder: '/nowhere', warn: assert.fail });
+const secret = secretOf('s');
+
+function key(accountId = 'acct_a', changes: Partial<LoadedKey> = {}): { text: KeyText; loaded: LoadedKey } {
+  const { text, row } = issueKey({ accountId, name: 'mine', secret, now: 0 });
+  return { text, loaded: { ...row, accountStatus: 'active', ...changes } };
+}
+
+test('a live key is found, junk is malformed, any other key is unknown', () => {
+  const directory = new Directory(secret);
+  const { text, loaded } = key('acct_a', { limits: '{"rpm":1}' });
+  directory.load([loaded, key('acct_b').loaded]);
+  assert.equal(directory.size, 2);
+  assert.deepEqual(directory.find(text), {
+    account: { id: 'acct_a' },
+    key: { id: loaded.id, accountId: 'acct_a', name: 'mine', limits: '{"rpm":1}', expiresAt: null },
+  });
+  assert.equal(directory.find(newKey()), undefined);
+  for (const junk of [
+    '',
+    'Bearer',
+    `${text}x`,
+    text.slice(0, -1),
+    `${text.slice(0, -1)}${text.endsWith('0') ? '1' : '0'}`,
+  ]) {
+    assert.equal(directory.find(junk), 'malformed', junk);
+  }
+});
+
+test('a new key is found at once; a revoked one never again, and running requests hear of it', () => {
+  const directory = new Directory(secret);
+  const { text, loaded } = key();
+  const cuts: Cut[] = [];
+  const stop = directory.listen((cut) => cuts.push(cut));
+  directory.apply({ kind: 'key_created', key: loaded });
+  assert.notEqual(directory.find(text), undefined);
+  directory.apply({ kind: 'key_revoked', keyId: loaded.id });
+  directory.apply({ kind: 'key_revoked', keyId: loaded.id });
+  assert.equal(directory.find(text), undefined);
+  assert.equal(directory.size, 0);
+  assert.deepEqual(cuts, [{ kind: 'key_revoked', keyId: loaded.id }]);
+  stop();
+  directory.apply({ kind: 'account_status', accountId: 'acct_a', status: 'suspended' });
+  assert.equal(cuts.length, 1);
+});
+
+test('a suspended account has no live key, and has them back when it is active again', () => {
+  const directory = new Directory(secret);
+  const cuts: Cut[] = [];
+  directory.listen((cut) => cuts.push(cut));
+  const one = key('acct_a');
+  const other = key('acct_b');
+  const before = key('acct_c', { accountStatus: 'suspended' });
+  directory.load([one.loaded, other.loaded, before.loaded]);
+  assert.equal(directory.find(before.text), undefined);
+  directory.apply({ kind: 'account_status', accountId: 'acct_a', status: 'suspended' });
+  assert.equal(directory.find(one.text), undefined);
+  assert.notEqual(directory.find(other.text), undefined);
+  assert.deepEqual(cuts, [{ kind: 'account_suspended', accountId: 'acct_a' }]);
+  directory.apply({ kind: 'account_status', accountId: 'acct_a', status: 'active' });
+  directory.apply({ kind: 'account_status', accountId: 'acct_c', status: 'active' });
+  assert.notEqual(directory.find(one.text), undefined);
+  assert.notEqual(directory.find(before.text), undefined);
+});
+
+test('a key ends at its time, without anybody doing anything', () => {
+  let now = 99;
+  const directory = new Directory(secret, () => now);
+  const { text, loaded } = key('acct_a', { expiresAt: 100 });
+  directory.load([loaded]);
+  assert.notEqual(directory.find(text), undefined);
+  now = 100;
+  assert.equal(directory.find(text), undefined);
+});
+
+test('keys that were made with another secret are reported in words instead of never matching', () => {
+  const { loaded } = key();
+  const directory = new Directory(secretOf('t'));
+  assert.throws(() => directory.load([loaded]), /1 of 1 API keys .* made with another secret .* Set TOKENHOUSE_SECRET/);
+  assert.equal(directory.size, 0);
+});

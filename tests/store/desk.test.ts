@@ -1,0 +1,325 @@
+import fc from 'fast-check';
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import type { NewKey, UsageSum } from '../../src/store/queries.ts';
+import { openReadOnlyConnection } from '../../src/store/sqlite/connection.ts';
+import { openReadOnly } from '../../src/store/sqlite/dialect.ts';
+import { deskOn } from '../../src/store/operations.ts';
+import { StoreError } from '../../src/store/store-error.ts';
+import { uuidText } from '../../src/store/uuid.ts';
+import type { UsageRow } from '../../src/store/ledger.ts';
+import { customer, differencesOf, grant, openStore, temporaryFolder, usage, uuid } from './fixture.ts';
+
+const refused = (code: StoreError['code']) => (error: unknown) => error instanceof StoreError && error.code === code;
+const hourMs = 3_600_000;
+
+function key(accountId: string, id: string): NewKey {
+  const hash = new Uint8Array(32).fill(id.length);
+  hash.set(Buffer.from(id));
+  return {
+    id,
+    accountId,
+    name: id,
+    display: 'tkh_…abcd',
+    hash,
+    pepperId: 'p',
+    limits: null,
+    createdAt: id.length,
+    expiresAt: null,
+  };
+}
+
+test('keys are made, listed, loaded and revoked; each change is on the feed', async (t) => {
+  const file = join(temporaryFolder(t), 'x.db');
+  const store = await openStore(t, file);
+  await customer(store, 'acct_a', 0n);
+  await customer(store, 'acct_b', 0n);
+  await store.desk.createKey({
+    key: { ...key('acct_a', 'key_1'), limits: '{"rpm":5}', expiresAt: 77 },
+    changeId: uuid(),
+  });
+  await store.desk.createKey({ key: key('acct_b', 'key_22'), changeId: uuid() });
+  await assert.rejects(
+    store.desk.createKey({ key: key('acct_none', 'key_3'), changeId: uuid() }),
+    refused('not_found'),
+  );
+  await assert.rejects(
+    store.desk.createKey({ key: key('house_cash', 'key_3'), changeId: uuid() }),
+    refused('not_found'),
+  );
+  await assert.rejects(
+    store.desk.createKey({ key: { ...key('acct_a', 'key_3'), hash: key('acct_a', 'key_1').hash }, changeId: uuid() }),
+    refused('conflict'),
+  );
+  assert.deepEqual(
+    (await store.desk.listKeys({})).map((one) => one.id),
+    ['key_22', 'key_1'],
+  );
+  await store.ledger.setAccountStatus('acct_b', 'suspended', 5, uuid());
+  const [first, second] = await store.desk.loadKeys({});
+  assert.deepEqual(Buffer.from(first!.hash), Buffer.from(key('acct_a', 'key_1').hash));
+  assert.deepEqual([first!.limits, first!.expiresAt, first!.accountStatus], ['{"rpm":5}', 77, 'active']);
+  assert.equal(second!.accountStatus, 'suspended');
+  assert.deepEqual(
+    (await store.desk.loadKeys({ after: 'key_1', limit: 1 })).map((one) => one.id),
+    ['key_22'],
+  );
+
+  const revoked = await store.desk.revokeKey({ keyId: 'key_1', at: 9, changeId: uuid() });
+  assert.deepEqual([revoked!.status, revoked!.revokedAt], ['revoked', 9]);
+  assert.equal((await store.desk.revokeKey({ keyId: 'key_1', at: 10, changeId: uuid() }))!.revokedAt, 9);
+  assert.equal(await store.desk.revokeKey({ keyId: 'key_none', at: 10, changeId: uuid() }), undefined);
+  assert.deepEqual(
+    (await store.desk.loadKeys({})).map((one) => one.id),
+    ['key_22'],
+  );
+  assert.deepEqual(
+    (await store.desk.listKeys({ accountId: 'acct_a' })).map((one) => [one.id, one.status]),
+    [['key_1', 'revoked']],
+  );
+
+  const connection = openReadOnlyConnection(file);
+  t.after(() => connection.close());
+  const changes = connection.prepare('select kind, ref from change order by id').all() as {
+    kind: string;
+    ref: string;
+  }[];
+  assert.deepEqual(
+    changes.map((change) => `${change.kind} ${change.ref}`),
+    [
+      'account_created acct_a',
+      'account_created acct_b',
+      'key_created key_1',
+      'key_created key_22',
+      'account_status acct_b',
+      'key_revoked key_1',
+    ],
+  );
+  assert.throws(() => connection.exec(`delete from change`), /readonly/);
+});
+
+test('usage is listed newest first, page by page, and filtered', async (t) => {
+  const file = join(temporaryFolder(t), 'x.db');
+  const store = await openStore(t, file);
+  await customer(store, 'acct_a', 1000n);
+  await customer(store, 'acct_b', 1000n);
+  const rows: UsageRow[] = [];
+  for (let index = 0; index < 40; index++) {
+    const endedAt = 1000 + Math.floor(index / 3); // several at one time: the cursor must not lose any
+    rows.push(
+      usage(index % 4 === 3 ? 'acct_b' : 'acct_a', 1n, {
+        startedAt: 1000,
+        endedAt,
+        keyId: `key_${index % 2}`,
+        modelId: `model_${index % 5}`,
+      }),
+    );
+  }
+  await Promise.all(rows.map((row) => store.ledger.settle(row)));
+  const names = (found: readonly UsageRow[]) => found.map((row) => uuidText(row.requestId));
+  const newest = (of: readonly UsageRow[]) =>
+    names(of.toSorted((a, b) => b.endedAt - a.endedAt || Buffer.compare(b.requestId, a.requestId)));
+  const pages = async (filter: object): Promise<string[]> => {
+    const all: UsageRow[] = [];
+    for (;;) {
+      const before = all.at(-1);
+      const page = await store.desk.listUsage({ ...filter, limit: 4, ...(before === undefined ? {} : { before }) });
+      all.push(...page);
+      if (page.length < 4) return names(all);
+    }
+  };
+  const ofA = rows.filter((row) => row.accountId === 'acct_a');
+  assert.deepEqual(await pages({ accountId: 'acct_a' }), newest(ofA));
+  assert.deepEqual(await pages({}), names(rows.toReversed()));
+  assert.deepEqual(
+    await pages({ accountId: 'acct_a', keyId: 'key_0' }),
+    newest(ofA.filter((row) => row.keyId === 'key_0')),
+  );
+  assert.deepEqual(
+    await pages({ accountId: 'acct_a', modelId: 'model_2' }),
+    newest(ofA.filter((row) => row.modelId === 'model_2')),
+  );
+  assert.deepEqual(
+    await pages({ accountId: 'acct_a', from: 1004, to: 1008 }),
+    newest(ofA.filter((row) => row.endedAt >= 1004 && row.endedAt < 1008)),
+  );
+  const db = openReadOnly(file);
+  t.after(() => db.destroy());
+  assert.deepEqual(
+    names(await deskOn(db).listUsage({ accountId: 'acct_a' })),
+    newest(ofA),
+    'the same beside the service',
+  );
+});
+
+test('a request is found by any id that its user may hold, within the account only', async (t) => {
+  const store = await openStore(t, join(temporaryFolder(t), 'x.db'));
+  await customer(store, 'acct_a', 1000n);
+  await customer(store, 'acct_b', 1000n);
+  const row = usage('acct_a', 1n, { publicId: 'req_aabbccddeeff', clientId: 'mine' });
+  const twin = usage('acct_a', 1n, { publicId: 'req_aabbccddeeff' });
+  await store.ledger.settle(row);
+  await store.ledger.settle(twin);
+  const find = async (accountId: string, id: string) =>
+    (await store.desk.findUsage({ accountId, id })).map((one) => uuidText(one.requestId));
+  const [id, twinId] = [uuidText(row.requestId), uuidText(twin.requestId)];
+  assert.deepEqual(await find('acct_a', 'req_aabbccddeeff'), [twinId, id]);
+  for (const one of ['mine', 'client_mine', id, id.toUpperCase()]) {
+    assert.deepEqual(await find('acct_a', one), [id], one);
+    assert.deepEqual(await find('acct_b', one), [], one);
+  }
+  assert.deepEqual(await find('acct_b', 'req_aabbccddeeff'), []);
+  assert.deepEqual(await find('acct_a', `' or 1=1 --`), []);
+});
+
+test('sums come out the same from hours and from rows, for any span and grouping', async (t) => {
+  const file = join(temporaryFolder(t), 'x.db');
+  const store = await openStore(t, file);
+  await customer(store, 'acct_a', 10n ** 17n);
+  await customer(store, 'acct_b', 10n ** 17n);
+  const start = Date.UTC(2026, 0, 1);
+  const rows: UsageRow[] = [];
+  for (let index = 0; index < 400; index++) {
+    const endedAt = start + Math.floor((index / 400) ** 2 * 60 * hourMs) + index;
+    rows.push(
+      usage(index % 3 === 0 ? 'acct_b' : 'acct_a', BigInt(index + 1), {
+        startedAt: endedAt,
+        endedAt,
+        modelId: `model_${index % 3}`,
+        keyId: `key_${index % 4}`,
+        completionTokens: 0,
+      }),
+    );
+  }
+  await Promise.all(rows.map((row) => store.ledger.settle(row)));
+  const now = start + 60 * hourMs;
+  const ask = fc.record({
+    from: fc.integer({ min: start - hourMs, max: now + hourMs }),
+    span: fc.integer({ min: 0, max: 62 * hourMs }),
+    by: fc.constantFrom(undefined, 'model' as const, 'key' as const, 'account' as const, 'day' as const),
+    accountId: fc.constantFrom(undefined, 'acct_a'),
+    modelId: fc.constantFrom(undefined, 'model_1'),
+  });
+  for (const recomputed of [false, true, true]) {
+    if (recomputed) assert.ok((await store.desk.recomputeUsageHours({ now })) > 1);
+    await fc.assert(
+      fc.asyncProperty(ask, async ({ from, span, by, accountId, modelId }) => {
+        const to = from + span;
+        const request = {
+          from,
+          to,
+          ...(by === undefined ? {} : { by }),
+          ...(accountId === undefined ? {} : { accountId }),
+          ...(modelId === undefined ? {} : { modelId }),
+        };
+        const meant = rows.filter(
+          (row) =>
+            row.endedAt >= from &&
+            row.endedAt < to &&
+            (accountId === undefined || row.accountId === accountId) &&
+            (modelId === undefined || row.modelId === modelId),
+        );
+        assert.deepEqual(await store.desk.sumUsage(request), sums(meant, by));
+      }),
+      { numRuns: 60, includeErrorInReport: true },
+    );
+    assert.deepEqual(await differencesOf(file), []);
+  }
+  const connection = openReadOnlyConnection(file);
+  t.after(() => connection.close());
+  const { n } = connection.prepare('select sum(requests) as n from usage_hour').get() as { n: bigint };
+  assert.equal(n, 400n);
+});
+
+test('hours that a stopped service has missed are written at its next run, and only those still open are rewritten', async (t) => {
+  const file = join(temporaryFolder(t), 'x.db');
+  const store = await openStore(t, file);
+  await customer(store, 'acct_a', 1000n);
+  const start = Date.UTC(2026, 0, 1);
+  const settleAt = (at: number) => store.ledger.settle(usage('acct_a', 1n, { startedAt: at, endedAt: at }));
+  await settleAt(start);
+  await store.desk.recomputeUsageHours({ now: start + 60_000 });
+  await settleAt(start + 120_000); // after the last run of its hour
+  await settleAt(start + 5 * hourMs);
+  assert.equal(await store.desk.recomputeUsageHours({ now: start + 100 * hourMs }), 2);
+  assert.equal(await store.desk.recomputeUsageHours({ now: start + 100 * hourMs }), 1, 'the last hour with usage');
+  const [total] = await store.desk.sumUsage({ from: start, to: start + 100 * hourMs });
+  assert.equal(total!.requests, 3);
+  assert.deepEqual(await differencesOf(file), []);
+});
+
+test('the lists walk an index, also the one of all accounts', async (t) => {
+  const file = join(temporaryFolder(t), 'x.db');
+  await openStore(t, file);
+  const connection = openReadOnlyConnection(file);
+  t.after(() => connection.close());
+  const plan = (sql: string) =>
+    (connection.prepare(`explain query plan ${sql}`).all() as { detail: string }[]).map((row) => row.detail).join('; ');
+  assert.match(
+    plan(
+      `select * from usage where account_id = 'a' and (ended_at, request_id) < (5, x'00') order by ended_at desc, request_id desc limit 5`,
+    ),
+    /^SEARCH usage USING INDEX usage_account \(account_id=\? AND \(ended_at,request_id\)<\(\?,\?\)\)$/,
+  );
+  assert.match(plan(`select * from usage order by request_id desc limit 5`), /^SCAN usage$/);
+  assert.match(
+    plan(`select * from usage where account_id = 'a' and public_id = 'b' order by request_id desc limit 20`),
+    /usage_public_id/,
+  );
+  assert.match(plan(`select * from usage where account_id = 'a' and client_id in ('b', 'c')`), /usage_client_id/);
+  assert.match(
+    plan(
+      `select account_id, sum(cost) from account inner join usage on usage.account_id = account.id and ended_at >= 1 and ended_at < 2 group by account_id`,
+    ),
+    /SEARCH usage USING INDEX usage_account \(account_id=\? AND ended_at>\? AND ended_at<\?\)/,
+  );
+});
+
+test('transfers and accounts are listed', async (t) => {
+  const store = await openStore(t, join(temporaryFolder(t), 'x.db'));
+  await customer(store, 'acct_a', 1n);
+  await store.ledger.transfer({ ...grant('acct_a', 2n), at: Date.now() + 1, reference: 'gift' });
+  const transfers = await store.desk.listTransfers({ accountId: 'acct_a' });
+  assert.deepEqual(
+    transfers.map((one) => [one.amountMicrocents, one.reference]),
+    [
+      [2n, 'gift'],
+      [1n, null],
+    ],
+  );
+  assert.equal(await store.desk.getAccount({ accountId: 'acct_none' }), undefined);
+  const house = await store.desk.getAccount({ accountId: 'house_promo' });
+  assert.deepEqual([house!.house, house!.balanceMicrocents], [true, -3n]);
+});
+
+function sums(rows: readonly UsageRow[], by: 'model' | 'key' | 'account' | 'day' | undefined): readonly UsageSum[] {
+  const groups = new Map<string, UsageRow[]>();
+  const day = 24 * hourMs;
+  for (const row of rows) {
+    const names = {
+      model: row.modelId,
+      key: row.keyId,
+      account: row.accountId,
+      day: String(row.endedAt - (row.endedAt % day)),
+    };
+    const group = by === undefined ? '' : names[by];
+    groups.set(group, [...(groups.get(group) ?? []), row]);
+  }
+  const add = (
+    of: readonly UsageRow[],
+    field: 'promptTokens' | 'cachedTokens' | 'completionTokens' | 'reasoningTokens',
+  ) => of.reduce((sum, row) => sum + row[field], 0);
+  return [...groups]
+    .map(([group, of]) => ({
+      group,
+      requests: of.length,
+      promptTokens: add(of, 'promptTokens'),
+      cachedTokens: add(of, 'cachedTokens'),
+      completionTokens: add(of, 'completionTokens'),
+      reasoningTokens: add(of, 'reasoningTokens'),
+      costMicrocents: of.reduce((sum, row) => sum + row.costMicrocents, 0n),
+      unchargedMicrocents: of.reduce((sum, row) => sum + row.unchargedMicrocents, 0n),
+    }))
+    .sort((a, b) => (a.group < b.group ? -1 : 1));
+}

@@ -1,0 +1,215 @@
+import assert from 'node:assert/strict';
+import { copyFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test, type TestContext } from 'node:test';
+import { closeConnection, openConnection } from '../../src/store/sqlite/connection.ts';
+import { openReadOnly } from '../../src/store/sqlite/dialect.ts';
+import { verifyLedger, type Difference } from '../../src/store/verify.ts';
+import {
+  chargeback,
+  customer,
+  differencesOf,
+  openRequest,
+  openStore,
+  temporaryFolder,
+  usage,
+  uuid,
+} from './fixture.ts';
+
+const hourMs = 3_600_000;
+const now = Math.floor(Date.now() / hourMs) * hourMs + 5;
+/** Above 2^53, and odd: a number in between would lose the last microcent. */
+const balance = 10n ** 17n + 1n;
+
+/** A ledger with a bit of everything, closed, and right. */
+async function rightLedger(t: TestContext): Promise<string> {
+  const file = join(temporaryFolder(t), 'right.db');
+  const store = await openStore(t, file);
+  await customer(store, 'acct_a', balance);
+  await customer(store, 'acct_b', 100n);
+  await store.ledger.transfer(chargeback('acct_b', 30n));
+  for (const hoursAgo of [50, 5, 4, 3, 0]) {
+    const at = now - hoursAgo * hourMs;
+    await store.ledger.settle(usage('acct_a', 7n, { requestId: uuid(), startedAt: at, endedAt: at }));
+  }
+  await store.ledger.settle(
+    usage('acct_b', 0n, { ending: 'failed', promptTokens: 9, unchargedMicrocents: 9n, holdMicrocents: 9n }),
+  );
+  await store.desk.recomputeUsageHours({ now });
+  await store.close();
+  assert.deepEqual(await differencesOf(file, false), []);
+  return file;
+}
+
+/** What is reported after somebody with the file in hand has run these statements. */
+async function planted(right: string, statements: string): Promise<readonly Difference[]> {
+  const file = `${right}.${Math.random()}`;
+  copyFileSync(right, file);
+  const connection = openConnection(file);
+  for (const trigger of ['usage_no_update', 'usage_no_delete', 'transfer_no_update', 'transfer_no_delete']) {
+    connection.exec(`drop trigger ${trigger}`);
+  }
+  connection.exec('pragma ignore_check_constraints = on; pragma foreign_keys = off');
+  connection.exec(statements);
+  closeConnection(connection);
+  return differencesOf(file, false);
+}
+
+test('one microcent is found, wherever it is planted', async (t) => {
+  const right = await rightLedger(t);
+  const one = '(select request_id from usage where cost = 7 order by ended_at limit 1)';
+  const cases: readonly [statements: string, expected: readonly [accountId: string | null, what: RegExp][]][] = [
+    [
+      `update account set available = available - 1 where id = 'acct_a'`,
+      [
+        ['acct_a', /^balance$/],
+        [null, /^all balances/],
+      ],
+    ],
+    [
+      `update account set available = available + 1 where id in ('acct_a', 'house_promo')`,
+      [
+        ['acct_a', /^balance$/],
+        ['house_promo', /^balance$/],
+        [null, /^all balances/],
+      ],
+    ],
+    [
+      `update account set available = available + 1 where id = 'acct_a'; update account set available = available - 1 where id = 'acct_b'`,
+      [
+        ['acct_a', /^balance$/],
+        ['acct_b', /^balance$/],
+      ],
+    ],
+    [
+      `update transfer set amount = amount + 1 where amount = ${balance}`,
+      [
+        ['acct_a', /^balance$/],
+        ['house_promo', /^balance$/],
+      ],
+    ],
+    [
+      `delete from transfer where kind = 'chargeback'`,
+      [
+        ['acct_b', /^balance$/],
+        ['house_promo', /^balance$/],
+      ],
+    ],
+    [
+      `update usage set cost = 8 where request_id = ${one}`,
+      [
+        ['acct_a', /^usage .*: cost$/], // above the hold
+        ['acct_a', /^usage .*: cost, from tokens and prices/],
+        ['acct_a', /^balance$/],
+        [null, /^all balances/],
+        ['acct_a', /^usage_hour .*: cost$/],
+      ],
+    ],
+    [
+      `update usage set prompt_tokens = 8, hold = 8 where request_id = ${one}`,
+      [
+        ['acct_a', /^usage .*: cost, from tokens and prices/],
+        ['acct_a', /^usage_hour .*: prompt_tokens$/],
+      ],
+    ],
+    [
+      `update usage set input_price = input_price + 1, hold = 8 where request_id = ${one}`,
+      [['acct_a', /^usage .*: cost, from/]],
+    ],
+    [
+      `update usage set ending = 'failed' where request_id = ${one}`,
+      [
+        ['acct_a', /^usage .*: cost, from/],
+        ['acct_a', /^usage .*: uncharged, from/],
+      ],
+    ],
+    [
+      `update usage set ending = 'vanished' where request_id = ${one}`,
+      [
+        ['acct_a', /^usage .*: ending/],
+        ['acct_a', /^usage .*: cost, from/],
+        ['acct_a', /^usage .*: uncharged, from/],
+      ],
+    ],
+    [`update usage set uncharged = 8 where account_id = 'acct_b'`, [['acct_b', /^usage .*: uncharged, from/]]],
+    [
+      `update usage set cached_tokens = 8 where request_id = ${one}`,
+      [
+        ['acct_a', /cached_tokens/],
+        ['acct_a', /^usage_hour .*: cached_tokens$/],
+      ],
+    ],
+    [
+      `update usage set reasoning_tokens = 1 where request_id = ${one}`,
+      [
+        ['acct_a', /reasoning_tokens/],
+        ['acct_a', /^usage_hour .*: reasoning_tokens$/],
+      ],
+    ],
+    [`update usage set ended_at = started_at - 1 where account_id = 'acct_b'`, [['acct_b', /ended_at/]]],
+    [
+      `update usage_hour set cost = cost + 1 where hour = ${now - 5 - 4 * hourMs}`,
+      [['acct_a', /^usage_hour .*: cost$/]],
+    ],
+    [
+      `delete from usage_hour where hour = ${now - 5 - 50 * hourMs}`,
+      [
+        ['acct_a', /: requests$/],
+        ['acct_a', /: prompt_tokens$/],
+        ['acct_a', /: cost$/],
+      ],
+    ],
+    [
+      `insert into open_request (request_id, account_id, key_id, model_id, hold, started_at) values (zeroblob(16), 'acct_a', 'k', 'm', 1, 1)`,
+      [['acct_a', /^open request/]],
+    ],
+    [
+      `update account set available = available - 80 where id = 'acct_b'; update account set available = available + 80 where id = 'house_promo';
+       insert into transfer select zeroblob(16), debit_account, credit_account, 80, kind, 'planted', null, "by", at from transfer where kind = 'chargeback'`,
+      [['acct_b', /^balance$/]], // the sums are right, but it is below zero
+    ],
+    [
+      `delete from account where id = 'acct_b'`,
+      [
+        ['acct_b', /^account$/],
+        [null, /^all balances/],
+      ],
+    ],
+  ];
+  for (const [statements, expected] of cases) {
+    const found = await planted(right, statements);
+    assert.deepEqual(
+      found.map((one) => one.accountId),
+      expected.map(([accountId]) => accountId),
+      `${statements}\n${JSON.stringify(found, printBigint)}`,
+    );
+    found.forEach((one, index) => assert.match(one.what, expected[index]![1], statements));
+    for (const one of found) assert.notEqual(one.expected, one.found);
+  }
+});
+
+test('differences are exact above 2^53', async (t) => {
+  const right = await rightLedger(t);
+  const [first] = await planted(right, `update account set available = available - 1 where id = 'acct_a'`);
+  assert.equal(first!.expected, balance - 35n);
+  assert.equal(first!.found, balance - 36n);
+});
+
+test('beside a running service, open requests are no fault', async (t) => {
+  const file = join(temporaryFolder(t), 'x.db');
+  const store = await openStore(t, file);
+  await customer(store, 'acct_a', 10n);
+  store.ledger.open(openRequest('acct_a', 5n));
+  await store.ledger.settle(usage('acct_a', 1n));
+  const db = openReadOnly(file);
+  t.after(() => db.destroy());
+  const { differences, accounts, transfers, usageRows } = await verifyLedger(db, { owned: true });
+  assert.deepEqual(
+    { differences, accounts, transfers, usageRows },
+    { differences: [], accounts: 5, transfers: 1, usageRows: 1 },
+  );
+});
+
+function printBigint(_key: string, value: unknown): unknown {
+  return typeof value === 'bigint' ? value.toString() : value;
+}
