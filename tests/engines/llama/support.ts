@@ -3,7 +3,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { createLlamaEngine, type LlamaEngine, type LlamaEngineEvent, type LlamaEngineOptions } from '../../../src/engines/llama/engine.ts';
+import {
+  createLlamaEngine,
+  type LlamaEngine,
+  type LlamaEngineEvent,
+  type LlamaEngineOptions,
+} from '../../../src/engines/llama/engine.ts';
 import type { FinishReason, GenerationEvent, GenerationStream, Usage } from '../../../src/generation/event.ts';
 import type { EngineRequest, Message, Sampling } from '../../../src/generation/request.ts';
 import { writeTinyGguf, type TinyGgufOptions } from '../../support/tiny-gguf.ts';
@@ -101,7 +106,11 @@ export interface TestEngine {
 }
 
 /** An engine on a real child, closed with the test. */
-export async function startEngine(context: TestContext, modelFile: string, options: Partial<LlamaEngineOptions> = {}): Promise<TestEngine> {
+export async function startEngine(
+  context: TestContext,
+  modelFile: string,
+  options: Partial<LlamaEngineOptions> = {},
+): Promise<TestEngine> {
   const log: LlamaEngineEvent[] = [];
   const engine = createLlamaEngine({
     name: 'tiny',
@@ -127,7 +136,7 @@ export function says(...pieces: readonly string[]): readonly (readonly string[])
 }
 
 /** Waits for a condition, not for a time. */
-export async function until(condition: () => boolean, what: string, timeoutMs = 20_000): Promise<void> {
+export async function until(condition: () => boolean, what: string, timeoutMs = 60_000): Promise<void> {
   const deadlineMs = performance.now() + timeoutMs;
   while (!condition()) {
     if (performance.now() > deadlineMs) throw new Error(`${what}: not within ${timeoutMs} ms`);
