@@ -188,6 +188,9 @@ export class Supervisor {
     if (this.#rssBytesMax === Infinity) this.#rssBytesMax = this.#options.rssBytesMax ?? rssBytes * 2 + 2 ** 30;
     if (rssBytes <= this.#rssBytesMax || !this.#options.isIdle()) return;
     this.#options.onEvent({ event: 'recycled', pid: child.pid, rssBytes });
+    // From now on nothing may be sent to it; and its end is no fault.
+    this.#state = { state: 'down', detail: 'The engine is replaced, because its memory has grown.' };
+    this.#deathsInRow = 0;
     child.kill('SIGKILL');
   }
 

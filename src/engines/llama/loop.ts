@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { FinishCause } from '../../generation/event.ts';
 import type { LlamaModel } from './bindings.ts';
-import { ChunkSizer } from './chunk.ts';
+import { Pace } from './pace.ts';
 import { RepetitionGuard } from './repetition.ts';
 import { ChoiceSampler, type SamplingSettings } from './sampling.ts';
 
@@ -63,7 +63,7 @@ export class Loop {
   readonly #slots: Slot[];
   readonly #queue: Job[] = [];
   readonly #chores: (() => void)[] = [];
-  readonly #chunk: ChunkSizer;
+  readonly #pace: Pace;
   #steps = 0;
   #failures = 0;
   #closed = false;
@@ -80,7 +80,7 @@ export class Loop {
       lastStep: 0,
       run: undefined,
     }));
-    this.#chunk = new ChunkSizer(model.facts.batchTokens);
+    this.#pace = new Pace(options.prefillThreads, model.facts.batchTokens);
     this.#ended = this.#run();
   }
 
@@ -128,8 +128,9 @@ export class Loop {
     while (!this.#closed) {
       for (const slot of this.#slots) if (slot.run?.cancelled === true) this.#end(slot, { type: 'cancelled' });
       this.#fillSlots();
-      const plan = planStep(this.#slots, this.#chunk.tokens, this.#model.facts.batchTokens);
-      if (plan.length > 0) await this.#step(plan);
+      const { tokens, threads } = this.#pace.next();
+      const plan = planStep(this.#slots, tokens, this.#model.facts.batchTokens);
+      if (plan.length > 0) await this.#step(plan, threads);
       else if (this.#chores.length > 0) this.#runChore();
       else {
         await new Promise<void>((resolve) => (this.#wake = resolve));
@@ -182,7 +183,7 @@ export class Loop {
     if (job.maxTokens <= 0) this.#end(slot, { type: 'length', cause: 'max-tokens' });
   }
 
-  async #step(plan: readonly PlannedItem[]): Promise<void> {
+  async #step(plan: readonly PlannedItem[], prefillThreads: number): Promise<void> {
     const started = performance.now();
     const sampled: { readonly slot: Slot; readonly run: Run; readonly logits: number }[] = [];
     let decoded = 0;
@@ -202,11 +203,11 @@ export class Loop {
         for (const id of ids) slot.tokens.push(id);
         slot.lastStep = this.#steps;
       }
-      const decoding = this.#model.decode(prefilled === 0 ? this.#options.decodeThreads : this.#options.prefillThreads);
+      const decoding = this.#model.decode(prefilled === 0 ? this.#options.decodeThreads : prefillThreads);
       const disturbed = this.#runChore();
       await decoding;
       const elapsedMs = performance.now() - started;
-      if (prefilled > 0 && !disturbed) this.#chunk.observe(total, elapsedMs);
+      if (prefilled > 0 && !disturbed) this.#pace.observe(prefillThreads, total, elapsedMs);
       this.#options.observe?.({
         decodedTokens: decoded,
         prefilled: plan

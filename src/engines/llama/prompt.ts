@@ -187,9 +187,9 @@ interface Found {
   readonly stripsAfter: boolean;
 }
 
-/** Some vocabularies have HTML tags or runs of blanks as user-defined tokens: those are text and stay whole. */
+/** Some vocabularies have HTML tags, words or runs of blanks as user-defined tokens: those are text and stay whole. */
 function isStructure(literal: string, template: string): boolean {
-  if (literal.trim().length < 2) return false;
+  if (literal.trim().length < 2 || !/[^\p{L}\p{N}\s]/u.test(literal)) return false;
   return (
     template.includes(literal) ||
     /^<[|｜].*[|｜]>$/u.test(literal) ||

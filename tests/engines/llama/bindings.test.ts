@@ -3,7 +3,13 @@ import { after, before, describe, test } from 'node:test';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { openModel, type LlamaModel, type OpenOptions, type Sampler, type SamplerConfig } from '../../../src/engines/llama/bindings.ts';
+import {
+  openModel,
+  type LlamaModel,
+  type OpenOptions,
+  type Sampler,
+  type SamplerConfig,
+} from '../../../src/engines/llama/bindings.ts';
 import { writeTinyGguf } from '../../support/tiny-gguf.ts';
 
 // One test for each thing that the engine expects of node-llama-cpp's internals: another version that differs fails here.
@@ -27,7 +33,12 @@ describe('the bindings', () => {
   let scripted: LlamaModel;
   let random: LlamaModel;
   before(async () => {
-    writeTinyGguf(scriptedFile, { script: [['assistant\n', ' one', ' two', ' three', '<|im_end|>'], ['user', ' alpha', ' beta']] });
+    writeTinyGguf(scriptedFile, {
+      script: [
+        ['assistant\n', ' one', ' two', ' three', '<|im_end|>'],
+        ['user', ' alpha', ' beta'],
+      ],
+    });
     writeTinyGguf(randomFile);
     scripted = await openModel(options(scriptedFile));
     random = await openModel(options(randomFile));
@@ -49,7 +60,14 @@ describe('the bindings', () => {
     return sampler;
   };
   /** Ids that follow a prompt in a slot. */
-  const generate = async (model: LlamaModel, slot: number, prompt: Uint32Array, sampler: Sampler, count: number, before: () => void = () => {}): Promise<number[]> => {
+  const generate = async (
+    model: LlamaModel,
+    slot: number,
+    prompt: Uint32Array,
+    sampler: Sampler,
+    count: number,
+    before: () => void = () => {},
+  ): Promise<number[]> => {
     const made: number[] = [];
     let next = prompt;
     let position = model.cachedTokens(slot);
@@ -109,7 +127,9 @@ describe('the bindings', () => {
       scripted.beginBatch(prompts.reduce((sum, prompt) => sum + prompt.length, 0));
       const logits = prompts.map((prompt, slot) => scripted.addToBatch(slot, positions[slot] ?? 0, prompt, true) ?? -1);
       await scripted.decode(2);
-      const ids = await Promise.all(logits.map((index, slot) => scripted.sample(index, samplers[slot] ?? scripted.createSampler())));
+      const ids = await Promise.all(
+        logits.map((index, slot) => scripted.sample(index, samplers[slot] ?? scripted.createSampler())),
+      );
       for (const [slot, next] of ids.entries()) {
         positions[slot] = (positions[slot] ?? 0) + (prompts[slot]?.length ?? 0);
         said[slot] += scripted.detokenize([next]);
@@ -117,7 +137,10 @@ describe('the bindings', () => {
       prompts = ids.map((next) => Uint32Array.of(next));
     }
     assert.deepEqual(said, [' one two', ' alpha beta']);
-    assert.deepEqual([0, 1, 2].map((slot) => scripted.cachedTokens(slot)), [3, 2, 0]);
+    assert.deepEqual(
+      [0, 1, 2].map((slot) => scripted.cachedTokens(slot)),
+      [3, 2, 0],
+    );
     for (const slot of [0, 1]) assert.equal(scripted.truncate(slot, 0), 0);
   });
 
@@ -162,17 +185,31 @@ describe('the bindings', () => {
     const greedy = { ...neutral, temperature: 0 };
     const [usual] = await generate(random, 1, prompt, samplerWith(random, greedy), 1);
     random.truncate(1, 0);
-    const banned = samplerWith(random, { ...greedy, tokenBiasKeys: Uint32Array.of(usual ?? 0), tokenBiasValues: Float32Array.of(-Infinity) });
+    const banned = samplerWith(random, {
+      ...greedy,
+      tokenBiasKeys: Uint32Array.of(usual ?? 0),
+      tokenBiasValues: Float32Array.of(-Infinity),
+    });
     assert.notEqual((await generate(random, 1, prompt, banned, 1))[0], usual);
     random.truncate(1, 0);
-    const forced = samplerWith(random, { ...greedy, tokenBiasKeys: Uint32Array.of(42), tokenBiasValues: Float32Array.of(100) });
+    const forced = samplerWith(random, {
+      ...greedy,
+      tokenBiasKeys: Uint32Array.of(42),
+      tokenBiasValues: Float32Array.of(100),
+    });
     assert.deepEqual(await generate(random, 1, prompt, forced, 3), [42, 42, 42]);
     random.truncate(1, 0);
   });
 
   test('penalise repetition over the tokens that are given and those that are sampled', async () => {
     const prompt = random.tokenize('A service takes', false);
-    const config = { ...neutral, temperature: 0, repeatPenalty: 1e6, repeatPenaltyMaxTokens: 256, repeatPenaltyTokens: Uint32Array.from(prompt) };
+    const config = {
+      ...neutral,
+      temperature: 0,
+      repeatPenalty: 1e6,
+      repeatPenaltyMaxTokens: 256,
+      repeatPenaltyTokens: Uint32Array.from(prompt),
+    };
     const made = await generate(random, 1, prompt, samplerWith(random, config), 40);
     random.truncate(1, 0);
     assert.equal(new Set([...prompt, ...made]).size, new Set(prompt).size + made.length, 'no token comes twice');

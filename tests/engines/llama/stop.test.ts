@@ -26,7 +26,10 @@ function run(pieces: readonly string[], sequences: readonly string[]): { text: s
 
 describe('stop sequences', () => {
   const letters = fc.string({ unit: fc.constantFrom('a', 'b', '\n'), maxLength: 12 });
-  const sequences = fc.array(fc.string({ unit: fc.constantFrom('a', 'b', '\n'), minLength: 1, maxLength: 4 }), { minLength: 1, maxLength: 4 });
+  const sequences = fc.array(fc.string({ unit: fc.constantFrom('a', 'b', '\n'), minLength: 1, maxLength: 4 }), {
+    minLength: 1,
+    maxLength: 4,
+  });
 
   test('give the same result for every cut of the text', () => {
     fc.assert(

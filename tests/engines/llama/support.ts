@@ -3,8 +3,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { createLlamaEngine, type LlamaEngine, type LlamaEngineEvent, type LlamaEngineOptions } from '../../../src/engines/llama/engine.ts';
 import { knownUsage } from '../../../src/generation/event.ts';
+import {
+  createLlamaEngine,
+  type LlamaEngine,
+  type LlamaEngineEvent,
+  type LlamaEngineOptions,
+} from '../../../src/engines/llama/engine.ts';
 import type { FinishReason, GenerationEvent, GenerationStream, Usage } from '../../../src/generation/event.ts';
 import type { EngineRequest, Message, Sampling } from '../../../src/generation/request.ts';
 import { writeTinyGguf, type TinyGgufOptions } from '../../support/tiny-gguf.ts';
@@ -102,7 +107,11 @@ export interface TestEngine {
 }
 
 /** An engine on a real child, closed with the test. */
-export async function startEngine(context: TestContext, modelFile: string, options: Partial<LlamaEngineOptions> = {}): Promise<TestEngine> {
+export async function startEngine(
+  context: TestContext,
+  modelFile: string,
+  options: Partial<LlamaEngineOptions> = {},
+): Promise<TestEngine> {
   const log: LlamaEngineEvent[] = [];
   const engine = createLlamaEngine({
     name: 'tiny',
@@ -128,10 +137,24 @@ export function says(...pieces: readonly string[]): readonly (readonly string[])
 }
 
 /** Waits for a condition, not for a time. */
-export async function until(condition: () => boolean, what: string, timeoutMs = 20_000): Promise<void> {
+export async function until(condition: () => boolean, what: string, timeoutMs = 60_000): Promise<void> {
   const deadlineMs = performance.now() + timeoutMs;
   while (!condition()) {
     if (performance.now() > deadlineMs) throw new Error(`${what}: not within ${timeoutMs} ms`);
     await delay(5);
   }
+}
+
+export function deferred<T>(): {
+  readonly promise: Promise<T>;
+  readonly resolve: (value: T) => void;
+  readonly reject: (error: unknown) => void;
+} {
+  let resolve: (value: T) => void = () => {};
+  let reject: (error: unknown) => void = () => {};
+  const promise = new Promise<T>((onResolve, onReject) => {
+    resolve = onResolve;
+    reject = onReject;
+  });
+  return { promise, resolve, reject };
 }

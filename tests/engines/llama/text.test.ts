@@ -49,7 +49,11 @@ describe('incremental text', () => {
   test('keeps the blanks of a vocabulary that drops the first one', () => {
     const pieces = ['\u2581Hello', '\u2581the', 're', '\u2581!'];
     const sentencePiece = (ids: readonly number[]) =>
-      ids.map((id) => pieces[id] ?? '').join('').replaceAll('\u2581', ' ').replace(/^ /, '');
+      ids
+        .map((id) => pieces[id] ?? '')
+        .join('')
+        .replaceAll('\u2581', ' ')
+        .replace(/^ /, '');
     const incremental = new IncrementalText(sentencePiece);
     const out = [0, 1, 2, 3].map((id) => incremental.push(id)).join('') + incremental.flush();
     assert.equal(out, 'Hello there !');

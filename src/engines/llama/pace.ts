@@ -1,0 +1,79 @@
+/**
+ * How a step that reads prompts is best made: with how many threads, and with how many tokens, so that it takes about 50 ms.
+ * An aborted request and every answer that is being written wait for one such step at most. Both are learnt from the steps
+ * themselves, because a machine changes under us: llama.cpp's threads wait for each other by spinning, so when another process
+ * takes one of two cores, a step of two threads takes 250 to 800 ms instead of 5 to 60, and one thread alone is much the faster.
+ *
+ * Measured with SmolLM2-135M (Q4_1) on two free cores: 16 tokens take 20–47 ms, 128 take 110–340; small chunks cost 10–15 %.
+ */
+export class Pace {
+  readonly #tokensMax: number;
+  /** All threads, half of them, one: the first is taken until something is known. */
+  readonly #candidates: readonly Candidate[];
+  #best = 0;
+  #steps = 0;
+  #nextTrial = firstTrial;
+  #trialEvery = trialEveryFirst;
+  #trials = 0;
+
+  constructor(threadsMax: number, tokensMax: number) {
+    this.#tokensMax = tokensMax;
+    const counts = new Set([threadsMax, Math.ceil(threadsMax / 2), 1]);
+    this.#candidates = [...counts].map((threads) => ({ threads, tokenMs: undefined }));
+  }
+
+  /** For the next step that reads prompts. */
+  next(): { readonly threads: number; readonly tokens: number } {
+    const candidate = this.#candidates[this.#chosen()];
+    const tokenMs = candidate?.tokenMs;
+    const fitting = tokenMs === undefined ? firstTokens : 2 ** Math.floor(Math.log2(stepMs / tokenMs));
+    return { threads: candidate?.threads ?? 1, tokens: Math.min(this.#tokensMax, Math.max(leastTokens, fitting)) };
+  }
+
+  /** Takes notice of a step; one of a few tokens tells nothing. */
+  observe(threads: number, tokens: number, elapsedMs: number): void {
+    const candidate = this.#candidates.find((other) => other.threads === threads);
+    if (tokens < leastTokens || candidate === undefined) return;
+    // No finer than the clock, so that the size stays finite.
+    const tokenMs = Math.max(elapsedMs, 0.01) / tokens;
+    const wasTrial = this.#isTrial();
+    // Trials are rare, so each counts for what it is; what is used all the time is smoothed.
+    candidate.tokenMs = wasTrial || candidate.tokenMs === undefined ? tokenMs : candidate.tokenMs * 0.7 + tokenMs * 0.3;
+    this.#steps++;
+    const best = this.#candidates.reduce(
+      (least, { tokenMs: cost = Infinity }, index) =>
+        cost < (this.#candidates[least]?.tokenMs ?? Infinity) ? index : least,
+      0,
+    );
+    if (best !== this.#best) this.#trialEvery = trialEveryFirst;
+    else if (wasTrial) this.#trialEvery = Math.min(this.#trialEvery * 2, trialEveryMost);
+    this.#best = best;
+    if (wasTrial) {
+      this.#trials++;
+      // At first each of the others is tried in turn; later now and then.
+      this.#nextTrial = this.#steps + (this.#trials < this.#candidates.length - 1 ? 0 : this.#trialEvery);
+    }
+  }
+
+  #isTrial(): boolean {
+    return this.#candidates.length > 1 && this.#steps >= this.#nextTrial;
+  }
+
+  #chosen(): number {
+    if (!this.#isTrial()) return this.#best;
+    const others = this.#candidates.map((_, index) => index).filter((index) => index !== this.#best);
+    return others[this.#trials % others.length] ?? this.#best;
+  }
+}
+
+interface Candidate {
+  readonly threads: number;
+  tokenMs: number | undefined;
+}
+
+const stepMs = 50;
+const firstTokens = 32;
+const leastTokens = 8;
+const firstTrial = 2;
+const trialEveryFirst = 16;
+const trialEveryMost = 256;
