@@ -3,6 +3,8 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { after, describe, it } from 'node:test';
 import { fetchModelFile, type FetchOptions } from '../../src/model-files/fetch-model-file.ts';
+import { defaultFetchLimits } from '../../src/model-files/limits.ts';
+import { pinHubFile } from '../../src/model-files/pin.ts';
 import { ModelFileError } from '../../src/model-files/problem.ts';
 import { fileServer, sendFile, type FileServer } from './file-server.ts';
 import { closedEnvironment, emptyFolder, quick, sha256Of, someBytes, sourceOf } from './surroundings.ts';
@@ -147,5 +149,23 @@ describe('a hub', () => {
     assert.match(attempts[0]!.problem, /answers 404: it does not have the file/);
     assert.notEqual(attempts[1]!.source, attempts[0]!.source);
     assert.match(attempts[1]!.problem, /refuses the connection/, 'the proxy of these tests is a closed port');
+  });
+
+  it('tells the hash of a file, so that it can be pinned', async () => {
+    const { hub: front } = await hub([
+      { path: 'm-Q8_0.gguf', size: body.length, oid: sha256 },
+      { path: 'unhashed.gguf', size: 5 },
+    ]);
+    const environment = closedEnvironment({ endpoint: front.url });
+    const pin = (text: string) => {
+      const source = sourceOf(text);
+      assert.ok(source.type === 'hub-file' || source.type === 'hub-quantization');
+      return pinHubFile(source, environment, AbortSignal.timeout(20_000), { ...defaultFetchLimits, ...quick });
+    };
+    const expected = { name: 'm-Q8_0.gguf', sha256, bytes: body.length };
+    assert.deepEqual(await pin('hf:o/r:Q8_0'), expected);
+    assert.deepEqual(await pin('hf:o/r/m-Q8_0.gguf'), expected);
+    await assert.rejects(pin('hf:o/r/unhashed.gguf'), /states no sha256 of unhashed\.gguf; then: /);
+    await assert.rejects(pin('hf:o/r/missing.gguf'), /does not have missing\.gguf in o\/r/);
   });
 });
