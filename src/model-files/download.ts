@@ -31,7 +31,7 @@ export async function download(order: Download): Promise<{ readonly resumed: boo
     await gather(order, part);
     return { resumed: part.resumed };
   } catch (error) {
-    if (error instanceof WrongBytes) await part.remove();
+    if (error instanceof WrongBytes || part.length === 0) await part.remove();
     throw error;
   } finally {
     await part.close();

@@ -2,7 +2,7 @@ import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises';
 import path from 'node:path';
 import { download } from './download.ts';
 import { openHttp, type HttpAccess, type ProxySettings } from './http.ts';
-import { hubFile, publicHub, type HubSource } from './hub.ts';
+import { hubEndpoints, hubFile, type HubSource } from './hub.ts';
 import { defaultFetchLimits, type FetchLimits } from './limits.ts';
 import { acquireLock, type Lock } from './lock.ts';
 import { Meter, type FetchProgress } from './meter.ts';
@@ -117,7 +117,7 @@ async function remote(
       return fromUrl(source.label, source.url, undefined, order);
     case 'hub-file':
     case 'hub-quantization': {
-      const endpoints = [...new Set([order.environment.hub.endpoint ?? publicHub, publicHub])];
+      const endpoints = hubEndpoints(order.environment.hub.endpoint);
       for (const endpoint of endpoints) {
         try {
           return await fromHub(source, endpoint, order);

@@ -4,7 +4,7 @@ import { safeName, type ModelFileSource } from './source.ts';
 
 export interface HubAccess {
   readonly http: HttpAccess;
-  /** Base URL of a hub: a mirror, or `publicHub`. */
+  /** Base URL of a hub: one of `hubEndpoints`. */
   readonly endpoint: string;
   readonly token: string | undefined;
   readonly signal: AbortSignal;
@@ -21,7 +21,7 @@ export interface HubFile {
 
 export type HubSource = Extract<ModelFileSource, { type: 'hub-file' | 'hub-quantization' }>;
 
-export const publicHub = 'https://huggingface.co';
+const publicHub = 'https://huggingface.co';
 
 /** The URL of the file that a source means. Throws `SourceProblem` when the hub has no such file, or several. */
 export async function hubFile(source: HubSource, access: HubAccess): Promise<HubFile> {
@@ -29,6 +29,20 @@ export async function hubFile(source: HubSource, access: HubAccess): Promise<Hub
     return { ...fileAt(source, access.endpoint, source.file), bytes: undefined, sha256: undefined };
   const chosen = choose(await listing(source, access), source.quantization);
   return { ...fileAt(source, access.endpoint, chosen.path), bytes: chosen.bytes, sha256: chosen.sha256 };
+}
+
+/** The same, with size and hash as the hub states them, also for a plain file name. Throws `SourceProblem`. */
+export async function statedHubFile(source: HubSource, access: HubAccess): Promise<HubFile> {
+  if (source.type === 'hub-quantization') return hubFile(source, access);
+  const stated = (await listing(source, access)).find((file) => file.path === source.file);
+  if (stated === undefined)
+    throw new SourceProblem(`${new URL(access.endpoint).host} does not have ${source.file} in ${source.repository}`);
+  return { ...fileAt(source, access.endpoint, stated.path), bytes: stated.bytes, sha256: stated.sha256 };
+}
+
+/** Where hubs are asked, in order. */
+export function hubEndpoints(configured: string | undefined): readonly string[] {
+  return [...new Set([configured ?? publicHub, publicHub])];
 }
 
 function fileAt({ repository, revision }: HubSource, endpoint: string, file: string): { url: string; name: string } {

@@ -174,7 +174,7 @@ function complaintOf(errors: string): string {
     .filter((line) => line !== '');
   const line = lines.findLast((candidate) => /^(ERROR|error|×|╰)/.test(candidate)) ?? lines.at(-1) ?? '';
   return line
-    .replace(/^ERROR: /, '')
+    .replace(/^error: /i, '')
     .replaceAll(/\/\/[^/@\s]*@/g, '//')
     .slice(0, 300);
 }

