@@ -39,21 +39,23 @@ export function bodyCheck<Schema extends TSchema>(
 const nestingMax = 128;
 
 /**
- * Refuses a free-form value that nests so deep that printing it again could overflow the stack. Throws
- * `schema_validation_failed` 422.
+ * Refuses a free-form value that could not be printed again: one that nests so deep that it would overflow the stack, or
+ * whose text holds half a character. Throws `schema_validation_failed` 422.
  */
-export function checkNesting(value: unknown, param: string): void {
-  if (!nestsDeeper(value, nestingMax)) return;
-  throw new ApiError('schema_validation_failed', `'${param}' must not nest deeper than ${nestingMax} levels.`, {
-    param,
-  });
+export function checkFreeForm(value: unknown, param: string): void {
+  const fault = freeFormFault(value, nestingMax);
+  if (fault !== undefined) throw new ApiError('schema_validation_failed', `'${param}' ${fault}.`, { param });
 }
 
-function nestsDeeper(value: unknown, levels: number): boolean {
-  if (typeof value !== 'object' || value === null) return false;
-  if (levels === 0) return true;
-  for (const child of Object.values(value)) if (nestsDeeper(child, levels - 1)) return true;
-  return false;
+function freeFormFault(value: unknown, levels: number): string | undefined {
+  if (typeof value === 'string') return value.isWellFormed() ? undefined : 'must be well-formed text';
+  if (typeof value !== 'object' || value === null) return undefined;
+  if (levels === 0) return `must not nest deeper than ${nestingMax} levels`;
+  for (const [name, child] of Object.entries(value)) {
+    const fault = name.isWellFormed() ? freeFormFault(child, levels - 1) : 'must be well-formed text';
+    if (fault !== undefined) return fault;
+  }
+  return undefined;
 }
 
 interface Fault {

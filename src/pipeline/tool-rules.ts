@@ -7,27 +7,44 @@ export function checkTools(request: GenerationRequest): void {
   request.tools.forEach((tool, index) => {
     checkTool(tool, index);
     if (names.has(tool.name)) {
-      throw new ApiError('duplicate_tool_name', `Two tools are named '${tool.name}'.`, { param: `tools[${index}].function.name` });
+      throw new ApiError('duplicate_tool_name', `Two tools are named '${tool.name}'.`, {
+        param: `tools[${index}].function.name`,
+      });
     }
     names.add(tool.name);
   });
   const choice = request.toolChoice;
   if (choice?.type === 'function' && !names.has(choice.name)) {
-    throw new ApiError('tool_choice_unknown_tool', `tool_choice names '${choice.name}', which is not among the tools.`, {
-      param: 'tool_choice.function.name',
-    });
+    throw new ApiError(
+      'tool_choice_unknown_tool',
+      `tool_choice names '${shown(choice.name)}', which is not among the tools.`,
+      {
+        param: 'tool_choice.function.name',
+      },
+    );
   }
   if (request.prompt.type === 'messages') checkToolMessages(request.prompt.messages);
 }
 
+/** What a client sent comes back short. */
+const shown = (text: string): string => (text.length > 64 ? `${text.slice(0, 64)}…` : text);
+
 function checkTool(tool: Tool, index: number): void {
   if (tool.type !== 'function') {
-    throw new ApiError('unsupported_tool_type', `A tool of type '${tool.type}' is not supported; use 'function'.`, { param: `tools[${index}].type` });
+    throw new ApiError(
+      'unsupported_tool_type',
+      `A tool of type '${shown(tool.type)}' is not supported; use 'function'.`,
+      { param: `tools[${index}].type` },
+    );
   }
   if (tool.parameters !== undefined && tool.parameters !== null && !isObjectSchema(tool.parameters)) {
-    throw new ApiError('tool_schema_invalid', "The parameters of a tool must be a JSON Schema of type 'object' with 'properties'.", {
-      param: `tools[${index}].function.parameters`,
-    });
+    throw new ApiError(
+      'tool_schema_invalid',
+      "The parameters of a tool must be a JSON Schema of type 'object' with 'properties'.",
+      {
+        param: `tools[${index}].function.parameters`,
+      },
+    );
   }
 }
 
@@ -51,7 +68,11 @@ function checkToolMessages(messages: readonly Message[]): void {
       throw new ApiError('missing_tool_call_id', 'A tool message needs the id of the call that it answers.', { param });
     }
     if (!issued.has(message.toolCallId)) {
-      throw new ApiError('orphan_tool_message', 'A tool message answers a call that no preceding assistant message made.', { param });
+      throw new ApiError(
+        'orphan_tool_message',
+        'A tool message answers a call that no preceding assistant message made.',
+        { param },
+      );
     }
   });
 }

@@ -8,7 +8,7 @@ import type {
   Tool,
   ToolChoice,
 } from '../../generation/request.ts';
-import { bodyCheck, checkNesting } from '../validate.ts';
+import { bodyCheck, checkFreeForm } from '../validate.ts';
 import { chatRequestSchema } from './schema.ts';
 import type { ChatMessage, ChatRequestBody } from './schema.ts';
 
@@ -121,7 +121,7 @@ function decodeStop(stop: ChatRequestBody['stop']): readonly string[] {
 
 function decodeTool(tool: NonNullable<ChatRequestBody['tools']>[number], index: number): Tool {
   if (tool.type === 'function') present(tool.function, `tools[${index}].function`);
-  checkNesting(tool.function?.parameters, `tools[${index}].function.parameters`);
+  checkFreeForm(tool.function?.parameters, `tools[${index}].function.parameters`);
   return {
     type: tool.type,
     name: tool.function?.name.toWellFormed() ?? '',
@@ -146,11 +146,11 @@ function decodeConstraint(body: ChatRequestBody): Constraint | undefined {
       case 'json_schema': {
         const definition = present(format.json_schema, 'response_format.json_schema');
         const schema = present(definition.schema, 'response_format.json_schema.schema');
-        checkNesting(schema, 'response_format.json_schema.schema');
-        return { type: 'json-schema', schema, name: definition.name ?? undefined };
+        checkFreeForm(schema, 'response_format.json_schema.schema');
+        return { type: 'json-schema', schema, name: definition.name?.toWellFormed() };
       }
       case 'grammar':
-        return { type: 'grammar', text: present(format.grammar, 'response_format.grammar') };
+        return { type: 'grammar', text: present(format.grammar, 'response_format.grammar').toWellFormed() };
       default:
         throw new ApiError(
           'unsupported_response_format',
@@ -161,7 +161,9 @@ function decodeConstraint(body: ChatRequestBody): Constraint | undefined {
         );
     }
   }
-  return body.regex === undefined || body.regex === null ? undefined : { type: 'regex', pattern: body.regex };
+  return body.regex === undefined || body.regex === null
+    ? undefined
+    : { type: 'regex', pattern: body.regex.toWellFormed() };
 }
 
 /** §4.2.5(2); when controls disagree the first of this order wins (contracts decision 22). */

@@ -1,0 +1,372 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import fc from 'fast-check';
+
+import type { Model } from '../../src/catalog/model.ts';
+import { ApiError } from '../../src/errors.ts';
+import type { GenerationRequest, Message } from '../../src/generation/request.ts';
+import { fit, promptTokenBound, refitTokens } from '../../src/pipeline/fit.ts';
+import type { Fitted } from '../../src/pipeline/fit.ts';
+import type { InferenceRoute } from '../../src/pipeline/route.ts';
+import { capableModel, chatRequest, chatRoute, strictRoute } from './models.ts';
+
+const windowRoute: InferenceRoute = { ...strictRoute, defaultMaxTokens: 'window' };
+
+interface Example {
+  readonly rule: string;
+  readonly window: number;
+  readonly cap: number | null;
+  readonly asked: number | undefined;
+  /** Tokens of the prompt as an engine counts them; `null`: nobody can count; `'unasked'`: it must not be asked. */
+  readonly counted: number | null | 'unasked';
+  readonly route?: InferenceRoute;
+  /** max_tokens of the answer, or the code of the refusal. */
+  readonly expected: number | 'context_length_exceeded';
+}
+
+/** A request whose one message has so many bytes: as many tokens at most, and with a template more in the bound. */
+const requestOf = (bytes: number): GenerationRequest =>
+  chatRequest({ messages: [{ role: 'user', content: 'x'.repeat(bytes) }] });
+const boundOf = (bytes: number): number => promptTokenBound(requestOf(bytes).prompt, []);
+
+const examples: readonly Example[] = [
+  {
+    rule: '(1) absent: the cap of the card',
+    window: 8192,
+    cap: 2048,
+    asked: undefined,
+    counted: 'unasked',
+    expected: 2048,
+  },
+  {
+    rule: '(1) absent, no cap: half the window',
+    window: 8192,
+    cap: null,
+    asked: undefined,
+    counted: 'unasked',
+    expected: 4096,
+  },
+  {
+    rule: '(1) absent, no cap: half of an odd window, down',
+    window: 8193,
+    cap: null,
+    asked: undefined,
+    counted: 'unasked',
+    expected: 4096,
+  },
+  {
+    rule: '(1) absent, no cap, large window: 65,536',
+    window: 1_000_000,
+    cap: null,
+    asked: undefined,
+    counted: 'unasked',
+    expected: 65_536,
+  },
+  {
+    rule: '(1) at the border of both: 65,536',
+    window: 131_072,
+    cap: null,
+    asked: undefined,
+    counted: 'unasked',
+    expected: 65_536,
+  },
+  {
+    rule: '(1) below the border: half',
+    window: 131_070,
+    cap: null,
+    asked: undefined,
+    counted: 'unasked',
+    expected: 65_535,
+  },
+  { rule: '(2) above the cap: the cap', window: 8192, cap: 2048, asked: 2049, counted: 'unasked', expected: 2048 },
+  { rule: '(2) at the cap: as asked', window: 8192, cap: 2048, asked: 2048, counted: 'unasked', expected: 2048 },
+  { rule: '(2) below the cap: as asked', window: 8192, cap: 2048, asked: 1, counted: 'unasked', expected: 1 },
+  {
+    rule: '(2) on the strict families too',
+    window: 8192,
+    cap: 2048,
+    asked: 5000,
+    counted: 'unasked',
+    route: strictRoute,
+    expected: 2048,
+  },
+  {
+    rule: '(3) above the window: the default, here the cap',
+    window: 8192,
+    cap: 2048,
+    asked: 8193,
+    counted: 'unasked',
+    expected: 2048,
+  },
+  {
+    rule: '(3) above the window: the default, here half',
+    window: 8192,
+    cap: null,
+    asked: 8193,
+    counted: 'unasked',
+    expected: 4096,
+  },
+  {
+    rule: '(3) as large as a number gets',
+    window: 8192,
+    cap: null,
+    asked: Number.MAX_VALUE,
+    counted: 'unasked',
+    expected: 4096,
+  },
+  {
+    rule: '(3) exactly the window is not above it, then (4)',
+    window: 8192,
+    cap: null,
+    asked: 8192,
+    counted: 100,
+    expected: 8092,
+  },
+  {
+    rule: '(4) does not fit: once more without, what the window leaves',
+    window: 8192,
+    cap: null,
+    asked: 8000,
+    counted: 500,
+    expected: 7692,
+  },
+  {
+    rule: '(4) what the window leaves, within the cap',
+    window: 8192,
+    cap: 4096,
+    asked: 4096,
+    counted: 4000,
+    expected: 4096,
+  },
+  {
+    rule: '(4) the cap is above what the window leaves',
+    window: 8192,
+    cap: 4096,
+    asked: 4096,
+    counted: 5000,
+    expected: 3192,
+  },
+  { rule: '(4) window exactly full: as asked', window: 8192, cap: null, asked: 8092, counted: 100, expected: 8092 },
+  { rule: '(4) one too many', window: 8192, cap: null, asked: 8093, counted: 100, expected: 8092 },
+  { rule: '(4) one token of room', window: 8192, cap: null, asked: 8192, counted: 8191, expected: 1 },
+  { rule: '(4) no room', window: 8192, cap: null, asked: 8192, counted: 8192, expected: 'context_length_exceeded' },
+  {
+    rule: '(4) the prompt alone is too long',
+    window: 8192,
+    cap: null,
+    asked: 8192,
+    counted: 9000,
+    expected: 'context_length_exceeded',
+  },
+  {
+    rule: '(4) strict families refuse',
+    window: 8192,
+    cap: null,
+    asked: 8093,
+    counted: 100,
+    route: strictRoute,
+    expected: 'context_length_exceeded',
+  },
+  {
+    rule: '(4) strict families take what fits',
+    window: 8192,
+    cap: null,
+    asked: 8092,
+    counted: 100,
+    route: strictRoute,
+    expected: 8092,
+  },
+  {
+    rule: '(4) strict families shrink a default',
+    window: 300,
+    cap: 250,
+    asked: undefined,
+    counted: 100,
+    route: strictRoute,
+    expected: 200,
+  },
+  {
+    rule: '(3) ignored is the same as absent there',
+    window: 300,
+    cap: 250,
+    asked: 301,
+    counted: 100,
+    route: strictRoute,
+    expected: 200,
+  },
+  {
+    rule: 'decision 7: absent means what the window leaves',
+    window: 8192,
+    cap: null,
+    asked: undefined,
+    counted: 100,
+    route: windowRoute,
+    expected: 8092,
+  },
+  {
+    rule: 'decision 7: within the cap',
+    window: 8192,
+    cap: 1000,
+    asked: undefined,
+    counted: 'unasked',
+    route: windowRoute,
+    expected: 1000,
+  },
+  { rule: 'nobody can count: the backend judges', window: 8192, cap: null, asked: 8192, counted: null, expected: 8192 },
+  {
+    rule: 'the bound fits to the token: nobody is asked',
+    window: 1000,
+    cap: null,
+    asked: 1000 - boundOf(1),
+    counted: 'unasked',
+    expected: 1000 - boundOf(1),
+  },
+  {
+    rule: 'the bound is one above: the engine is asked',
+    window: 1000,
+    cap: null,
+    asked: 1001 - boundOf(5),
+    counted: 5,
+    expected: 1001 - boundOf(5),
+  },
+];
+
+for (const example of examples) {
+  test(`§4.2.1 ${example.rule}`, async () => {
+    const told = await fitted(example);
+    if (told instanceof ApiError) {
+      assert.equal(told.code, example.expected);
+      return;
+    }
+    assert.equal(told.maxTokens, example.expected);
+    assert.equal(told.counted, typeof example.counted === 'number');
+    assert.equal(told.promptTokens, typeof example.counted === 'number' ? example.counted : boundOf(1));
+  });
+}
+
+test('§7.2: the refusal says what to do, in words and in fields', async () => {
+  const model: Model = { ...capableModel, contextLength: 8192, maxOutputTokens: null };
+  const larger: Model = { ...capableModel, id: 'larger', contextLength: 32_768 };
+  const refused = await caught(
+    fit(
+      chatRequest({ max_tokens: 8192 }),
+      model,
+      strictRoute,
+      () => Promise.resolve(9000),
+      () => [larger],
+    ),
+  );
+  assert.deepEqual(
+    [refused.code, refused.status, refused.param, refused.extra],
+    [
+      'context_length_exceeded',
+      400,
+      'messages',
+      { model: 'capable', context_length_limit: 8192, suggested_models: [{ id: 'larger', context_length: 32_768 }] },
+    ],
+  );
+  assert.match(refused.message, /Lower max_tokens, trim the prompt, or choose a model with a larger context/);
+});
+
+test('what is fitted fits, is capped, and is at least one token', async () => {
+  const nothing = fc.constant(undefined);
+  await fc.assert(
+    fc.asyncProperty(
+      fc.integer({ min: 1, max: 80_000 }),
+      fc.option(fc.integer({ min: 1, max: 80_000 })),
+      fc.oneof(nothing, fc.integer({ min: 1, max: 120_000 })),
+      fc.integer({ min: 1, max: 100_000 }),
+      fc.constantFrom(chatRoute, strictRoute, windowRoute),
+      async (window, cap, asked, counted, route) => {
+        const told = await fitted({ rule: '', window, cap, asked, counted, route, expected: 0 });
+        const heeded = asked !== undefined && asked <= window ? asked : undefined;
+        if (told instanceof ApiError) {
+          // Refused only when the window is full, or by a family that does not retry what was asked for.
+          const room = window - counted;
+          assert.ok(
+            room < 1 ||
+              (!route.retryWithoutMaxTokens && heeded !== undefined && Math.min(heeded, cap ?? heeded) > room),
+          );
+          return;
+        }
+        const { maxTokens } = told;
+        assert.ok(maxTokens >= 1);
+        assert.ok(maxTokens <= (cap ?? Infinity));
+        // Counted, the sum fits; else the bound did, and the bound is above every count.
+        assert.ok(told.promptTokens + maxTokens <= window);
+        if (heeded !== undefined && counted + heeded <= window)
+          assert.equal(maxTokens, Math.min(heeded, cap ?? heeded));
+      },
+    ),
+    { numRuns: 2000 },
+  );
+});
+
+test('refitTokens: what the window leaves after the count of the backend', () => {
+  const model: Model = { ...capableModel, contextLength: 1000, maxOutputTokens: null };
+  assert.equal(refitTokens(model, 900), 100);
+  assert.equal(refitTokens(model, 999), 1);
+  assert.equal(refitTokens(model, 1000), undefined);
+  assert.equal(refitTokens(model, 5000), undefined);
+  assert.equal(refitTokens(model, undefined), undefined);
+  assert.equal(refitTokens({ ...model, maxOutputTokens: 50 }, 900), 50);
+});
+
+test('the bound of a prompt counts everything of it that a template prints', () => {
+  const text = '😀'.repeat(100);
+  const bytes = Buffer.byteLength(text);
+  const parts = [{ type: 'text', text }] as const;
+  const messages: readonly Message[] = [
+    { role: 'system', content: parts },
+    { role: 'user', content: [...parts, ...parts] },
+    {
+      role: 'assistant',
+      content: parts,
+      reasoning: [{ text, seal: undefined }],
+      toolCalls: [{ id: text, name: text, arguments: text }],
+    },
+    { role: 'tool', toolCallId: text, content: parts },
+  ];
+  const empty = promptTokenBound({ type: 'messages', messages: [] }, []);
+  for (const [index, fields] of [1, 2, 5, 2].entries()) {
+    const message = messages[index];
+    assert.ok(message !== undefined);
+    const alone = promptTokenBound({ type: 'messages', messages: [message] }, []);
+    assert.ok(alone >= empty + fields * bytes, `message ${index}: ${alone}`);
+  }
+  const tool = {
+    type: 'function',
+    name: text,
+    description: text,
+    parameters: { type: 'object', properties: { [text]: {} } },
+  };
+  assert.ok(promptTokenBound({ type: 'messages', messages: [] }, [tool, tool]) >= empty + 2 * 3 * bytes);
+  assert.equal(promptTokenBound({ type: 'token-ids', prompts: [[1, 2, 3], [4]] }, []), 4);
+  assert.ok(promptTokenBound({ type: 'texts', prompts: [text] }, []) >= bytes);
+});
+
+async function fitted({ window, cap, asked, counted, route = chatRoute }: Example): Promise<Fitted | ApiError> {
+  const model: Model = { ...capableModel, contextLength: window, maxOutputTokens: cap };
+  const request = { ...requestOf(typeof counted === 'number' ? counted : 1), maxTokens: asked };
+  const count = (): Promise<number | undefined> => {
+    assert.notEqual(counted, 'unasked', 'the engine was asked to count');
+    return Promise.resolve(typeof counted === 'number' ? counted : undefined);
+  };
+  try {
+    return await fit(request, model, route, count, () => []);
+  } catch (error) {
+    assert.ok(error instanceof ApiError, String(error));
+    return error;
+  }
+}
+
+async function caught(promise: Promise<unknown>): Promise<ApiError> {
+  try {
+    await promise;
+  } catch (error) {
+    assert.ok(error instanceof ApiError);
+    return error;
+  }
+  return assert.fail('nothing was refused');
+}
