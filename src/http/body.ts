@@ -29,9 +29,8 @@ export class BodyBudget {
   }
 }
 
-/** Throws for bodies that are refused by their headers alone: 415 and a declared 413. */
-export function checkBodyHeaders(request: IncomingMessage, bytesMax: number): void {
-  // Contracts decision 24: any type is taken when the body parses as JSON, except multipart.
+/** Contracts decision 24: any type is taken when the body parses as JSON, except multipart. */
+export function checkContentType(request: IncomingMessage): void {
   const type = request.headers['content-type'];
   if (type !== undefined && /^\s*multipart\//i.test(type)) {
     throw new ApiError('http_415', 'This route takes application/json, not multipart.');
@@ -40,6 +39,10 @@ export function checkBodyHeaders(request: IncomingMessage, bytesMax: number): vo
   if (encoding !== undefined && encoding.toLowerCase() !== 'identity') {
     throw new ApiError('http_415', 'Compressed request bodies are not supported.');
   }
+}
+
+/** Refuses a body that is too large by what its headers say. */
+export function checkDeclaredLength(request: IncomingMessage, bytesMax: number): void {
   const declared = request.headers['content-length'];
   if (declared !== undefined && Number(declared) >= bytesMax) throw tooLarge(bytesMax);
 }

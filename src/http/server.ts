@@ -15,9 +15,9 @@ import type { RunServices } from '../pipeline/run.ts';
 import type { Running, RunningRequest } from '../pipeline/running.ts';
 import { authenticate, requireCaller, serve, zdrRequired } from '../pipeline/serve.ts';
 import type { ServeServices } from '../pipeline/serve.ts';
-import { BodyBudget, checkBodyHeaders, parseJson, readBody } from './body.ts';
 import { requestIds } from '../request-id.ts';
 import type { RequestIds } from '../request-id.ts';
+import { BodyBudget, checkContentType, checkDeclaredLength, parseJson, readBody } from './body.ts';
 import { respondStream, respondWhole, sendError, sendJson } from './respond.ts';
 import type { Exchange, RespondOptions } from './respond.ts';
 
@@ -46,7 +46,11 @@ const inferenceRoutes: ReadonlyMap<string, InferenceRoute> = new Map([
 
 /** The inference host of the specification, on `node:http`. The caller listens and closes. */
 export function createInferenceHost(services: InferenceHostServices, options: InferenceHostOptions): Server {
-  const host: Host = { services, options, budget: new BodyBudget(options.bodiesInFlightBytesMax), ended: new WeakSet() };
+  const budget = new BodyBudget(options.bodiesInFlightBytesMax);
+  const host: Host = { services, options, budget, ended: new WeakSet(), streaming: new WeakSet() };
+  const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
+    void handle(request, response, host);
+  };
   const server = createServer(
     {
       headersTimeout: 10_000,
@@ -54,14 +58,16 @@ export function createInferenceHost(services: InferenceHostServices, options: In
       connectionsCheckingInterval: 1_000,
       keepAliveTimeout: 65_000,
       maxHeaderSize: 16_384,
+      // Refused in `checkHead`, in the envelope; Node's own answer has none.
+      requireHostHeader: false,
     },
-    (request, response) => {
-      void handle(request, response, host);
-    },
+    onRequest,
   );
+  // Without these Node says 100 before anybody has looked at the key, and a 417 without an envelope (reliability C9).
+  server.on('checkContinue', onRequest).on('checkExpectation', onRequest);
   // More than a hundred headers are refused in `handle`; Node's own cap would drop the excess silently (reliability C8).
   server.maxHeadersCount = 0;
-  server.on('clientError', (error, socket) => refuseUnparsed(error, socket, options.accountUrl));
+  server.on('clientError', (error, socket) => refuseUnparsed(error, socket, host));
   return server;
 }
 
@@ -73,6 +79,8 @@ interface Host {
   readonly budget: BodyBudget;
   /** Orders whose line is in the log, because they had a hold and its money is settled. */
   readonly ended: WeakSet<Order>;
+  /** Sockets in whose answer no other answer may be written. */
+  readonly streaming: WeakSet<Duplex>;
 }
 
 /** One request, from its head to its last byte. Catches everything: whatever fails becomes an answer and a log line. */
@@ -84,12 +92,14 @@ async function handle(request: IncomingMessage, response: ServerResponse, host: 
   const exchange: Exchange = { response, publicId: ids.publicId, running, error: undefined };
   response.on('close', () => {
     if (!response.writableFinished) running.cancel('client-left');
+    // A connection that outlives its answer could bring new work for as long as the stop waits.
+    else if (!services.ready()) request.socket.end();
   });
   let route: InferenceRoute | undefined;
   let order: Order | undefined;
   try {
+    checkHead(request);
     const path = pathOf(request);
-    if (request.rawHeaders.length > 2 * headersMax) throw new ApiError('http_431', `A request may have ${headersMax} headers.`);
     route = inferenceRoutes.get(path);
     if (route === undefined) {
       answerPlain(path, request, exchange, services);
@@ -97,10 +107,13 @@ async function handle(request: IncomingMessage, response: ServerResponse, host: 
     }
     if (request.method !== 'POST') throw methodNotAllowed('POST');
     if (!services.ready()) throw stoppingError();
+    // The order of contracts decision 10.
+    checkContentType(request);
     const caller = requireCaller(authenticate(request.headers, services.directory));
     const zdr = zdrRequired(request.headers);
-    checkBodyHeaders(request, options.bodyBytesMax);
+    checkDeclaredLength(request, options.bodyBytesMax);
     running.claim(caller.account.id, caller.key.id);
+    if (request.headers.expect !== undefined && request.httpVersion === '1.1') response.writeContinue();
     order = await takeOrder(request, route, caller, zdr, ids, startedAt, running, host);
     await answer(order, exchange, host);
   } catch (error) {
@@ -134,6 +147,7 @@ async function takeOrder(
 async function answer(order: Order, exchange: Exchange, host: Host): Promise<void> {
   const { services, options } = host;
   const { running } = exchange;
+  const { socket } = exchange.response;
   const deadline = setTimeout(() => running.cancel('deadline'), options.requestDeadlineMs);
   try {
     const head = { requestId: order.publicId, id: order.idHex, created: Math.floor(order.startedAt / 1000), model: order.model.id };
@@ -143,10 +157,13 @@ async function answer(order: Order, exchange: Exchange, host: Host): Promise<voi
     };
     const stream = run(order, { ...services, ended }, running.signal);
     const { dialect } = order.route;
-    if (order.stream) await respondStream(exchange, dialect, head, stream, options);
-    else await respondWhole(exchange, dialect, head, stream);
+    if (order.stream) {
+      if (socket !== null) host.streaming.add(socket);
+      await respondStream(exchange, dialect, head, stream, options);
+    } else await respondWhole(exchange, dialect, head, stream);
   } finally {
     clearTimeout(deadline);
+    if (socket !== null) host.streaming.delete(socket);
   }
 }
 
@@ -154,7 +171,7 @@ async function answer(order: Order, exchange: Exchange, host: Host): Promise<voi
 function answerPlain(path: string, request: IncomingMessage, exchange: Exchange, services: InferenceHostServices): void {
   switch (path) {
     case '/v1/models': {
-      if (request.method !== 'GET' && request.method !== 'HEAD') throw methodNotAllowed('GET, HEAD');
+      readOnly(request);
       // Specification §5.3: no key shows list prices, an invalid one is refused.
       authenticate(request.headers, services.directory);
       const now = Math.floor(Date.now() / 1000);
@@ -162,15 +179,30 @@ function answerPlain(path: string, request: IncomingMessage, exchange: Exchange,
       return;
     }
     case '/healthz':
+      readOnly(request);
       sendJson(exchange, 200, '{"status":"ok"}');
       return;
     case '/readyz':
+      readOnly(request);
       if (services.ready()) sendJson(exchange, 200, '{"status":"ready"}');
       else sendJson(exchange, 503, '{"status":"not ready"}', { 'retry-after': '1' });
       return;
     default:
       throw new ApiError('http_404', 'There is no such route.');
   }
+}
+
+function readOnly(request: IncomingMessage): void {
+  if (request.method !== 'GET' && request.method !== 'HEAD') throw methodNotAllowed('GET, HEAD');
+}
+
+/** What the parser lets through and no route takes (reliability C7 to C9). */
+function checkHead(request: IncomingMessage): void {
+  if (request.httpVersionMajor !== 1) throw new ApiError('http_505', 'Speak HTTP/1.1.');
+  if (request.rawHeaders.length > 2 * headersMax) throw new ApiError('http_431', `A request may have ${headersMax} headers.`);
+  const { host, expect } = request.headers;
+  if (host === undefined && request.httpVersionMinor > 0) throw new ApiError('http_400', 'The Host header is missing.');
+  if (expect !== undefined && expect.toLowerCase() !== '100-continue') throw new ApiError('http_417', 'Only 100-continue can be expected.');
 }
 
 /** Route by the path alone: the target may be absolute, and queries are ignored (contracts §1.0). */
@@ -191,8 +223,8 @@ const stoppingError = (): ApiError =>
   });
 
 /** What Node's parser refuses gets the envelope and a request id too (reliability I9). */
-function refuseUnparsed(error: Error & { readonly code?: string }, socket: Duplex, accountUrl: string): void {
-  if (!socket.writable || error.code === 'ECONNRESET') {
+function refuseUnparsed(error: Error & { readonly code?: string }, socket: Duplex, { options, services, streaming }: Host): void {
+  if (!socket.writable || error.code === 'ECONNRESET' || streaming.has(socket)) {
     socket.destroy();
     return;
   }
@@ -203,11 +235,12 @@ function refuseUnparsed(error: Error & { readonly code?: string }, socket: Duple
       : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
         ? new ApiError('http_408', 'The request did not arrive in time.')
         : new ApiError('http_400', 'The request is not well-formed HTTP.');
-  const body = JSON.stringify({ error: errorBody(refusal, publicId, accountUrl) });
+  const body = JSON.stringify({ error: errorBody(refusal, publicId, options.accountUrl) });
   socket.end(
     `HTTP/1.1 ${refusal.status} Refused\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n` +
       `x-request-id: ${publicId}\r\nrequest-id: ${publicId}\r\nconnection: close\r\n\r\n${body}`,
   );
+  services.log.request({ id: null, publicId, method: '', status: refusal.status, errorCode: refusal.code, totalMs: 0 });
 }
 
 function logAnswer(order: Order, receipt: Receipt, costMicrocents: bigint, log: Log): void {
