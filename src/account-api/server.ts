@@ -6,18 +6,18 @@ import { requestIds } from '../http/request-id.ts';
 import { errorIndexPage, errorPage, notFoundPage, topupPage } from './pages.ts';
 
 /** The account host: today the pages that error answers link to. Plain text pages, no scripts, nothing about any account. */
-export function createAccountHost(accountUrl: string): Server {
+export function createAccountHost(accountUrl: () => string): Server {
   return createServer({ headersTimeout: 10_000, requestTimeout: 30_000, maxHeaderSize: 16_384 }, (request, response) => {
     const { publicId } = requestIds(request.headers['x-request-id']);
     const path = (request.url ?? '/').split('?')[0] ?? '/';
     if (path.startsWith('/v1/')) {
       const missing = new ApiError('http_404', 'There is no such route.');
-      send(response, 404, 'application/json', JSON.stringify({ error: errorBody(missing, publicId, accountUrl) }), publicId);
+      send(response, 404, 'application/json', JSON.stringify({ error: errorBody(missing, publicId, accountUrl()) }), publicId);
       return;
     }
     if (request.method !== 'GET' && request.method !== 'HEAD') {
       const refused = new ApiError('http_405', 'Use GET here.');
-      send(response, 405, 'application/json', JSON.stringify({ error: errorBody(refused, publicId, accountUrl) }), publicId, { allow: 'GET, HEAD' });
+      send(response, 405, 'application/json', JSON.stringify({ error: errorBody(refused, publicId, accountUrl()) }), publicId, { allow: 'GET, HEAD' });
       return;
     }
     if (path === '/healthz') {

@@ -23,6 +23,8 @@ export interface Bill {
 
 export interface BillingOptions {
   readonly ledger: Ledger;
+  /** Makes UUIDv7s. */
+  readonly newId: () => Uint8Array;
   /** Where a person adds credit; `topup_url` of the 402 (specification §7.6). */
   readonly topupUrl: string;
   readonly log: RepairLog;
@@ -167,7 +169,7 @@ export class Billing {
         this.#openHolds--;
         this.#free.set(bill.accountId, (this.#free.get(bill.accountId) ?? 0n) + remainder);
       },
-      repair: (row) => repair(row, this.#options.ledger, this.#options.log),
+      repair: (row) => repair(row, this.#options.ledger, this.#options.newId, this.#options.log),
     });
   }
 }

@@ -1,4 +1,3 @@
-import { uuidv7 } from '../store/uuid.ts';
 import { houseAccounts } from '../store/ledger.ts';
 import type { Ledger, UsageRow } from '../store/ledger.ts';
 
@@ -18,7 +17,7 @@ const pauseMaxMs = 30_000;
  * one is there, reads back which row won, and refunds a charge that the client was told it does not pay. Resolves with
  * the microcents that the account has paid in the end. Every step may be repeated.
  */
-export async function repair(row: UsageRow, ledger: Ledger, log: RepairLog): Promise<bigint> {
+export async function repair(row: UsageRow, ledger: Ledger, newId: () => Uint8Array, log: RepairLog): Promise<bigint> {
   const requestId = Buffer.from(row.requestId).toString('hex');
   for (let tries = 1; tries <= triesMax; tries++) {
     try {
@@ -28,7 +27,7 @@ export async function repair(row: UsageRow, ledger: Ledger, log: RepairLog): Pro
       const refund = paid - row.costMicrocents;
       if (refund > 0n) {
         await ledger.transfer({
-          id: uuidv7(),
+          id: newId(),
           debitAccount: houseAccounts.revenue,
           creditAccount: row.accountId,
           amountMicrocents: refund,

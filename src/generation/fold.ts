@@ -1,3 +1,4 @@
+import { knownUsage } from './event.ts';
 import type { FinishCause, FinishReason, GenerationBatch, TokenLogprob, Usage } from './event.ts';
 
 /** A run of one kind of content, in the order in which the model produced it. */
@@ -75,7 +76,7 @@ export class Fold {
           };
           break;
         case 'usage':
-          this.#usage = event.usage;
+          this.#usage = knownUsage(event.usage);
           break;
       }
     }

@@ -24,7 +24,13 @@ export interface Sampling {
 export type Part =
   | { readonly type: 'text'; readonly text: string }
   | { readonly type: 'image-url'; readonly url: string; readonly at: string }
-  | { readonly type: 'file'; readonly fileId: string | undefined; readonly data: string | undefined; readonly filename: string | undefined; readonly at: string };
+  | {
+      readonly type: 'file';
+      readonly fileId: string | undefined;
+      readonly data: string | undefined;
+      readonly filename: string | undefined;
+      readonly at: string;
+    };
 
 /** Reasoning that comes back from an earlier turn; `seal` is what our own encoder attached to it. */
 export interface ReasoningText {
@@ -42,7 +48,12 @@ export interface ToolCall {
 /** `developer` is decoded as `system`; a system message keeps its place in the conversation (contracts §0.1). */
 export type Message =
   | { readonly role: 'system' | 'user'; readonly content: readonly Part[] }
-  | { readonly role: 'assistant'; readonly content: readonly Part[]; readonly reasoning: readonly ReasoningText[]; readonly toolCalls: readonly ToolCall[] }
+  | {
+      readonly role: 'assistant';
+      readonly content: readonly Part[];
+      readonly reasoning: readonly ReasoningText[];
+      readonly toolCalls: readonly ToolCall[];
+    }
   | { readonly role: 'tool'; readonly toolCallId: string | undefined; readonly content: readonly Part[] };
 
 /** One conversation, or lists of ready prompts (text completions): choice = prompt index × n + i. */
@@ -61,8 +72,7 @@ export interface Tool {
 }
 
 export type ToolChoice =
-  | { readonly type: 'auto' | 'none' | 'required' }
-  | { readonly type: 'function'; readonly name: string };
+  { readonly type: 'auto' | 'none' | 'required' } | { readonly type: 'function'; readonly name: string };
 
 /** A bound on the shape of the answer, in its original text. */
 export type Constraint =

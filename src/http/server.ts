@@ -2,6 +2,7 @@ import { createServer } from 'node:http';
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 
+import type { Caller } from '../accounts/directory.ts';
 import { modelCard, modelList } from '../catalog/card.ts';
 import { chat } from '../dialects/chat/chat.ts';
 import { ApiError, errorBody } from '../errors.ts';
@@ -12,7 +13,7 @@ import { run } from '../pipeline/run.ts';
 import type { RunServices } from '../pipeline/run.ts';
 import type { Running, RunningRequest } from '../pipeline/running.ts';
 import { authenticate, requireCaller, serve, zdrRequired } from '../pipeline/serve.ts';
-import type { Caller, ServeServices } from '../pipeline/serve.ts';
+import type { ServeServices } from '../pipeline/serve.ts';
 import { BodyBudget, checkBodyHeaders, parseJson, readBody } from './body.ts';
 import { requestIds } from './request-id.ts';
 import type { RequestIds } from './request-id.ts';

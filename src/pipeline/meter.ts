@@ -93,8 +93,8 @@ export class Meter {
           this.#firstToken();
           break;
         case 'usage':
-          this.#usage = event.usage;
-          this.#counted = event.counted ?? false;
+          this.#usage = { ...event.usage, promptTokens: event.usage.promptTokens ?? this.#usage.promptTokens };
+          this.#counted = event.counted ?? event.usage.promptTokens === undefined;
           completion = 0;
           reasoning = 0;
           passesWhole = false;

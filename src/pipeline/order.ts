@@ -1,4 +1,4 @@
-import type { Account, Key } from '../accounts/directory.ts';
+import type { Caller } from '../accounts/directory.ts';
 import type { Model } from '../catalog/model.ts';
 import type { Prices } from '../catalog/pricing.ts';
 import type { EngineRequest } from '../generation/request.ts';
@@ -15,8 +15,8 @@ export interface Order {
   readonly clientId: string | null;
   /** Milliseconds since 1970. */
   readonly startedAt: number;
-  readonly account: Account;
-  readonly key: Key;
+  readonly account: Caller['account'];
+  readonly key: Caller['key'];
   readonly route: InferenceRoute;
   readonly model: Model;
   /** The account's rates for the model when the request started. */

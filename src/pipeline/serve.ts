@@ -1,9 +1,8 @@
-import type { Account, Directory, Key } from '../accounts/directory.ts';
+import type { Caller, Directory } from '../accounts/directory.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { Model } from '../catalog/model.ts';
 import { ApiError } from '../errors.ts';
 import type { EngineRequest, GenerationRequest, Sampling } from '../generation/request.ts';
-import { uuidv7 } from '../store/uuid.ts';
 import type { Backend } from './dispatch.ts';
 import { checkFeatures } from './features.ts';
 import { contextLengthExceeded, fit, promptTokensLikely, refitTokens } from './fit.ts';
@@ -16,13 +15,9 @@ import { checkTools } from './tool-rules.ts';
 export interface ServeServices {
   readonly directory: Directory;
   readonly catalog: Catalog;
+  /** Makes UUIDv7s, the ledger's keys. */
+  readonly newId: () => Uint8Array;
   backendsOf(modelId: string): readonly Backend[];
-}
-
-/** Who calls: a live key of an active account. */
-export interface Caller {
-  readonly account: Account;
-  readonly key: Key;
 }
 
 /** What a request's headers say, by lower-case name. */
@@ -96,7 +91,7 @@ export async function serve(json: unknown, call: Call, services: ServeServices):
   checkFeatures(asked, model);
   const effort = resolveEffort(asked.effort, model, call.route);
 
-  const id = uuidv7(call.startedAt);
+  const id = services.newId();
   const idHex = Buffer.from(id).toString('hex');
   const engineRequest = (maxTokens: number): EngineRequest => ({
     id: idHex,

@@ -89,7 +89,12 @@ export interface Transfer {
 }
 
 /** House accounts: the other side of every transfer of a customer. They have no lower bound. */
-export const houseAccounts = { cash: 'house_cash', promo: 'house_promo', revenue: 'house_revenue', badDebt: 'house_bad_debt' } as const;
+export const houseAccounts = {
+  cash: 'house_cash',
+  promo: 'house_promo',
+  revenue: 'house_revenue',
+  badDebt: 'house_bad_debt',
+} as const;
 
 /**
  * Makes settlements durable, in groups, and hands out the right to spend. The hot path's only store.

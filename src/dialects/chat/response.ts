@@ -1,4 +1,5 @@
 import type { ErrorBody } from '../../errors.ts';
+import { knownUsage } from '../../generation/event.ts';
 import type { FinishReason, GenerationBatch, GenerationEvent, TokenLogprob, Usage } from '../../generation/event.ts';
 import type { Block, Choice, Generation } from '../../generation/fold.ts';
 import type { ResponseHead, StreamEncoder } from '../dialect.ts';
@@ -78,7 +79,7 @@ export function openChatStream(head: ResponseHead): StreamEncoder {
       case 'finish':
         return delta(event.choice, '{}', 'null', `"${finishReason(event.reason)}"`);
       case 'usage':
-        return `${common}],"usage":${JSON.stringify(encodeUsage(event.usage))}}\n\n`;
+        return `${common}],"usage":${JSON.stringify(encodeUsage(knownUsage(event.usage)))}}\n\n`;
     }
   };
 

@@ -1,0 +1,128 @@
+import type { AccountStatus } from '../store/database.ts';
+import type { LoadedKey } from '../store/queries.ts';
+import { lookUpHash, parseKey } from './key.ts';
+import type { Secret } from './secret.ts';
+
+/** Who sends a request. */
+export interface Caller {
+  readonly account: { readonly id: string };
+  readonly key: LiveKey;
+}
+
+export interface LiveKey {
+  readonly id: string;
+  readonly accountId: string;
+  readonly name: string;
+  /** JSON object; null when the key has no limits of its own. */
+  readonly limits: string | null;
+  readonly expiresAt: number | null;
+}
+
+/** A change that has been written to the database. */
+export type DirectoryChange =
+  | { readonly kind: 'key_created'; readonly key: LoadedKey }
+  | { readonly kind: 'key_revoked'; readonly keyId: string }
+  | { readonly kind: 'account_status'; readonly accountId: string; readonly status: AccountStatus };
+
+/** What running requests must hear of at once: they end as `revoked`. */
+export type Cut =
+  | { readonly kind: 'key_revoked'; readonly keyId: string }
+  | { readonly kind: 'account_suspended'; readonly accountId: string };
+
+/**
+ * Every live key in memory, by its hash, so that authentication costs one HMAC and one look-up and no I/O. The look-up
+ * goes by a keyed hash that nobody outside can compute, so its time tells nothing about the keys there are
+ * (reliability §3.5).
+ */
+export class Directory {
+  readonly #secret: Secret;
+  readonly #now: () => number;
+  readonly #keys = new Map<string, LiveKey>();
+  readonly #hashes = new Map<string, string>();
+  readonly #suspended = new Set<string>();
+  readonly #listeners = new Set<(cut: Cut) => void>();
+
+  constructor(secret: Secret, now: () => number = Date.now) {
+    this.#secret = secret;
+    this.#now = now;
+  }
+
+  /** The number of keys that are not revoked. */
+  get size(): number {
+    return this.#keys.size;
+  }
+
+  /** Adds keys as the database has them. Throws when they were made with another secret: none of them would ever match. */
+  load(keys: readonly LoadedKey[]): void {
+    const strange = keys.filter((key) => key.pepperId !== this.#secret.id);
+    if (strange.length > 0) {
+      throw new Error(
+        `${strange.length} of ${keys.length} API keys in the database were made with another secret (${strange[0]!.pepperId}; ` +
+          `this is ${this.#secret.id}, from ${this.#secret.source === 'environment' ? 'TOKENHOUSE_SECRET' : 'the file `secret` in the data folder'}). ` +
+          'Set TOKENHOUSE_SECRET, or the file, to what it was when the keys were made; or revoke these keys and make new ones.',
+      );
+    }
+    for (const key of keys) this.#add(key);
+  }
+
+  /**
+   * Who presents this key. `malformed` is text that cannot be a key of ours; undefined is a key that is not live: never
+   * made, revoked, expired, or of a suspended account.
+   */
+  find(presented: string): Caller | 'malformed' | undefined {
+    const text = parseKey(presented);
+    if (text === undefined) return 'malformed';
+    const key = this.#keys.get(lookUpHash(text, this.#secret));
+    if (key === undefined || !this.#isLive(key)) return undefined;
+    return { account: { id: key.accountId }, key };
+  }
+
+  /** Follows the database, after the change is durable there. */
+  apply(change: DirectoryChange): void {
+    switch (change.kind) {
+      case 'key_created':
+        this.load([change.key]);
+        return;
+      case 'key_revoked': {
+        const hash = this.#hashes.get(change.keyId);
+        if (hash === undefined) return;
+        this.#hashes.delete(change.keyId);
+        this.#keys.delete(hash);
+        this.#tell({ kind: 'key_revoked', keyId: change.keyId });
+        return;
+      }
+      case 'account_status':
+        if (change.status === 'active') {
+          this.#suspended.delete(change.accountId);
+          return;
+        }
+        this.#suspended.add(change.accountId);
+        this.#tell({ kind: 'account_suspended', accountId: change.accountId });
+        return;
+    }
+  }
+
+  /** Calls the listener for each key revoked and each account suspended, until the returned function is called. */
+  listen(listener: (cut: Cut) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  #add(key: LoadedKey): void {
+    const hash = Buffer.from(key.hash.buffer, key.hash.byteOffset, key.hash.byteLength).toString('latin1');
+    const { id, accountId, name, limits, expiresAt } = key;
+    this.#keys.set(hash, { id, accountId, name, limits, expiresAt });
+    this.#hashes.set(id, hash);
+    if (key.accountStatus === 'suspended') this.#suspended.add(accountId);
+    else this.#suspended.delete(accountId);
+  }
+
+  #isLive(key: LiveKey): boolean {
+    if (key.expiresAt !== null && this.#now() >= key.expiresAt) return false;
+    return !this.#suspended.has(key.accountId);
+  }
+
+  #tell(cut: Cut): void {
+    for (const listener of [...this.#listeners]) listener(cut);
+  }
+}

@@ -1,0 +1,73 @@
+import { createHmac } from 'node:crypto';
+import { crc32 } from 'node:zlib';
+import type { NewKey } from '../store/queries.ts';
+import { newKeyId, randomBase62, toBase62 } from './base62.ts';
+import type { Secret } from './secret.ts';
+
+const prefix = 'tkh_';
+const randomLength = 32; // 190.5 bits
+const checkLength = 6; // 62^6 > 2^32
+const format = new RegExp(`^${prefix}[0-9A-Za-z]{${randomLength + checkLength}}$`);
+
+/** A key as text: shown once, to whoever it is made for, and never stored. */
+export type KeyText = string & { readonly brand: 'KeyText' };
+
+/** A new key: `tkh_`, 32 random characters, 6 that check the rest, so that scanners and we know a key when we see one. */
+export function newKey(): KeyText {
+  const body = prefix + randomBase62(randomLength);
+  return (body + checkOf(body)) as KeyText;
+}
+
+/** The presented text when it has the form of a key; undefined for junk, which costs no hash and no look-up. */
+export function parseKey(presented: string): KeyText | undefined {
+  if (!format.test(presented)) return undefined;
+  const body = presented.slice(0, -checkLength);
+  return checkOf(body) === presented.slice(-checkLength) ? (presented as KeyText) : undefined;
+}
+
+/** 32 bytes: HMAC-SHA-256 of the whole key. A key has 190 random bits, so a slow hash would only slow us down. */
+export function hashKey(key: KeyText, secret: Secret): Uint8Array {
+  return Uint8Array.from(createHmac('sha256', secret.pepper).update(key, 'latin1').digest());
+}
+
+/** The same as a map's key: one character a byte. */
+export function lookUpHash(key: KeyText, secret: Secret): string {
+  return createHmac('sha256', secret.pepper).update(key, 'latin1').digest('binary');
+}
+
+/** What may be shown of a key, so that its owner knows it again. */
+export function displayOf(key: KeyText): string {
+  return `${prefix}…${key.slice(-4)}`;
+}
+
+export interface KeyWish {
+  readonly accountId: string;
+  readonly name: string;
+  readonly secret: Secret;
+  readonly now: number;
+  readonly expiresAt?: number | null;
+  /** JSON object. */
+  readonly limits?: string | null;
+}
+
+/** A new key, and the row of it that is stored. */
+export function issueKey(wish: KeyWish): { readonly text: KeyText; readonly row: NewKey } {
+  const text = newKey();
+  const row = {
+    id: newKeyId(),
+    accountId: wish.accountId,
+    name: wish.name,
+    display: displayOf(text),
+    hash: hashKey(text, wish.secret),
+    pepperId: wish.secret.id,
+    limits: wish.limits ?? null,
+    createdAt: wish.now,
+    expiresAt: wish.expiresAt ?? null,
+  };
+  return { text, row };
+}
+
+/** It is a checksum, not a secret: comparing it may stop early. */
+function checkOf(body: string): string {
+  return toBase62(crc32(body), checkLength);
+}

@@ -1,0 +1,103 @@
+import { createHmac, createSecretKey, randomBytes, type KeyObject } from 'node:crypto';
+import {
+  chmodSync,
+  closeSync,
+  fstatSync,
+  fsyncSync,
+  linkSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  unlinkSync,
+  writeSync,
+} from 'node:fs';
+import { join } from 'node:path';
+
+/** The pepper of the key hashes. It is kept outside the database: whoever steals or writes the database has no key by it. */
+export interface Secret {
+  readonly pepper: KeyObject;
+  /** Names the pepper in each key's row, so that a wrong one is noticed; tells nothing about it. */
+  readonly id: string;
+  readonly source: 'environment' | 'file' | 'created';
+}
+
+export interface SecretOptions {
+  /** The value of TOKENHOUSE_SECRET, read where the environment is read. */
+  readonly fromEnvironment: string | undefined;
+  readonly dataFolder: string;
+  readonly warn: (message: string) => void;
+}
+
+const secretLengthMin = 32;
+
+/** The secret from the environment when there is one, else from `secret` in the data folder, else a new one there. */
+export function openSecret({ fromEnvironment, dataFolder, warn }: SecretOptions): Secret {
+  if (fromEnvironment !== undefined && fromEnvironment !== '') {
+    refuseWeak(fromEnvironment, 'TOKENHOUSE_SECRET');
+    return secretOf(fromEnvironment, 'environment');
+  }
+  const file = join(dataFolder, 'secret');
+  const text = readSecret(file, warn);
+  if (text !== undefined) return secretOf(text, 'file');
+  mkdirSync(dataFolder, { recursive: true, mode: 0o700 });
+  return createSecret(file) ? secretOf(readSecret(file, warn)!, 'created') : secretOf(readSecret(file, warn)!, 'file');
+}
+
+function secretOf(text: string, source: Secret['source']): Secret {
+  // Derived, so that other uses of the same secret can never meet the same bytes.
+  const pepper = createHmac('sha256', text).update('tokenhouse api keys').digest();
+  const id = createHmac('sha256', pepper).update('tokenhouse pepper id').digest('hex').slice(0, 16);
+  return { pepper: createSecretKey(pepper), id, source };
+}
+
+function readSecret(file: string, warn: (message: string) => void): string | undefined {
+  let descriptor: number;
+  try {
+    descriptor = openSync(file, 'r');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw new Error(`${file} cannot be read: ${(error as Error).message}`, { cause: error });
+  }
+  try {
+    const { mode } = fstatSync(descriptor);
+    if (process.platform !== 'win32' && (mode & 0o077) !== 0) {
+      chmodSync(file, 0o600);
+      warn(
+        `${file} could be read by others (mode ${(mode & 0o777).toString(8)}); it is 600 now. If it may have been copied, make new keys.`,
+      );
+    }
+    const text = readFileSync(descriptor, 'utf8').trim();
+    refuseWeak(text, file);
+    return text;
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+/** Writes a whole file under another name first, then gives it its name if nobody else has: false when somebody has. */
+function createSecret(file: string): boolean {
+  const draft = `${file}.${process.pid}.${randomBytes(4).toString('hex')}`;
+  const descriptor = openSync(draft, 'wx', 0o600);
+  try {
+    writeSync(descriptor, `${randomBytes(32).toString('base64url')}\n`);
+    fsyncSync(descriptor); // a key made with it may be in the database a moment later
+    closeSync(descriptor);
+    linkSync(draft, file);
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
+    throw error;
+  } finally {
+    unlinkSync(draft);
+  }
+}
+
+function refuseWeak(text: string, where: string): void {
+  if (text.length >= secretLengthMin) return;
+  throw new Error(
+    `${where} is shorter than ${secretLengthMin} characters. Use a random one, for example of \`openssl rand -base64 32\`` +
+      (where === 'TOKENHOUSE_SECRET'
+        ? '.'
+        : ', or restore the file from a backup: keys that exist need the secret they were made with.'),
+  );
+}

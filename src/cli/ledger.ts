@@ -1,0 +1,21 @@
+import { verifyLedger } from '../store/verify.ts';
+import { isOwned } from '../store/sqlite/lock.ts';
+import type { Context } from './command-line.ts';
+import { reading } from './database.ts';
+
+/** Exit 0: every balance is what its rows say. Exit 1: the differences are on standard output. */
+export async function verify(context: Context): Promise<number> {
+  const owned = isOwned(context.config.storage.path);
+  const found = await reading(context, (_desk, db) => verifyLedger(db, { owned }));
+  const { differences } = found;
+  context.print.result(
+    { ok: differences.length === 0, accounts: found.accounts, transfers: found.transfers, usage_rows: found.usageRows, hours: found.hours, differences },
+    [
+      ...differences.map(({ accountId, what, expected, found: actual }) => `${accountId ?? 'ledger'}: ${what}: expected ${expected}, found ${actual}`),
+      differences.length === 0
+        ? `The ledger is right: ${found.accounts} accounts, ${found.transfers} transfers, ${found.usageRows} requests.`
+        : `${differences.length} differences in ${found.accounts} accounts, ${found.transfers} transfers, ${found.usageRows} requests.`,
+    ],
+  );
+  return differences.length === 0 ? 0 : 1;
+}

@@ -1,0 +1,74 @@
+import { OperationError } from '../accounts/operations.ts';
+import { fetchModelFile } from '../model-files/fetch-model-file.ts';
+import { progressDisplay } from '../model-files/progress.ts';
+import { parseSource } from '../model-files/source.ts';
+import type { ModelFileSource } from '../model-files/source.ts';
+import type { Context } from './command-line.ts';
+import { table } from './output.ts';
+
+export async function listModels(context: Context): Promise<number> {
+  const { models } = context.config;
+  context.print.result(
+    models.map((model) => ({
+      id: model.id,
+      display_name: model.displayName,
+      context_length: model.contextLength,
+      max_output_tokens: model.maxOutputTokens,
+      backends: model.backends.map((backend) => ({ engine: backend.engine, name: backend.name })),
+    })),
+    table(
+      ['id', 'context', 'output', 'backends'],
+      models.map((model) => [model.id, model.contextLength, model.maxOutputTokens ?? 'window', model.backends.map((backend) => backend.name).join(', ')]),
+    ),
+  );
+  return 0;
+}
+
+interface Wanted {
+  readonly name: string;
+  readonly sources: readonly ModelFileSource[];
+  readonly sha256: string;
+  readonly bytes: number | undefined;
+}
+
+/** Fetches what is missing; several files one after the other. */
+export async function pullModel(context: Context, options: { readonly sha256?: string }, wish?: string): Promise<number> {
+  const wanted = wantedFiles(context, wish, options.sha256);
+  const pulled: { name: string; path: string; source: string; already_there: boolean }[] = [];
+  for (const file of wanted) {
+    const display = progressDisplay(process.stderr);
+    try {
+      const { path, source, alreadyThere } = await fetchModelFile({
+        sources: file.sources,
+        sha256: file.sha256,
+        bytes: file.bytes,
+        directory: context.environment.modelDirectory,
+        environment: context.environment,
+        onProgress: display.show,
+      });
+      pulled.push({ name: file.name, path, source, already_there: alreadyThere });
+    } finally {
+      display.end();
+    }
+  }
+  context.print.result(
+    pulled,
+    pulled.map(({ name, path, source, already_there }) => `${name}: ${path} (${already_there ? 'was there' : `from ${source}`})`),
+  );
+  return 0;
+}
+
+function wantedFiles({ config }: Context, wish: string | undefined, sha256: string | undefined): readonly Wanted[] {
+  const configured = config.models.flatMap((model) =>
+    model.backends.flatMap((backend) =>
+      backend.engine === 'llama' ? [{ name: model.id, sources: backend.sources, sha256: backend.sha256, bytes: backend.bytes }] : [],
+    ),
+  );
+  if (wish === undefined) return configured;
+  const named = configured.filter((file) => file.name.toLowerCase() === wish.toLowerCase());
+  if (named.length > 0) return named;
+  const source = parseSource(wish, process.cwd());
+  if ('problem' in source) throw new OperationError(`'${wish}' is neither a configured model with a file nor a source: ${source.problem}`);
+  if (sha256 === undefined || !/^[0-9a-f]{64}$/i.test(sha256)) throw new OperationError('A source needs --sha256 with the 64 hex digits of its file.');
+  return [{ name: wish, sources: [source], sha256: sha256.toLowerCase(), bytes: undefined }];
+}

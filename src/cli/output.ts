@@ -1,0 +1,43 @@
+import { randomBytes } from 'node:crypto';
+
+/** Data goes to standard output, talk to standard error. */
+export interface Printer {
+  readonly json: boolean;
+  /** The result of a command: a value as JSON, or the lines for a person. */
+  result(value: unknown, lines: readonly string[]): void;
+  say(line: string): void;
+}
+
+export function printer(json: boolean): Printer {
+  return {
+    json,
+    result: (value, lines) => process.stdout.write(json ? `${jsonText(value)}\n` : lines.map((line) => `${line}\n`).join('')),
+    say: (line) => process.stderr.write(`${line}\n`),
+  };
+}
+
+/** JSON in which a bigint is a plain integer, however large. */
+export function jsonText(value: unknown): string {
+  const mark = randomBytes(8).toString('hex');
+  const text = JSON.stringify(value, (_name, part: unknown) => (typeof part === 'bigint' ? `${mark}${part}` : part), 2);
+  return text.replaceAll(new RegExp(`"${mark}(-?\\d+)"`, 'g'), '$1');
+}
+
+/** Columns as wide as their widest cell; numbers to the right. */
+export function table(header: readonly string[], rows: readonly (readonly (string | number | bigint | null)[])[]): string[] {
+  const cells = [header, ...rows.map((row) => row.map((cell) => (cell === null ? '–' : String(cell))))];
+  const widths = header.map((_, column) => Math.max(...cells.map((row) => (row[column] ?? '').length)));
+  const toTheRight = header.map((_, column) => rows.length > 0 && rows.every((row) => typeof row[column] !== 'string'));
+  return cells.map((row) =>
+    row
+      .map((cell, column) => (toTheRight[column] ? cell.padStart(widths[column] ?? 0) : cell.padEnd(widths[column] ?? 0)))
+      .join('  ')
+      .trimEnd(),
+  );
+}
+
+/** 1 cent = 1,000,000 microcents: `499.998750¢`, exact. */
+export function cents(microcents: bigint): string {
+  const magnitude = microcents < 0n ? -microcents : microcents;
+  return `${microcents < 0n ? '-' : ''}${magnitude / 1_000_000n}.${String(magnitude % 1_000_000n).padStart(6, '0')}¢`;
+}

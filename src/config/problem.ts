@@ -1,0 +1,18 @@
+/** One thing that is wrong with the configuration, and what repairs it. */
+export interface Problem {
+  /** `file:line:column`, or the name of the environment variable. */
+  readonly where: string;
+  /** What is wrong, why that matters, and what repairs it, in one line. */
+  readonly what: string;
+}
+
+/** The configuration cannot be used. `problems` lists everything that was found, in the order of the file. */
+export class ConfigError extends Error {
+  override readonly name = 'ConfigError';
+  readonly problems: readonly Problem[];
+
+  constructor(problems: readonly Problem[]) {
+    super(problems.map((problem) => `${problem.where}: ${problem.what}`).join('\n'));
+    this.problems = problems;
+  }
+}

@@ -1,0 +1,26 @@
+import { inspect } from 'node:util';
+
+/** A value that logs, error texts and JSON never show; whoever needs it says so with `reveal()`. */
+export class Secret {
+  readonly #value: string;
+
+  constructor(value: string) {
+    this.#value = value;
+  }
+
+  reveal(): string {
+    return this.#value;
+  }
+
+  toString(): string {
+    return '(secret)';
+  }
+
+  toJSON(): string {
+    return '(secret)';
+  }
+
+  [inspect.custom](): string {
+    return '(secret)';
+  }
+}

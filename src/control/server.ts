@@ -1,0 +1,81 @@
+import { chmodSync, unlinkSync } from 'node:fs';
+import { createServer } from 'node:net';
+import type { Server, Socket } from 'node:net';
+
+import { OperationError, operate } from '../accounts/operations.ts';
+import type { Operation, OperationAnswer, OperationServices } from '../accounts/operations.ts';
+
+/** What travels over the control socket: one line of JSON each way, then the connection ends. */
+export type ControlReply =
+  | { readonly answer: OperationAnswer }
+  /** A wish that cannot be fulfilled, in words for a person. */
+  | { readonly refused: string }
+  | { readonly failed: string };
+
+const requestBytesMax = 65_536;
+const requestTimeoutMs = 10_000;
+
+/**
+ * Listens for the command line's writes while this process owns the database. Whoever may open the socket may do
+ * everything an operator may: it has mode 0600, in a folder of mode 0700.
+ */
+export async function listenForControl(path: string, services: OperationServices): Promise<Server> {
+  const server = createServer((socket) => void serveCommand(socket, services));
+  server.maxConnections = 16;
+  if (process.platform !== 'win32') removeStale(path);
+  // The mask holds from the moment the socket exists; chmod afterwards would leave a gap.
+  const mask = process.umask(0o177);
+  try {
+    await new Promise<void>((resolve, reject) => {
+      server.once('error', reject).listen(path, resolve);
+    });
+  } finally {
+    process.umask(mask);
+  }
+  if (process.platform !== 'win32') chmodSync(path, 0o600);
+  return server;
+}
+
+/** We hold the database's lock, so a socket that is still there belongs to a process that is gone. */
+function removeStale(path: string): void {
+  try {
+    unlinkSync(path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+  }
+}
+
+async function serveCommand(socket: Socket, services: OperationServices): Promise<void> {
+  socket.setTimeout(requestTimeoutMs, () => socket.destroy());
+  socket.on('error', () => socket.destroy());
+  const line = await readLine(socket);
+  if (line === undefined) {
+    socket.destroy();
+    return;
+  }
+  const reply = await replyTo(line, services);
+  socket.end(`${JSON.stringify(reply)}\n`);
+}
+
+async function replyTo(line: string, services: OperationServices): Promise<ControlReply> {
+  try {
+    return { answer: await operate(JSON.parse(line) as Operation, services) };
+  } catch (error) {
+    if (error instanceof OperationError) return { refused: error.message };
+    return { failed: error instanceof Error ? error.message : String(error) };
+  }
+}
+
+function readLine(socket: Socket): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    let text = '';
+    socket.setEncoding('utf8');
+    socket.on('data', (chunk: string) => {
+      text += chunk;
+      const end = text.indexOf('\n');
+      if (end >= 0) resolve(text.slice(0, end));
+      else if (text.length > requestBytesMax) resolve(undefined);
+    });
+    socket.on('close', () => resolve(undefined));
+  });
+}

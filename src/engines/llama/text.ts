@@ -1,0 +1,47 @@
+/**
+ * Turns tokens into text as they come. Characters that are cut between tokens are held back until they are whole, and
+ * vocabularies in which a token's text depends on what stands before it (SentencePiece drops the first blank) come out as if
+ * everything had been decoded at once.
+ */
+export class IncrementalText {
+  readonly #detokenize: (ids: readonly number[]) => string;
+  /** Tokens whose text has left whole; they only give the following ones their context. */
+  #context: readonly number[] = [];
+  #contextLength = 0;
+  #pending: number[] = [];
+  /** Characters of the pending tokens' text that have left already. */
+  #sent = 0;
+
+  constructor(detokenize: (ids: readonly number[]) => string) {
+    this.#detokenize = detokenize;
+  }
+
+  push(id: number): string {
+    this.#pending.push(id);
+    const text = this.#detokenize([...this.#context, ...this.#pending]).slice(this.#contextLength);
+    const cut = text.endsWith(replacement) && this.#pending.length < pendingMax;
+    const ready = text.slice(this.#sent, cut ? text.length - 1 : text.length);
+    if (cut) this.#sent = Math.max(this.#sent, text.length - 1);
+    else this.#settle();
+    return ready;
+  }
+
+  /** The rest, when no token follows: an incomplete character becomes U+FFFD. */
+  flush(): string {
+    if (this.#pending.length === 0) return '';
+    const text = this.#detokenize([...this.#context, ...this.#pending]).slice(this.#contextLength + this.#sent);
+    this.#settle();
+    return text;
+  }
+
+  #settle(): void {
+    this.#context = this.#pending;
+    this.#contextLength = this.#detokenize(this.#context).length;
+    this.#pending = [];
+    this.#sent = 0;
+  }
+}
+
+const replacement = '\uFFFD';
+/** Bytes that never become a character (a model gone astray) may not collect without end. */
+const pendingMax = 64;

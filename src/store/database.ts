@@ -1,0 +1,133 @@
+/**
+ * The tables as Kysely sees them, the same on SQLite and PostgreSQL: text, integers, bytes; flags are 0 and 1, times are
+ * milliseconds since 1970. Every integer is *read* as bigint. Money is also *written* as bigint, never as number: a
+ * number above 2^53 would be stored wrongly without a word.
+ */
+import type { ColumnType } from 'kysely';
+
+/** Microcents. */
+type Money = bigint;
+/** Counts, times, flags: small enough to be written as number. */
+type Whole = ColumnType<bigint, number | bigint, number | bigint>;
+
+export interface Database {
+  readonly account: AccountTable;
+  readonly api_key: ApiKeyTable;
+  readonly change: ChangeTable;
+  readonly transfer: TransferTable;
+  readonly usage: UsageTable;
+  readonly open_request: OpenRequestTable;
+  readonly usage_hour: UsageHourTable;
+}
+
+export type AccountStatus = 'active' | 'suspended';
+export type KeyStatus = 'active' | 'revoked';
+
+export interface AccountTable {
+  id: string;
+  /** 0 is a customer, anything else a house account. */
+  kind: Whole;
+  name: string;
+  status: AccountStatus;
+  available: Money;
+  credit_limit: Money;
+  /** Grows with every change of status, name or limit; not with money. */
+  version: Whole;
+  created_at: Whole;
+}
+
+export interface ApiKeyTable {
+  id: string;
+  account_id: string;
+  user_id: string | null;
+  name: string;
+  /** What may be shown of the key: `tkh_…` and its last four characters. */
+  display: string;
+  /** HMAC-SHA-256 of the whole key with the pepper that `pepper_id` names. */
+  hash: Uint8Array;
+  pepper_id: string;
+  status: KeyStatus;
+  /** JSON object; null when the key has no limits of its own. */
+  limits: string | null;
+  created_at: Whole;
+  expires_at: Whole | null;
+  revoked_at: Whole | null;
+}
+
+/** What other replicas must hear of within a second: revoked keys, suspended accounts. */
+export interface ChangeTable {
+  id: Uint8Array;
+  at: Whole;
+  kind: 'key_created' | 'key_revoked' | 'account_created' | 'account_status' | 'account_limit';
+  ref: string;
+}
+
+export interface TransferTable {
+  id: Uint8Array;
+  debit_account: string;
+  credit_account: string;
+  amount: Money;
+  kind: string;
+  idempotency_key: string;
+  reference: string | null;
+  by: string;
+  at: Whole;
+}
+
+export interface UsageTable {
+  request_id: Uint8Array;
+  public_id: string;
+  client_id: string | null;
+  account_id: string;
+  key_id: string;
+  model_id: string;
+  api: string;
+  streamed: Whole;
+  started_at: Whole;
+  ended_at: Whole;
+  prompt_tokens: Whole;
+  cached_tokens: Whole;
+  completion_tokens: Whole;
+  reasoning_tokens: Whole;
+  cost: Money;
+  uncharged: Money;
+  hold: Money;
+  ending: string;
+  finish: string | null;
+  error_code: string | null;
+  counted: Whole;
+  input_price: Money;
+  output_price: Money;
+  cache_read_price: Money;
+  backend: string | null;
+  first_token_ms: Whole | null;
+  total_ms: Whole;
+  tags: string | null;
+}
+
+export interface OpenRequestTable {
+  request_id: Uint8Array;
+  account_id: string;
+  key_id: string;
+  model_id: string;
+  hold: Money;
+  started_at: Whole;
+  /** The replica that runs it; null in a one-process store. */
+  replica_id: Uint8Array | null;
+}
+
+/** Sums of usage by the hour in which requests ended. Recomputed from usage, never incremented. */
+export interface UsageHourTable {
+  account_id: string;
+  /** Start of the hour. */
+  hour: Whole;
+  model_id: string;
+  key_id: string;
+  requests: Whole;
+  prompt_tokens: Whole;
+  cached_tokens: Whole;
+  completion_tokens: Whole;
+  reasoning_tokens: Whole;
+  cost: Money;
+  uncharged: Money;
+}

@@ -1,0 +1,134 @@
+import { DatabaseSync } from '@photostructure/sqlite';
+import { closeSync, openSync } from 'node:fs';
+import { StoreError } from '../store-error.ts';
+
+/** How long a statement waits for another process's lock before it fails as busy (reliability D1). */
+const busyTimeoutMs = 2000;
+/** "tkhs": marks a file as ours, so that a wrong path is refused instead of filled with our tables. */
+const applicationId = 0x746b6873;
+
+export type Connection = InstanceType<typeof DatabaseSync>;
+
+/**
+ * Opens a connection that may write. Every pragma that belongs to the connection is set on each open: the connection
+ * that creates the file reads `synchronous` as 2, a later one as 1, which would lose acknowledged money at power loss.
+ */
+export function openConnection(file: string): Connection {
+  return inWords(file, () => {
+    closeSync(openSync(file, 'a', 0o600)); // SQLite would create it readable for all; -wal and -shm inherit the mode
+    const connection = new DatabaseSync(file, { timeout: busyTimeoutMs, readBigInts: true });
+    refuseForeignFile(connection, file);
+    connection.exec('pragma auto_vacuum = incremental'); // has an effect only before the first table
+    connection.exec(`pragma application_id = ${applicationId}`);
+    connection.exec('pragma journal_mode = wal');
+    connection.exec('pragma synchronous = full');
+    connection.exec('pragma fullfsync = on'); // macOS only: its fsync does not reach the disk
+    connection.exec('pragma secure_delete = on');
+    connection.exec('pragma foreign_keys = on');
+    connection.exec('pragma recursive_triggers = on'); // else `insert or replace` deletes rows without asking the triggers (M7)
+    connection.exec(`pragma journal_size_limit = ${64 * 1024 * 1024}`);
+    assertDurable(connection);
+    return connection;
+  });
+}
+
+/** Opens a connection that cannot write, beside a running owner or without one. */
+export function openReadOnlyConnection(file: string): Connection {
+  return inWords(file, () => {
+    const connection = new DatabaseSync(file, { timeout: busyTimeoutMs, readBigInts: true, readOnly: true });
+    refuseForeignFile(connection, file);
+    return connection;
+  });
+}
+
+/** Closes a connection that may write, with everything in the one file: SQLite itself does that only once all statements are collected. */
+export function closeConnection(connection: Connection): void {
+  if (!connection.isOpen) return;
+  connection.exec('pragma wal_checkpoint(truncate)'); // gives up quietly while another connection reads
+  connection.close();
+}
+
+/** M10: what a connection acknowledges has reached the disk. */
+export function assertDurable(connection: Connection): void {
+  const synchronous = readPragma(connection, 'synchronous');
+  const journal = readPragma(connection, 'journal_mode');
+  if (synchronous !== 2n || journal !== 'wal') {
+    throw new StoreError(
+      'unusable',
+      `the ledger needs synchronous=2 and WAL, and has ${String(synchronous)} and ${String(journal)}`,
+    );
+  }
+}
+
+export function readPragma(connection: Connection, name: string): unknown {
+  const row = connection.prepare(`pragma ${name}`).get() as Record<string, unknown> | undefined;
+  return row === undefined ? undefined : Object.values(row)[0];
+}
+
+/** A quick look at the structure of small files at boot; large ones are checked by `ledger verify`. */
+export function refuseDamaged(connection: Connection, file: string): void {
+  inWords(file, () => {
+    const pages = readPragma(connection, 'page_count') as bigint;
+    if (pages > 16_384n) return; // 64 MiB: about 0.1 s
+    const found = readPragma(connection, 'quick_check(1)');
+    if (found !== 'ok') throw damaged(file, String(found));
+  });
+}
+
+function refuseForeignFile(connection: Connection, file: string): void {
+  const id = readPragma(connection, 'application_id');
+  if (id === BigInt(applicationId)) return;
+  const tables = readPragmaLike(connection, 'select count(*) from sqlite_schema');
+  if (id === 0n && tables === 0n) return;
+  throw new StoreError('unusable', `${file} is a database of another program. Set \`storage\` to another path.`);
+}
+
+function readPragmaLike(connection: Connection, sql: string): unknown {
+  return Object.values(connection.prepare(sql).get() as Record<string, unknown>)[0];
+}
+
+/** Runs the steps of opening and turns what SQLite and the file system say into what the operator can do. */
+function inWords<T>(file: string, open: () => T): T {
+  try {
+    return open();
+  } catch (error) {
+    if (error instanceof StoreError) throw error;
+    const reason = error instanceof Error ? error.message : String(error);
+    switch (sqliteCode(error)) {
+      case 5:
+        throw new StoreError('busy', `${file} is locked by another program. Close it and try again.`, error);
+      case 11:
+        throw damaged(file, reason);
+      case 13:
+        throw new StoreError(
+          'full',
+          `The disk of ${file} is full. Make room and start again; nothing was lost.`,
+          error,
+        );
+      case 26:
+        throw new StoreError(
+          'unusable',
+          `${file} is not a database, or its beginning is damaged. Restore a backup, or set \`storage\` to another path.`,
+          error,
+        );
+    }
+    throw new StoreError(
+      'unusable',
+      `${file} cannot be opened: ${reason}. Check that the folder exists and may be written.`,
+      error,
+    );
+  }
+}
+
+function damaged(file: string, reason: string): StoreError {
+  return new StoreError(
+    'unusable',
+    `${file} is damaged (${reason}). Do not start with it: keep a copy, check the disk, and restore the last backup.`,
+  );
+}
+
+/** SQLite's primary result code, 0 for errors that are not SQLite's. */
+export function sqliteCode(error: unknown): number {
+  if (typeof error !== 'object' || error === null || !('errcode' in error)) return 0;
+  return typeof error.errcode === 'number' ? error.errcode & 0xff : 0;
+}

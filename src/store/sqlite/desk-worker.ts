@@ -1,0 +1,73 @@
+/** The thread for everything that is not the hot path: brings the schema up to date at start, then answers one request at a time. */
+import { parentPort, workerData } from 'node:worker_threads';
+import { migrate } from '../migrations/migrate.ts';
+import { deskOn, type Desk, type DeskOperation } from '../operations.ts';
+import { StoreError, toFailure, type StoreFailure } from '../store-error.ts';
+import { closeConnection, openConnection, refuseDamaged, sqliteCode, type Connection } from './connection.ts';
+import { kyselyOn } from './dialect.ts';
+
+export type DeskStarted = { readonly migrated: readonly string[] } | { readonly failure: StoreFailure };
+
+export interface DeskCall {
+  readonly id: number;
+  readonly name: DeskOperation;
+  readonly request: unknown;
+}
+
+export type DeskReply =
+  { readonly id: number; readonly value: unknown } | { readonly id: number; readonly failure: StoreFailure };
+
+const port = parentPort!;
+const { file } = workerData as { readonly file: string };
+
+try {
+  const connection = openConnection(file);
+  refuseDamaged(connection, file);
+  const db = kyselyOn(connection);
+  const migrated = await migrate(db, 'sqlite');
+  serve(deskOn(db), connection);
+  port.postMessage({ migrated } satisfies DeskStarted);
+} catch (error) {
+  port.postMessage({ failure: toFailure(startFailure(error)) } satisfies DeskStarted);
+}
+
+function serve(desk: Desk, connection: Connection): void {
+  let last: Promise<void> = Promise.resolve();
+  port.on('message', (call: DeskCall | 'close') => {
+    last = last.then(async () => {
+      if (call !== 'close') {
+        port.postMessage(await answer(desk, call));
+        return;
+      }
+      closeConnection(connection);
+      port.close();
+    });
+  });
+}
+
+async function answer(desk: Desk, { id, name, request }: DeskCall): Promise<DeskReply> {
+  try {
+    return { id, value: await (desk[name] as (request: unknown) => Promise<unknown>)(request) };
+  } catch (error) {
+    return { id, failure: toFailure(deskFailure(error)) };
+  }
+}
+
+function deskFailure(error: unknown): unknown {
+  const message = error instanceof Error ? error.message : String(error);
+  switch (sqliteCode(error)) {
+    case 5:
+      return new StoreError('busy', message, error);
+    case 13:
+      return new StoreError('full', message, error);
+    case 19:
+      return new StoreError('conflict', message, error);
+  }
+  return error;
+}
+
+function startFailure(error: unknown): unknown {
+  if (error instanceof StoreError) return error;
+  const message = error instanceof Error ? error.message : String(error);
+  return new StoreError('unusable', `${file} cannot be used: ${message}`, error);
+}

@@ -1,0 +1,124 @@
+import { Worker } from 'node:worker_threads';
+import type { Desk, DeskOperation } from '../operations.ts';
+import { fromFailure, StoreError } from '../store-error.ts';
+import type { DeskCall, DeskReply, DeskStarted } from './desk-worker.ts';
+import { workerUrl } from './worker-url.ts';
+
+const waitingMax = 1000;
+const callTimeoutMs = 30_000;
+const closeTimeoutMs = 10_000;
+
+interface Waiting {
+  readonly resolve: (value: unknown) => void;
+  readonly reject: (error: StoreError) => void;
+  readonly timer: NodeJS.Timeout;
+}
+
+export interface DeskThreadOptions {
+  readonly file: string;
+  /** The thread has died, so keys can no longer be revoked: the process must end. Called once. */
+  readonly onFatal: (error: Error) => void;
+}
+
+/** The main thread's side of the desk. */
+export class DeskThread {
+  /** One method for each operation. */
+  readonly desk: Desk;
+  readonly #worker: Worker;
+  readonly #onFatal: (error: Error) => void;
+  readonly #waiting = new Map<number, Waiting>();
+  readonly #ready: Promise<readonly string[]>;
+  #last = 0;
+  #state: 'open' | 'closed' | 'dead' = 'open';
+
+  constructor(options: DeskThreadOptions) {
+    this.#onFatal = options.onFatal;
+    this.#worker = new Worker(workerUrl('desk-worker'), { name: 'desk', workerData: { file: options.file } });
+    this.#ready = new Promise((resolve, reject) => {
+      this.#worker.once('message', (started: DeskStarted) => {
+        this.#worker.on('message', (reply: DeskReply) => this.#receive(reply));
+        if ('migrated' in started) {
+          resolve(started.migrated);
+          return;
+        }
+        this.#state = 'closed'; // the caller of start is told; this is no death in mid-work
+        reject(fromFailure(started.failure));
+      });
+      this.#worker.once('exit', () => reject(new StoreError('failed', 'the desk has ended while it started')));
+    });
+    this.#ready.catch(() => {}); // whoever calls start sees it
+    this.#worker.on('error', (error) => this.#die(error instanceof Error ? error : new Error(String(error))));
+    this.#worker.on('messageerror', (error) => this.#die(error));
+    this.#worker.on('exit', (code) => this.#die(new Error(`the desk's thread has ended (${code})`)));
+    this.desk = new Proxy({} as Desk, {
+      // `then` would make it look like a promise to `await`.
+      get: (_target, name) =>
+        name === 'then' ? undefined : (request: unknown) => this.#call(name as DeskOperation, request),
+    });
+  }
+
+  /** Brings the schema up to date; resolves with the names of the migrations that ran. */
+  start(): Promise<readonly string[]> {
+    return this.#ready;
+  }
+
+  /** Ends after what is waiting. */
+  async close(): Promise<void> {
+    if (this.#state === 'open') {
+      this.#state = 'closed';
+      const exited = new Promise<void>((resolve) => this.#worker.once('exit', () => resolve()));
+      this.#worker.postMessage('close');
+      let timer: NodeJS.Timeout | undefined;
+      const timeout = new Promise<void>((resolve) => (timer = setTimeout(resolve, closeTimeoutMs)));
+      await Promise.race([exited, timeout]);
+      clearTimeout(timer);
+    }
+    await this.#worker.terminate();
+    this.#rejectAll(new StoreError('failed', 'the store is closed'));
+  }
+
+  #call(name: DeskOperation, request: unknown): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      if (this.#state !== 'open') {
+        reject(new StoreError('failed', 'the store is closed'));
+        return;
+      }
+      if (this.#waiting.size >= waitingMax) {
+        reject(new StoreError('busy', 'too many reports are waiting'));
+        return;
+      }
+      const id = ++this.#last;
+      const timer = setTimeout(() => {
+        this.#waiting.delete(id);
+        reject(new StoreError('failed', `${name} did not end within ${callTimeoutMs} ms`));
+      }, callTimeoutMs);
+      this.#waiting.set(id, { resolve, reject, timer });
+      this.#worker.postMessage({ id, name, request } satisfies DeskCall);
+    });
+  }
+
+  #receive(reply: DeskReply): void {
+    const waiting = this.#waiting.get(reply.id);
+    if (waiting === undefined) return; // timed out
+    this.#waiting.delete(reply.id);
+    clearTimeout(waiting.timer);
+    if ('failure' in reply) waiting.reject(fromFailure(reply.failure));
+    else waiting.resolve(reply.value);
+  }
+
+  #die(error: Error): void {
+    if (this.#state !== 'open') return;
+    this.#state = 'dead';
+    this.#rejectAll(new StoreError('failed', error.message, error));
+    this.#onFatal(error);
+  }
+
+  #rejectAll(error: StoreError): void {
+    const waiting = [...this.#waiting.values()];
+    this.#waiting.clear();
+    for (const { timer, reject } of waiting) {
+      clearTimeout(timer);
+      reject(error);
+    }
+  }
+}

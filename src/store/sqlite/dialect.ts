@@ -1,0 +1,114 @@
+import {
+  CompiledQuery,
+  Kysely,
+  SqliteAdapter,
+  SqliteIntrospector,
+  SqliteQueryCompiler,
+  type DatabaseConnection,
+  type Dialect,
+  type Driver,
+  type QueryResult,
+  type TransactionSettings,
+} from 'kysely';
+import type { Database } from '../database.ts';
+import { openReadOnlyConnection, type Connection } from './connection.ts';
+
+/** Kysely on one connection. `destroy` closes the connection. */
+export function kyselyOn(connection: Connection): Kysely<Database> {
+  return new Kysely<Database>({ dialect: sqliteDialect(connection) });
+}
+
+/** For the command line: the queries of the service on a file that it may have open. Close with `destroy()`. */
+export function openReadOnly(file: string): Kysely<Database> {
+  return kyselyOn(openReadOnlyConnection(file));
+}
+
+function sqliteDialect(connection: Connection): Dialect {
+  return {
+    createAdapter: () => new TransactionalAdapter(),
+    createDriver: () => new SqliteDriver(connection),
+    createIntrospector: (db) => new SqliteIntrospector(db),
+    createQueryCompiler: () => new SqliteQueryCompiler(),
+  };
+}
+
+class TransactionalAdapter extends SqliteAdapter {
+  /** SQLite's DDL is transactional: a migration that dies in the middle leaves nothing behind. */
+  override get supportsTransactionalDdl(): boolean {
+    return true;
+  }
+}
+
+class SqliteDriver implements Driver {
+  readonly #connection: Connection;
+  readonly #session: DatabaseConnection;
+  #released: Promise<void> = Promise.resolve();
+  #release: () => void = () => {};
+
+  constructor(connection: Connection) {
+    this.#connection = connection;
+    this.#session = new SqliteSession(connection);
+  }
+
+  init(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  /** One at a time: another query must not slip into an open transaction. */
+  async acquireConnection(): Promise<DatabaseConnection> {
+    const before = this.#released;
+    let release = (): void => {};
+    this.#released = new Promise((resolve) => (release = resolve));
+    await before;
+    this.#release = release;
+    return this.#session;
+  }
+
+  releaseConnection(): Promise<void> {
+    this.#release();
+    return Promise.resolve();
+  }
+
+  /** Writers lock at once: a transaction that reads first and writes later can fail as SQLITE_BUSY_SNAPSHOT (reliability D7). */
+  async beginTransaction(session: DatabaseConnection, settings: TransactionSettings): Promise<void> {
+    await session.executeQuery(CompiledQuery.raw(settings.accessMode === 'read only' ? 'begin' : 'begin immediate'));
+  }
+
+  async commitTransaction(session: DatabaseConnection): Promise<void> {
+    await session.executeQuery(CompiledQuery.raw('commit'));
+  }
+
+  async rollbackTransaction(session: DatabaseConnection): Promise<void> {
+    if (this.#connection.isTransaction) await session.executeQuery(CompiledQuery.raw('rollback')); // SQLite may have done it
+  }
+
+  destroy(): Promise<void> {
+    if (this.#connection.isOpen) this.#connection.close();
+    return Promise.resolve();
+  }
+}
+
+class SqliteSession implements DatabaseConnection {
+  readonly #connection: Connection;
+
+  constructor(connection: Connection) {
+    this.#connection = connection;
+  }
+
+  executeQuery<Row>(query: CompiledQuery): Promise<QueryResult<Row>> {
+    // A function of its own, so that what SQLite throws becomes a rejection.
+    return new Promise((resolve) => {
+      const statement = this.#connection.prepare(query.sql);
+      if (statement.columns().length > 0) {
+        resolve({ rows: statement.all(...query.parameters) as Row[] });
+        return;
+      }
+      const { changes } = statement.run(...query.parameters);
+      resolve({ rows: [], numAffectedRows: BigInt(changes) });
+    });
+  }
+
+  async *streamQuery<Row>(): AsyncIterableIterator<QueryResult<Row>> {
+    throw new Error('streaming is not supported; read in pages');
+  }
+}

@@ -1,0 +1,436 @@
+import type { OpenRequest, Transfer } from '../ledger.ts';
+import { StoreError, toFailure, type StoreFailure } from '../store-error.ts';
+import { publicIdOf } from '../uuid.ts';
+import { closeConnection, sqliteCode, type Connection } from './connection.ts';
+import {
+  accountColumn,
+  clean,
+  costColumn,
+  usageColumns,
+  usageValues,
+  type LedgerBatch,
+  type LedgerOperation,
+  type LedgerReply,
+  type OperationAnswers,
+  type OperationResult,
+  type SqlValue,
+} from './ledger-batch.ts';
+
+/**
+ * Writes batches, each in one transaction. Statements are prepared once: Kysely would cost three to five times as much
+ * CPU for each of them (money, "Query layer").
+ */
+export class LedgerWriter {
+  readonly #connection: Connection;
+  readonly #statements: ReturnType<typeof prepare>;
+  /** Accounts whose whole balance this process has in memory. Bounded by the number of accounts. */
+  readonly #handedOut = new Set<string>();
+
+  constructor(connection: Connection) {
+    this.#connection = connection;
+    this.#statements = prepare(connection);
+  }
+
+  /**
+   * Crash recovery: what was running when the last process died becomes a usage row that costs nothing (M8). Its holds
+   * were memory and are gone with it.
+   */
+  recover(now: number): number {
+    const { begin, commit, openRequests, insertUsage, deleteOpen } = this.#statements;
+    let recovered = 0;
+    begin.run();
+    for (const row of openRequests.all() as readonly OpenRow[]) {
+      recovered += changedBy(insertUsage.run(row.request_id, ...crashedUsage(row, now)));
+      deleteOpen.run(row.request_id);
+    }
+    commit.run();
+    return recovered;
+  }
+
+  /** Returns what became of the batch. Throws when the disk or the file is broken: nothing can be acknowledged any more. */
+  write(batch: LedgerBatch): LedgerReply {
+    try {
+      return this.#transaction(batch, false);
+    } catch (error) {
+      const failure = this.#undo(error);
+      if (failure.code === 'busy' || failure.code === 'full') return refusal(failure);
+    }
+    // One bad row must not fail its neighbours: again, each row on its own, still in one transaction and one fsync.
+    try {
+      return this.#transaction(batch, true);
+    } catch (error) {
+      return refusal(this.#undo(error));
+    }
+  }
+
+  close(): void {
+    closeConnection(this.#connection);
+  }
+
+  #transaction(batch: LedgerBatch, apart: boolean): LedgerReply {
+    const { begin, commit } = this.#statements;
+    const handedOut: string[] = [];
+    const credits: (readonly [string, bigint])[] = [];
+    begin.run();
+    for (const open of batch.opens) this.#open(open);
+    const failures = apart ? this.#settleApart(batch) : this.#settleTogether(batch);
+    const results = batch.operations.map((operation) => this.#operate(operation, handedOut, credits));
+    commit.run();
+    // Only what is durable counts: a slice of a transaction that failed was never handed out.
+    for (const accountId of handedOut) this.#handedOut.add(accountId);
+    return { failures, results, credits };
+  }
+
+  /** Insert all, debit each account once by the sum of the rows really inserted (M3). */
+  #settleTogether(batch: LedgerBatch): LedgerReply['failures'] {
+    const costs = new Map<string, bigint>();
+    for (let index = 0; index < batch.rows.length; index++) {
+      const row = batch.rows[index]!;
+      if (!this.#insertUsage(batch.ids.subarray(index * 16, index * 16 + 16), row)) continue;
+      const accountId = row[accountColumn] as string;
+      costs.set(accountId, (costs.get(accountId) ?? 0n) + (row[costColumn] as bigint));
+    }
+    for (const [accountId, cost] of costs) this.#debit(accountId, cost);
+    return [];
+  }
+
+  #settleApart(batch: LedgerBatch): LedgerReply['failures'] {
+    const failures: (readonly [number, StoreFailure])[] = [];
+    for (let index = 0; index < batch.rows.length; index++) {
+      const row = batch.rows[index]!;
+      const failure = this.#savepoint(() => {
+        if (!this.#insertUsage(batch.ids.subarray(index * 16, index * 16 + 16), row)) return;
+        this.#debit(row[accountColumn] as string, row[costColumn] as bigint);
+      });
+      if (failure !== undefined) failures.push([index, failure]);
+    }
+    return failures;
+  }
+
+  /** Whether the row is new. A request that was listed as open is open no longer, either way. */
+  #insertUsage(requestId: Uint8Array, row: readonly SqlValue[]): boolean {
+    const { insertUsage, deleteOpen } = this.#statements;
+    const inserted = changedBy(insertUsage.run(requestId, ...row));
+    deleteOpen.run(requestId);
+    return inserted === 1;
+  }
+
+  #debit(accountId: string, cost: bigint): void {
+    if (typeof cost !== 'bigint') throw new StoreError('invalid', 'a cost is not a bigint');
+    if (changedBy(this.#statements.debit.run(cost, accountId)) === 1) return;
+    throw new StoreError('invalid', `usage of an account that does not exist: ${accountId}`);
+  }
+
+  /** A list for after a crash, so a bad entry is dropped rather than allowed to fail anybody's settlement. */
+  #open(open: OpenRequest): void {
+    this.#savepoint(() =>
+      this.#statements.insertOpen.run(
+        open.requestId,
+        open.accountId,
+        open.keyId,
+        clean(open.modelId),
+        open.holdMicrocents,
+        open.startedAt,
+        open.requestId,
+      ),
+    );
+  }
+
+  #operate(operation: LedgerOperation, handedOut: string[], credits: (readonly [string, bigint])[]): OperationResult {
+    let value: OperationAnswers[keyof OperationAnswers];
+    const failure = this.#savepoint(() => {
+      switch (operation.kind) {
+        case 'slice':
+          value = this.#slice(operation.accountId, handedOut);
+          return;
+        case 'transfer':
+          value = this.#transfer(operation.transfer, operation.reserved, handedOut, credits);
+          return;
+        case 'create_account': {
+          const { id, name, creditLimitMicrocents, at, changeId } = operation.account;
+          this.#statements.insertAccount.run(id, clean(name), creditLimitMicrocents, at);
+          this.#statements.insertChange.run(changeId, at, 'account_created', id);
+          return;
+        }
+        case 'account_status': {
+          const { accountId, status, at, changeId } = operation;
+          if (changedBy(this.#statements.setStatus.run(status, accountId)) === 0) {
+            throw new StoreError('not_found', `there is no account ${accountId}`);
+          }
+          this.#statements.insertChange.run(changeId, at, 'account_status', accountId);
+          return;
+        }
+        case 'read_limit':
+          value = this.#readLimit(operation.accountId);
+          return;
+        case 'credit_limit':
+          this.#setLimit(operation, handedOut, credits);
+          return;
+        case 'read_back': {
+          const row = this.#statements.readUsage.get(operation.requestId) as UsageOutcome | undefined;
+          value = row === undefined ? undefined : { costMicrocents: row.cost, ending: row.ending };
+          return;
+        }
+      }
+    });
+    return failure === undefined ? { value } : { failure };
+  }
+
+  #slice(accountId: string, handedOut: string[]): bigint {
+    if (this.#handedOut.has(accountId) || handedOut.includes(accountId)) return 0n;
+    const row = this.#statements.readSpendable.get(accountId) as { readonly spendable: bigint } | undefined;
+    if (row === undefined) return 0n;
+    handedOut.push(accountId);
+    return row.spendable;
+  }
+
+  #readLimit(accountId: string): bigint {
+    const row = this.#statements.readLimit.get(accountId) as { readonly credit_limit: bigint } | undefined;
+    if (row === undefined) throw new StoreError('not_found', `there is no account ${accountId}`);
+    return row.credit_limit;
+  }
+
+  #setLimit(
+    operation: Extract<LedgerOperation, { kind: 'credit_limit' }>,
+    handedOut: readonly string[],
+    credits: (readonly [string, bigint])[],
+  ): void {
+    const { accountId, fromMicrocents, toMicrocents, reserved, at, changeId } = operation;
+    if (this.#readLimit(accountId) !== fromMicrocents) {
+      throw new StoreError('conflict', `the credit limit of ${accountId} has changed meanwhile`);
+    }
+    const gained = toMicrocents - fromMicrocents;
+    const inMemory = this.#handedOut.has(accountId) || handedOut.includes(accountId);
+    const notFree = new StoreError('insufficient', `${accountId} is using the credit limit that would be taken away`);
+    if (gained < 0n && inMemory && !reserved) throw notFree;
+    if (changedBy(this.#statements.setLimit.run(toMicrocents, accountId, toMicrocents)) === 0) throw notFree;
+    this.#statements.insertChange.run(changeId, at, 'account_limit', accountId);
+    if (gained > 0n && inMemory) credits.push([accountId, gained]);
+  }
+
+  #transfer(
+    transfer: Transfer,
+    reserved: boolean,
+    handedOut: readonly string[],
+    credits: (readonly [string, bigint])[],
+  ): boolean {
+    const { readTransfer, insertTransfer, debitCustomer, credit } = this.#statements;
+    const earlier = readTransfer.get(transfer.idempotencyKey) as TransferRow | undefined;
+    if (earlier !== undefined) {
+      if (isSameMovement(earlier, transfer)) return false;
+      throw new StoreError('conflict', `the idempotency key ${transfer.idempotencyKey} stands for another transfer`);
+    }
+    const inMemory = (accountId: string): boolean => this.#handedOut.has(accountId) || handedOut.includes(accountId);
+    // Part of such a balance may be held by running requests; only the memory's owner can say what is free.
+    if (inMemory(transfer.debitAccount) && !reserved) throw notCovered(transfer);
+    insertTransfer.run(
+      transfer.id,
+      transfer.debitAccount,
+      transfer.creditAccount,
+      transfer.amountMicrocents,
+      transfer.kind,
+      transfer.idempotencyKey,
+      transfer.reference === null ? null : clean(transfer.reference),
+      clean(transfer.by),
+      transfer.at,
+    );
+    const debited = debitCustomer.run(transfer.amountMicrocents, transfer.debitAccount, transfer.amountMicrocents);
+    if (changedBy(debited) === 0) {
+      throw notCovered(transfer);
+    }
+    credit.run(transfer.amountMicrocents, transfer.creditAccount);
+    if (inMemory(transfer.creditAccount)) credits.push([transfer.creditAccount, transfer.amountMicrocents]);
+    return true;
+  }
+
+  /** Runs one step so that its failure undoes the step only. Failures of the disk or a lock end the whole transaction. */
+  #savepoint(step: () => void): StoreFailure | undefined {
+    const { savepoint, release, rollbackTo } = this.#statements;
+    savepoint.run();
+    try {
+      step();
+      release.run();
+      return undefined;
+    } catch (error) {
+      const failure = failureOf(error);
+      if (!this.#connection.isTransaction || failure.code === 'busy' || failure.code === 'full') throw error;
+      rollbackTo.run();
+      release.run();
+      return failure;
+    }
+  }
+
+  #undo(error: unknown): StoreFailure {
+    const failure = failureOf(error);
+    if (this.#connection.isTransaction) this.#statements.rollback.run(); // SQLite does it itself when the disk is full
+    return failure;
+  }
+}
+
+interface OpenRow {
+  readonly request_id: Uint8Array;
+  readonly account_id: string;
+  readonly key_id: string;
+  readonly model_id: string;
+  readonly hold: bigint;
+  readonly started_at: bigint;
+}
+
+interface TransferRow {
+  readonly debit_account: string;
+  readonly credit_account: string;
+  readonly amount: bigint;
+  readonly kind: string;
+}
+
+type UsageOutcome = { readonly cost: bigint; readonly ending: NonNullable<OperationAnswers['read_back']>['ending'] };
+
+function prepare(connection: Connection) {
+  const usage = ['request_id', ...usageColumns];
+  return {
+    begin: connection.prepare('begin immediate'),
+    commit: connection.prepare('commit'),
+    rollback: connection.prepare('rollback'),
+    savepoint: connection.prepare('savepoint step'),
+    release: connection.prepare('release step'),
+    rollbackTo: connection.prepare('rollback to step'),
+    insertUsage: connection.prepare(
+      `insert into usage (${usage.join(', ')}) values (${usage.map(() => '?').join(', ')}) on conflict (request_id) do nothing`,
+    ),
+    readUsage: connection.prepare('select cost, ending from usage where request_id = ?'),
+    debit: connection.prepare('update account set available = available - ? where id = ?'),
+    // A late entry of a request that has settled must not come back as crashed.
+    insertOpen: connection.prepare(
+      `insert into open_request (request_id, account_id, key_id, model_id, hold, started_at)
+       select ?, ?, ?, ?, ?, ? where not exists (select 1 from usage where request_id = ?) on conflict (request_id) do nothing`,
+    ),
+    deleteOpen: connection.prepare('delete from open_request where request_id = ?'),
+    openRequests: connection.prepare(
+      'select request_id, account_id, key_id, model_id, hold, started_at from open_request',
+    ),
+    readSpendable: connection.prepare(
+      `select available + credit_limit as spendable from account where id = ? and kind = 0 and status = 'active'`,
+    ),
+    readTransfer: connection.prepare(
+      'select debit_account, credit_account, amount, kind from transfer where idempotency_key = ?',
+    ),
+    insertTransfer: connection.prepare(
+      `insert into transfer (id, debit_account, credit_account, amount, kind, idempotency_key, reference, "by", at)
+       values (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+    ),
+    debitCustomer: connection.prepare(
+      'update account set available = available - ? where id = ? and (kind <> 0 or available + credit_limit >= ?)',
+    ),
+    credit: connection.prepare('update account set available = available + ? where id = ?'),
+    insertAccount: connection.prepare(
+      `insert into account (id, kind, name, status, available, credit_limit, version, created_at)
+       values (?, 0, ?, 'active', 0, ?, 1, ?)`,
+    ),
+    setStatus: connection.prepare('update account set status = ?, version = version + 1 where id = ? and kind = 0'),
+    readLimit: connection.prepare('select credit_limit from account where id = ? and kind = 0'),
+    setLimit: connection.prepare(
+      'update account set credit_limit = ?, version = version + 1 where id = ? and kind = 0 and available + ? >= 0',
+    ),
+    insertChange: connection.prepare('insert into change (id, at, kind, ref) values (?, ?, ?, ?)'),
+  };
+}
+
+/** Rows changed by a statement. The binding's types promise a number; with `readBigInts` it is a bigint. */
+function changedBy(result: { readonly changes: number | bigint }): number {
+  return Number(result.changes);
+}
+
+function crashedUsage(row: OpenRow, now: number): SqlValue[] {
+  const startedAt = Number(row.started_at);
+  const endedAt = Math.max(now, startedAt); // the clock may have been set back since
+  return usageValues({
+    requestId: row.request_id,
+    publicId: publicIdOf(row.request_id),
+    clientId: null,
+    accountId: row.account_id,
+    keyId: row.key_id,
+    modelId: row.model_id,
+    api: 'unknown',
+    streamed: false,
+    startedAt,
+    endedAt,
+    promptTokens: 0,
+    cachedTokens: 0,
+    completionTokens: 0,
+    reasoningTokens: 0,
+    costMicrocents: 0n,
+    unchargedMicrocents: row.hold,
+    holdMicrocents: row.hold,
+    ending: 'crashed',
+    finish: null,
+    errorCode: null,
+    counted: false,
+    inputPrice: 0n,
+    outputPrice: 0n,
+    cacheReadPrice: 0n,
+    backend: null,
+    firstTokenMs: null,
+    totalMs: endedAt - startedAt,
+    tags: null,
+  });
+}
+
+/** The parties and the amount; who asked and when may differ between two tries of one movement. */
+function isSameMovement(row: TransferRow, transfer: Transfer): boolean {
+  return (
+    row.debit_account === transfer.debitAccount &&
+    row.credit_account === transfer.creditAccount &&
+    row.amount === transfer.amountMicrocents &&
+    row.kind === transfer.kind
+  );
+}
+
+function notCovered(transfer: Transfer): StoreError {
+  return new StoreError(
+    'insufficient',
+    `the free balance of ${transfer.debitAccount} does not cover ${transfer.amountMicrocents}`,
+  );
+}
+
+function refusal(failure: StoreFailure): LedgerReply {
+  return { refused: failure, failures: [], results: [], credits: [] };
+}
+
+/**
+ * What an error of a statement means. What is neither a fault of the row nor a lock nor a full disk is thrown on: after
+ * a failed fsync nobody knows what the file holds, so the process must end and recover (reliability S12).
+ */
+function failureOf(error: unknown): StoreFailure {
+  if (error instanceof StoreError) return toFailure(error);
+  const message = error instanceof Error ? error.message : String(error);
+  if (isBindingError(error)) return { code: 'invalid', message };
+  switch (sqliteCode(error)) {
+    case 5: // SQLITE_BUSY
+      return { code: 'busy', message };
+    case 13: // SQLITE_FULL
+      return { code: 'full', message };
+    case 18: // SQLITE_TOOBIG
+    case 20: // SQLITE_MISMATCH
+      return { code: 'invalid', message };
+    case 19: // SQLITE_CONSTRAINT
+      return { code: constraintCode(error), message };
+  }
+  throw error;
+}
+
+function constraintCode(error: unknown): StoreFailure['code'] {
+  switch ((error as { readonly errcode: number }).errcode) {
+    case 1555: // SQLITE_CONSTRAINT_PRIMARYKEY
+    case 2067: // SQLITE_CONSTRAINT_UNIQUE
+      return 'conflict';
+    case 787: // SQLITE_CONSTRAINT_FOREIGNKEY
+      return 'not_found';
+  }
+  return 'invalid';
+}
+
+/** A value that SQLite has no form for, such as a bigint beyond 64 bits. */
+function isBindingError(error: unknown): boolean {
+  if (!(error instanceof Error) || !('code' in error)) return false;
+  return error.code === 'ERR_INVALID_ARG_TYPE' || error.code === 'ERR_INVALID_ARG_VALUE';
+}

@@ -1,0 +1,325 @@
+import { Worker } from 'node:worker_threads';
+import type { AccountStatus } from '../database.ts';
+import type { Ledger, OpenRequest, Transfer, UsageRow } from '../ledger.ts';
+import { fromFailure, StoreError, toFailure } from '../store-error.ts';
+import {
+  usageValues,
+  type LedgerBatch,
+  type LedgerOperation,
+  type LedgerReply,
+  type NewAccount,
+  type OperationAnswers,
+  type OperationResult,
+  type SqlValue,
+} from './ledger-batch.ts';
+import type { LedgerStart, LedgerStarted } from './ledger-worker.ts';
+import { workerUrl } from './worker-url.ts';
+
+/** Settlements in one transaction; the next thousand waits its turn. */
+const batchRowsMax = 1000;
+/** Far above what admission lets through (`backlog`): a bound, not a plan. */
+const queueMax = 100_000;
+const closeTimeoutMs = 10_000;
+
+/**
+ * The owner of the free balances in memory: what is spendable and neither held nor spent. Both calls are synchronous.
+ *
+ * A debit of a customer (adjustment, chargeback, refund of a top-up, a lower credit limit) must not take money that
+ * running requests hold, and only this side knows the holds. So the ledger reserves first, then writes; and gives the
+ * reservation back through `credit` when nothing was written. Accounts whose `slice` was never asked for have no holds:
+ * for them nothing is reserved, and the database alone decides.
+ */
+export interface FreeBalances {
+  /** More is spendable than before: a committed top-up, a raised limit, a reservation given back. `free += microcents`. */
+  credit(accountId: string, microcents: bigint): void;
+  /** Takes the amount out of the free balance when it is there: `free >= microcents && (free -= microcents, true)`. */
+  reserve(accountId: string, microcents: bigint): boolean;
+}
+
+export interface SqliteLedgerOptions {
+  readonly file: string;
+  readonly free: FreeBalances;
+  /** The ledger's thread has died, so nothing can be settled: the process must end. Called once. */
+  readonly onFatal: (error: Error) => void;
+}
+
+interface Waiter {
+  readonly resolve: (outcome: 'billed') => void;
+  readonly reject: (error: StoreError) => void;
+}
+
+interface PendingOperation {
+  readonly operation: LedgerOperation;
+  readonly resolve: (value: never) => void;
+  readonly reject: (error: StoreError) => void;
+}
+
+/** The main thread's side: queues, and hands the thread one batch at a time, whatever has gathered meanwhile. */
+export class SqliteLedger implements Ledger {
+  readonly #worker: Worker;
+  readonly #free: FreeBalances;
+  readonly #onFatal: (error: Error) => void;
+  #started: { resolve(recovered: number): void; reject(error: Error): void } | undefined;
+
+  #ids: Uint8Array[] = [];
+  #rows: (readonly SqlValue[])[] = [];
+  #waiters: Waiter[] = [];
+  #opens: OpenRequest[] = [];
+  #operations: PendingOperation[] = [];
+  #flying:
+    { readonly waiters: Waiter[]; readonly opens: OpenRequest[]; readonly operations: PendingOperation[] } | undefined;
+  #scheduled = false;
+  #state: 'open' | 'closing' | 'closed' | 'dead' = 'open';
+  #idle: (() => void) | undefined;
+  /** Slices that were asked for; a debit of such an account waits for the answer, then reserves. */
+  readonly #slices = new Map<string, Promise<unknown>>();
+
+  constructor(options: SqliteLedgerOptions) {
+    this.#free = options.free;
+    this.#onFatal = options.onFatal;
+    this.#worker = new Worker(workerUrl('ledger-worker'), { name: 'ledger', workerData: { file: options.file } });
+    this.#worker.once('message', (started: LedgerStarted) => {
+      this.#worker.on('message', (reply: LedgerReply) => this.#receive(reply));
+      if ('recovered' in started) {
+        this.#started?.resolve(started.recovered);
+        return;
+      }
+      this.#state = 'closed'; // the caller of start is told; this is no death in mid-work
+      this.#started?.reject(fromFailure(started.failure));
+    });
+    this.#worker.on('error', (error) => this.#die(error instanceof Error ? error : new Error(String(error))));
+    this.#worker.on('messageerror', (error) => this.#die(error));
+    this.#worker.on('exit', (code) => this.#die(new Error(`the ledger's thread has ended (${code})`)));
+  }
+
+  /** Opens the database, whose schema is up to date, and recovers: resolves with the number of requests that had crashed. */
+  start(now: number): Promise<number> {
+    return new Promise((resolve, reject) => {
+      this.#started = { resolve, reject };
+      this.#worker.postMessage({ now } satisfies LedgerStart);
+    });
+  }
+
+  get backlog(): number {
+    return this.#rows.length + (this.#flying?.waiters.length ?? 0);
+  }
+
+  settle(row: UsageRow): Promise<'billed' | 'lost'> {
+    return new Promise((resolve, reject) => {
+      const refused = this.#refuse(this.#rows.length);
+      if (refused !== undefined || row.requestId.length !== 16) {
+        reject(refused ?? new StoreError('invalid', 'a request id has 16 bytes'));
+        return;
+      }
+      this.#ids.push(row.requestId);
+      this.#rows.push(usageValues(row));
+      this.#waiters.push({ resolve, reject });
+      this.#schedule();
+    });
+  }
+
+  open(request: OpenRequest): void {
+    if (this.#refuse(this.#opens.length) !== undefined) return; // only a list for after a crash
+    this.#opens.push({ ...request, requestId: Uint8Array.from(request.requestId) });
+    this.#schedule();
+  }
+
+  slice(accountId: string, _needMicrocents: bigint): Promise<bigint> {
+    const slice = this.#operate({ kind: 'slice', accountId });
+    this.#slices.set(accountId, slice);
+    return slice;
+  }
+
+  readBack(requestId: Uint8Array): Promise<OperationAnswers['read_back']> {
+    return this.#operate({ kind: 'read_back', requestId: Uint8Array.from(requestId) });
+  }
+
+  async transfer(transfer: Transfer): Promise<boolean> {
+    const copy = { ...transfer, id: Uint8Array.from(transfer.id) };
+    const reserved = await this.#reserve(transfer.debitAccount, transfer.amountMicrocents);
+    let moved = false;
+    try {
+      moved = await this.#operate({ kind: 'transfer', transfer: copy, reserved });
+      return moved;
+    } finally {
+      if (reserved && !moved) this.#free.credit(transfer.debitAccount, transfer.amountMicrocents);
+    }
+  }
+
+  /** Makes a customer's account, with nothing on it. */
+  createAccount(account: NewAccount): Promise<undefined> {
+    return this.#operate({ kind: 'create_account', account });
+  }
+
+  /** Suspends or revives a customer. What is running is the directory's to cut; what has run is still settled. */
+  setAccountStatus(accountId: string, status: AccountStatus, at: number, changeId: Uint8Array): Promise<undefined> {
+    return this.#operate({ kind: 'account_status', accountId, status, at, changeId });
+  }
+
+  /** How far below zero a customer may go. Rejects as `insufficient` when the credit to be taken away is in use. */
+  async setCreditLimit(accountId: string, toMicrocents: bigint, at: number, changeId: Uint8Array): Promise<void> {
+    const fromMicrocents = await this.#operate({ kind: 'read_limit', accountId });
+    const lost = fromMicrocents - toMicrocents;
+    const reserved = lost > 0n && (await this.#reserve(accountId, lost));
+    let done = false;
+    try {
+      await this.#operate({ kind: 'credit_limit', accountId, fromMicrocents, toMicrocents, reserved, at, changeId });
+      done = true;
+    } finally {
+      if (reserved && !done) this.#free.credit(accountId, lost);
+    }
+  }
+
+  /** Writes what is queued, closes the database and ends the thread. What comes later is refused. */
+  async close(): Promise<void> {
+    if (this.#state !== 'open') return;
+    this.#state = 'closing';
+    let timer: NodeJS.Timeout | undefined;
+    const timeout = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, closeTimeoutMs);
+    });
+    await Promise.race([this.#drained(), timeout]);
+    if (this.#state === 'closing') {
+      this.#state = 'closed';
+      const exited = new Promise<void>((resolve) => this.#worker.once('exit', () => resolve()));
+      this.#worker.postMessage('close');
+      await Promise.race([exited, timeout]);
+    }
+    clearTimeout(timer);
+    await this.#worker.terminate();
+    this.#rejectAll(new StoreError('failed', 'the ledger is closed'));
+  }
+
+  #operate<Kind extends LedgerOperation['kind']>(
+    operation: Extract<LedgerOperation, { kind: Kind }>,
+  ): Promise<OperationAnswers[Kind]> {
+    return new Promise((resolve, reject) => {
+      const refused = this.#refuse(this.#operations.length);
+      if (refused !== undefined) {
+        reject(refused);
+        return;
+      }
+      this.#operations.push({ operation, resolve, reject });
+      this.#schedule();
+    });
+  }
+
+  async #reserve(accountId: string, microcents: bigint): Promise<boolean> {
+    const slice = this.#slices.get(accountId);
+    if (slice === undefined || microcents <= 0n) return false;
+    await slice.catch(() => {});
+    // The one who asked for the slice adds it to the free balance in the promise's own turn; look after that.
+    await new Promise((resolve) => setImmediate(resolve));
+    return this.#free.reserve(accountId, microcents);
+  }
+
+  #refuse(queued: number): StoreError | undefined {
+    if (this.#state !== 'open') return new StoreError('failed', 'the ledger is closed');
+    if (queued >= queueMax) return new StoreError('busy', 'too much waits to be written');
+    return undefined;
+  }
+
+  /** Once per turn of the event loop, so that all that ends in one turn shares a transaction. */
+  #schedule(): void {
+    if (this.#scheduled || this.#flying !== undefined) return;
+    this.#scheduled = true;
+    setImmediate(() => {
+      this.#scheduled = false;
+      this.#send();
+    });
+  }
+
+  #send(): void {
+    if (this.#flying !== undefined || this.#state === 'dead') return;
+    if (this.#rows.length + this.#opens.length + this.#operations.length === 0) {
+      this.#idle?.();
+      return;
+    }
+    const count = Math.min(this.#rows.length, batchRowsMax);
+    const ids = new Uint8Array(count * 16);
+    for (let index = 0; index < count; index++) ids.set(this.#ids[index]!, index * 16);
+    const rows = take(this.#rows, count);
+    take(this.#ids, count);
+    const opens = take(this.#opens, Math.min(this.#opens.length, batchRowsMax));
+    const operations = take(this.#operations, Math.min(this.#operations.length, batchRowsMax));
+    this.#flying = { waiters: take(this.#waiters, count), opens, operations };
+    this.#worker.postMessage({
+      ids,
+      rows,
+      opens,
+      operations: operations.map((pending) => pending.operation),
+    } satisfies LedgerBatch);
+  }
+
+  #receive(reply: LedgerReply): void {
+    const flying = this.#flying;
+    if (flying === undefined) return;
+    this.#flying = undefined;
+    if (reply.refused !== undefined) {
+      const error = fromFailure(reply.refused);
+      for (const waiter of flying.waiters) waiter.reject(error);
+      for (const pending of flying.operations) pending.reject(error);
+      // Still running, and nobody else remembers them: they ride with the next batch that somebody waits for.
+      this.#opens = this.#state === 'open' ? [...flying.opens, ...this.#opens].slice(0, queueMax) : [];
+      if (this.#rows.length + this.#operations.length === 0 && this.#state === 'open') return;
+    } else {
+      this.#settled(flying.waiters, reply.failures);
+      flying.operations.forEach((pending, index) => answer(pending, reply.results[index]!));
+      for (const [accountId, microcents] of reply.credits) this.#free.credit(accountId, microcents);
+    }
+    this.#send();
+  }
+
+  #settled(waiters: readonly Waiter[], failures: LedgerReply['failures']): void {
+    let next = 0;
+    for (let index = 0; index < waiters.length; index++) {
+      const failure = failures[next];
+      if (failure?.[0] === index) {
+        next += 1;
+        waiters[index]!.reject(fromFailure(failure[1]));
+      } else {
+        waiters[index]!.resolve('billed');
+      }
+    }
+  }
+
+  #drained(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#idle = resolve;
+      this.#schedule();
+    });
+  }
+
+  #die(error: Error): void {
+    if (this.#state === 'closed' || this.#state === 'dead') return;
+    this.#state = 'dead';
+    const cause = new StoreError('failed', toFailure(error).message, error);
+    this.#started?.reject(cause);
+    this.#rejectAll(cause);
+    this.#idle?.();
+    this.#onFatal(cause);
+  }
+
+  #rejectAll(error: StoreError): void {
+    const waiters = [...(this.#flying?.waiters ?? []), ...this.#waiters];
+    const operations = [...(this.#flying?.operations ?? []), ...this.#operations];
+    this.#flying = undefined;
+    this.#ids = [];
+    this.#rows = [];
+    this.#waiters = [];
+    this.#opens = [];
+    this.#operations = [];
+    for (const waiter of waiters) waiter.reject(error);
+    for (const pending of operations) pending.reject(error);
+  }
+}
+
+function answer(pending: PendingOperation, result: OperationResult): void {
+  if ('failure' in result) pending.reject(fromFailure(result.failure));
+  else pending.resolve(result.value as never);
+}
+
+/** Takes the first `count` out of a queue. */
+function take<T>(queue: T[], count: number): T[] {
+  return queue.splice(0, count);
+}

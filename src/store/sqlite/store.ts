@@ -1,0 +1,67 @@
+import { mkdirSync } from 'node:fs';
+import { dirname } from 'node:path';
+import type { Desk } from '../operations.ts';
+import { StoreError } from '../store-error.ts';
+import { DeskThread } from './desk.ts';
+import { SqliteLedger, type FreeBalances } from './ledger.ts';
+import { takeLock, type Lock } from './lock.ts';
+
+export interface SqliteStoreOptions {
+  readonly file: string;
+  /** The free balances in memory; see `FreeBalances`. A command that never asks for a slice needs none. */
+  readonly free?: FreeBalances;
+  /** A thread of the store has died: say so and end the process. Called once. */
+  readonly onFatal: (error: Error) => void;
+  readonly log?: (level: 'info' | 'warn', message: string, fields: Readonly<Record<string, unknown>>) => void;
+  readonly now?: () => number;
+}
+
+export interface SqliteStore {
+  readonly ledger: SqliteLedger;
+  readonly desk: Desk;
+  close(): Promise<void>;
+}
+
+/**
+ * Opens the database as its one owner: takes the lock, brings the schema up to date, recovers from a crash, and starts
+ * the two threads. Rejects with a StoreError whose message tells the operator what to do.
+ */
+export async function openSqliteStore(options: SqliteStoreOptions): Promise<SqliteStore> {
+  const { file, log = () => {}, now = Date.now } = options;
+  makeFolder(file);
+  const lock = takeLock(file);
+  let dead = false;
+  const onFatal = (error: Error): void => {
+    if (!dead) options.onFatal(error);
+    dead = true;
+  };
+  const desk = new DeskThread({ file, onFatal });
+  const ledger = new SqliteLedger({ file, free: options.free ?? nothingFree, onFatal }); // loads while the desk migrates
+  try {
+    const migrated = await desk.start();
+    if (migrated.length > 0) log('info', 'database schema brought up to date', { migrations: migrated });
+    const recovered = await ledger.start(now());
+    if (recovered > 0) log('warn', 'requests had crashed; they are not charged', { requests: recovered });
+  } catch (error) {
+    await close(ledger, desk, lock);
+    throw error;
+  }
+  return { ledger, desk: desk.desk, close: () => close(ledger, desk, lock) };
+}
+
+const nothingFree: FreeBalances = { credit: () => {}, reserve: () => false };
+
+/** The ledger first: what is running may still need the desk, and the last one to close folds the WAL into the file. */
+async function close(ledger: SqliteLedger, desk: DeskThread, lock: Lock): Promise<void> {
+  await ledger.close();
+  await desk.close();
+  lock.release();
+}
+
+function makeFolder(file: string): void {
+  try {
+    mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
+  } catch (error) {
+    throw new StoreError('unusable', `The folder of ${file} cannot be made: ${String(error)}`, error);
+  }
+}

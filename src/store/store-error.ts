@@ -1,0 +1,35 @@
+/** Why the store refused. Callers decide on the code; the message is for the operator's log, never for a client. */
+export type StoreErrorCode =
+  | 'busy' // another process keeps the database locked, or too much is waiting: nothing was written, try again
+  | 'full' // the disk is full: nothing was written
+  | 'insufficient' // a debit would take a customer below its credit limit
+  | 'conflict' // the idempotency key, or the id, stands for something else already
+  | 'not_found' // the account or key does not exist
+  | 'invalid' // the row breaks a rule of the schema
+  | 'unusable' // the file cannot be opened as our database; the message says what to do
+  | 'failed'; // the store is closed, died, or did not answer: whether something was written is unknown
+
+export class StoreError extends Error {
+  override readonly name = 'StoreError';
+  readonly code: StoreErrorCode;
+
+  constructor(code: StoreErrorCode, message: string, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.code = code;
+  }
+}
+
+/** A StoreError as it travels between threads: a structured clone would lose the code. */
+export interface StoreFailure {
+  readonly code: StoreErrorCode;
+  readonly message: string;
+}
+
+export function toFailure(error: unknown): StoreFailure {
+  if (error instanceof StoreError) return { code: error.code, message: error.message };
+  return { code: 'failed', message: error instanceof Error ? error.message : String(error) };
+}
+
+export function fromFailure(failure: StoreFailure): StoreError {
+  return new StoreError(failure.code, failure.message);
+}

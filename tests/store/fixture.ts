@@ -1,0 +1,123 @@
+/** What the tests of the store share: a folder that goes away, rows that are right, and a store on a real file. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { TestContext } from 'node:test';
+import type { OpenRequest, Transfer, UsageRow } from '../../src/store/ledger.ts';
+import { houseAccounts } from '../../src/store/ledger.ts';
+import { openReadOnly } from '../../src/store/sqlite/dialect.ts';
+import { openSqliteStore, type SqliteStore, type SqliteStoreOptions } from '../../src/store/sqlite/store.ts';
+import { publicIdOf, uuidMaker } from '../../src/store/uuid.ts';
+import { verifyLedger, type Difference } from '../../src/store/verify.ts';
+
+export const uuid = uuidMaker();
+
+export function temporaryFolder(t: TestContext): string {
+  const folder = mkdtempSync(join(tmpdir(), 'tokenhouse-store-'));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** Opens a store that must not die, and closes it after the test. */
+export async function openStore(
+  t: TestContext,
+  file: string,
+  options: Partial<SqliteStoreOptions> = {},
+): Promise<SqliteStore> {
+  const store = await openSqliteStore({
+    file,
+    onFatal: (error) => {
+      throw error;
+    },
+    ...options,
+  });
+  t.after(() => store.close());
+  return store;
+}
+
+export async function customer(store: SqliteStore, id: string, microcents: bigint): Promise<void> {
+  await store.ledger.createAccount({ id, name: id, creditLimitMicrocents: 0n, at: Date.now(), changeId: uuid() });
+  if (microcents > 0n) await store.ledger.transfer(grant(id, microcents));
+}
+
+export function grant(
+  accountId: string,
+  amountMicrocents: bigint,
+  idempotencyKey: string = crypto.randomUUID(),
+): Transfer {
+  return {
+    id: uuid(),
+    debitAccount: houseAccounts.promo,
+    creditAccount: accountId,
+    amountMicrocents,
+    kind: 'grant',
+    idempotencyKey,
+    reference: null,
+    by: 'test',
+    at: Date.now(),
+  };
+}
+
+export function chargeback(
+  accountId: string,
+  amountMicrocents: bigint,
+  idempotencyKey: string = crypto.randomUUID(),
+): Transfer {
+  const { debitAccount, creditAccount, ...rest } = grant(accountId, amountMicrocents, idempotencyKey);
+  return { ...rest, debitAccount: creditAccount, creditAccount: debitAccount, kind: 'chargeback' };
+}
+
+/** A finished request that costs `costMicrocents`: so many prompt tokens at 1 microcent each. */
+export function usage(accountId: string, costMicrocents: bigint, changes: Partial<UsageRow> = {}): UsageRow {
+  const requestId = changes.requestId ?? uuid();
+  const now = Date.now();
+  return {
+    requestId,
+    publicId: publicIdOf(requestId),
+    clientId: null,
+    accountId,
+    keyId: 'key_000000000000',
+    modelId: 'model',
+    api: 'chat',
+    streamed: false,
+    startedAt: now,
+    endedAt: now,
+    promptTokens: Number(costMicrocents),
+    cachedTokens: 0,
+    completionTokens: 0,
+    reasoningTokens: 0,
+    costMicrocents,
+    unchargedMicrocents: 0n,
+    holdMicrocents: costMicrocents,
+    ending: 'finished',
+    finish: 'stop',
+    errorCode: null,
+    counted: false,
+    inputPrice: 1_000_000n,
+    outputPrice: 1_000_000n,
+    cacheReadPrice: 1_000_000n,
+    backend: 'scripted',
+    firstTokenMs: 1,
+    totalMs: 2,
+    tags: null,
+    ...changes,
+  };
+}
+
+export function openRequest(accountId: string, holdMicrocents: bigint, requestId = uuid()): OpenRequest {
+  return { requestId, accountId, keyId: 'key_000000000000', modelId: 'model', holdMicrocents, startedAt: Date.now() };
+}
+
+export async function differencesOf(file: string, owned = true): Promise<readonly Difference[]> {
+  const db = openReadOnly(file);
+  try {
+    return (await verifyLedger(db, { owned })).differences;
+  } finally {
+    await db.destroy();
+  }
+}
+
+export async function balanceOf(store: SqliteStore, accountId: string): Promise<bigint> {
+  const account = await store.desk.getAccount({ accountId });
+  return account!.balanceMicrocents;
+}

@@ -1,0 +1,147 @@
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { houseAccounts } from '../../src/store/ledger.ts';
+import type { FreeBalances } from '../../src/store/sqlite/ledger.ts';
+import { StoreError } from '../../src/store/store-error.ts';
+import {
+  balanceOf,
+  chargeback,
+  customer,
+  differencesOf,
+  grant,
+  openStore,
+  temporaryFolder,
+  usage,
+  uuid,
+} from './fixture.ts';
+
+const refused = (code: StoreError['code']) => (error: unknown) => error instanceof StoreError && error.code === code;
+
+/** Free balances as the billing layer keeps them, in a few lines. */
+function freeBalances(): FreeBalances & { readonly of: Map<string, bigint> } {
+  const of = new Map<string, bigint>();
+  return {
+    of,
+    credit: (accountId, microcents) => of.set(accountId, (of.get(accountId) ?? 0n) + microcents),
+    reserve: (accountId, microcents) => {
+      const free = of.get(accountId) ?? 0n;
+      if (free < microcents) return false;
+      of.set(accountId, free - microcents);
+      return true;
+    },
+  };
+}
+
+test('M7: the same idempotency key credits once, and stands for one movement only', async (t) => {
+  const file = join(temporaryFolder(t), 'x.db');
+  const store = await openStore(t, file);
+  await customer(store, 'acct_a', 0n);
+  await customer(store, 'acct_b', 0n);
+  const both = await Promise.all([
+    store.ledger.transfer(grant('acct_a', 500n, 'evt_1')),
+    store.ledger.transfer(grant('acct_a', 500n, 'evt_1')),
+  ]);
+  assert.deepEqual(both, [true, false]);
+  await assert.rejects(store.ledger.transfer(grant('acct_a', 501n, 'evt_1')), refused('conflict'));
+  await assert.rejects(store.ledger.transfer(grant('acct_b', 500n, 'evt_1')), refused('conflict'));
+  assert.equal(await balanceOf(store, 'acct_a'), 500n);
+  assert.equal(await balanceOf(store, houseAccounts.promo), -500n);
+  await store.close();
+  const again = await openStore(t, file);
+  assert.equal(await again.ledger.transfer(grant('acct_a', 500n, 'evt_1')), false);
+  assert.equal(await balanceOf(again, 'acct_a'), 500n);
+  assert.deepEqual(await differencesOf(file), []);
+});
+
+test('a transfer that makes no sense moves nothing', async (t) => {
+  const file = join(temporaryFolder(t), 'x.db');
+  const store = await openStore(t, file);
+  await customer(store, 'acct_a', 100n);
+  await assert.rejects(store.ledger.transfer(grant('acct_none', 1n)), refused('not_found'));
+  await assert.rejects(store.ledger.transfer(grant('acct_a', 0n)), refused('invalid'));
+  await assert.rejects(store.ledger.transfer(grant('acct_a', -1n)), refused('invalid'));
+  await assert.rejects(store.ledger.transfer(grant(houseAccounts.promo, 1n)), refused('invalid'));
+  await assert.rejects(store.ledger.transfer(grant('acct_a', 2n ** 63n - 1n)), refused('invalid')); // 100 + that overflows
+  await assert.rejects(store.ledger.transfer(chargeback('acct_a', 101n)), refused('insufficient'));
+  assert.equal(await store.ledger.transfer(chargeback('acct_a', 100n)), true);
+  assert.equal(await balanceOf(store, 'acct_a'), 0n);
+  assert.deepEqual(await differencesOf(file), []);
+});
+
+test('a slice is the whole spendable balance, once; later credits are reported after they are durable', async (t) => {
+  const free = freeBalances();
+  const store = await openStore(t, join(temporaryFolder(t), 'x.db'), { free });
+  await customer(store, 'acct_a', 100n);
+  assert.equal(free.of.size, 0, 'nobody has asked for a slice: it will be in the slice');
+  const [slice, , again] = await Promise.all([
+    store.ledger.slice('acct_a', 1n),
+    store.ledger.transfer(grant('acct_a', 7n)),
+    store.ledger.slice('acct_a', 1n),
+  ]);
+  assert.equal(slice, 100n);
+  assert.equal(again, 0n);
+  assert.equal(free.of.get('acct_a'), 7n);
+  assert.equal(await store.ledger.transfer(grant('acct_a', 3n, 'k')), true);
+  assert.equal(await store.ledger.transfer(grant('acct_a', 3n, 'k')), false);
+  assert.equal(free.of.get('acct_a'), 10n);
+  assert.equal(await store.ledger.slice('acct_none', 1n), 0n);
+  await store.ledger.setAccountStatus('acct_a', 'suspended', Date.now(), uuid());
+  await assert.rejects(store.ledger.setAccountStatus('acct_none', 'active', Date.now(), uuid()), refused('not_found'));
+});
+
+test('a debit takes only what is free in memory: money on hold stays with the requests that hold it', async (t) => {
+  const file = join(temporaryFolder(t), 'x.db');
+  const free = freeBalances();
+  const store = await openStore(t, file, { free });
+  await customer(store, 'acct_a', 100n);
+  // A debit that is asked for beside the slice waits until the slice has arrived.
+  const asked = store.ledger.slice('acct_a', 1n).then((slice) => free.credit('acct_a', slice));
+  const early = store.ledger.transfer(chargeback('acct_a', 10n));
+  await asked;
+  assert.equal(await early, true);
+  assert.equal(free.of.get('acct_a'), 90n);
+
+  assert.ok(free.reserve('acct_a', 60n)); // a running request
+  await assert.rejects(store.ledger.transfer(chargeback('acct_a', 31n)), refused('insufficient'));
+  assert.equal(free.of.get('acct_a'), 30n, 'a refused debit gives its reservation back');
+  assert.equal(await store.ledger.transfer(chargeback('acct_a', 30n, 'cb')), true);
+  assert.equal(free.of.get('acct_a'), 0n);
+  assert.equal(await store.ledger.transfer(chargeback('acct_a', 30n, 'cb')), false, 'said again, with nothing free');
+  assert.equal(await store.ledger.settle(usage('acct_a', 60n)), 'billed');
+  assert.equal(await balanceOf(store, 'acct_a'), 0n);
+
+  await store.ledger.transfer(grant('acct_a', 50n));
+  await assert.rejects(store.ledger.transfer({ ...chargeback('acct_a', 20n), creditAccount: 'acct_none' }));
+  assert.equal(free.of.get('acct_a'), 50n, 'a failed debit gives its reservation back');
+  assert.deepEqual(await differencesOf(file), []);
+});
+
+test('a credit limit is spendable, and can be taken away only while it is not in use', async (t) => {
+  const file = join(temporaryFolder(t), 'x.db');
+  const free = freeBalances();
+  const store = await openStore(t, file, { free });
+  await customer(store, 'acct_a', 10n);
+  await store.ledger.setCreditLimit('acct_a', 40n, Date.now(), uuid());
+  free.credit('acct_a', await store.ledger.slice('acct_a', 1n));
+  assert.equal(free.of.get('acct_a'), 50n);
+  assert.ok(free.reserve('acct_a', 30n));
+  await store.ledger.settle(usage('acct_a', 30n));
+  assert.equal(await balanceOf(store, 'acct_a'), -20n);
+  await assert.rejects(store.ledger.setCreditLimit('acct_a', 19n, Date.now(), uuid()), refused('insufficient'));
+  await store.ledger.setCreditLimit('acct_a', 20n, Date.now(), uuid());
+  assert.equal(free.of.get('acct_a'), 0n);
+  await store.ledger.setCreditLimit('acct_a', 25n, Date.now(), uuid());
+  assert.equal(free.of.get('acct_a'), 5n);
+  await assert.rejects(store.ledger.setCreditLimit('acct_none', 1n, Date.now(), uuid()), refused('not_found'));
+  assert.deepEqual(await differencesOf(file), []);
+});
+
+test('an account is made once', async (t) => {
+  const store = await openStore(t, join(temporaryFolder(t), 'x.db'));
+  await customer(store, 'acct_a', 5n);
+  await assert.rejects(customer(store, 'acct_a', 5n), refused('conflict'));
+  assert.equal(await balanceOf(store, 'acct_a'), 5n);
+  assert.equal((await store.desk.listAccounts({})).length, 1);
+  assert.equal((await store.desk.listAccounts({ house: true })).length, 5);
+});
