@@ -9,9 +9,12 @@ import { ApiError } from '../errors.ts';
  * The check throws (specification §7.2, contracts decisions 1 and 12):
  * - `invalid_json_request` 400 when a field of `required` is missing, with `param` the field;
  * - `schema_validation_failed` 422 when the body is no object, or a field has a wrong type, range or shape, with `param`
- *   the path of the deepest fault, written `messages[0].content`.
+ *   the path of the first fault, written `messages[0].content`.
  */
-export function bodyCheck<Schema extends TSchema>(schema: Schema, required: readonly string[]): (body: unknown) => Static<Schema> {
+export function bodyCheck<Schema extends TSchema>(
+  schema: Schema,
+  required: readonly string[],
+): (body: unknown) => Static<Schema> {
   const validator = Compile(schema);
   return (body) => {
     if (validator.Check(body)) return body as Static<Schema>;
@@ -23,45 +26,181 @@ export function bodyCheck<Schema extends TSchema>(schema: Schema, required: read
         throw new ApiError('invalid_json_request', `The required field '${name}' is missing.`, { param: name });
       }
     }
-    const faults = validator.Errors(body) as readonly Fault[];
-    throw faultError(faults);
+    const fault = findFault(schema as SchemaNode, body);
+    if (fault === undefined) throw new Error('the compiled check refuses what the schema accepts');
+    const param = fieldPath(fault.path);
+    throw new ApiError('schema_validation_failed', `'${param}' ${[...new Set(fault.wordings)].join(', or ')}.`, {
+      param,
+    });
   };
 }
 
+/** Levels of arrays and objects in a free-form field; real schemas have a dozen. */
+const nestingMax = 128;
+
+/**
+ * Refuses a free-form value that nests so deep that printing it again could overflow the stack. Throws
+ * `schema_validation_failed` 422.
+ */
+export function checkNesting(value: unknown, param: string): void {
+  if (!nestsDeeper(value, nestingMax)) return;
+  throw new ApiError('schema_validation_failed', `'${param}' must not nest deeper than ${nestingMax} levels.`, {
+    param,
+  });
+}
+
+function nestsDeeper(value: unknown, levels: number): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  if (levels === 0) return true;
+  for (const child of Object.values(value)) if (nestsDeeper(child, levels - 1)) return true;
+  return false;
+}
+
 interface Fault {
-  readonly keyword: string;
-  readonly instancePath: string;
-  readonly params: { readonly requiredProperties?: readonly string[]; readonly allowedValues?: readonly unknown[] };
-  readonly message: string;
+  /** From the value that was looked at, not from the body. */
+  readonly path: readonly (string | number)[];
+  /** What must be so instead; several when a union has several forms. */
+  readonly wordings: readonly string[];
 }
 
-/** Of the branches of a union the one that got deepest is what the client meant; at equal depth all are named. */
-function faultError(faults: readonly Fault[]): ApiError {
-  const leaves = faults.filter((fault) => fault.keyword !== 'anyOf');
-  const first = leaves[0];
-  if (first === undefined) return new ApiError('schema_validation_failed', 'The body does not match the schema.');
-  const root = topLevelName(first.instancePath);
-  const sameField = leaves.filter((fault) => topLevelName(fault.instancePath) === root);
-  const deepest = sameField.reduce((best, fault) => (depth(fault) > depth(best) ? fault : best), first);
-  const wordings = new Set(sameField.filter((fault) => fault.instancePath === deepest.instancePath).map(wording));
-  const missing = deepest.keyword === 'required' ? deepest.params.requiredProperties?.[0] : undefined;
-  const param = fieldPath(missing === undefined ? deepest.instancePath : `${deepest.instancePath}/${missing}`);
-  return new ApiError('schema_validation_failed', `'${param}' ${missing === undefined ? [...wordings].join(', or ') : 'is required'}.`, { param });
+/** The JSON Schema keywords that endpoint schemas are written in. */
+interface SchemaNode {
+  readonly type?: 'object' | 'array' | 'string' | 'integer' | 'number' | 'boolean' | 'null';
+  readonly anyOf?: readonly SchemaNode[];
+  readonly enum?: readonly unknown[];
+  readonly const?: unknown;
+  readonly properties?: Readonly<Record<string, SchemaNode>>;
+  readonly required?: readonly string[];
+  readonly additionalProperties?: SchemaNode;
+  readonly items?: SchemaNode;
+  readonly minItems?: number;
+  readonly maxItems?: number;
+  readonly minLength?: number;
+  readonly maxLength?: number;
+  readonly minimum?: number;
+  readonly maximum?: number;
+  readonly exclusiveMinimum?: number;
 }
 
-const depth = (fault: Fault): number => fault.instancePath.split('/').length;
-const topLevelName = (path: string): string => path.split('/')[1] ?? '';
-
-function wording(fault: Fault): string {
-  const allowed = fault.params.allowedValues;
-  return fault.keyword === 'enum' && allowed !== undefined ? `must be one of ${allowed.map((value) => JSON.stringify(value)).join(', ')}` : fault.message;
+/**
+ * The first fault in the order of the schema. The validator's own list of errors walks the whole body, however long the
+ * list already is: 3.9 s for an array of five million numbers, 10.6 s for 800,000 messages of which the last is wrong;
+ * this takes 1 ms and 0.4 s.
+ */
+function findFault(schema: SchemaNode, value: unknown): Fault | undefined {
+  if (schema.anyOf !== undefined) return findFaultOfUnion(schema.anyOf, value);
+  const told = faultHere(schema, value);
+  if (told !== undefined) return { path: [], wordings: [told] };
+  if (schema.type === 'array') return findFaultOfItems(schema.items, value as readonly unknown[]);
+  return schema.type === 'object' ? findFaultOfFields(schema, value as Readonly<Record<string, unknown>>) : undefined;
 }
 
-/** `/messages/0/content` → `messages[0].content`. */
-export function fieldPath(pointer: string): string {
-  return pointer
-    .split('/')
-    .slice(1)
-    .map((segment) => segment.replaceAll('~1', '/').replaceAll('~0', '~'))
-    .reduce((path, segment) => (/^\d+$/.test(segment) ? `${path}[${segment}]` : path === '' ? segment : `${path}.${segment}`), '');
+/** Of the forms of a union the one that got deepest is what the client meant; at equal depth all are named. */
+function findFaultOfUnion(forms: readonly SchemaNode[], value: unknown): Fault | undefined {
+  let best: Fault | undefined;
+  for (const form of forms) {
+    const fault = findFault(form, value);
+    if (fault === undefined) return undefined;
+    const deeper = fault.path.length - (best?.path.length ?? -1);
+    if (deeper > 0) best = fault;
+    else if (deeper === 0) best = { path: fault.path, wordings: [...(best?.wordings ?? []), ...fault.wordings] };
+  }
+  return best;
+}
+
+function findFaultOfItems(items: SchemaNode | undefined, value: readonly unknown[]): Fault | undefined {
+  if (items === undefined) return undefined;
+  for (let index = 0; index < value.length; index++) {
+    const fault = findFault(items, value[index]);
+    if (fault !== undefined) return within(index, fault);
+  }
+  return undefined;
+}
+
+function findFaultOfFields(schema: SchemaNode, value: Readonly<Record<string, unknown>>): Fault | undefined {
+  const { properties = {}, required = [], additionalProperties } = schema;
+  for (const name of required) if (!Object.hasOwn(value, name)) return { path: [name], wordings: ['is required'] };
+  for (const name in properties) {
+    const field = properties[name];
+    const fault = field !== undefined && Object.hasOwn(value, name) ? findFault(field, value[name]) : undefined;
+    if (fault !== undefined) return within(name, fault);
+  }
+  if (additionalProperties === undefined) return undefined;
+  for (const name of Object.keys(value)) {
+    const fault = Object.hasOwn(properties, name) ? undefined : findFault(additionalProperties, value[name]);
+    if (fault !== undefined) return within(name, fault);
+  }
+  return undefined;
+}
+
+const within = (step: string | number, fault: Fault): Fault => ({
+  path: [step, ...fault.path],
+  wordings: fault.wordings,
+});
+
+/** What is wrong with a value itself, apart from what is in it. */
+function faultHere(schema: SchemaNode, value: unknown): string | undefined {
+  if (schema.enum !== undefined && !schema.enum.includes(value))
+    return `must be one of ${schema.enum.map((one) => JSON.stringify(one)).join(', ')}`;
+  if (schema.const !== undefined && schema.const !== value) return `must be ${JSON.stringify(schema.const)}`;
+  if (schema.type === undefined) return undefined;
+  switch (schema.type) {
+    case 'object':
+      return typeof value === 'object' && value !== null && !Array.isArray(value) ? undefined : 'must be an object';
+    case 'array':
+      return Array.isArray(value)
+        ? faultOfSize(schema.minItems, schema.maxItems, value.length, 'elements')
+        : 'must be an array';
+    case 'string':
+      return typeof value === 'string'
+        ? faultOfSize(schema.minLength, schema.maxLength, codePoints(value, schema), 'characters')
+        : 'must be a string';
+    case 'integer':
+      return Number.isInteger(value) ? faultOfRange(schema, value as number) : 'must be an integer';
+    case 'number':
+      // 1e999 is valid JSON and becomes infinite.
+      return Number.isFinite(value) ? faultOfRange(schema, value as number) : 'must be a number';
+    case 'boolean':
+      return typeof value === 'boolean' ? undefined : 'must be true or false';
+    case 'null':
+      return value === null ? undefined : 'must be null';
+  }
+}
+
+/** Lengths are in code points; counted only where that can matter, because texts are long. */
+function codePoints(text: string, schema: SchemaNode): number {
+  const { maxLength } = schema;
+  return maxLength === undefined || text.length > 2 * maxLength ? text.length : [...text].length;
+}
+
+function faultOfSize(
+  least: number | undefined,
+  most: number | undefined,
+  size: number,
+  what: string,
+): string | undefined {
+  if (least !== undefined && size < least)
+    return least === 1 ? 'must not be empty' : `must have at least ${least} ${what}`;
+  return most !== undefined && size > most ? `must have at most ${most} ${what}` : undefined;
+}
+
+function faultOfRange(schema: SchemaNode, value: number): string | undefined {
+  if (schema.minimum !== undefined && value < schema.minimum) return `must be at least ${schema.minimum}`;
+  if (schema.exclusiveMinimum !== undefined && value <= schema.exclusiveMinimum)
+    return `must be more than ${schema.exclusiveMinimum}`;
+  return schema.maximum !== undefined && value > schema.maximum ? `must be at most ${schema.maximum}` : undefined;
+}
+
+/** A client chooses the names in a map; what is echoed of one has a bound. */
+const namePartMax = 64;
+
+/** `['messages', 0, 'content']` → `messages[0].content`. */
+function fieldPath(path: Fault['path']): string {
+  let text = '';
+  for (const segment of path) {
+    if (typeof segment === 'number') text += `[${segment}]`;
+    else
+      text += (text === '' ? '' : '.') + (segment.length > namePartMax ? `${segment.slice(0, namePartMax)}…` : segment);
+  }
+  return text;
 }

@@ -4,6 +4,7 @@ import type { Duplex } from 'node:stream';
 
 import type { Caller } from '../accounts/directory.ts';
 import { modelCard, modelList } from '../catalog/card.ts';
+import type { Receipt } from '../billing/hold.ts';
 import { chat } from '../dialects/chat/chat.ts';
 import { ApiError, errorBody } from '../errors.ts';
 import type { Log } from '../log.ts';
@@ -15,8 +16,8 @@ import type { Running, RunningRequest } from '../pipeline/running.ts';
 import { authenticate, requireCaller, serve, zdrRequired } from '../pipeline/serve.ts';
 import type { ServeServices } from '../pipeline/serve.ts';
 import { BodyBudget, checkBodyHeaders, parseJson, readBody } from './body.ts';
-import { requestIds } from './request-id.ts';
-import type { RequestIds } from './request-id.ts';
+import { requestIds } from '../request-id.ts';
+import type { RequestIds } from '../request-id.ts';
 import { respondStream, respondWhole, sendError, sendJson } from './respond.ts';
 import type { Exchange, RespondOptions } from './respond.ts';
 
@@ -28,7 +29,7 @@ export interface InferenceHostOptions extends RespondOptions {
   readonly requestDeadlineMs: number;
 }
 
-export interface InferenceHostServices extends ServeServices, RunServices {
+export interface InferenceHostServices extends ServeServices, Omit<RunServices, 'ended'> {
   readonly running: Running;
   readonly log: Log;
   /** Whether new work is wanted: not while starting, and not while stopping. */
@@ -45,7 +46,7 @@ const inferenceRoutes: ReadonlyMap<string, InferenceRoute> = new Map([
 
 /** The inference host of the specification, on `node:http`. The caller listens and closes. */
 export function createInferenceHost(services: InferenceHostServices, options: InferenceHostOptions): Server {
-  const budget = new BodyBudget(options.bodiesInFlightBytesMax);
+  const host: Host = { services, options, budget: new BodyBudget(options.bodiesInFlightBytesMax), ended: new WeakSet() };
   const server = createServer(
     {
       headersTimeout: 10_000,
@@ -55,7 +56,7 @@ export function createInferenceHost(services: InferenceHostServices, options: In
       maxHeaderSize: 16_384,
     },
     (request, response) => {
-      void handle(request, response, services, options, budget);
+      void handle(request, response, host);
     },
   );
   // More than a hundred headers are refused in `handle`; Node's own cap would drop the excess silently (reliability C8).
@@ -66,14 +67,17 @@ export function createInferenceHost(services: InferenceHostServices, options: In
 
 const headersMax = 100;
 
+interface Host {
+  readonly services: InferenceHostServices;
+  readonly options: InferenceHostOptions;
+  readonly budget: BodyBudget;
+  /** Orders whose line is in the log, because they had a hold and its money is settled. */
+  readonly ended: WeakSet<Order>;
+}
+
 /** One request, from its head to its last byte. Catches everything: whatever fails becomes an answer and a log line. */
-async function handle(
-  request: IncomingMessage,
-  response: ServerResponse,
-  services: InferenceHostServices,
-  options: InferenceHostOptions,
-  budget: BodyBudget,
-): Promise<void> {
+async function handle(request: IncomingMessage, response: ServerResponse, host: Host): Promise<void> {
+  const { services, options } = host;
   const startedAt = Date.now();
   const ids = requestIds(request.headers['x-request-id']);
   const running = services.running.begin();
@@ -96,14 +100,15 @@ async function handle(
     const zdr = zdrRequired(request.headers);
     checkBodyHeaders(request, options.bodyBytesMax);
     running.claim(caller.account.id, caller.key.id);
-    order = await takeOrder(request, route, caller, zdr, ids, startedAt, running, services, options, budget);
-    await answer(order, exchange, services, options);
+    order = await takeOrder(request, route, caller, zdr, ids, startedAt, running, host);
+    await answer(order, exchange, host);
   } catch (error) {
     if (!response.headersSent) sendError(exchange, error, options.accountUrl, route?.dialect);
     else response.destroy();
   } finally {
     running.end();
-    logRequest(request, exchange, ids, order, startedAt, services.log);
+    // One line a request: those that had a hold have theirs already.
+    if (order === undefined || !host.ended.has(order)) logRefusal(request, exchange, order, startedAt, services.log);
   }
 }
 
@@ -115,9 +120,7 @@ async function takeOrder(
   ids: RequestIds,
   startedAt: number,
   running: RunningRequest,
-  services: InferenceHostServices,
-  options: InferenceHostOptions,
-  budget: BodyBudget,
+  { services, options, budget }: Host,
 ): Promise<Order> {
   const body = await readBody(request, options.bodyBytesMax, budget);
   try {
@@ -127,12 +130,17 @@ async function takeOrder(
   }
 }
 
-async function answer(order: Order, exchange: Exchange, services: InferenceHostServices, options: InferenceHostOptions): Promise<void> {
+async function answer(order: Order, exchange: Exchange, host: Host): Promise<void> {
+  const { services, options } = host;
   const { running } = exchange;
   const deadline = setTimeout(() => running.cancel('deadline'), options.requestDeadlineMs);
   try {
     const head = { requestId: order.publicId, id: order.idHex, created: Math.floor(order.startedAt / 1000), model: order.model.id };
-    const stream = run(order, services, running.signal);
+    const ended = (receipt: Receipt, costMicrocents: bigint): void => {
+      host.ended.add(order);
+      logAnswer(order, receipt, costMicrocents, services.log);
+    };
+    const stream = run(order, { ...services, ended }, running.signal);
     const { dialect } = order.route;
     if (order.stream) await respondStream(exchange, dialect, head, stream, options);
     else await respondWhole(exchange, dialect, head, stream);
@@ -194,16 +202,37 @@ function refuseUnparsed(error: Error & { readonly code?: string }, socket: Duple
   );
 }
 
-/** Inference requests that got as far as a hold are logged with their cost when their money is settled; the rest here. */
-function logRequest(request: IncomingMessage, exchange: Exchange, ids: RequestIds, order: Order | undefined, startedAt: number, log: Log): void {
-  if (order !== undefined && exchange.error === undefined) return;
-  if (exchange.error === undefined && exchange.response.statusCode < 400) return;
+function logAnswer(order: Order, receipt: Receipt, costMicrocents: bigint, log: Log): void {
+  log.answer({
+    id: order.idHex,
+    publicId: order.publicId,
+    accountId: order.account.id,
+    keyId: order.key.id,
+    model: order.model.id,
+    api: order.route.api,
+    streamed: order.stream,
+    ending: receipt.ending,
+    errorCode: receipt.errorCode,
+    promptTokens: receipt.promptTokens,
+    cachedTokens: receipt.cachedTokens,
+    completionTokens: receipt.completionTokens,
+    reasoningTokens: receipt.reasoningTokens,
+    costMicrocents,
+    backend: receipt.backend,
+    firstTokenMs: receipt.firstTokenMs,
+    totalMs: receipt.totalMs,
+  });
+}
+
+/** What was refused before a hold. Health checks and the catalog, when they succeed, have no line. */
+function logRefusal(request: IncomingMessage, exchange: Exchange, order: Order | undefined, startedAt: number, log: Log): void {
+  if (exchange.error === undefined) return;
   log.request({
     id: order?.idHex ?? null,
-    publicId: ids.publicId,
+    publicId: exchange.publicId,
     method: request.method ?? '',
     status: exchange.response.statusCode,
-    errorCode: exchange.error?.code ?? null,
+    errorCode: exchange.error.code,
     totalMs: Date.now() - startedAt,
   });
 }

@@ -52,6 +52,7 @@ export async function fetchWithTool(source: PackageSource, run: ToolRun): Promis
   );
   if (code !== 0)
     throw new SourceProblem(`${tool.name} failed${complaint === '' ? ` with code ${code}` : `: ${complaint}`}`);
+  if (run.bytes !== undefined) run.meter.report(run.bytes);
   const files = (await filesUnder(target)).map(({ file }) => file);
   const found =
     files.find((file) => file.endsWith('.whl')) ??

@@ -105,8 +105,10 @@ export class Part {
     await this.#handle.sync();
   }
 
+  /** Leaves the bytes for a later try; a part without any is not worth a file. */
   async close(): Promise<void> {
     await this.#handle.close();
+    if (this.#length === 0) await this.remove();
   }
 
   /** For bytes that are of no use to anybody. */

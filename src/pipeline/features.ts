@@ -16,20 +16,31 @@ export function checkFeatures(request: GenerationRequest, model: Model): void {
   if (request.tools.length > 0) {
     if (!chat.tools) throw lacks('tools', 'tools');
     if (request.stream && !chat.toolStreaming) throw lacks('tools', 'streaming tool calls');
-    if (isFormat(request) && !chat.toolsWithResponseFormat) throw lacks('response_format', 'tools and response_format together');
+    if (isFormat(request) && !chat.toolsWithResponseFormat)
+      throw lacks('response_format', 'tools and response_format together');
   }
+  // §4.2.2(5): such a model would have to answer without thinking first.
+  const forced = request.toolChoice?.type === 'required' || request.toolChoice?.type === 'function';
+  if (forced && reasonsAlways(model)) throw lacks('tool_choice', 'a forced tool choice, because it always reasons');
   checkConstraint(request, model);
   if (request.choices > 1 && !chat.n) throw lacks('n', 'n > 1');
   if (request.logprobs !== undefined && !chat.logprobs) throw unsupportedParameter(model, 'logprobs');
   if (request.logitBias !== undefined && !chat.logitBias) throw unsupportedParameter(model, 'logit_bias');
 }
 
-const isFormat = (request: GenerationRequest): boolean => request.constraint !== undefined && request.constraint.type !== 'regex';
+/** A model whose card lists no effort `none` cannot be kept from reasoning. */
+const reasonsAlways = ({ capabilities }: Model): boolean =>
+  capabilities.reasoning && !capabilities.efforts.includes('none');
+
+const isFormat = (request: GenerationRequest): boolean =>
+  request.constraint !== undefined && request.constraint.type !== 'regex';
 
 function checkConstraint(request: GenerationRequest, model: Model): void {
   const { chat } = model.capabilities;
   const refused = (type: string): ApiError =>
-    new ApiError('unsupported_response_format', `The model '${model.id}' does not support response_format '${type}'.`, { param: 'response_format.type' });
+    new ApiError('unsupported_response_format', `The model '${model.id}' does not support response_format '${type}'.`, {
+      param: 'response_format.type',
+    });
   switch (request.constraint?.type) {
     case undefined:
       return;
@@ -43,7 +54,8 @@ function checkConstraint(request: GenerationRequest, model: Model): void {
       if (!chat.grammar) throw refused('grammar');
       return;
     case 'regex':
-      if (!chat.regex) throw new ApiError('unsupported_regex', `The model '${model.id}' does not support regex.`, { param: 'regex' });
+      if (!chat.regex)
+        throw new ApiError('unsupported_regex', `The model '${model.id}' does not support regex.`, { param: 'regex' });
       return;
   }
 }

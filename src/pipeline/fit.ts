@@ -1,6 +1,6 @@
 import type { Model } from '../catalog/model.ts';
 import { ApiError } from '../errors.ts';
-import type { GenerationRequest, Message, Prompt } from '../generation/request.ts';
+import type { GenerationRequest, Message, Prompt, Tool } from '../generation/request.ts';
 import type { InferenceRoute } from './route.ts';
 
 /** The default of §4.2.1(1) for a model without an output cap. */
@@ -9,6 +9,8 @@ const defaultMaxTokens = 65_536;
 /** Tokens that a chat template may add: around each message, and around the conversation. Generous on purpose. */
 const templateTokensPerMessage = 16;
 const templateTokens = 128;
+/** Tokens with which a template explains how tools are called, once. */
+const toolTemplateTokens = 1024;
 
 export interface Fitted {
   readonly maxTokens: number;
@@ -28,7 +30,7 @@ export async function fit(
   countPrompt: () => Promise<number | undefined>,
   suggestions: () => readonly Model[],
 ): Promise<Fitted> {
-  const bound = promptTokenBound(request.prompt);
+  const bound = promptTokenBound(request.prompt, request.tools);
   const wanted = wantedTokens(request.maxTokens, model, route);
   if (bound + wanted <= model.contextLength) return { maxTokens: wanted, promptTokens: bound, counted: false };
 
@@ -39,7 +41,7 @@ export async function fit(
 
   const room = model.contextLength - counted;
   // §4.2.1(4) with contracts decision 14: once more without max_tokens, as long as the window leaves room.
-  const mayShrink = route.retryWithoutMaxTokens || request.maxTokens === undefined;
+  const mayShrink = route.retryWithoutMaxTokens || heeded(request.maxTokens, model) === undefined;
   if (room < 1 || !mayShrink) throw contextLengthExceeded(model, counted, wanted, suggestions());
   return { maxTokens: capped(room, model), promptTokens: counted, counted: true };
 }
@@ -53,16 +55,28 @@ export function refitTokens(model: Model, promptTokens: number | undefined): num
 
 /** §4.2.1(1) to (3). */
 function wantedTokens(asked: number | undefined, model: Model, route: InferenceRoute): number {
-  // (3) Larger than the whole window: as if it were not there.
-  if (asked !== undefined && asked <= model.contextLength) return capped(asked, model);
+  const limit = heeded(asked, model);
+  if (limit !== undefined) return capped(limit, model);
   if (model.maxOutputTokens !== null) return model.maxOutputTokens;
-  return route.defaultMaxTokens === 'card' ? Math.min(defaultMaxTokens, Math.floor(model.contextLength / 2)) : model.contextLength;
+  return route.defaultMaxTokens === 'card'
+    ? Math.min(defaultMaxTokens, Math.floor(model.contextLength / 2))
+    : model.contextLength;
 }
 
-const capped = (tokens: number, model: Model): number => (model.maxOutputTokens === null ? tokens : Math.min(tokens, model.maxOutputTokens));
+/** §4.2.1(3): larger than the whole window is as if it were not there. */
+const heeded = (asked: number | undefined, model: Model): number | undefined =>
+  asked !== undefined && asked <= model.contextLength ? asked : undefined;
+
+const capped = (tokens: number, model: Model): number =>
+  model.maxOutputTokens === null ? tokens : Math.min(tokens, model.maxOutputTokens);
 
 /** Specification §7.2: the message suggests what to do, the extra fields say it to programs. */
-export function contextLengthExceeded(model: Model, promptTokens: number | undefined, maxTokens: number, larger: readonly Model[]): ApiError {
+export function contextLengthExceeded(
+  model: Model,
+  promptTokens: number | undefined,
+  maxTokens: number,
+  larger: readonly Model[],
+): ApiError {
   const asked = promptTokens === undefined ? 'The prompt' : `The prompt has ${promptTokens} tokens and`;
   return new ApiError(
     'context_length_exceeded',
@@ -84,11 +98,20 @@ const bytesPerToken = 4;
 /** What is charged for a prompt whose length nobody tells. */
 export const promptTokensLikely = (bound: number): number => Math.ceil(bound / bytesPerToken);
 
-/** No tokenizer makes more tokens of a text than it has UTF-8 bytes; the template adds a few to each message. */
-export function promptTokenBound(prompt: Prompt): number {
+/** No tokenizer makes more tokens of a text than it has UTF-8 bytes; the template adds a few to each message and tool. */
+export function promptTokenBound(prompt: Prompt, tools: readonly Tool[]): number {
+  const ofTools =
+    tools.length === 0 ? 0 : tools.reduce((sum, tool) => sum + toolBytes(tool) + templateTokens, toolTemplateTokens);
+  return promptBytes(prompt) + ofTools;
+}
+
+function promptBytes(prompt: Prompt): number {
   switch (prompt.type) {
     case 'messages':
-      return prompt.messages.reduce((sum, message) => sum + messageBytes(message) + templateTokensPerMessage, templateTokens);
+      return prompt.messages.reduce(
+        (sum, message) => sum + messageBytes(message) + templateTokensPerMessage,
+        templateTokens,
+      );
     case 'token-ids':
       return prompt.prompts.reduce((sum, ids) => sum + ids.length, 0);
     case 'texts':
@@ -101,7 +124,15 @@ function messageBytes(message: Message): number {
   for (const part of message.content) if (part.type === 'text') bytes += Buffer.byteLength(part.text);
   if (message.role === 'assistant') {
     for (const reasoning of message.reasoning) bytes += Buffer.byteLength(reasoning.text);
-    for (const call of message.toolCalls) bytes += call.id.length * 3 + Buffer.byteLength(call.name) + Buffer.byteLength(call.arguments) + templateTokens;
+    for (const call of message.toolCalls)
+      bytes += call.id.length * 3 + Buffer.byteLength(call.name) + Buffer.byteLength(call.arguments) + templateTokens;
   }
+  if (message.role === 'tool') bytes += (message.toolCallId ?? '').length * 3;
   return bytes;
 }
+
+/** Twice the schema: templates indent it. Decoding has bounded how deep it nests. */
+const toolBytes = (tool: Tool): number =>
+  Buffer.byteLength(tool.name) +
+  Buffer.byteLength(tool.description ?? '') +
+  2 * Buffer.byteLength(JSON.stringify(tool.parameters ?? {}));

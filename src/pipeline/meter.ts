@@ -3,6 +3,7 @@ import type { Order } from './order.ts';
 
 type FinishEvent = Extract<GenerationEvent, { type: 'finish' }>;
 type StartEvent = Extract<GenerationEvent, { type: 'start' }>;
+type MeteredOrder = Pick<Order, 'choices' | 'promptTokensLikely' | 'startedAt'>;
 
 /**
  * Reads every batch of one stream: what it used so far, what of it may go to the client now, and whether it is whole.
@@ -11,7 +12,7 @@ type StartEvent = Extract<GenerationEvent, { type: 'start' }>;
  * (§2.7: only in the last chunk), and the finish that completes the answer, which leaves after the settlement.
  */
 export class Meter {
-  readonly #order: Order;
+  readonly #order: MeteredOrder;
   /** Finishes by choice, and which of them have gone out. */
   readonly #finishes: (FinishEvent | undefined)[];
   readonly #finishSent: boolean[];
@@ -23,12 +24,13 @@ export class Meter {
   /** Figures are our own counting, because the backend has reported none (yet). */
   #counted = true;
   #cut = false;
+  #lastBatch: GenerationBatch = [];
   /** Of the last batch read, what may go to the client now. */
   pass: GenerationBatch = [];
   /** Milliseconds from the start of the request to its first content; null before it. */
   firstTokenMs: number | null = null;
 
-  constructor(order: Order) {
+  constructor(order: MeteredOrder) {
     this.#order = order;
     this.#unfinished = order.choices;
     this.#finishes = new Array<FinishEvent | undefined>(order.choices).fill(undefined);
@@ -64,6 +66,7 @@ export class Meter {
 
   /** Takes in a batch; returns the usage so far. */
   read(batch: GenerationBatch): Usage {
+    this.#lastBatch = batch;
     let passesWhole = this.#startSent;
     let completion = 0;
     let reasoning = 0;
@@ -79,16 +82,19 @@ export class Meter {
         case 'prompt':
           break;
         case 'text':
+          this.#checkOpen(event.choice);
           completion += event.tokenIds?.length ?? event.logprobs?.length ?? 1;
           this.#firstToken();
           break;
         case 'reasoning':
+          this.#checkOpen(event.choice);
           completion += 1;
           reasoning += 1;
           this.#firstToken();
           break;
         case 'tool-call':
         case 'tool-arguments':
+          this.#checkOpen(event.choice);
           completion += 1;
           this.#firstToken();
           break;
@@ -111,26 +117,38 @@ export class Meter {
     return this.#usage;
   }
 
-  /** Ends the answer before the batch that was read last, which is not paid for and does not go out. */
+  /**
+   * Ends the answer before the batch that was read last, which is not paid for and does not go out. A choice whose finish
+   * an earlier batch brought keeps it: all of it has gone out.
+   */
   cut(cause: FinishCause, before: Usage): void {
     this.#cut = true;
     this.#usage = before;
-    this.#finishSent.forEach((sent, choice) => {
-      if (!sent) this.#finishes[choice] = { type: 'finish', choice, reason: 'length', cause };
+    for (const event of this.pass) {
+      if (event.type === 'start') this.#startSent = false;
+      if (event.type === 'finish') this.#finishSent[event.choice] = false;
+    }
+    this.pass = [];
+    this.#finishes.forEach((finish, choice) => {
+      if (finish !== undefined && !this.#lastBatch.includes(finish)) return;
+      this.#finishes[choice] = { type: 'finish', choice, reason: 'length', cause };
     });
     this.#unfinished = 0;
-    this.pass = [];
   }
 
   /** The last batch of a whole answer: the finishes that were held back, and the usage. */
   closing(): GenerationBatch {
-    const finishes = this.#finishes.filter((finish, choice): finish is FinishEvent => finish !== undefined && !this.#finishSent[choice]);
+    const finishes = this.#finishes.filter(
+      (finish, choice): finish is FinishEvent => finish !== undefined && !this.#finishSent[choice],
+    );
     return [...this.#pendingStart(), ...finishes, { type: 'usage', usage: this.#usage, counted: this.#counted }];
   }
 
   /** Without the events that must wait. */
   #withheld(batch: GenerationBatch): GenerationBatch {
-    const rest = batch.filter((event) => event.type !== 'start' && event.type !== 'usage' && event !== this.#lastFinish);
+    const rest = batch.filter(
+      (event) => event.type !== 'start' && event.type !== 'usage' && event !== this.#lastFinish,
+    );
     if (rest.length === 0) return rest;
     for (const event of rest) if (event.type === 'finish') this.#finishSent[event.choice] = true;
     return [...this.#pendingStart(), ...rest];
@@ -146,10 +164,14 @@ export class Meter {
     this.firstTokenMs ??= Date.now() - this.#order.startedAt;
   }
 
+  /** No event of a choice follows its finish, and there are no more choices than were asked for. */
+  #checkOpen(choice: number): void {
+    if (choice < this.#finishes.length && this.#finishes[choice] === undefined) return;
+    throw new Error(`an event of choice ${choice}, which has finished or does not exist`);
+  }
+
   #finish(event: FinishEvent): void {
-    if (event.choice >= this.#finishes.length || this.#finishes[event.choice] !== undefined) {
-      throw new Error(`choice ${event.choice} finished twice, or does not exist`);
-    }
+    this.#checkOpen(event.choice);
     this.#finishes[event.choice] = event;
     this.#unfinished--;
     if (this.#unfinished === 0) this.#lastFinish = event;

@@ -16,8 +16,8 @@ export interface RunServices {
   readonly concurrency: Concurrency;
   readonly billing: Billing;
   backendsOf(modelId: string): readonly Backend[];
-  /** Called once for every order that had a hold, when its money is settled. */
-  ended(order: Order, receipt: Receipt, costMicrocents: bigint): void;
+  /** Called once for an order that had a hold, when its money is settled. */
+  ended(receipt: Receipt, costMicrocents: bigint): void;
 }
 
 /**
@@ -54,8 +54,10 @@ export async function* run(order: Order, services: RunServices, signal: AbortSig
       yield meter.closing();
     } catch (error) {
       if (signal.aborted) {
-        const told = errorOfCancel(signal.reason as CancelReason, order.model.id);
-        errorCode = told.code;
+        const reason = signal.reason as CancelReason;
+        const told = errorOfCancel(reason, order.model.id);
+        // A client that is gone is told nothing.
+        if (reason !== 'client-left' && reason !== 'reader-stalled') errorCode = told.code;
         throw told;
       }
       // The first cause wins: a client that leaves after a failure does not pay for it.
@@ -87,7 +89,7 @@ async function close(
   const receipt = receiptOf(order, meter, trace, ending, errorCode);
   const final = hold.settled ? receipt : await abandonedReceipt(receipt, order, services, meter, trace);
   await hold.close(final);
-  services.ended(order, final, hold.chargedMicrocents);
+  services.ended(final, hold.chargedMicrocents);
 }
 
 /** A client that left before the backend told the prompt's length pays the counted input, and nothing before dispatch. */

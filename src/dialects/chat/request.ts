@@ -1,6 +1,14 @@
 import { ApiError } from '../../errors.ts';
-import type { Constraint, GenerationRequest, Message, Part, RequestedEffort, Tool, ToolChoice } from '../../generation/request.ts';
-import { bodyCheck } from '../validate.ts';
+import type {
+  Constraint,
+  GenerationRequest,
+  Message,
+  Part,
+  RequestedEffort,
+  Tool,
+  ToolChoice,
+} from '../../generation/request.ts';
+import { bodyCheck, checkNesting } from '../validate.ts';
 import { chatRequestSchema } from './schema.ts';
 import type { ChatMessage, ChatRequestBody } from './schema.ts';
 
@@ -24,7 +32,7 @@ export function decodeChatRequest(json: unknown): GenerationRequest {
       presencePenalty: body.presence_penalty ?? undefined,
       frequencyPenalty: body.frequency_penalty ?? undefined,
       repetitionPenalty: body.repetition_penalty ?? undefined,
-      seed: body.seed ?? undefined,
+      seed: decodeSeed(body.seed),
     },
     stop: decodeStop(body.stop),
     tools: (body.tools ?? []).map(decodeTool),
@@ -32,10 +40,15 @@ export function decodeChatRequest(json: unknown): GenerationRequest {
     parallelToolCalls: body.parallel_tool_calls ?? undefined,
     constraint: decodeConstraint(body),
     effort: decodeEffort(body),
-    preserveThinking: body.preserve_thinking ?? (typeof body.thinking === 'object' && body.thinking?.keep === 'all'),
+    preserveThinking: decodePreserveThinking(body),
     logprobs: body.logprobs === true ? (body.top_logprobs ?? 0) : undefined,
     logitBias: body.logit_bias ?? undefined,
   };
+}
+
+/** A 64-bit seed does not survive JSON and not every engine; the same seed always becomes the same one. */
+function decodeSeed(seed: ChatRequestBody['seed']): number | undefined {
+  return seed === undefined || seed === null ? undefined : seed % (Number.MAX_SAFE_INTEGER + 1);
 }
 
 function decodeMessage(message: ChatMessage, index: number): Message {
@@ -50,16 +63,18 @@ function decodeMessage(message: ChatMessage, index: number): Message {
       return {
         role: 'assistant',
         content,
-        reasoning: message.reasoning_content ? [{ text: message.reasoning_content.toWellFormed(), seal: undefined }] : [],
+        reasoning: message.reasoning_content
+          ? [{ text: message.reasoning_content.toWellFormed(), seal: undefined }]
+          : [],
         toolCalls: (message.tool_calls ?? []).map((call) => ({
-          id: call.id,
+          id: call.id.toWellFormed(),
           name: call.function.name.toWellFormed(),
           arguments: call.function.arguments.toWellFormed(),
         })),
       };
     case 'tool':
       // §4.2.2(3): content null is an empty result. A missing id is judged with the other tool rules, §4.2.2(4).
-      return { role: 'tool', toolCallId: message.tool_call_id ?? undefined, content };
+      return { role: 'tool', toolCallId: message.tool_call_id?.toWellFormed(), content };
   }
 }
 
@@ -79,7 +94,13 @@ function decodeContent(content: ChatMessage['content'], at: string): readonly Pa
       }
       case 'file': {
         const file = present(part.file, `${path}.file`);
-        return { type: 'file', fileId: file.file_id ?? undefined, data: file.file_data ?? undefined, filename: file.filename ?? undefined, at: `${path}.file` };
+        return {
+          type: 'file',
+          fileId: file.file_id ?? undefined,
+          data: file.file_data ?? undefined,
+          filename: file.filename ?? undefined,
+          at: `${path}.file`,
+        };
       }
       case 'input_audio':
         throw new ApiError('unsupported_value', 'Audio input is not supported.', { param: `${path}.type` });
@@ -87,8 +108,9 @@ function decodeContent(content: ChatMessage['content'], at: string): readonly Pa
   });
 }
 
-function present<Value>(value: Value | undefined, param: string): Value {
-  if (value === undefined) throw new ApiError('schema_validation_failed', `'${param}' is required.`, { param });
+function present<Value>(value: Value | undefined | null, param: string): Value {
+  if (value === undefined || value === null)
+    throw new ApiError('schema_validation_failed', `'${param}' is required.`, { param });
   return value;
 }
 
@@ -99,6 +121,7 @@ function decodeStop(stop: ChatRequestBody['stop']): readonly string[] {
 
 function decodeTool(tool: NonNullable<ChatRequestBody['tools']>[number], index: number): Tool {
   if (tool.type === 'function') present(tool.function, `tools[${index}].function`);
+  checkNesting(tool.function?.parameters, `tools[${index}].function.parameters`);
   return {
     type: tool.type,
     name: tool.function?.name.toWellFormed() ?? '',
@@ -109,7 +132,9 @@ function decodeTool(tool: NonNullable<ChatRequestBody['tools']>[number], index: 
 
 function decodeToolChoice(choice: ChatRequestBody['tool_choice']): ToolChoice | undefined {
   if (choice === undefined || choice === null) return undefined;
-  return typeof choice === 'string' ? { type: choice } : { type: 'function', name: choice.function.name };
+  return typeof choice === 'string'
+    ? { type: choice }
+    : { type: 'function', name: choice.function.name.toWellFormed() };
 }
 
 function decodeConstraint(body: ChatRequestBody): Constraint | undefined {
@@ -120,14 +145,20 @@ function decodeConstraint(body: ChatRequestBody): Constraint | undefined {
         return { type: 'json-object' };
       case 'json_schema': {
         const definition = present(format.json_schema, 'response_format.json_schema');
-        return { type: 'json-schema', schema: present(definition.schema, 'response_format.json_schema.schema'), name: definition.name ?? undefined };
+        const schema = present(definition.schema, 'response_format.json_schema.schema');
+        checkNesting(schema, 'response_format.json_schema.schema');
+        return { type: 'json-schema', schema, name: definition.name ?? undefined };
       }
       case 'grammar':
         return { type: 'grammar', text: present(format.grammar, 'response_format.grammar') };
       default:
-        throw new ApiError('unsupported_response_format', "'response_format.type' must be one of text, json_object, json_schema, grammar.", {
-          param: 'response_format.type',
-        });
+        throw new ApiError(
+          'unsupported_response_format',
+          "'response_format.type' must be one of text, json_object, json_schema, grammar.",
+          {
+            param: 'response_format.type',
+          },
+        );
     }
   }
   return body.regex === undefined || body.regex === null ? undefined : { type: 'regex', pattern: body.regex };
@@ -135,12 +166,22 @@ function decodeConstraint(body: ChatRequestBody): Constraint | undefined {
 
 /** §4.2.5(2); when controls disagree the first of this order wins (contracts decision 22). */
 function decodeEffort(body: ChatRequestBody): RequestedEffort | undefined {
-  if (typeof body.reasoning_effort === 'string') return { type: 'tier', value: body.reasoning_effort, at: 'reasoning_effort' };
-  if (typeof body.reasoning?.effort === 'string') return { type: 'tier', value: body.reasoning.effort, at: 'reasoning.effort' };
+  if (typeof body.reasoning_effort === 'string')
+    return { type: 'tier', value: body.reasoning_effort, at: 'reasoning_effort' };
+  if (typeof body.reasoning?.effort === 'string')
+    return { type: 'tier', value: body.reasoning.effort, at: 'reasoning.effort' };
   const { thinking } = body;
   if (typeof thinking === 'boolean') return { type: 'switch', on: thinking, at: 'thinking' };
   if (thinking) return { type: 'switch', on: thinking.type === 'enabled', at: 'thinking.type' };
-  if (typeof body.enable_thinking === 'boolean') return { type: 'switch', on: body.enable_thinking, at: 'enable_thinking' };
+  if (typeof body.enable_thinking === 'boolean')
+    return { type: 'switch', on: body.enable_thinking, at: 'enable_thinking' };
   const inTemplate = body.chat_template_kwargs?.enable_thinking;
-  return typeof inTemplate === 'boolean' ? { type: 'switch', on: inTemplate, at: 'chat_template_kwargs.enable_thinking' } : undefined;
+  return typeof inTemplate === 'boolean'
+    ? { type: 'switch', on: inTemplate, at: 'chat_template_kwargs.enable_thinking' }
+    : undefined;
 }
+
+/** §4.2.5(7). */
+const decodePreserveThinking = ({ preserve_thinking, thinking }: ChatRequestBody): boolean =>
+  preserve_thinking === true ||
+  (typeof thinking === 'object' && thinking?.type === 'enabled' && thinking.keep === 'all');

@@ -30,7 +30,11 @@ function encodeChoice(choice: Choice) {
       tool_calls:
         toolCalls.length === 0
           ? null
-          : toolCalls.map((call) => ({ id: call.id, type: 'function', function: { name: call.name, arguments: call.arguments } })),
+          : toolCalls.map((call) => ({
+              id: call.id,
+              type: 'function',
+              function: { name: call.name, arguments: call.arguments },
+            })),
     },
     logprobs: choice.logprobs.length === 0 ? null : { content: choice.logprobs.map(encodeLogprob), refusal: null },
     finish_reason: finishReason(choice.finish.reason),
@@ -65,17 +69,28 @@ export function openChatStream(head: ResponseHead): StreamEncoder {
       case 'prompt':
         return '';
       case 'text':
-        return delta(event.choice, `{"content":${JSON.stringify(event.text)}}`, event.logprobs ? logprobsJson(event.logprobs) : 'null');
+        return delta(
+          event.choice,
+          `{"content":${JSON.stringify(event.text)}}`,
+          event.logprobs ? logprobsJson(event.logprobs) : 'null',
+        );
       case 'reasoning':
         return delta(event.choice, `{"reasoning_content":${JSON.stringify(event.text)}}`);
       case 'tool-call':
         // §4.2.2(6): the first delta of a call carries id, type and name, later ones only fragments of the arguments.
         return delta(
           event.choice,
-          JSON.stringify({ tool_calls: [{ index: event.call, id: event.id, type: 'function', function: { name: event.name, arguments: '' } }] }),
+          JSON.stringify({
+            tool_calls: [
+              { index: event.call, id: event.id, type: 'function', function: { name: event.name, arguments: '' } },
+            ],
+          }),
         );
       case 'tool-arguments':
-        return delta(event.choice, JSON.stringify({ tool_calls: [{ index: event.call, function: { arguments: event.text } }] }));
+        return delta(
+          event.choice,
+          JSON.stringify({ tool_calls: [{ index: event.call, function: { arguments: event.text } }] }),
+        );
       case 'finish':
         return delta(event.choice, '{}', 'null', `"${finishReason(event.reason)}"`);
       case 'usage':
@@ -120,7 +135,8 @@ function encodeUsage(usage: Usage) {
   };
 }
 
-const logprobsJson = (logprobs: readonly TokenLogprob[]): string => JSON.stringify({ content: logprobs.map(encodeLogprob), refusal: null });
+const logprobsJson = (logprobs: readonly TokenLogprob[]): string =>
+  JSON.stringify({ content: logprobs.map(encodeLogprob), refusal: null });
 
 function encodeLogprob(entry: TokenLogprob) {
   return { ...tokenFields(entry), top_logprobs: entry.top.map(tokenFields) };
@@ -128,6 +144,7 @@ function encodeLogprob(entry: TokenLogprob) {
 
 const tokenFields = ({ token, logprob }: { readonly token: string; readonly logprob: number }) => ({
   token,
-  logprob,
+  // JSON has no infinities; this is how other servers write a token that could not be chosen.
+  logprob: Math.max(logprob, -9999),
   bytes: [...Buffer.from(token)],
 });

@@ -8,19 +8,30 @@ const optional = <Schema extends Type.TSchema>(schema: Schema) => Type.Optional(
 
 const integer = (minimum: number, maximum: number) => Type.Integer({ minimum, maximum });
 const number = (minimum: number, maximum: number) => Type.Number({ minimum, maximum });
-const largestSeed = Number.MAX_SAFE_INTEGER;
+/** §4.2.1(3): a limit beyond any window is ignored, not refused. */
+const tokenLimit = integer(1, Number.MAX_VALUE);
+/** Seeds are 64-bit numbers to several clients. */
+const largestSeed = 2 ** 63;
+/** Any JSON Schema: an object, or true or false. */
+const jsonSchema = Type.Union([Type.Object({}), Type.Boolean()]);
 
 const part = Type.Object({
   type: Type.Enum(['text', 'image_url', 'file', 'input_audio', 'refusal']),
-  text: Type.Optional(Type.String()),
-  refusal: Type.Optional(Type.String()),
-  image_url: Type.Optional(Type.Union([Type.Object({ url: Type.String() }), Type.String()])),
-  file: Type.Optional(Type.Object({ file_id: optional(Type.String()), file_data: optional(Type.String()), filename: optional(Type.String()) })),
+  text: optional(Type.String()),
+  refusal: optional(Type.String()),
+  image_url: optional(Type.Union([Type.Object({ url: Type.String() }), Type.String()])),
+  file: optional(
+    Type.Object({
+      file_id: optional(Type.String()),
+      file_data: optional(Type.String()),
+      filename: optional(Type.String()),
+    }),
+  ),
 });
 
 const toolCall = Type.Object({
   id: Type.String({ minLength: 1 }),
-  type: Type.Optional(Type.String()),
+  type: optional(Type.String()),
   function: Type.Object({ name: Type.String(), arguments: Type.String() }),
 });
 
@@ -35,8 +46,8 @@ const message = Type.Object({
 export const chatRequestSchema = Type.Object({
   model: Type.String({ minLength: 1, maxLength: 512 }),
   messages: Type.Array(message, { minItems: 1 }),
-  max_tokens: optional(integer(1, Number.MAX_SAFE_INTEGER)),
-  max_completion_tokens: optional(integer(1, Number.MAX_SAFE_INTEGER)),
+  max_tokens: optional(tokenLimit),
+  max_completion_tokens: optional(tokenLimit),
   temperature: optional(number(0, 2)),
   top_p: optional(number(0, 1)),
   // −1 and 0 mean "no limit" to several servers.
@@ -50,14 +61,22 @@ export const chatRequestSchema = Type.Object({
   n: optional(integer(1, 128)),
   logprobs: optional(Type.Boolean()),
   top_logprobs: optional(integer(0, 20)),
-  logit_bias: optional(Type.Record(Type.String(), number(-100, 100))),
+  // Not `Type.Record`: its pattern for names does not match one with a line feed, whose value then goes unchecked.
+  logit_bias: optional(
+    Type.Unsafe<Record<string, number>>(Type.Object({}, { additionalProperties: number(-100, 100) })),
+  ),
   stream: optional(Type.Boolean()),
+  stream_options: optional(Type.Object({})),
   tools: optional(
     Type.Array(
       Type.Object({
         type: Type.String(),
-        function: Type.Optional(
-          Type.Object({ name: Type.String({ minLength: 1, maxLength: 256 }), description: optional(Type.String()), parameters: Type.Optional(Type.Unknown()) }),
+        function: optional(
+          Type.Object({
+            name: Type.String({ minLength: 1, maxLength: 256 }),
+            description: optional(Type.String()),
+            parameters: Type.Optional(Type.Unknown()),
+          }),
         ),
       }),
       { maxItems: 1024 },
@@ -73,14 +92,21 @@ export const chatRequestSchema = Type.Object({
   response_format: optional(
     Type.Object({
       type: Type.String(),
-      json_schema: Type.Optional(Type.Object({ name: optional(Type.String()), schema: Type.Optional(Type.Unknown()) })),
-      grammar: Type.Optional(Type.String()),
+      json_schema: optional(
+        Type.Object({ name: optional(Type.String()), strict: optional(Type.Boolean()), schema: optional(jsonSchema) }),
+      ),
+      grammar: optional(Type.String()),
     }),
   ),
   regex: optional(Type.String()),
   reasoning_effort: optional(Type.String()),
   reasoning: optional(Type.Object({ effort: optional(Type.String()) })),
-  thinking: optional(Type.Union([Type.Boolean(), Type.Object({ type: Type.Enum(['enabled', 'disabled']), keep: optional(Type.String()) })])),
+  thinking: optional(
+    Type.Union([
+      Type.Boolean(),
+      Type.Object({ type: Type.Enum(['enabled', 'disabled']), keep: optional(Type.String()) }),
+    ]),
+  ),
   enable_thinking: optional(Type.Boolean()),
   preserve_thinking: optional(Type.Boolean()),
   chat_template_kwargs: optional(Type.Object({ enable_thinking: optional(Type.Boolean()) })),

@@ -81,11 +81,12 @@ export class ChatTemplate {
    * that is cut off which the template prints for a conversation of this system message alone.
    */
   #withoutSystem(turns: readonly Turn[], options: { readonly thinking: boolean }, marks: Marks): string {
-    const system: Turn = { role: 'system', content: marks.mark('system', 'optional') };
+    const system: Turn = { role: 'system', content: marks.probe() };
     const whole = this.#run([system, ...turns], true, options);
     const head = this.#run([system], false, options);
-    if (!whole.startsWith(head)) throw refusal();
     const rest = whole.slice(head.length);
+    // The system text must stand in what is cut off, and only there: some templates put it into the user's turn.
+    if (!whole.startsWith(head) || !head.includes(system.content) || rest.includes(system.content)) throw refusal();
     // The token that begins every prompt stood before the system text; in some models it begins every turn.
     const { bos } = this.#tokens;
     return head.startsWith(bos) && !rest.startsWith(bos) ? bos + rest : rest;
@@ -97,7 +98,6 @@ export class ChatTemplate {
    */
   #addsSystem(): boolean {
     const marks = new Marks(this.#digitsAt);
-    const system: Turn = { role: 'system', content: marks.mark('system', 'optional') };
     const user: Turn = { role: 'user', content: marks.mark('user', 'optional') };
     const options = { thinking: false };
     try {
@@ -226,6 +226,11 @@ class Marks {
     return (
       text.slice(0, start) + lead + this.#nonce + this.#number(index, indexDigits) + text.slice(start + core.length)
     );
+  }
+
+  /** A text that no client can have written. */
+  probe(): string {
+    return this.mark(`probe ${this.#nonce}`, 'optional');
   }
 
   /** Every string inside a JSON value, names of fields included. */

@@ -130,8 +130,11 @@ class ForkedLlamaEngine implements LlamaEngine {
       for (;;) {
         const waitMs = answered ? (this.#options.idleTimeoutMs ?? 60_000) : firstTokenAtMs - performance.now();
         const taken = await exchange.mailbox.take(waitMs, timedOut);
-        if (taken.tokens > 0 && !taken.last)
-          this.#supervisor?.send({ type: 'taken', request: id, tokens: taken.tokens });
+        unreported += taken.tokens;
+        if (unreported >= reportTokens && !taken.last) {
+          this.#supervisor?.send({ type: 'taken', request: id, tokens: unreported });
+          unreported = 0;
+        }
         answered ||= taken.tokens > 0;
         yield taken.events;
         if (taken.last) return;

@@ -28,7 +28,8 @@ export interface JobReader {
 }
 
 export type JobEnding =
-  | { readonly type: 'stop'; readonly stopSequence?: string; readonly stopTokenId?: number }
+  /** Without a stop sequence, the model itself ended. */
+  | { readonly type: 'stop'; readonly stopSequence?: string }
   | { readonly type: 'length'; readonly cause: FinishCause }
   | { readonly type: 'cancelled' }
   /** `detail` is a sentence of ours or of llama.cpp, for the log; it holds no content. */
@@ -232,7 +233,7 @@ export class Loop {
 
   #take(slot: Slot, run: Run, id: number): void {
     if (id < 0) return this.#end(slot, { type: 'failed', detail: 'no token fits' });
-    if (this.#model.isEndOfGeneration(id)) return this.#end(slot, { type: 'stop', stopTokenId: id });
+    if (this.#model.isEndOfGeneration(id)) return this.#end(slot, { type: 'stop' });
     run.next = id;
     run.generated++;
     run.sampler.accept(id);

@@ -32,8 +32,25 @@ export class SseReader {
   }
 
   push(bytes: Buffer): void {
-    let text = this.#decode(bytes);
-    if (text === '') return;
+    const whole = this.#wholeCharacters(bytes);
+    const text = whole.toString('utf8');
+    // The decoder writes U+FFFD for what it cannot read; the check is free for text of one byte per character.
+    if (text.includes('\ufffd') && !isUtf8(whole)) this.#pushUpToFault(whole);
+    else if (text !== '') this.#pushText(text);
+  }
+
+  /** The lines before the one that is invalid are what they are, wherever the reads were cut. */
+  #pushUpToFault(bytes: Buffer): never {
+    for (let from = 0; ;) {
+      const end = bytes.indexOf(10, from);
+      const line = bytes.subarray(from, end === -1 ? bytes.length : end + 1);
+      if (end === -1 || !isUtf8(line)) throw new StreamFault('invalid UTF-8');
+      this.#pushText(line.toString('utf8'));
+      from = end + 1;
+    }
+  }
+
+  #pushText(text: string): void {
     if (this.#isFirstText) {
       this.#isFirstText = false;
       if (text.charCodeAt(0) === 0xfeff) text = text.slice(1);
@@ -118,17 +135,15 @@ export class SseReader {
     if (data !== undefined) this.#onEvent(data, name);
   }
 
-  #decode(bytes: Buffer): string {
+  #wholeCharacters(bytes: Buffer): Buffer {
     if (this.#cutBytes !== undefined) {
       bytes = Buffer.concat([this.#cutBytes, bytes]);
       this.#cutBytes = undefined;
     }
-    const whole = bytes.length - cutTailBytes(bytes);
-    if (whole < bytes.length) this.#cutBytes = bytes.subarray(whole);
-    const text = bytes.toString('utf8', 0, whole);
-    // The decoder writes U+FFFD for what it cannot read; the check is free for text of one byte per character.
-    if (text.includes('\ufffd') && !isUtf8(bytes.subarray(0, whole))) throw new StreamFault('invalid UTF-8');
-    return text;
+    const cut = cutTailBytes(bytes);
+    if (cut === 0) return bytes;
+    this.#cutBytes = bytes.subarray(bytes.length - cut);
+    return bytes.subarray(0, bytes.length - cut);
   }
 }
 

@@ -1,0 +1,137 @@
+// Makes a fresh clone ready: checks Node and installs the locked dependencies. Plain JavaScript with nothing but Node's own
+// modules, because nothing is installed yet when it runs.
+import { spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+export const root = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
+
+/** Leaves the process with words and code 1 when the clone cannot be made ready. */
+export function setup() {
+  const problem = nodeProblem(process.versions.node);
+  if (problem !== undefined) fail(problem);
+  const remark = nodeRemark(process.versions.node);
+  if (remark !== undefined) say(remark);
+  installDependencies();
+}
+
+export function say(line) {
+  process.stderr.write(`${line}\n`);
+}
+
+export function fail(line) {
+  say(line);
+  process.exit(1);
+}
+
+/** Whether a script was started itself instead of being imported by another. */
+export function isStarted(moduleUrl) {
+  return (
+    process.argv[1] !== undefined && fs.realpathSync(process.argv[1]) === fs.realpathSync(fileURLToPath(moduleUrl))
+  );
+}
+
+/** Why this version of Node cannot run Tokenhouse; `undefined` when it can. */
+export function nodeProblem(version) {
+  const [major, minor] = version.split('.').map(Number);
+  if (major > 20 || (major === 20 && minor >= 19)) return undefined;
+  return `Tokenhouse needs Node 20.19 or later, and this is ${version}. Install a current one (https://nodejs.org, or: nvm install 24) and start again.`;
+}
+
+/** What should be said about a version that works. */
+export function nodeRemark(version) {
+  if (Number(version.split('.')[0]) !== 20) return undefined;
+  return `note     Node ${version} works, but Node 20 is past its end of life and gets no security fixes; Node 24 is the better choice`;
+}
+
+const modules = path.join(root, 'node_modules');
+const stampFile = path.join(modules, '.tokenhouse-setup.json');
+const lockFile = path.join(root, 'package-lock.json');
+
+function installDependencies() {
+  // A linked folder belongs to another clone, which looks after it.
+  if (fs.lstatSync(modules, { throwIfNoEntry: false })?.isSymbolicLink()) return;
+  const wanted = stamp();
+  if (readJson(stampFile)?.stamp === wanted) return;
+  if (!isInstalled()) {
+    say('install  the locked dependencies (no install scripts, no GPU packages)');
+    const startedAt = Date.now();
+    const result = runNpm(['ci', '--ignore-scripts', '--include=dev', '--no-audit', '--no-fund', '--loglevel=error']);
+    if (result.status !== 0) {
+      const reason = result.error === undefined ? '' : ` (${result.error.message})`;
+      fail(
+        `The dependencies could not be installed${reason}. Check the network and the npm registry, then start again; nothing else was changed.`,
+      );
+    }
+    say(`install  done in ${((Date.now() - startedAt) / 1000).toFixed(1)} s`);
+  }
+  fs.writeFileSync(stampFile, JSON.stringify({ stamp: wanted }));
+}
+
+/** Native parts differ by platform, so a folder that moved to another one is installed again. */
+function stamp() {
+  const lock = createHash('sha256').update(fs.readFileSync(lockFile)).digest('hex');
+  return `${lock} ${process.platform} ${process.arch}`;
+}
+
+/** Somebody may have run npm by hand: what npm noted in the folder is held against the lock file. */
+function isInstalled() {
+  const installed = readJson(path.join(modules, '.package-lock.json'))?.packages;
+  if (installed === undefined) return false;
+  const locked = Object.entries(readJson(lockFile).packages).filter(([name]) => name !== '');
+  const complete = locked.every(([name, { optional, version }]) =>
+    installed[name] === undefined ? optional === true : installed[name].version === version,
+  );
+  const engine = `@node-llama-cpp/${{ linux: 'linux', darwin: 'mac', win32: 'win' }[process.platform]}-${process.arch}`;
+  const engineLocked = locked.some(([name]) => name.startsWith(`node_modules/${engine}`));
+  const engineThere = Object.keys(installed).some((name) => name.startsWith(`node_modules/${engine}`));
+  return complete && (engineThere || !engineLocked);
+}
+
+function runNpm(args) {
+  const options = { cwd: root, stdio: ['ignore', 2, 2], env: { ...process.env, ...cacheInsteadOfHome() } };
+  const script = npmScript();
+  if (script !== undefined) return spawnSync(process.execPath, [script, ...args], options);
+  return spawnSync('npm', args, { ...options, shell: process.platform === 'win32' });
+}
+
+/** npm's own JavaScript: the one that started us, else the one that came with Node. */
+function npmScript() {
+  const bin = path.dirname(process.execPath);
+  const candidates = [
+    process.env.npm_execpath,
+    path.join(bin, 'node_modules', 'npm', 'bin', 'npm-cli.js'),
+    path.join(bin, '..', 'lib', 'node_modules', 'npm', 'bin', 'npm-cli.js'),
+  ];
+  return candidates.find(
+    (file) => file !== undefined && path.basename(file).startsWith('npm-cli') && fs.existsSync(file),
+  );
+}
+
+/** npm keeps its cache in the home folder; without a usable one it gets a place among the temporary files. */
+function cacheInsteadOfHome() {
+  try {
+    fs.accessSync(os.homedir(), fs.constants.W_OK);
+    return {};
+  } catch {
+    return {
+      npm_config_cache: path.join(
+        os.tmpdir(),
+        `tokenhouse-npm-${typeof process.getuid === 'function' ? process.getuid() : 'cache'}`,
+      ),
+    };
+  }
+}
+
+function readJson(file) {
+  try {
+    return JSON.parse(fs.readFileSync(file, 'utf8'));
+  } catch {
+    return undefined;
+  }
+}
+
+if (isStarted(import.meta.url)) setup();

@@ -1,0 +1,327 @@
+import assert from 'node:assert/strict';
+import { inspect } from 'node:util';
+import { describe, it } from 'node:test';
+import Type from 'typebox';
+import { readEnvironment } from '../../src/config/environment.ts';
+import { ConfigError } from '../../src/config/problem.ts';
+import { publicUrl } from '../../src/config/public-url.ts';
+import { readConfig } from '../../src/config/read.ts';
+import { configSchema } from '../../src/config/schema.ts';
+import { goodFile } from './good-file.ts';
+
+const environment = readEnvironment({ HOME: '/home/somebody', UPSTREAM_KEY: 'canary-of-a-key' });
+const options = { directory: '/srv/tokens', file: '/srv/tokens/tokenhouse.yaml', environment };
+
+describe('a good file', () => {
+  const config = readConfig(goodFile, options);
+
+  it('is read whole', () => {
+    assert.deepEqual(config.server.inference, {
+      host: '0.0.0.0',
+      port: 9080,
+      publicUrl: 'https://tokens.example.org/api',
+    });
+    assert.equal(config.server.limits.drainTimeoutMs, 2500);
+    assert.equal(config.server.limits.firstTokenTimeoutMs, 120_000);
+    assert.deepEqual(config.storage, { type: 'sqlite', path: '/srv/tokens/data/my.db', directory: '/srv/tokens/data' });
+    assert.equal(config.accounts.firstCreditMicrocents, 500_500_000n);
+    const [small, large, scripted] = config.models;
+    assert.equal(small?.id, 'smollm2-135m-instruct');
+    assert.equal(small?.maxOutputTokens, 4096);
+    assert.equal(small?.template.defaultSystem, 'none');
+    assert.deepEqual(small?.pricing, {
+      inputMicrocentsPerMillion: 5_000_000n,
+      outputMicrocentsPerMillion: 100_000n,
+      cacheReadMicrocentsPerMillion: 2_500_000n,
+    });
+    const [llama] = small.backends;
+    assert.ok(llama?.engine === 'llama');
+    assert.deepEqual(
+      llama.sources.map(({ type }) => type),
+      ['path', 'hub-file', 'package'],
+    );
+    assert.equal(llama.sources[0]?.type === 'path' && llama.sources[0].path, '/srv/tokens/models/small.gguf');
+    assert.equal(llama.sha256, 'ab'.repeat(32));
+    assert.equal(large?.maxOutputTokens, null);
+    assert.equal(large.displayName, 'qwen3-32b');
+    assert.equal(large.pricing.cacheReadMicrocentsPerMillion, 30_000_000n, 'the input price where none is named');
+    const [vllm, second] = large.backends;
+    assert.ok(vllm?.engine === 'openai' && second?.engine === 'openai');
+    assert.deepEqual(
+      [vllm.name, vllm.flavor, vllm.url, vllm.zdr, vllm.concurrencyMax],
+      ['gpu', 'vllm', 'http://10.0.0.5:8000/v1', true, 64],
+    );
+    assert.equal(second.name, 'openai-2');
+    assert.equal(second.apiKey?.reveal(), 'canary-of-a-key');
+    assert.equal(scripted?.backends[0]?.engine, 'scripted');
+  });
+
+  it('shows no secret by accident', () => {
+    const shown = [
+      inspect(config, { depth: 20 }),
+      JSON.stringify(config, (_, value: unknown) => (typeof value === 'bigint' ? String(value) : value)),
+    ];
+    for (const text of shown) assert.doesNotMatch(text, /canary/);
+  });
+
+  it('cannot be changed afterwards', () => {
+    const members: unknown[] = [config];
+    for (const member of members) {
+      if (typeof member !== 'object' || member === null) continue;
+      assert.ok(Object.isFrozen(member));
+      members.push(...Object.values(member));
+    }
+    assert.ok(members.length > 100);
+  });
+});
+
+describe('an empty file', () => {
+  for (const text of ['', '# nothing\n', '{}', '---\n']) {
+    it(`has every default: ${JSON.stringify(text)}`, () => {
+      const config = readConfig(text, options);
+      assert.deepEqual([config.server.inference.port, config.server.account.port], [8080, 8081]);
+      assert.deepEqual(config.server.limits, {
+        bodyBytesMax: 52_428_800,
+        bodiesInFlightBytesMax: 268_435_456,
+        firstTokenTimeoutMs: 120_000,
+        streamIdleTimeoutMs: 60_000,
+        requestTimeoutMs: 1_800_000,
+        primeTimeoutMs: 15_000,
+        drainTimeoutMs: 30_000,
+        readerStallTimeoutMs: 60_000,
+        concurrencyPerAccountMax: 64,
+        waitingPerModelMax: 64,
+      });
+      assert.equal(config.models[0]?.id, 'smollm2-135m-instruct');
+      assert.equal(config.accounts.firstCreditMicrocents, 500_000_000n);
+      assert.equal(publicUrl(config.server.account), 'http://localhost:8081');
+      assert.equal(publicUrl(config.server.account, 40123), 'http://localhost:40123');
+    });
+  }
+});
+
+/** A model that is right, to put faults into. */
+const model = (lines: string, backend = '{ engine: scripted, scripts: [{}] }') =>
+  `models:\n  - id: a\n    context_length: 100\n    pricing: { input_cents_per_million: 5, output_cents_per_million: 20 }\n${lines}    backends: [${backend}]\n`;
+const priced = (pricing: string) =>
+  `models:\n  - id: a\n    context_length: 100\n    pricing: ${pricing}\n    backends: [{ engine: scripted, scripts: [{}] }]\n`;
+const llama = (rest: string) => `{ engine: llama, ${rest} }`;
+const hash = 'ab'.repeat(32);
+
+/** The text of a file with a mark (‸) at each place that must be named, then words of each problem. */
+const bad: readonly (readonly [string, ...RegExp[]])[] = [
+  // The YAML itself.
+  ['server:\n‸\thost: x\n', /tab is used for indentation.*use blanks/],
+  ['server: {}\nstorage: sqlite:a\n‸server: {}\n', /stands twice.*remove one/],
+  ['server: [\n‸', /not valid YAML.*check indentation/],
+  ['a: ‸b: c\n', /not valid YAML: Nested mappings/],
+  ['server: {}\n‸---\nserver: {}\n', /second document begins here/],
+  ['storage: ‸!secret x\n', /tags such as `!name`/],
+  ['‸- a\n- b\n', /the file is a list, but must be a group of settings/],
+  ['‸just words\n', /the file is "just words"/],
+  // Keys.
+  ['‸sever: {}\n', /unknown key "sever" in the file.*did you mean "server"\?/],
+  ['server:\n  inference: { ‸prot: 1 }\n', /unknown key "prot" in server\.inference.*did you mean "port"\?/],
+  ['server:\n  limits:\n    ‸drain_timeout: 3\n', /did you mean "drain_timeout_seconds"\?/],
+  ['server: { ‸telemetry: true }\n', /known here: inference, account, limits/],
+  [model('    ‸maxOutputTokens: 5\n'), /did you mean "max_output_tokens"\?/],
+  ['‸__proto__: { polluted: 1 }\n', /unknown key "__proto__"/],
+  ['‸constructor: 1\n', /unknown key "constructor"/],
+  ['‸1: x\n', /unknown key "1"/],
+  // Types and ranges.
+  ['server: ‸5\n', /server is 5, but must be a group of settings/],
+  ['server:‸\n', /server is empty, but must be a group/],
+  [
+    'server: { inference: { port: ‸http } }\n',
+    /port is "http", but must be a whole number from 0 to 65535 .*for example port: 8080/,
+  ],
+  ['server: { inference: { port: ‸65536 } }\n', /from 0 to 65535/],
+  ['server: { inference: { port: ‸80.5 } }\n', /is 80.5/],
+  ['server: { inference: { host: ‸"a b" } }\n', /host is "a b"/],
+  ['server: { account: { public_url: ‸"tokens.example.org" } }\n', /for example public_url: https:/],
+  ['server: { limits: { drain_timeout_seconds: ‸0 } }\n', /a number above 0, at most 86400/],
+  ['server: { limits: { body_bytes_max: ‸2e9 } }\n', /body_bytes_max is 2000000000/],
+  [
+    'server: { limits: { body_bytes_max: 5000, bodies_in_flight_bytes_max: ‸4000 } }\n',
+    /largest allowed body could never be taken/,
+  ],
+  ['server:\n  inference: { port: ‸8081 }\n', /both hosts have port 8081/],
+  ['server:\n  account: { port: ‸8080 }\n', /both hosts have port 8080/],
+  // Storage and accounts.
+  ['storage: ‸mysql://root:canary@db/x\n', /must be a text of the right form.*for example storage: sqlite:/],
+  ['storage: ‸postgres://root:canary@db/x\n', /PostgreSQL is not built yet.*write sqlite:/],
+  ['accounts: { first_credit_cents: ‸-1 }\n', /from 0 to/],
+  ['accounts: { first_credit_cents: ‸0.0000001 }\n', /cannot be counted exactly.*six decimal places/],
+  // Models.
+  ['models: ‸[]\n', /models has 0 entries, but needs at least 1/],
+  [
+    'models:\n  - ‸‸‸‸{}\n',
+    /"id" is missing in models\[0\]/,
+    /"context_length" is missing/,
+    /"pricing" is missing/,
+    /"backends" is missing/,
+  ],
+  [model('').replace('id: a', 'id: ‸"a b"'), /models\[0\]\.id is "a b"/],
+  [
+    `${model('')}${model('').slice('models:\n'.length).replace('id: a', 'id: ‸A')}`,
+    /id "A" is taken by "a".*upper and lower case are the same/,
+  ],
+  [model('').replace('context_length: 100', 'context_length: ‸0'), /context_length is 0/],
+  [model('    max_output_tokens: ‸101\n'), /above context_length \(100\)/],
+  [model('    max_output_tokens: ‸none\n'), /a whole number from 1 to 100000000 or null/],
+  [model('    sampling: ‸honour\n'), /must be honor, ignore or fixed; did you mean "honor"\?/],
+  [
+    model('    capabilities: { vision: ‸true }\n'),
+    /vision is true, but must be false \(images: this version cannot do it\)/,
+  ],
+  [model('    display_name: ‸5\n'), /put it in quotes/],
+  [model('    template: { default_system: ‸no }\n'), /must be none or template/],
+  // Prices.
+  [priced('‸{ input_cents_per_million: 5 }'), /"output_cents_per_million" is missing/],
+  [priced('{ input_cents_per_million: ‸-5, output_cents_per_million: 1 }'), /from 0 to/],
+  [priced('{ input_cents_per_million: ‸"5", output_cents_per_million: 1 }'), /is "5", but must be a number/],
+  [priced('{ input_cents_per_million: ‸1e1, output_cents_per_million: 1 }'), /is 1e1, which cannot be counted exactly/],
+  [priced('{ input_cents_per_million: ‸0x10, output_cents_per_million: 1 }'), /is 0x10/],
+  [priced('{ input_cents_per_million: ‸1.0000001, output_cents_per_million: 1 }'), /six decimal places/],
+  [priced('{ input_cents_per_million: ‸9999999999, output_cents_per_million: 1 }'), /above the largest amount/],
+  [priced('{ input_cents_per_million: ‸.inf, output_cents_per_million: 1 }'), /is Infinity/],
+  [
+    priced('{ input_cents_per_million: 1, output_cents_per_million: 1, cache_read_microcents_per_million: ‸0.5 }'),
+    /a whole number of microcents/,
+  ],
+  [
+    priced('{ input_cents_per_million: 1, output_cents_per_million: 1, cache_read_cents_per_million: ‸1.000001 }'),
+    /cached tokens would cost more/,
+  ],
+  [
+    priced(
+      '{ input_cents_per_million: 1, output_cents_per_million: 1, cache_read_cents_per_million: ‸1, cache_read_microcents_per_million: 1 }',
+    ),
+    /stands here twice/,
+  ],
+  // Backends.
+  [model('', '{ engine: ‸lama }'), /"engine" is "lama", but must be llama, openai or scripted; did you mean "llama"\?/],
+  [model('', '{ ‸engin: llama }'), /did you mean "engine"\?/],
+  [model('', '‸{ url: "http://x" }'), /"engine" is missing.*add engine: llama or openai or scripted/],
+  [model('', '‸7'), /is 7, but must be a group of settings with engine/],
+  [model('', llama('sources: [x.gguf]')).replace('{ engine', '‸{ engine'), /"sha256" is missing/],
+  [model('', llama(`sources: [x.gguf], sha256: ‸abc`)), /sha256 is "abc"/],
+  [model('', llama(`sources: ‸[], sha256: ${hash}`)), /sources has 0 entries/],
+  [model('', llama(`sources: [‸"hf:owner"], sha256: ${hash}`)), /write hf:owner\/repository\/file\.gguf@revision/],
+  [model('', llama(`sources: [x.gguf, ‸"pypi:pkg"], sha256: ${hash}`)), /write pypi:package==1\.2\.3/],
+  [model('', llama(`sources: [‸"s3://bucket/x.gguf"], sha256: ${hash}`)), /"s3:" is no kind of source/],
+  [model('', llama(`sources: [x.gguf], sha256: ${hash}, ‸url: x`)), /unknown key "url" in models\[0\]\.backends\[0\]/],
+  [model('', '{ engine: openai, flavor: ‸vlm, url: "http://x/v1" }'), /did you mean "vllm"\?/],
+  [model('', '{ engine: openai, flavor: vllm, url: ‸"x:8000" }'), /for example url: http:/],
+  [model('', '{ engine: openai, flavor: vllm, url: ‸"http://u:canary@x/v1" }'), /ends up in logs; use api_key_env/],
+  [model('', '{ engine: openai, flavor: vllm, url: "http://x/v1", api_key: ‸[canary] }'), /api_key is not usable/],
+  [model('', '{ engine: openai, flavor: vllm, url: "http://x/v1", api_key_env: ‸NOT_SET }'), /NOT_SET is not set/],
+  [
+    model('', '{ engine: openai, flavor: vllm, url: "http://x/v1", api_key: ‸canary, api_key_env: UPSTREAM_KEY }'),
+    /stands here twice/,
+  ],
+  [
+    model('', '{ engine: scripted, name: x, scripts: [{}] }, ‸{ engine: scripted, name: x, scripts: [{}] }'),
+    /another backend of this model is called "x"/,
+  ],
+  [
+    model('', '{ engine: scripted, scripts: [{ ‸txt: hello }] }'),
+    /unknown key "txt" in models\[0\]\.backends\[0\]\.scripts\[0\].*did you mean "text"\?/,
+  ],
+  // Aliases: what is wrong is reported where the alias is used.
+  [`‸x-price: &p { input_cents_per_million: 5 }\n`, /unknown key "x-price"/],
+  [
+    priced('&p { input_cents_per_million: 5, output_cents_per_million: 1 }').concat(
+      '  - id: b\n    context_length: ‸x\n    pricing: *p\n    backends: [{ engine: scripted, scripts: [{}] }]\n',
+    ),
+    /context_length is "x"/,
+  ],
+  [bomb(), /aliases count as often as they are used/],
+];
+
+/** Nine levels of nine aliases each: 387 million values. */
+function bomb(): string {
+  const levels = ['‸a: &a [x,x,x,x,x,x,x,x,x]'];
+  for (const [before, name] of ['ab', 'bc', 'cd', 'de', 'ef', 'fg', 'gh', 'hi'])
+    levels.push(`${name}: &${name} [${Array(9).fill(`*${before}`).join(',')}]`);
+  return levels.join('\n');
+}
+
+describe('a bad file', () => {
+  const scriptSchema = Type.Object({ text: Type.Optional(Type.String()) }, { additionalProperties: false });
+  for (const [marked, ...expected] of bad) {
+    const text = marked.replaceAll('‸', '');
+    it(`is refused with the place and the remedy: ${JSON.stringify(text.length > 90 ? `…${text.slice(-80)}` : text)}`, () => {
+      assert.ok(expected.length > 0);
+      const problems = problemsOf(() => readConfig(text, { ...options, scriptSchema }));
+      assert.deepEqual(
+        problems.map(({ where }) => where),
+        marksIn(marked),
+        problems.map(({ what }) => what).join('\n'),
+      );
+      for (const [index, words] of expected.entries()) assert.match(problems[index]!.what, words);
+      for (const { what } of problems) {
+        assert.doesNotMatch(what, /canary|\n/);
+        assert.ok(what.length < 900, what);
+      }
+    });
+  }
+
+  it('is told everything at once, in the order of the file', () => {
+    const problems = problemsOf(() =>
+      readConfig('server: { inference: { prt: 1 }, account: { port: x } }\nstorage: 5\nmodels: 7\n', options),
+    );
+    assert.deepEqual(
+      problems.map(({ where }) => where),
+      ['tokenhouse.yaml:1:24', 'tokenhouse.yaml:1:51', 'tokenhouse.yaml:2:10', 'tokenhouse.yaml:3:9'],
+    );
+  });
+
+  it('leaves nothing on the prototype of objects', () => {
+    problemsOf(() => readConfig('__proto__: { polluted: 1 }\n', options));
+    assert.equal(({} as { polluted?: unknown }).polluted, undefined);
+  });
+});
+
+it('the schema is plain JSON for editors, with a description for every setting', () => {
+  const schema = JSON.parse(JSON.stringify(configSchema())) as Record<string, unknown>;
+  const lacking: string[] = [];
+  walk(schema, '');
+  assert.deepEqual(lacking, []);
+  function walk(node: unknown, path: string): void {
+    if (typeof node !== 'object' || node === null) return;
+    const { properties, items, anyOf } = node as {
+      properties?: Record<string, object>;
+      items?: unknown;
+      anyOf?: unknown[];
+    };
+    for (const [key, property] of Object.entries(properties ?? {})) {
+      if (!('description' in property) && !('const' in property)) lacking.push(`${path}/${key}`);
+      walk(property, `${path}/${key}`);
+    }
+    walk(items, path);
+    for (const alternative of anyOf ?? []) walk(alternative, path);
+  }
+});
+
+function problemsOf(action: () => unknown) {
+  try {
+    action();
+  } catch (error) {
+    assert.ok(error instanceof ConfigError, String(error));
+    return error.problems;
+  }
+  assert.fail('nothing was refused');
+}
+
+/** Where the marks stand, as a message names a place. */
+function marksIn(marked: string): string[] {
+  const pieces = marked.split('‸').slice(0, -1);
+  return pieces.map((_, index) => {
+    const lines = pieces
+      .slice(0, index + 1)
+      .join('')
+      .split('\n');
+    return `tokenhouse.yaml:${lines.length}:${lines.at(-1)!.length + 1}`;
+  });
+}

@@ -1,0 +1,182 @@
+import { spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const main = fileURLToPath(new URL('../../src/main.js', import.meta.url));
+const startTimeoutMs = 30_000;
+
+/** What a command printed. */
+export interface CommandResult {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** One row of `tokenhouse usage --json`. */
+export interface UsageLine {
+  readonly id: string;
+  readonly request_id: string;
+  readonly model: string;
+  readonly prompt_tokens: number;
+  readonly cached_tokens: number;
+  readonly completion_tokens: number;
+  readonly reasoning_tokens: number;
+  readonly counted: boolean;
+  readonly cost_microcents: number;
+  readonly uncharged_microcents: number;
+  readonly hold_microcents: number;
+  readonly ending: string;
+  readonly finish: string | null;
+  readonly error: string | null;
+}
+
+export interface TestServiceOptions {
+  /** The `models:` part of tokenhouse.yaml, and whatever else stands beside it; ports and storage are added. */
+  readonly config: string;
+  /** Lines under `server: limits:`, two spaces deep, for example `  prime_timeout_seconds: 1`. */
+  readonly limits?: string;
+  /** Cents of the first account. */
+  readonly firstCreditCents?: string;
+  readonly environment?: Readonly<Record<string, string>>;
+}
+
+/** The real program, in a process and a folder of its own, on free ports. */
+export class TestService {
+  readonly folder: string;
+  readonly #environment: NodeJS.ProcessEnv;
+  #process: ChildProcess | undefined;
+  #stderr = '';
+  #stdout = '';
+  /** Base address of the inference host, without `/v1`. */
+  url = '';
+  accountUrl = '';
+  /** The first account's key and id, of the first start. */
+  key = '';
+  accountId = '';
+
+  constructor(options: TestServiceOptions) {
+    this.folder = mkdtempSync(join(tmpdir(), 'tokenhouse-test-'));
+    this.#environment = { ...process.env, ...options.environment };
+    const limits = options.limits === undefined ? '' : `  limits:\n${options.limits.replace(/^/gm, '  ')}\n`;
+    writeFileSync(
+      join(this.folder, 'tokenhouse.yaml'),
+      `server:\n  inference: { port: 0 }\n  account: { port: 0 }\n${limits}accounts: { first_credit_cents: ${options.firstCreditCents ?? '500'} }\n${options.config}\n`,
+    );
+  }
+
+  get pid(): number {
+    return this.#process?.pid ?? 0;
+  }
+
+  /** Everything the service has said and logged so far, over all its starts. */
+  get output(): string {
+    return this.#stderr + this.#stdout;
+  }
+
+  /** The log: one object a line. */
+  get log(): readonly Readonly<Record<string, unknown>>[] {
+    return this.#stdout
+      .split('\n')
+      .filter((line) => line !== '')
+      .map((line) => JSON.parse(line) as Record<string, unknown>);
+  }
+
+  /** Starts, or starts again on the same data; resolves when it says that it is ready. */
+  async start(): Promise<this> {
+    const child = spawn(process.execPath, [main, 'serve'], { cwd: this.folder, env: this.#environment, stdio: ['ignore', 'pipe', 'pipe'] });
+    this.#process = child;
+    const from = this.#stderr.length;
+    child.stdout.on('data', (text: Buffer) => (this.#stdout += text.toString()));
+    child.stderr.on('data', (text: Buffer) => (this.#stderr += text.toString()));
+    await until(() => {
+      if (child.exitCode !== null) throw new Error(`the service ended with ${child.exitCode}:\n${this.#stderr}`);
+      return /ready in .*\n.*API .*\n.*Errors .*\n/.test(this.#stderr.slice(from));
+    }, startTimeoutMs);
+    const said = this.#stderr.slice(from);
+    this.url = /API +(\S+)\/v1/.exec(said)?.[1] ?? '';
+    this.accountUrl = /Errors +(\S+)\/docs/.exec(said)?.[1] ?? '';
+    if (this.key === '') {
+      await until(() => /Then see what it cost/.test(this.#stderr), startTimeoutMs);
+      this.key = /tkh_[0-9A-Za-z]+/.exec(this.#stderr)?.[0] ?? '';
+      this.accountId = /acct_[0-9A-Za-z]+/.exec(this.#stderr)?.[0] ?? '';
+    }
+    return this;
+  }
+
+  /** Runs `tokenhouse …` in the service's folder. */
+  command(...args: string[]): Promise<CommandResult> {
+    return new Promise((resolve, reject) => {
+      const child = spawn(process.execPath, [main, ...args], { cwd: this.folder, env: this.#environment, stdio: ['ignore', 'pipe', 'pipe'] });
+      let stdout = '';
+      let stderr = '';
+      child.stdout.on('data', (text: Buffer) => (stdout += text.toString()));
+      child.stderr.on('data', (text: Buffer) => (stderr += text.toString()));
+      child.on('error', reject);
+      child.on('close', (code) => resolve({ code, stdout, stderr }));
+    });
+  }
+
+  /** The newest requests, newest first. */
+  async usage(limit = 1000): Promise<{ readonly requests: readonly UsageLine[]; readonly balanceMicrocents: number }> {
+    const { stdout, stderr } = await this.command('usage', '--json', '--limit', String(limit));
+    if (stdout === '') throw new Error(stderr);
+    const printed = JSON.parse(stdout) as { requests: UsageLine[]; balances: { balance_microcents: number }[] };
+    return { requests: printed.requests, balanceMicrocents: printed.balances[0]?.balance_microcents ?? 0 };
+  }
+
+  /** Throws unless `tokenhouse ledger verify` finds everything right (invariants I1 to I3). */
+  async verify(): Promise<void> {
+    const { code, stdout, stderr } = await this.command('ledger', 'verify');
+    if (code !== 0) throw new Error(`the ledger is wrong:\n${stdout}${stderr}`);
+  }
+
+  /** A chat completion with the first key. */
+  chat(body: Readonly<Record<string, unknown>>, init: { readonly signal?: AbortSignal; readonly key?: string; readonly headers?: Record<string, string> } = {}): Promise<Response> {
+    return fetch(`${this.url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${init.key ?? this.key}`, 'content-type': 'application/json', ...init.headers },
+      body: JSON.stringify(body),
+      ...(init.signal === undefined ? {} : { signal: init.signal }),
+    });
+  }
+
+  /** Sends a signal and resolves with the exit code, null when a signal ended it. */
+  async stop(signal: NodeJS.Signals = 'SIGTERM'): Promise<number | null> {
+    const child = this.#process;
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return child?.exitCode ?? null;
+    const ended = new Promise<number | null>((resolve) => child.once('close', (code) => resolve(code)));
+    child.kill(signal);
+    return await ended;
+  }
+
+  /** Ends the service, whatever state it is in, and removes its folder. */
+  async dispose(): Promise<void> {
+    await this.stop('SIGKILL');
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}
+
+/** A model that plays scripts; `scripts` is YAML of the `scripts:` list, two spaces deep at least. */
+export const scriptedModel = (scripts: string, { id = 'demo', contextLength = 8192, maxOutputTokens = 'null' } = {}): string => `models:
+  - id: ${id}
+    display_name: Demo
+    context_length: ${contextLength}
+    max_output_tokens: ${maxOutputTokens}
+    pricing: { input_cents_per_million: 5, output_cents_per_million: 20 }
+    sampling: honor
+    backends:
+      - engine: scripted
+        scripts:
+${scripts.replace(/^/gm, '          ')}`;
+
+/** Waits for a condition instead of for time; throws when it does not come. */
+export async function until(condition: () => boolean | Promise<boolean>, timeoutMs = 10_000): Promise<void> {
+  const deadline = performance.now() + timeoutMs;
+  while (!(await condition())) {
+    if (performance.now() > deadline) throw new Error(`not so within ${timeoutMs} ms: ${condition.toString()}`);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
