@@ -27,7 +27,9 @@ export const direct: Contender = {
 export function external(line: string, upstreamPort: number): Contender {
   const [name, port, command, key, model] = line.split('|');
   if (!name || !port || !/^\d+$/.test(port) || !command || !key || !model) {
-    throw new Error(`--gateway takes 'name|port|command|key|model', not '${line}'; it must forward to 127.0.0.1:${upstreamPort}`);
+    throw new Error(
+      `--gateway takes 'name|port|command|key|model', not '${line}'; it must forward to 127.0.0.1:${upstreamPort}`,
+    );
   }
   return {
     name,

@@ -43,7 +43,10 @@ export class Processes {
     const running: Running = {
       pid: child.pid,
       child,
-      ended: () => (child.exitCode === null && child.signalCode === null ? undefined : `ended with ${child.signalCode ?? child.exitCode}`),
+      ended: () =>
+        child.exitCode === null && child.signalCode === null
+          ? undefined
+          : `ended with ${child.signalCode ?? child.exitCode}`,
     };
     this.#running.add(running);
     child.once('exit', () => this.#running.delete(running));
@@ -116,9 +119,17 @@ const ticksPerSecond = 100;
 /** Processor time of a process with all its threads and descendants, those that have ended included. */
 export function processorSeconds(pid: number): number {
   let ticks = 0;
-  // After the name: state, parent, …; 11 to 14 are utime, stime, cutime, cstime.
   for (const fields of tree(pid).values()) for (const field of fields.slice(11, 15)) ticks += Number(field);
   return ticks / ticksPerSecond;
+}
+
+/** Processor time of each thread of a process that still runs, by the thread's id. */
+export function threadSeconds(pid: number): ReadonlyMap<string, number> {
+  const threads = readdirSync(`/proc/${pid}/task`).map((id): [string, number] => {
+    const fields = statFields(readProc(`${pid}/task/${id}/stat`));
+    return [id, (Number(fields[11]) + Number(fields[12])) / ticksPerSecond];
+  });
+  return new Map(threads);
 }
 
 /** Memory of a process and its descendants that is in RAM. */
@@ -135,12 +146,12 @@ export function coreBusySeconds(core: number): number {
   return (user + nice + system + interrupts + softInterrupts + stolen) / ticksPerSecond;
 }
 
-/** Fields of /proc/<pid>/stat from the state on, shifted so that the indexes are those of the manual minus three. */
+/** A process and its descendants, with the fields of their stat files. */
 function tree(root: number): ReadonlyMap<number, readonly string[]> {
   const all = new Map<number, readonly string[]>();
   for (const name of readdirSync('/proc')) {
     const stat = /^\d+$/.test(name) ? readProc(`${name}/stat`) : '';
-    if (stat !== '') all.set(Number(name), stat.slice(stat.lastIndexOf(')') + 2).split(' '));
+    if (stat !== '') all.set(Number(name), statFields(stat));
   }
   const members = new Map<number, readonly string[]>();
   const add = (id: number): void => {
@@ -152,6 +163,9 @@ function tree(root: number): ReadonlyMap<number, readonly string[]> {
   add(root);
   return members;
 }
+
+/** What follows the name, which may hold anything: state, parent, …; 11 to 14 are utime, stime, cutime, cstime. */
+const statFields = (stat: string): readonly string[] => stat.slice(stat.lastIndexOf(')') + 2).split(' ');
 
 function readProc(path: string): string {
   try {

@@ -25,9 +25,13 @@ function compile(source: string): string {
   const made = `${program}.${process.pid}`;
   const { error, status, stderr } = spawnSync('cc', ['-O2', '-o', made, source], { encoding: 'utf8' });
   if (error !== undefined) {
-    throw new Problem('The load generator is written in C, and there is no C compiler (cc).', 'Debian, Ubuntu: apt-get install gcc libc6-dev');
+    throw new Problem(
+      'The load generator is written in C, and there is no C compiler (cc).',
+      'Debian, Ubuntu: apt-get install gcc libc6-dev',
+    );
   }
-  if (status !== 0) throw new Problem(`${source} does not compile:\n${stderr}`, 'Debian, Ubuntu: apt-get install gcc libc6-dev');
+  if (status !== 0)
+    throw new Problem(`${source} does not compile:\n${stderr}`, 'Debian, Ubuntu: apt-get install gcc libc6-dev');
   renameSync(made, program);
   return program;
 }
