@@ -141,14 +141,9 @@ export class Hold {
 
 const wantedCompletion = (used: number, max: number): number => (used < max ? Math.min(used + holdStepTokens, max) : used + holdStepTokens);
 
-async function withDeadline<Value>(promise: Promise<Value>, deadlineMs: number): Promise<Value> {
-  let timer: NodeJS.Timeout | undefined;
-  const deadline = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`no answer of the store within ${deadlineMs} ms`)), deadlineMs);
+function withDeadline<Value>(promise: Promise<Value>, deadlineMs: number): Promise<Value> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(new Error(`no answer of the store within ${deadlineMs} ms`)), deadlineMs);
+    promise.then(resolve, reject).finally(() => clearTimeout(timer));
   });
-  try {
-    return await Promise.race([promise, deadline]);
-  } finally {
-    clearTimeout(timer);
-  }
 }

@@ -119,10 +119,11 @@ function findFaultOfItems(items: SchemaNode | undefined, value: readonly unknown
 
 function findFaultOfFields(schema: SchemaNode, value: Readonly<Record<string, unknown>>): Fault | undefined {
   const { properties = {}, required = [], additionalProperties } = schema;
-  for (const name of required) if (!Object.hasOwn(value, name)) return { path: [name], wordings: ['is required'] };
   for (const name in properties) {
+    const present = Object.hasOwn(value, name);
+    if (!present && required.includes(name)) return { path: [name], wordings: ['is required'] };
     const field = properties[name];
-    const fault = field !== undefined && Object.hasOwn(value, name) ? findFault(field, value[name]) : undefined;
+    const fault = present && field !== undefined ? findFault(field, value[name]) : undefined;
     if (fault !== undefined) return within(name, fault);
   }
   if (additionalProperties === undefined) return undefined;

@@ -67,7 +67,7 @@ export class UsageTally {
     const tokens = figure(promptTokens, this.#bounds.promptTokensMax);
     if (tokens === undefined) return;
     this.#prompts[index] = tokens;
-    this.#cached[index] = Math.min(figure(cachedTokens, tokens) ?? this.#cached[index]!, tokens);
+    this.#cached[index] = Math.min(figure(cachedTokens, this.#bounds.promptTokensMax) ?? this.#cached[index]!, tokens);
   }
 
   /** What the backend says about one choice. */
@@ -87,7 +87,7 @@ export class UsageTally {
     const prompt = figure(raw.promptTokens, this.#bounds.promptTokensMax);
     if (prompt !== undefined) {
       this.#totalPrompt = Math.max(this.#totalPrompt ?? 0, prompt);
-      this.#totalCached = figure(raw.cachedTokens, prompt) ?? this.#totalCached;
+      this.#totalCached = figure(raw.cachedTokens, this.#bounds.promptTokensMax) ?? this.#totalCached;
     }
     const completion = this.#completion(raw.completionTokens, this.#bounds.choices);
     if (completion !== undefined) {

@@ -96,6 +96,7 @@ async function handle(request: IncomingMessage, response: ServerResponse, host: 
       return;
     }
     if (request.method !== 'POST') throw methodNotAllowed('POST');
+    if (!services.ready()) throw stoppingError();
     const caller = requireCaller(authenticate(request.headers, services.directory));
     const zdr = zdrRequired(request.headers);
     checkBodyHeaders(request, options.bodyBytesMax);
@@ -181,6 +182,13 @@ function pathOf(request: IncomingMessage): string {
 }
 
 const methodNotAllowed = (allow: string): ApiError => new ApiError('http_405', `Use ${allow} here.`, { headers: { allow } });
+
+/** The port is closed, but a connection that was kept alive may still bring requests. */
+const stoppingError = (): ApiError =>
+  new ApiError('no_healthy_backends', 'The service is being stopped. Send the request again.', {
+    retryAfterSeconds: 1,
+    headers: { connection: 'close' },
+  });
 
 /** What Node's parser refuses gets the envelope and a request id too (reliability I9). */
 function refuseUnparsed(error: Error & { readonly code?: string }, socket: Duplex, accountUrl: string): void {

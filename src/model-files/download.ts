@@ -1,5 +1,6 @@
 import { statfs } from 'node:fs/promises';
 import path from 'node:path';
+import type { Readable } from 'node:stream';
 import { setTimeout as pause } from 'node:timers/promises';
 import { get, statusInWords, type HttpAccess, type HttpAnswer } from './http.ts';
 import type { Meter } from './meter.ts';
@@ -99,6 +100,7 @@ async function once(order: Download, part: Part, range: boolean): Promise<'whole
     authorization: order.authorization,
     signal: order.signal,
   });
+  const chunks = received(answer.body);
   try {
     const size = sizeOf(answer);
     switch (answer.status) {
@@ -128,25 +130,67 @@ async function once(order: Download, part: Part, range: boolean): Promise<'whole
     await refuseFullDisk(order.part, size ?? order.bytes, part.length);
     await part.setOrigin({ url: order.url, validator: validatorOf(answer), sha256: order.sha256, size });
     order.meter.begin('downloading', size ?? order.bytes, part.length, part.resumed);
-    await readInto(part, answer, size, order);
+    await readInto(part, chunks, size, order);
   } finally {
-    answer.body.on('error', () => {}); // The rest of an answer that is left early does not matter.
     answer.body.destroy();
   }
   await part.sync();
   return 'whole';
 }
 
-async function readInto(part: Part, answer: HttpAnswer, size: number | undefined, order: Download): Promise<void> {
+async function readInto(
+  part: Part,
+  chunks: AsyncIterable<Buffer>,
+  size: number | undefined,
+  order: Download,
+): Promise<void> {
   const bytesMax = size ?? order.bytes ?? Infinity;
-  for await (const chunk of answer.body) {
-    if (part.length + (chunk as Buffer).length > bytesMax)
+  for await (const chunk of chunks) {
+    if (part.length + chunk.length > bytesMax)
       throw new SourceProblem(`delivers more than the ${bytesMax} bytes of the file`);
-    await part.append(chunk as Buffer);
+    await part.append(chunk);
     order.meter.report(part.length);
   }
   if (size !== undefined && part.length < size)
     throw new Error(`the connection ended after ${part.length} of ${size} bytes`);
+}
+
+const aheadBytesMax = 1 << 20;
+
+/**
+ * The chunks of a body from now on, those included that arrive before the connection breaks off: iterating over the body
+ * itself forgets them, and on a bad line the same bytes would be fetched for ever.
+ */
+function received(body: Readable): AsyncIterable<Buffer> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  let end: { readonly error: Error | undefined } | undefined;
+  let wake = () => {};
+  const ending = (error: Error | undefined) => {
+    end ??= { error };
+    wake();
+  };
+  body.on('end', () => ending(undefined));
+  body.on('error', ending);
+  body.on('close', () => ending(new Error('the connection broke off')));
+  body.on('data', (chunk: Buffer) => {
+    chunks.push(chunk);
+    bytes += chunk.length;
+    if (bytes >= aheadBytesMax) body.pause();
+    wake();
+  });
+  return (async function* () {
+    for (;;) {
+      const chunk = chunks.shift();
+      if (chunk !== undefined) {
+        bytes -= chunk.length;
+        if (bytes < aheadBytesMax && body.isPaused()) body.resume();
+        yield chunk;
+      } else if (end === undefined) await new Promise<void>((resolve) => (wake = resolve));
+      else if (end.error === undefined) return;
+      else throw end.error;
+    }
+  })();
 }
 
 function refuseOtherFiles(order: Download, answer: HttpAnswer, size: number | undefined): void {

@@ -37,12 +37,3 @@ export function errorOfCancel(reason: CancelReason, model: string): ApiError {
       return new ApiError('http_408', 'The client stopped reading.');
   }
 }
-
-/** An abort controller whose reason is one of ours, and which follows another signal. Cheaper than `AbortSignal.any`. */
-export function linked(signal: AbortSignal): { readonly controller: AbortController; unlink(): void } {
-  const controller = new AbortController();
-  if (signal.aborted) controller.abort(signal.reason);
-  const follow = (): void => controller.abort(signal.reason);
-  signal.addEventListener('abort', follow, { once: true });
-  return { controller, unlink: () => signal.removeEventListener('abort', follow) };
-}

@@ -47,7 +47,9 @@ export async function* dispatch(order: Order, backends: readonly Backend[], trac
       return;
     } catch (error) {
       if (content || signal.aborted) throw withModel(error, order);
-      const shorter = refitted ? undefined : refit(error, order);
+      const refusal = lengthRefusal(error);
+      const shorter = refusal === undefined || refitted ? undefined : order.refit(refusal.promptTokens);
+      if (refusal !== undefined && shorter === undefined) throw order.tooLong(refusal.promptTokens);
       if (shorter !== undefined) {
         request = shorter;
         refitted = true;
@@ -102,15 +104,15 @@ function mayFailOver(error: unknown): boolean {
   }
 }
 
-function refit(error: unknown, order: Order): EngineRequest | undefined {
+/** A backend's refusal for length, with the prompt's length where it told it. */
+function lengthRefusal(error: unknown): { readonly promptTokens: number | undefined } | undefined {
   if (!(error instanceof ApiError) || error.code !== 'context_length_exceeded') return undefined;
   const counted = error.extra['prompt_tokens'];
-  return order.refit?.(typeof counted === 'number' ? counted : undefined);
+  return { promptTokens: typeof counted === 'number' ? counted : undefined };
 }
 
 /** §7.7: these bodies carry the model; an engine does not know its public name. */
 function withModel(error: unknown, order: Order): unknown {
   if (!(error instanceof ApiError)) return error;
-  if (error.code === 'context_length_exceeded') return error;
   return error.type === 'server_error' || error.type === 'routing_error' ? error.with({ model: order.model.id }) : error;
 }

@@ -1,6 +1,7 @@
 import type { Caller } from '../accounts/directory.ts';
 import type { Model } from '../catalog/model.ts';
 import type { Prices } from '../catalog/pricing.ts';
+import type { ApiError } from '../errors.ts';
 import type { EngineRequest } from '../generation/request.ts';
 import type { InferenceRoute } from './route.ts';
 
@@ -30,6 +31,8 @@ export interface Order {
   /** What is charged for the prompt when nobody ever tells its length: on the low side; exact when `promptCounted`. */
   readonly promptTokensLikely: number;
   readonly promptCounted: boolean;
-  /** §4.2.1(4): the request that is tried when a backend refuses for length; `undefined` when there is none to try. */
-  readonly refit: ((promptTokens: number | undefined) => EngineRequest | undefined) | undefined;
+  /** §4.2.1(4): the request that is tried once when a backend refuses for length; `undefined` when there is none to try. */
+  refit(promptTokens: number | undefined): EngineRequest | undefined;
+  /** What the client is told when the backend refuses for length in the end. */
+  tooLong(promptTokens: number | undefined): ApiError;
 }

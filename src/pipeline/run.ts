@@ -5,7 +5,7 @@ import { ApiError } from '../errors.ts';
 import type { GenerationStream, Usage } from '../generation/event.ts';
 import type { Concurrency } from '../limits/concurrency.ts';
 import type { Ending } from '../store/ledger.ts';
-import { endingOfCancel, errorOfCancel, linked } from './cancellation.ts';
+import { endingOfCancel, errorOfCancel } from './cancellation.ts';
 import type { CancelReason } from './cancellation.ts';
 import { dispatch } from './dispatch.ts';
 import type { Backend, DispatchTrace } from './dispatch.ts';
@@ -32,12 +32,11 @@ export async function* run(order: Order, services: RunServices, signal: AbortSig
     const hold = await services.billing.hold(billOf(order, services)); // 402
     const meter = new Meter(order);
     const trace: DispatchTrace = { backend: null, dispatched: false };
-    const upstream = linked(signal);
     let ending: Ending | undefined;
     let errorCode: string | null = null;
     try {
       let before: Usage = meter.usage;
-      for await (const batch of dispatch(order, services.backendsOf(order.model.id), trace, upstream.controller.signal)) {
+      for await (const batch of dispatch(order, services.backendsOf(order.model.id), trace, signal)) {
         const usage = meter.read(batch);
         const covered = hold.cover(usage);
         if (covered !== true && !(await covered)) {
@@ -67,8 +66,6 @@ export async function* run(order: Order, services: RunServices, signal: AbortSig
     } finally {
       // Cancelled, or a reader that stopped before the end, which is a client that left.
       ending ??= signal.aborted ? endingOfCancel(signal.reason as CancelReason) : 'client_left';
-      upstream.controller.abort(signal.aborted ? signal.reason : 'client-left');
-      upstream.unlink();
       await close(order, services, hold, meter, trace, ending, errorCode);
     }
   } finally {

@@ -134,13 +134,11 @@ export async function serve(json: unknown, call: Call, services: ServeServices):
     promptTokensMax: fitted.promptTokens,
     promptTokensLikely: fitted.counted ? fitted.promptTokens : promptTokensLikely(fitted.promptTokens),
     promptCounted: fitted.counted,
-    refit: call.route.retryWithoutMaxTokens
-      ? (promptTokens) => {
-          const maxTokens = refitTokens(model, promptTokens);
-          if (maxTokens === undefined) throw contextLengthExceeded(model, promptTokens, fitted.maxTokens, largerModels(model, services.catalog));
-          return engineRequest(maxTokens);
-        }
-      : undefined,
+    refit: (promptTokens) => {
+      const maxTokens = call.route.retryWithoutMaxTokens ? refitTokens(model, promptTokens) : undefined;
+      return maxTokens === undefined ? undefined : engineRequest(maxTokens);
+    },
+    tooLong: (promptTokens) => contextLengthExceeded(model, promptTokens, fitted.maxTokens, largerModels(model, services.catalog)),
   };
 }
 

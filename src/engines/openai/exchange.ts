@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import type { Dispatcher } from 'undici';
+import { errors, type Dispatcher } from 'undici';
 import { ApiError } from '../../errors.ts';
 import type { GenerationBatch, GenerationEvent } from '../../generation/event.ts';
 import { InBandError, type ChunkDecoder } from './decode.ts';
@@ -295,7 +295,9 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Disp
     // Before the first text an error in the answer is as good as one in its head.
     if (error instanceof InBandError && !this.#hasFirstBatch)
       return this.#answerError(error.body, statusOf(error.body));
-    if (error instanceof StreamFault || error instanceof InBandError) return httpError(this.#options.model, error);
+    // Without the body that it carries: causes are logged.
+    if (error instanceof InBandError) return httpError(this.#options.model, new StreamFault(error.message));
+    if (error instanceof StreamFault) return httpError(this.#options.model, error);
     return new ApiError('internal_error', 'The service failed while it read the answer of a backend.', {
       cause: error,
     });
@@ -310,7 +312,9 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Disp
   #brokenError(error: Error): ApiError {
     const { model } = this.#options;
     if (error instanceof ApiError) return error;
-    return this.#hasBytes ? httpError(model, error) : connectError(model, error);
+    // A parser's error quotes the bytes that it could not read.
+    const cause = error instanceof errors.HTTPParserError ? new Error('the answer is not HTTP') : error;
+    return this.#hasBytes || cause !== error ? httpError(model, cause) : connectError(model, cause);
   }
 
   /** From the first batch on it is silence that counts, not the whole time (reliability U7). */

@@ -1,5 +1,4 @@
 import { Pool } from 'undici';
-import { ApiError } from '../../errors.ts';
 import type { GenerationBatch, GenerationStream } from '../../generation/event.ts';
 import type { EngineRequest } from '../../generation/request.ts';
 import type { Engine, EngineStatus } from '../engine.ts';
@@ -36,6 +35,9 @@ export function createOpenAiEngine(options: OpenAiEngineOptions): Engine {
   return new OpenAiEngine(options);
 }
 
+/** Connections beside those of generations, so that counting does not wait for a stream to end. */
+const countingConnections = 2;
+
 /** A backend that said "loading" is taken at its word for so long. */
 const loadingMs = 5_000;
 
@@ -44,6 +46,7 @@ class OpenAiEngine implements Engine {
   readonly #model: string;
   readonly #flavor: Flavor;
   readonly #pool: Pool;
+  readonly #countingPool: Pool;
   readonly #basePath: string;
   readonly #headers: readonly string[];
   readonly #maxConcurrency: number;
@@ -80,15 +83,16 @@ class OpenAiEngine implements Engine {
       ...(options.apiKey === undefined ? [] : ['authorization', `Bearer ${options.apiKey}`]),
     ];
     const { keepAliveMs, requestsPerSocket } = this.#flavor;
-    this.#pool = new Pool(url.origin, {
-      connections: this.#maxConcurrency,
+    const connection: Pool.Options = {
       pipelining: 1,
       connect: { timeout: 2_000 },
       keepAliveTimeout: keepAliveMs,
       keepAliveMaxTimeout: keepAliveMs,
       maxHeaderSize: 16 * 1024,
       ...(requestsPerSocket === undefined ? {} : { maxRequestsPerClient: requestsPerSocket }),
-    });
+    };
+    this.#pool = new Pool(url.origin, { ...connection, connections: this.#maxConcurrency });
+    this.#countingPool = new Pool(url.origin, { ...connection, connections: countingConnections });
   }
 
   generate(request: EngineRequest, signal: AbortSignal): GenerationStream {
@@ -99,7 +103,7 @@ class OpenAiEngine implements Engine {
   async countTokens(request: EngineRequest, signal: AbortSignal): Promise<number | undefined> {
     signal.throwIfAborted();
     return countTokens(request, {
-      pool: this.#pool,
+      pool: this.#countingPool,
       flavor: this.#flavor,
       model: this.#model,
       rootPath: this.#basePath.replace(/\/v1$/, ''),
@@ -122,7 +126,7 @@ class OpenAiEngine implements Engine {
   async close(): Promise<void> {
     if (this.#closing.signal.aborted) return;
     this.#closing.abort(unavailable(this.#name));
-    await this.#pool.destroy(new ApiError('no_healthy_backends', 'The backend of the model is shutting down.'));
+    await Promise.all([this.#pool.destroy(unavailable(this.#name)), this.#countingPool.destroy()]);
   }
 
   #open(request: EngineRequest, signal: AbortSignal): Exchange {

@@ -68,7 +68,7 @@ export const scriptSchema = Type.Object(
         {
           after_tokens: Type.Integer({ minimum: 0 }),
           type: Type.Union([Type.Literal('cut'), Type.Literal('hang'), Type.Literal('error')]),
-          code: Type.Optional(Type.Union(faultCodes.map((code) => Type.Literal(code)))),
+          code: Type.Optional(Type.Enum(faultCodes)),
         },
         {
           ...strict,

@@ -39,7 +39,7 @@ function answer(exchange: UpstreamExchange, end: () => void): void {
     return end();
   }
   exchange.events();
-  switch (body.messages?.at(-1)?.content) {
+  switch (body.messages?.at(-1)?.content ?? '') {
     case 'brief': {
       for (const text of ['Hello', ' you']) {
         for (let index = 0; index < (body.n ?? 1); index++) exchange.chunk(choiceChunk(index, { content: text }, null));

@@ -1,0 +1,71 @@
+import assert from 'node:assert/strict';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { after, describe, it } from 'node:test';
+import { readEnvironment } from '../../src/config/environment.ts';
+import { loadConfig } from '../../src/config/load.ts';
+import { goodFile } from './good-file.ts';
+
+const folder = mkdtempSync(path.join(os.tmpdir(), 'tokenhouse-config-'));
+after(() => rmSync(folder, { recursive: true }));
+const inFolder = (name: string) => path.join(folder, name);
+const load = (variables: Record<string, string>, file?: string, directory = folder) =>
+  loadConfig({ environment: readEnvironment({ HOME: '/h', ...variables }), path: file, directory });
+
+describe('finding the configuration', () => {
+  it('uses the defaults where there is no file', () => {
+    const config = load({});
+    assert.equal(config.file, undefined);
+    assert.equal(config.storage.path, inFolder('data/tokenhouse.db'));
+  });
+
+  it('never takes the defaults for a file that was named', () => {
+    assert.throws(() => load({}, 'missing.yaml'), /missing\.yaml: there is no such file/);
+    assert.throws(() => load({ TOKENHOUSE_CONFIG: 'missing-too.yaml' }), /missing-too\.yaml: there is no such file/);
+  });
+
+  it('prefers --config, then TOKENHOUSE_CONFIG, then the folder', () => {
+    const here = inFolder('order');
+    mkdirSync(here);
+    for (const [name, port] of [
+      ['tokenhouse', 9001],
+      ['variable', 9002],
+      ['option', 9003],
+    ] as const) {
+      writeFileSync(path.join(here, `${name}.yaml`), `server: { inference: { port: ${port} } }\n`);
+    }
+    assert.equal(load({}, undefined, here).server.inference.port, 9001);
+    assert.equal(load({ TOKENHOUSE_CONFIG: 'variable.yaml' }, undefined, here).server.inference.port, 9002);
+    assert.equal(load({ TOKENHOUSE_CONFIG: 'variable.yaml' }, 'option.yaml', here).server.inference.port, 9003);
+  });
+
+  it('counts relative paths from the file, not from where it was started', () => {
+    mkdirSync(inFolder('elsewhere'));
+    writeFileSync(inFolder('elsewhere/good.yaml'), goodFile);
+    const config = load({ UPSTREAM_KEY: 'x' }, 'elsewhere/good.yaml');
+    assert.equal(config.file, inFolder('elsewhere/good.yaml'));
+    assert.equal(config.storage.path, inFolder('elsewhere/data/my.db'));
+    const [llama] = config.models[0]!.backends;
+    assert.ok(llama?.engine === 'llama' && llama.sources[0]?.type === 'path');
+    assert.equal(llama.sources[0].path, inFolder('elsewhere/models/small.gguf'));
+  });
+
+  it('reads a file with a byte order mark and Windows line ends', () => {
+    writeFileSync(inFolder('bom.yaml'), '\ufeffserver:\r\n  inference: { port: 9004 }\r\n');
+    assert.equal(load({}, 'bom.yaml').server.inference.port, 9004);
+  });
+
+  it('says what keeps a file from being read', () => {
+    assert.throws(() => load({}, '.'), /\.: is a folder; name the file in it/);
+    writeFileSync(inFolder('latin1.yaml'), Buffer.from([0x61, 0x3a, 0x20, 0xe9]));
+    assert.throws(() => load({}, 'latin1.yaml'), /latin1\.yaml: is not UTF-8 text/);
+    writeFileSync(inFolder('huge.yaml'), Buffer.alloc(5 * 1024 * 1024, '#'));
+    assert.throws(() => load({}, 'huge.yaml'), /huge\.yaml: has 5242880 bytes/);
+  });
+
+  it('names the file in the messages as it was named', () => {
+    writeFileSync(inFolder('bad.yaml'), 'server: { prot: 1 }\n');
+    assert.throws(() => load({}, './bad.yaml'), /^ConfigError: \.\/bad\.yaml:1:11: unknown key "prot"/);
+  });
+});

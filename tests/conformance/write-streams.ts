@@ -1,0 +1,16 @@
+import { writeFileSync } from 'node:fs';
+
+import { dialects } from './dialects.ts';
+import { pathInStreamCase, print, readStreamCase, streamCaseNames } from './stream-case.ts';
+
+/** Prints the expected bytes of every case anew; for a person who then reads the difference, never for a test run. */
+if (process.env['CI'] !== undefined || process.env['NODE_TEST_CONTEXT'] !== undefined) {
+  throw new Error('fixtures are written by hand only: a test run that writes what it expects proves nothing');
+}
+for (const name of streamCaseNames()) {
+  for (const [wire, dialect] of dialects) {
+    const printed = print(readStreamCase(name), dialect);
+    writeFileSync(pathInStreamCase(name, `${wire}.sse`), printed.sse);
+    writeFileSync(pathInStreamCase(name, `${wire}.json`), printed.json);
+  }
+}
