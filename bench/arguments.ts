@@ -1,0 +1,76 @@
+import { parseArgs } from 'node:util';
+
+export interface Arguments {
+  readonly rounds: number;
+  readonly isQuick: boolean;
+  readonly only: readonly string[] | undefined;
+  readonly scenarios: readonly string[] | undefined;
+  readonly gateways: readonly string[];
+  readonly upstreamPort: number | undefined;
+  readonly folder: string | undefined;
+  readonly rawFile: string | undefined;
+  readonly writes: boolean;
+  readonly profiles: boolean;
+  readonly isMicro: boolean;
+  readonly isHelp: boolean;
+}
+
+export const usage = `npm run bench -- [options]
+
+  --rounds N             rounds, interleaved (default 3)
+  --quick                one round at a third of the time: shows that everything works
+  --only NAMES           of direct, nginx, tokenhouse and those of --gateway; separated by commas
+  --scenarios NAMES      some of them, separated by commas (bench/README.md lists them)
+  --gateway 'name|port|command|key|model'
+                         measure another program too; it has to forward to 127.0.0.1:9100/v1 (--upstream-port)
+  --upstream-port PORT   default: any free one, 9100 with --gateway
+  --folder DIR           where databases and logs go while it runs (default: the system's temporary folder)
+  --write                put the table into bench/results.md
+  --raw FILE             add the rounds to FILE, one JSON line each
+  --profile              one scenario (default whole-sse) under the profiler of Node: where tokenhouse spends its time
+  --micro                single functions, in this process
+`;
+
+/** Throws an error with a readable message for anything unknown. */
+export function readArguments(args: readonly string[]): Arguments {
+  const { values } = parseArgs({
+    args: [...args],
+    options: {
+      rounds: { type: 'string' },
+      quick: { type: 'boolean', default: false },
+      only: { type: 'string' },
+      scenarios: { type: 'string' },
+      gateway: { type: 'string', multiple: true, default: [] },
+      'upstream-port': { type: 'string' },
+      folder: { type: 'string' },
+      write: { type: 'boolean', default: false },
+      raw: { type: 'string' },
+      profile: { type: 'boolean', default: false },
+      micro: { type: 'boolean', default: false },
+      help: { type: 'boolean', short: 'h', default: false },
+    },
+  });
+  const upstreamPort =
+    values['upstream-port'] === undefined ? undefined : wholeNumber('--upstream-port', values['upstream-port'], 65_535);
+  return {
+    rounds: values.rounds === undefined ? (values.quick ? 1 : 3) : wholeNumber('--rounds', values.rounds, 100),
+    isQuick: values.quick,
+    only: values.only?.split(','),
+    scenarios: values.scenarios?.split(','),
+    gateways: values.gateway,
+    upstreamPort: upstreamPort ?? (values.gateway.length > 0 ? 9100 : undefined),
+    folder: values.folder,
+    rawFile: values.raw,
+    writes: values.write,
+    profiles: values.profile,
+    isMicro: values.micro,
+    isHelp: values.help,
+  };
+}
+
+function wholeNumber(name: string, text: string, most: number): number {
+  const value = Number(text);
+  if (!Number.isInteger(value) || value < 1 || value > most)
+    throw new Error(`${name} takes a whole number from 1 to ${most}`);
+  return value;
+}

@@ -1,0 +1,57 @@
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import os from 'node:os';
+import type { Contender } from './contender.ts';
+
+/** What a reader must know of the machine to judge figures, one fact a line. */
+export interface MachineOptions {
+  readonly root: string;
+  readonly dataFolder: string;
+  readonly contenders: readonly Contender[];
+  readonly isRaised: boolean;
+  readonly isPinned: boolean;
+}
+
+export function machineFacts({ root, dataFolder, contenders, isRaised, isPinned }: MachineOptions): readonly string[] {
+  const model = os.cpus()[0]?.model ?? 'unknown processor';
+  return [
+    `${os.cpus().length} cores (${model}), ${Math.round(os.totalmem() / 2 ** 30)} GiB, ${distribution()}, Linux ${os.release()}`,
+    `node ${process.versions.node}${contenders.some(({ name }) => name === 'nginx') ? `, ${versionOf('nginx', '-v')}` : ''}`,
+    isPinned
+      ? 'the measured program on one core; load generator, upstream and driver on another'
+      : 'a single core for everything: figures per second and latencies say little here',
+    isRaised
+      ? 'all measured programs at a raised priority'
+      : 'no right to raise priorities: other work counts into latencies',
+    `databases and logs on ${fileSystem(dataFolder)} (${dataFolder})`,
+    `load average before the run ${os.loadavg()[0]!.toFixed(2)}`,
+    `revision ${revision(root)}`,
+  ];
+}
+
+/** Short, with a mark when the sources differ from it. */
+export function revision(root: string): string {
+  return output('git', ['-C', root, 'describe', '--always', '--dirty', '--abbrev=8']) ?? 'unknown';
+}
+
+function distribution(): string {
+  try {
+    return /^PRETTY_NAME="?([^"\n]*)/m.exec(readFileSync('/etc/os-release', 'utf8'))?.[1] ?? 'unknown system';
+  } catch {
+    return 'unknown system';
+  }
+}
+
+/** A durable commit costs nothing on a file system in memory: the reader has to know. */
+const fileSystem = (folder: string): string => output('stat', ['-f', '-c', '%T', folder]) ?? 'an unknown file system';
+
+const versionOf = (program: string, option: string): string =>
+  (output('sh', ['-c', `${program} ${option} 2>&1`]) ?? program).replace(/^.*version: /, '');
+
+function output(command: string, parameters: readonly string[]): string | undefined {
+  try {
+    return execFileSync(command, parameters, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim();
+  } catch {
+    return undefined;
+  }
+}

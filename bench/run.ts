@@ -1,0 +1,149 @@
+import { execFileSync } from 'node:child_process';
+import { appendFileSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { readArguments, usage, type Arguments } from './arguments.ts';
+import { direct, external, type Contender } from './contender.ts';
+import { machineFacts, revision } from './machine.ts';
+import { micro } from './micro.ts';
+import { isNginxInstalled, nginx } from './nginx.ts';
+import { Problem } from './problem.ts';
+import { allowedCores, Processes, raisePriority } from './processes.ts';
+import { profile, profilingOptions } from './profile.ts';
+import { writeSection } from './results.ts';
+import { playRound, type Bench, type RoundResult } from './round.ts';
+import { quick, scenarios, type Scenario } from './scenarios.ts';
+import { printTable } from './table.ts';
+import { tokenhouse } from './tokenhouse.ts';
+import { compileTools } from './tools.ts';
+import { startUpstream } from './upstream.ts';
+
+/** `npm run bench`: see bench/README.md. Exit codes: 64 wrong usage, 69 something that it needs is missing. */
+
+const root = join(import.meta.dirname, '..', '..');
+const say = (line: string): void => void process.stderr.write(`${line}\n`);
+
+try {
+  await main(process.argv.slice(2));
+} catch (error) {
+  if (!(error instanceof Problem)) throw error;
+  say(`${error.message}\n→ ${error.remedy}`);
+  process.exit(69);
+}
+
+async function main(args: readonly string[]): Promise<void> {
+  const options = argumentsOrExit(args);
+  if (options.isHelp) return say(usage);
+  if (options.isMicro) return (process.stdout.write(`${await micro()}\n`), undefined);
+  if (process.platform !== 'linux')
+    throw new Problem(
+      `The benchmark needs Linux (it reads /proc and pins programs to cores); this is ${process.platform}.`,
+      'Run it on a Linux machine.',
+    );
+
+  const tools = compileTools(join(root, 'bench'));
+  const processes = new Processes();
+  const isRaised = raisePriority();
+  const [gatewayCore, otherCore] = twoCores();
+  const folder = mkdtempSync(join(options.folder ?? tmpdir(), 'tokenhouse-bench-'));
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
+  const upstream = await startUpstream(processes, {
+    program: tools.upstream,
+    core: otherCore,
+    port: options.upstreamPort,
+    folder,
+  });
+  const bench: Bench = { tools, processes, upstream, folder, gatewayCore, otherCore, say };
+  const chosen = chosenScenarios(options);
+
+  if (options.profiles) {
+    const profileFolder = join(folder, 'profile');
+    const contender = tokenhouse(root, processes, profilingOptions(profileFolder));
+    for (const scenario of chosen)
+      process.stdout.write(`${await profile(bench, { root, contender, scenario, folder: profileFolder })}\n`);
+    process.exit(0);
+  }
+
+  const contenders = chosenContenders(options, processes, upstream.port);
+  const facts = machineFacts({ root, dataFolder: folder, contenders, isRaised, isPinned: gatewayCore !== undefined });
+  const results: RoundResult[] = [];
+  for (let round = 1; round <= options.rounds; round++) {
+    say(`round ${round} of ${options.rounds}`);
+    const played = await playRound(bench, round, contenders, chosen);
+    results.push(...played);
+    if (options.rawFile !== undefined)
+      appendFileSync(options.rawFile, played.map((result) => `${JSON.stringify(result)}\n`).join(''));
+  }
+  report(options, args, facts, results);
+  process.exit(0);
+}
+
+function argumentsOrExit(args: readonly string[]): Arguments {
+  try {
+    return readArguments(args);
+  } catch (error) {
+    say(`${(error as Error).message}\n\n${usage}`);
+    process.exit(64);
+  }
+}
+
+/** One for the measured program and one for all others, this process included; none on a machine with one core. */
+function twoCores(): readonly [number, number] | readonly [undefined, undefined] {
+  const [first, second] = allowedCores();
+  if (first === undefined || second === undefined) return [undefined, undefined];
+  try {
+    execFileSync('taskset', ['-a', '-c', '-p', String(second), String(process.pid)], { stdio: 'ignore' });
+  } catch {
+    throw new Problem(
+      'taskset is missing, so programs cannot be kept on a core.',
+      'Debian, Ubuntu: apt-get install util-linux',
+    );
+  }
+  return [first, second];
+}
+
+function chosenScenarios({ isQuick, scenarios: names, profiles }: Arguments): readonly Scenario[] {
+  const wanted = names ?? (profiles ? ['whole-sse'] : scenarios.map(({ name }) => name));
+  const unknown = wanted.filter((name) => !scenarios.some((scenario) => scenario.name === name));
+  if (unknown.length > 0)
+    throw new Error(
+      `unknown scenario ${unknown.join(', ')}; there are ${scenarios.map(({ name }) => name).join(', ')}`,
+    );
+  const chosen = scenarios.filter(({ name }) => wanted.includes(name));
+  return isQuick ? chosen.map(quick) : chosen;
+}
+
+function chosenContenders(
+  { only, gateways }: Arguments,
+  processes: Processes,
+  upstreamPort: number,
+): readonly Contender[] {
+  const all = [direct, nginx, tokenhouse(root, processes), ...gateways.map((line) => external(line, upstreamPort))];
+  const unknown = only?.filter((name) => !all.some((contender) => contender.name === name)) ?? [];
+  if (unknown.length > 0)
+    throw new Error(`unknown contender ${unknown.join(', ')}; there are ${all.map(({ name }) => name).join(', ')}`);
+  const chosen = all.filter(({ name }) => only === undefined || only.includes(name));
+  if (!chosen.includes(nginx) || isNginxInstalled()) return chosen;
+  say('nginx is not installed, so it is left out (Debian, Ubuntu: apt-get install nginx-light)');
+  return chosen.filter((contender) => contender !== nginx);
+}
+
+function report(
+  options: Arguments,
+  args: readonly string[],
+  facts: readonly string[],
+  results: readonly RoundResult[],
+): void {
+  const command = `npm run bench${args.length > 0 ? ` -- ${args.map(quoted).join(' ')}` : ''}`;
+  const text = [printTable(results), '', ...facts.map((fact) => `- ${fact}`), `- \`${command}\``].join('\n');
+  process.stdout.write(`${text}\n`);
+  if (!options.writes) return;
+  const file = join(root, 'bench', 'results.md');
+  const title = `${new Date().toISOString().slice(0, 10)}, ${revision(root)}`;
+  writeSection(file, title, text);
+  say(`written to ${file}: ${title}`);
+}
+
+function quoted(argument: string): string {
+  return /^[\w,./=-]+$/.test(argument) ? argument : `'${argument}'`;
+}

@@ -1,0 +1,99 @@
+import type { Prepared } from './contender.ts';
+
+/** One kind of load. */
+export interface Scenario {
+  readonly name: string;
+  /** What the upstream plays, see upstream.c. */
+  readonly mode: 'j' | 's' | 'f' | 'p';
+  readonly tokens: number;
+  readonly paceMs: number;
+  readonly connections: number;
+  readonly seconds: number;
+  /** Requests that are due in a second; absent: as many as are answered. */
+  readonly ratePerSecond?: number;
+  /** Share of the clients that leave in mid-answer. */
+  readonly abortPercent?: number;
+  /** Played before, unmeasured. */
+  readonly warmUpSeconds?: number;
+  /** The scenario that tells how many of these requests one core can carry; where it is too few, this one is left out. */
+  readonly capacityFrom?: string;
+}
+
+const pacedTokens = 64;
+const paceMs = 20;
+const pacedSeconds = (pacedTokens * paceMs) / 1000;
+
+const paced = (streams: number): Scenario => ({
+  name: `paced-${streams}`,
+  mode: 'p',
+  tokens: pacedTokens,
+  paceMs,
+  // More than are ever in use, so that most streams come on a fresh connection.
+  connections: Math.max(64, streams * 3),
+  seconds: 4,
+  ratePerSecond: streams / pacedSeconds,
+  capacityFrom: 'streams',
+});
+
+export const scenarios: readonly Scenario[] = [
+  { name: 'whole-json', mode: 'j', tokens: 150, paceMs: 0, connections: 16, seconds: 3, warmUpSeconds: 2 },
+  { name: 'whole-sse', mode: 's', tokens: 8, paceMs: 0, connections: 16, seconds: 3, warmUpSeconds: 2 },
+  // A durable commit takes milliseconds: a few connections wait for the disk, many share its commits and fill the core.
+  { name: 'whole-crowd', mode: 's', tokens: 8, paceMs: 0, connections: 128, seconds: 3, warmUpSeconds: 1 },
+  {
+    name: 'whole-rate',
+    mode: 's',
+    tokens: 8,
+    paceMs: 0,
+    connections: 64,
+    seconds: 4,
+    ratePerSecond: 200,
+    capacityFrom: 'whole-crowd',
+  },
+  { name: 'streams', mode: 'f', tokens: 64, paceMs: 0, connections: 8, seconds: 3, warmUpSeconds: 1.5 },
+  paced(10),
+  paced(50),
+  paced(200),
+  // One connection again and again, as the pools of client libraries do: shows a missing TCP_NODELAY as 40 ms.
+  { name: 'kept-alive', mode: 'p', tokens: 8, paceMs, connections: 1, seconds: 3 },
+  { name: 'aborts', mode: 'p', tokens: pacedTokens, paceMs, connections: 20, seconds: 2, abortPercent: 50 },
+];
+
+/** A third of the time: enough to see that everything works, too little for figures to publish. */
+export const quick = (scenario: Scenario): Scenario => ({
+  ...scenario,
+  seconds: Math.max(1, scenario.seconds / 3),
+  ...(scenario.warmUpSeconds === undefined ? {} : { warmUpSeconds: scenario.warmUpSeconds / 2 }),
+});
+
+/** The bytes of the request, which every answer of a scenario is asked for with: about 1.6 kB, four messages. */
+export function requestBytes(scenario: Scenario, { key, model }: Pick<Prepared, 'key' | 'model'>): string {
+  const isStream = scenario.mode === 'f' || scenario.mode === 'p';
+  const marker = `[[u:${scenario.mode}:${scenario.tokens}:${scenario.paceMs}]]`;
+  const body = JSON.stringify({
+    model,
+    messages: [
+      { role: 'system', content: `You are a helpful assistant. ${passage}` },
+      { role: 'user', content: `${marker} ${passage}${passage} What matters most?` },
+      { role: 'assistant', content: `It depends. ${passage}` },
+      { role: 'user', content: `Please explain in detail: ${passage}${passage}` },
+    ],
+    temperature: 0.7,
+    top_p: 0.95,
+    max_tokens: 256,
+    ...(isStream ? { stream: true, stream_options: { include_usage: true } } : { stream: false }),
+  });
+  const headers = [
+    'POST /v1/chat/completions HTTP/1.1',
+    'host: 127.0.0.1',
+    'content-type: application/json',
+    `authorization: Bearer ${key}`,
+    'user-agent: OpenAI/Python 1.50.0',
+    'accept: application/json',
+    `content-length: ${Buffer.byteLength(body)}`,
+  ];
+  return `${headers.join('\r\n')}\r\n\r\n${body}`;
+}
+
+const passage =
+  'You are given a long passage and must answer briefly. The passage says that measured throughput depends on many details of the runtime, the kernel and the workload. ';

@@ -1,0 +1,85 @@
+import { spawnSync } from 'node:child_process';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { freePort, type Contender } from './contender.ts';
+import type { Processes } from './processes.ts';
+
+const startTimeoutMs = 20_000;
+
+/**
+ * This service with everything on: keys, validation, holds, settlements in SQLite, one log line for each request.
+ * `nodeOptions` stand before the program, for example to profile it.
+ */
+export function tokenhouse(root: string, processes: Processes, nodeOptions: readonly string[] = []): Contender {
+  const main = join(root, 'dist', 'src', 'main.js');
+  return {
+    name: 'tokenhouse',
+    prepare: async (folder, upstreamPort) => {
+      const port = await freePort();
+      const config = join(folder, 'tokenhouse.yaml');
+      writeFileSync(config, configuration(port, upstreamPort));
+      // The first start makes the database and an account with credit; what is measured is a later one.
+      const logFile = join(folder, 'first-start.log');
+      const service = processes.start({
+        command: [process.execPath, main, 'serve', '--config', config],
+        core: undefined,
+        cwd: folder,
+        logFile,
+      });
+      try {
+        const key = await createKey(main, config, () => service.ended(), logFile);
+        return {
+          command: [process.execPath, ...nodeOptions, main, 'serve', '--config', config],
+          port,
+          key,
+          model: 'bench',
+        };
+      } finally {
+        await processes.stop(service);
+      }
+    },
+  };
+}
+
+/** Asks the running service for a key, through the command line, as soon as it listens. */
+async function createKey(
+  main: string,
+  config: string,
+  ended: () => string | undefined,
+  logFile: string,
+): Promise<string> {
+  const deadlineMs = performance.now() + startTimeoutMs;
+  for (;;) {
+    const { status, stdout, stderr } = spawnSync(
+      process.execPath,
+      [main, 'keys', 'create', '--config', config, '--json'],
+      { encoding: 'utf8' },
+    );
+    if (status === 0) return (JSON.parse(stdout) as { readonly key: string }).key;
+    const end = ended();
+    if (end !== undefined || performance.now() > deadlineMs) {
+      throw new Error(
+        `tokenhouse did not start (${end ?? 'too slow'}): ${stderr}\n${readFileSync(logFile, 'utf8').slice(-2000)}`,
+      );
+    }
+    await sleep(100);
+  }
+}
+
+/** Prices as of a small hosted model; limits that the load does not meet. */
+const configuration = (port: number, upstreamPort: number): string => `
+server:
+  inference: { host: 127.0.0.1, port: ${port} }
+  account: { host: 127.0.0.1, port: 0 }
+  limits: { concurrency_per_account_max: 4096 }
+storage: sqlite:./data/tokenhouse.db
+accounts: { first_credit_cents: 100000000 }
+models:
+  - id: bench
+    context_length: 131072
+    max_output_tokens: 4096
+    pricing: { input_cents_per_million: 5, output_cents_per_million: 20, cache_read_cents_per_million: 2.5 }
+    backends:
+      - { engine: openai, flavor: vllm, url: "http://127.0.0.1:${upstreamPort}/v1", max_concurrency: 4096 }
+`;
