@@ -353,19 +353,20 @@ export async function recomputeUsageHours(db: Db, request: { readonly now: numbe
 /** What usage says about the hours of a span: one row for each account, hour, model and key. */
 export function sumUsageByHour(db: Db, from: number, to: number) {
   const hour = sql<bigint>`ended_at - ended_at % ${sql.lit(hourMs)}`;
-  return db
-    .selectFrom('account')
-    .innerJoin('usage', (join) =>
-      // By account, because that is the index there is; an account without usage costs one look.
-      join
-        .onRef('usage.account_id', '=', 'account.id')
-        .on('ended_at', '>=', BigInt(from))
-        .on('ended_at', '<', BigInt(to)),
-    )
-    .select(['account_id', hour.as('hour'), 'model_id', 'key_id'])
-    .select(sumsOf(sql`count(*)`))
-    .groupBy(['account_id', hour, 'model_id', 'key_id'])
-    .execute();
+  return (
+    db
+      .selectFrom('account')
+      // By account, because that is the index there is; an account without usage costs one look. SQLite takes the tables of
+      // a cross join in the order given, and would else walk all usage there ever was.
+      .crossJoin('usage')
+      .whereRef('usage.account_id', '=', 'account.id')
+      .where('ended_at', '>=', BigInt(from))
+      .where('ended_at', '<', BigInt(to))
+      .select(['account_id', hour.as('hour'), 'model_id', 'key_id'])
+      .select(sumsOf(sql`count(*)`))
+      .groupBy(['account_id', hour, 'model_id', 'key_id'])
+      .execute()
+  );
 }
 
 /** Hours before this one are not written any more: the job writes the last hour with usage and the one before it. */
@@ -409,13 +410,19 @@ function sumRaw(
 ): Promise<readonly SumRow[]> {
   if (filter.from >= filter.to) return Promise.resolve([]);
   const group = groupOf(by, 'ended_at');
-  return db
-    .selectFrom('usage')
+  let query = db
+    .selectFrom('account')
+    .crossJoin('usage') // by account, as in sumUsageByHour
+    .whereRef('usage.account_id', '=', 'account.id')
+    .where('ended_at', '>=', BigInt(filter.from))
+    .where('ended_at', '<', BigInt(filter.to))
     .select(group.as('group'))
     .select(sumsOf(sql`count(*)`))
-    .where(matching(filter))
-    .groupBy(group)
-    .execute();
+    .groupBy(group);
+  if (filter.accountId !== undefined) query = query.where('account.id', '=', filter.accountId);
+  if (filter.keyId !== undefined) query = query.where('key_id', '=', filter.keyId);
+  if (filter.modelId !== undefined) query = query.where('model_id', '=', filter.modelId);
+  return query.execute();
 }
 
 function sumHours(
@@ -463,7 +470,7 @@ function groupOf(by: Grouping, timeColumn: 'ended_at' | 'hour'): RawBuilder<stri
     case 'day':
       return sql<bigint>`${sql.ref(timeColumn)} - ${sql.ref(timeColumn)} % ${sql.lit(24 * hourMs)}`;
     case undefined:
-      return sql<string>`''`;
+      return sql<string>`cast('' as text)`; // PostgreSQL refuses a bare constant in group by
   }
 }
 

@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import type { NewKey, UsageSum } from '../../src/store/queries.ts';
-import { openReadOnlyConnection } from '../../src/store/sqlite/connection.ts';
-import { openReadOnly } from '../../src/store/sqlite/dialect.ts';
+import { openConnection, openReadOnlyConnection } from '../../src/store/sqlite/connection.ts';
+import { kyselyOn, openReadOnly } from '../../src/store/sqlite/dialect.ts';
 import { deskOn } from '../../src/store/operations.ts';
 import { StoreError } from '../../src/store/store-error.ts';
 import { uuidText } from '../../src/store/uuid.ts';
@@ -249,30 +249,54 @@ test('hours that a stopped service has missed are written at its next run, and o
   assert.deepEqual(await differencesOf(file), []);
 });
 
-test('the lists walk an index, also the one of all accounts', async (t) => {
+test('every query on usage walks an index, or reads from the end of the table', async (t) => {
   const file = join(temporaryFolder(t), 'x.db');
   await openStore(t, file);
-  const connection = openReadOnlyConnection(file);
+  const connection = openConnection(file);
   t.after(() => connection.close());
-  const plan = (sql: string) =>
-    (connection.prepare(`explain query plan ${sql}`).all() as { detail: string }[]).map((row) => row.detail).join('; ');
-  assert.match(
-    plan(
-      `select * from usage where account_id = 'a' and (ended_at, request_id) < (5, x'00') order by ended_at desc, request_id desc limit 5`,
-    ),
-    /^SEARCH usage USING INDEX usage_account \(account_id=\? AND \(ended_at,request_id\)<\(\?,\?\)\)$/,
-  );
-  assert.match(plan(`select * from usage order by request_id desc limit 5`), /^SCAN usage$/);
-  assert.match(
-    plan(`select * from usage where account_id = 'a' and public_id = 'b' order by request_id desc limit 20`),
-    /usage_public_id/,
-  );
-  assert.match(plan(`select * from usage where account_id = 'a' and client_id in ('b', 'c')`), /usage_client_id/);
-  assert.match(
-    plan(
-      `select account_id, sum(cost) from account inner join usage on usage.account_id = account.id and ended_at >= 1 and ended_at < 2 group by account_id`,
-    ),
-    /SEARCH usage USING INDEX usage_account \(account_id=\? AND ended_at>\? AND ended_at<\?\)/,
+  const asked: string[] = [];
+  const watched = new Proxy(connection, {
+    get(target, name) {
+      const value: unknown = Reflect.get(target, name, target);
+      if (name === 'prepare') return (sql: string) => (asked.push(sql), target.prepare(sql));
+      return typeof value === 'function' ? (value.bind(target) as unknown) : value;
+    },
+  });
+  const desk = deskOn(kyselyOn(watched));
+  const plansOf = async (query: Promise<unknown>): Promise<readonly string[]> => {
+    await query;
+    const plans = asked
+      .splice(0)
+      .filter((sql) => /^select/i.test(sql) && sql.includes('"usage"'))
+      .map((sql) =>
+        (connection.prepare(`explain query plan ${sql}`).all() as { detail: string }[])
+          .map((row) => row.detail)
+          .join('; '),
+      );
+    assert.ok(plans.length > 0);
+    return plans;
+  };
+  const accountId = 'acct_a';
+  const before = { endedAt: 5, requestId: uuid() };
+  assert.deepEqual(await plansOf(desk.listUsage({ accountId, before })), [
+    'SEARCH usage USING INDEX usage_account (account_id=? AND (ended_at,request_id)<(?,?))',
+  ]);
+  assert.deepEqual(await plansOf(desk.listUsage({})), ['SCAN usage']);
+  assert.deepEqual(await plansOf(desk.listUsage({ before })), ['SEARCH usage USING PRIMARY KEY (request_id<?)']);
+  const [publicId, clientId] = await plansOf(desk.findUsage({ accountId, id: 'x' }));
+  assert.match(publicId!, /^SEARCH usage USING INDEX usage_public_id \(account_id=\? AND public_id=\?\)/);
+  assert.match(clientId!, /^SEARCH usage USING INDEX usage_client_id \(account_id=\? AND client_id=\?\)/);
+  for (const plan of [
+    ...(await plansOf(desk.sumUsage({ accountId, from: 1, to: 99, by: 'model' }))),
+    ...(await plansOf(desk.sumUsage({ from: 1, to: 99, by: 'account' }))),
+    ...(await plansOf(desk.sumUsage({ from: 1, to: 99 }))),
+  ]) {
+    assert.match(plan, /SEARCH usage USING INDEX usage_account \(account_id=\? AND ended_at>\? AND ended_at<\?\)/);
+  }
+  const plans = await plansOf(desk.recomputeUsageHours({ now: Date.now() }));
+  assert.deepEqual(
+    plans.filter((plan) => plan.includes('account_id=? AND ended_at>? AND ended_at<?')).length,
+    plans.length - 1,
   );
 });
 
