@@ -44,7 +44,11 @@ export function openBackends(model: ModelConfig, services: BackendServices): Ope
   });
 }
 
-function openEngine(model: ModelConfig, config: BackendConfig, services: BackendServices): { readonly engine: Engine; readonly ready: Promise<void> } {
+function openEngine(
+  model: ModelConfig,
+  config: BackendConfig,
+  services: BackendServices,
+): { readonly engine: Engine; readonly ready: Promise<void> } {
   const { limits } = services;
   switch (config.engine) {
     case 'llama': {
@@ -56,7 +60,8 @@ function openEngine(model: ModelConfig, config: BackendConfig, services: Backend
         queueLimit: config.queueMax,
         firstTokenTimeoutMs: limits.firstTokenTimeoutMs,
         idleTimeoutMs: limits.streamIdleTimeoutMs,
-        log: (event) => services.log.service({ level: 'info', event: `llama_${event.event}`, detail: plainFields(event) }),
+        log: (event) =>
+          services.log.service({ level: 'info', event: `llama_${event.event}`, detail: plainFields(event) }),
         ...(config.slots === undefined ? {} : { slots: config.slots }),
         ...(config.threads === undefined ? {} : { prefillThreads: config.threads }),
       });
@@ -77,7 +82,10 @@ function openEngine(model: ModelConfig, config: BackendConfig, services: Backend
     }
     case 'scripted': {
       const scripts = (config.scripts as readonly ScriptSettings[]).map(scriptRule);
-      return { engine: createScriptedEngine({ name: model.id, contextLength: model.contextLength, scripts }), ready: Promise.resolve() };
+      return {
+        engine: createScriptedEngine({ name: model.id, contextLength: model.contextLength, scripts }),
+        ready: Promise.resolve(),
+      };
     }
   }
 }

@@ -1,5 +1,3 @@
-import { randomFillSync } from 'node:crypto';
-
 export interface RequestIds {
   /** What the answer says in `x-request-id` and `request-id`. */
   readonly publicId: string;
@@ -11,25 +9,12 @@ const clientIdLengthMax = 128;
 
 /**
  * Contracts decision 11, specification §5.7: a value of our own form (a chained gateway's) is echoed as it is, any other
- * is made header-safe and echoed with the `client_` prefix; without one the service makes `req_<12 hex>`.
+ * is made header-safe and echoed with the `client_` prefix; without one it is `own`, of the form `req_<12 hex>`.
  */
-export function requestIds(sent: string | readonly string[] | undefined): RequestIds {
+export function requestIds(sent: string | readonly string[] | undefined, own: string): RequestIds {
   const value = typeof sent === 'string' || sent === undefined ? sent : sent[0];
-  if (value === undefined) return { publicId: newPublicId(), clientId: null };
+  if (value === undefined) return { publicId: own, clientId: null };
   if (/^req_[0-9a-f]{12}$/.test(value)) return { publicId: value, clientId: value };
   const safe = value.replaceAll(/[^\x21-\x7e]/g, '').slice(0, clientIdLengthMax);
-  return safe === '' ? { publicId: newPublicId(), clientId: null } : { publicId: `client_${safe}`, clientId: safe };
-}
-
-const pool = Buffer.alloc(6 * 512);
-let offset = pool.length;
-
-function newPublicId(): string {
-  if (offset >= pool.length) {
-    randomFillSync(pool);
-    offset = 0;
-  }
-  const hex = pool.toString('hex', offset, offset + 6);
-  offset += 6;
-  return `req_${hex}`;
+  return safe === '' ? { publicId: own, clientId: null } : { publicId: `client_${safe}`, clientId: safe };
 }

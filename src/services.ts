@@ -1,6 +1,5 @@
 import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import path from 'node:path';
 
 import { createAccountHost } from './account-api/server.ts';
 import { Directory } from './accounts/directory.ts';
@@ -26,7 +25,7 @@ import type { Backend } from './pipeline/dispatch.ts';
 import { Running } from './pipeline/running.ts';
 import { openSqliteStore } from './store/sqlite/store.ts';
 import { StoreError } from './store/store-error.ts';
-import { uuidMaker } from './store/uuid.ts';
+import { publicIdOf, uuidMaker } from './store/uuid.ts';
 
 export interface ServiceOptions {
   readonly config: Config;
@@ -61,16 +60,29 @@ export async function startService(options: ServiceOptions): Promise<Service> {
   const newId = uuidMaker();
   const running = new Running();
 
-  // The ledger asks for free balances, and the balances live in billing, which needs the ledger.
-  let billing: Billing | undefined;
   const store = await openSqliteStore({
     file: config.storage.path,
     free: {
-      credit: (accountId, microcents) => billing?.credit(accountId, microcents),
-      reserve: (accountId, microcents) => billing?.reserve(accountId, microcents) ?? false,
+      // The ledger asks for free balances, and they live in billing, which needs the ledger.
+      credit: (accountId, microcents) => billing.credit(accountId, microcents),
+      reserve: (accountId, microcents) => billing.reserve(accountId, microcents),
     },
     onFatal: options.onFatal,
     log: (level, message) => log.service({ level, event: 'store', detail: { message } }),
+  });
+
+  // Pages and errors name the account host by its public address, which a free port (0) tells only when it listens.
+  let accountUrl = publicUrl(config.server.account);
+  const billing: Billing = new Billing({
+    ledger: store.ledger,
+    newId,
+    topupUrl: () => `${accountUrl}/topup`,
+    log: (event) =>
+      log.service({
+        level: event.event === 'settlement_repaired' ? 'warn' : 'error',
+        event: event.event,
+        detail: { request: event.requestId, tries: event.tries, refund_microcents: event.refundMicrocents },
+      }),
   });
 
   const secret = openSecret({
@@ -79,7 +91,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     warn: (message) => log.service({ level: 'warn', event: 'secret', detail: { message } }),
   });
   const directory = new Directory(secret);
-  for (let after: string | undefined; ; ) {
+  for (let after: string | undefined; ;) {
     const page = await store.desk.loadKeys({ ...(after === undefined ? {} : { after }) });
     directory.load(page);
     after = page.at(-1)?.id;
@@ -94,29 +106,20 @@ export async function startService(options: ServiceOptions): Promise<Service> {
   const firstAccount = await createFirstAccount(operations, config.accounts.firstCreditMicrocents);
   const control = await listenForControl(controlSocketPath(config.storage.directory), operations);
 
-  // Pages and errors name the account host by its public address, which a free port (0) tells only now.
-  let accountUrl = publicUrl(config.server.account);
-  const accountHost = createAccountHost(() => accountUrl);
+  const accountHost = createAccountHost(
+    () => accountUrl,
+    () => publicIdOf(newId()),
+  );
   accountUrl = publicUrl(config.server.account, await listen(accountHost, config.server.account));
-
-  billing = new Billing({
-    ledger: store.ledger,
-    newId,
-    topupUrl: `${accountUrl}/topup`,
-    log: (event) =>
-      log.service({
-        level: event.event === 'settlement_repaired' ? 'warn' : 'error',
-        event: event.event,
-        detail: { request: event.requestId, tries: event.tries, refund_microcents: event.refundMicrocents },
-      }),
-  });
 
   const downloads = new AbortController();
   const backendServices = { environment, limits, log, onDownload: options.onDownload, stopping: downloads.signal };
   const backends = config.models.flatMap((model) => openBackends(model, backendServices));
   // Whoever waits for `ready` sees the failure; nobody has to.
   for (const backend of backends) backend.ready.catch(() => {});
-  const byModel = new Map<string, readonly Backend[]>(config.models.map(({ id }) => [id, backends.filter((backend) => backend.modelId === id)]));
+  const byModel = new Map<string, readonly Backend[]>(
+    config.models.map(({ id }) => [id, backends.filter((backend) => backend.modelId === id)]),
+  );
   let stopping = false;
   const inferenceHost = createInferenceHost(
     {
@@ -144,7 +147,11 @@ export async function startService(options: ServiceOptions): Promise<Service> {
 
   const usageHours = setInterval(() => {
     store.desk.recomputeUsageHours({ now: Date.now() }).catch((error: unknown) => {
-      log.service({ level: 'warn', event: 'usage_hours_failed', detail: { code: error instanceof StoreError ? error.code : 'unexpected' } });
+      log.service({
+        level: 'warn',
+        event: 'usage_hours_failed',
+        detail: { code: error instanceof StoreError ? error.code : 'unexpected' },
+      });
     });
   }, usageHoursEveryMs);
   usageHours.unref();
@@ -182,7 +189,11 @@ function modelOf(config: ModelConfig): Model {
     ownedBy: config.ownedBy,
     contextLength: config.contextLength,
     maxOutputTokens: config.maxOutputTokens,
-    prices: { input: pricing.inputMicrocentsPerMillion, output: pricing.outputMicrocentsPerMillion, cacheRead: pricing.cacheReadMicrocentsPerMillion },
+    prices: {
+      input: pricing.inputMicrocentsPerMillion,
+      output: pricing.outputMicrocentsPerMillion,
+      cacheRead: pricing.cacheReadMicrocentsPerMillion,
+    },
     sampling: config.sampling,
     capabilities: textCapabilities,
   };

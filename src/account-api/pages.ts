@@ -4,16 +4,24 @@ import type { ErrorCode, ErrorRow } from '../errors.ts';
 /** The list of error codes, printed from the table. */
 export function errorIndexPage(): string {
   const rows = Object.entries(errorTable).map(
-    ([code, row]) => `<tr><td><a href="/docs/errors/${code}"><code>${code}</code></a></td><td>${row.status}</td><td>${prose(row.meaning)}</td></tr>`,
+    ([code, row]) =>
+      `<tr><td><a href="/docs/errors/${code}"><code>${code}</code></a></td><td>${row.status}</td><td>${prose(row.meaning)}</td></tr>`,
   );
-  return page('Errors', `<p>Branch on <code>error.code</code>; statuses and messages may say more.</p><table><tr><th>Code</th><th>Status</th><th>When</th></tr>${rows.join('')}</table>`);
+  return page(
+    'Errors',
+    `<p>Branch on <code>error.code</code>; statuses and messages may say more.</p><table><tr><th>Code</th><th>Status</th><th>When</th></tr>${rows.join('')}</table>`,
+  );
 }
 
 /** One page per code: the target of `docs_url`. `undefined` for a code that does not exist. */
 export function errorPage(code: string): string | undefined {
   if (!Object.hasOwn(errorTable, code)) return undefined;
   const row: ErrorRow = errorTable[code as ErrorCode];
-  const example = JSON.stringify({ error: { type: row.type, code, message: '…', request_id: 'req_0123456789ab', docs_url: '…' } }, null, 2);
+  const example = JSON.stringify(
+    { error: { type: row.type, code, message: '…', request_id: 'req_0123456789ab', docs_url: '…' } },
+    null,
+    2,
+  );
   return page(
     code,
     `<dl>
@@ -41,7 +49,10 @@ export function topupPage(): string {
 }
 
 export function notFoundPage(): string {
-  return page('Not found', '<p>There is no such page. <a href="/docs/errors">Error codes</a> · <a href="/topup">Add credit</a></p>');
+  return page(
+    'Not found',
+    '<p>There is no such page. <a href="/docs/errors">Error codes</a> · <a href="/topup">Add credit</a></p>',
+  );
 }
 
 function chargeOf(row: ErrorRow): string {
@@ -73,4 +84,5 @@ ${body}
 /** Text of the table: escaped, with `code` set as code. */
 const prose = (text: string): string => escaped(text).replaceAll(/`([^`]+)`/g, '<code>$1</code>');
 
-const escaped = (text: string): string => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;');
+const escaped = (text: string): string =>
+  text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;');

@@ -6,27 +6,43 @@ import { requestIds } from '../request-id.ts';
 import { errorIndexPage, errorPage, notFoundPage, topupPage } from './pages.ts';
 
 /** The account host: today the pages that error answers link to. Plain text pages, no scripts, nothing about any account. */
-export function createAccountHost(accountUrl: () => string): Server {
-  return createServer({ headersTimeout: 10_000, requestTimeout: 30_000, maxHeaderSize: 16_384 }, (request, response) => {
-    const { publicId } = requestIds(request.headers['x-request-id']);
-    const path = (request.url ?? '/').split('?')[0] ?? '/';
-    if (path.startsWith('/v1/')) {
-      const missing = new ApiError('http_404', 'There is no such route.');
-      send(response, 404, 'application/json', JSON.stringify({ error: errorBody(missing, publicId, accountUrl()) }), publicId);
-      return;
-    }
-    if (request.method !== 'GET' && request.method !== 'HEAD') {
-      const refused = new ApiError('http_405', 'Use GET here.');
-      send(response, 405, 'application/json', JSON.stringify({ error: errorBody(refused, publicId, accountUrl()) }), publicId, { allow: 'GET, HEAD' });
-      return;
-    }
-    if (path === '/healthz') {
-      send(response, 200, 'application/json', '{"status":"ok"}', publicId);
-      return;
-    }
-    const html = pageAt(path);
-    send(response, html === undefined ? 404 : 200, 'text/html; charset=utf-8', html ?? notFoundPage(), publicId);
-  });
+export function createAccountHost(accountUrl: () => string, newRequestId: () => string): Server {
+  return createServer(
+    { headersTimeout: 10_000, requestTimeout: 30_000, maxHeaderSize: 16_384 },
+    (request, response) => {
+      const { publicId } = requestIds(request.headers['x-request-id'], newRequestId());
+      const path = (request.url ?? '/').split('?')[0] ?? '/';
+      if (path.startsWith('/v1/')) {
+        const missing = new ApiError('http_404', 'There is no such route.');
+        send(
+          response,
+          404,
+          'application/json',
+          JSON.stringify({ error: errorBody(missing, publicId, accountUrl()) }),
+          publicId,
+        );
+        return;
+      }
+      if (request.method !== 'GET' && request.method !== 'HEAD') {
+        const refused = new ApiError('http_405', 'Use GET here.');
+        send(
+          response,
+          405,
+          'application/json',
+          JSON.stringify({ error: errorBody(refused, publicId, accountUrl()) }),
+          publicId,
+          { allow: 'GET, HEAD' },
+        );
+        return;
+      }
+      if (path === '/healthz') {
+        send(response, 200, 'application/json', '{"status":"ok"}', publicId);
+        return;
+      }
+      const html = pageAt(path);
+      send(response, html === undefined ? 404 : 200, 'text/html; charset=utf-8', html ?? notFoundPage(), publicId);
+    },
+  );
 }
 
 function pageAt(path: string): string | undefined {
@@ -36,7 +52,14 @@ function pageAt(path: string): string | undefined {
   return path === '/topup' ? topupPage() : undefined;
 }
 
-function send(response: ServerResponse, status: number, type: string, body: string, publicId: string, further: Readonly<Record<string, string>> = {}): void {
+function send(
+  response: ServerResponse,
+  status: number,
+  type: string,
+  body: string,
+  publicId: string,
+  further: Readonly<Record<string, string>> = {},
+): void {
   response.writeHead(status, {
     'content-type': type,
     'content-length': Buffer.byteLength(body),

@@ -9,14 +9,26 @@ export interface FirstAccount {
 }
 
 /** On an empty database: an account, its first credit and its first key. `undefined` when there is a key already. */
-export async function createFirstAccount(services: OperationServices, creditMicrocents: bigint): Promise<FirstAccount | undefined> {
+export async function createFirstAccount(
+  services: OperationServices,
+  creditMicrocents: bigint,
+): Promise<FirstAccount | undefined> {
   const [known] = await services.desk.listAccounts({ limit: 1 });
   // A start that was killed half-way left the account without a key: it is finished here.
   if (known !== undefined && (await services.desk.listKeys({ limit: 1 })).length > 0) return undefined;
   const accountId = known?.id ?? (await newAccount(services));
   if (creditMicrocents > 0n) {
     const idempotencyKey = `first-credit:${accountId}`;
-    await operate({ kind: 'grant_credit', accountId, microcents: String(creditMicrocents), reference: 'first credit', idempotencyKey }, services);
+    await operate(
+      {
+        kind: 'grant_credit',
+        accountId,
+        microcents: String(creditMicrocents),
+        reference: 'first credit',
+        idempotencyKey,
+      },
+      services,
+    );
   }
   const answer = await operate({ kind: 'create_key', accountId, name: 'first key', expiresAt: undefined }, services);
   if (answer.kind !== 'key') throw new Error('creating a key answered something else');

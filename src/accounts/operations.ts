@@ -10,7 +10,12 @@ import type { Secret } from './secret.ts';
 /** What an operator changes while the service runs, or without it: the command line's writes. Plain JSON data. */
 export type Operation =
   | { readonly kind: 'create_account'; readonly name: string }
-  | { readonly kind: 'create_key'; readonly accountId: string | undefined; readonly name: string; readonly expiresAt: number | undefined }
+  | {
+      readonly kind: 'create_key';
+      readonly accountId: string | undefined;
+      readonly name: string;
+      readonly expiresAt: number | undefined;
+    }
   | { readonly kind: 'revoke_key'; readonly keyId: string }
   | {
       readonly kind: 'grant_credit';
@@ -24,9 +29,21 @@ export type Operation =
 export type OperationAnswer =
   | { readonly kind: 'account'; readonly accountId: string; readonly name: string }
   /** `key` is shown once and stored nowhere. */
-  | { readonly kind: 'key'; readonly keyId: string; readonly accountId: string; readonly name: string; readonly key: string }
+  | {
+      readonly kind: 'key';
+      readonly keyId: string;
+      readonly accountId: string;
+      readonly name: string;
+      readonly key: string;
+    }
   | { readonly kind: 'revoked'; readonly keyId: string; readonly accountId: string; readonly name: string }
-  | { readonly kind: 'granted'; readonly accountId: string; readonly microcents: string; readonly balanceMicrocents: string; readonly again: boolean }
+  | {
+      readonly kind: 'granted';
+      readonly accountId: string;
+      readonly microcents: string;
+      readonly balanceMicrocents: string;
+      readonly again: boolean;
+    }
   | { readonly kind: 'status'; readonly accountId: string; readonly status: 'active' | 'suspended' };
 
 /** The account part of the store: what the ledger's thread writes besides money. */
@@ -38,7 +55,12 @@ export interface AccountWriter {
     readonly at: number;
     readonly changeId: Uint8Array;
   }): Promise<unknown>;
-  setAccountStatus(accountId: string, status: 'active' | 'suspended', at: number, changeId: Uint8Array): Promise<unknown>;
+  setAccountStatus(
+    accountId: string,
+    status: 'active' | 'suspended',
+    at: number,
+    changeId: Uint8Array,
+  ): Promise<unknown>;
 }
 
 export interface OperationServices {
@@ -61,7 +83,13 @@ export async function operate(operation: Operation, services: OperationServices)
   try {
     return await carryOut(operation, services);
   } catch (error) {
-    if (error instanceof StoreError && (error.code === 'not_found' || error.code === 'conflict' || error.code === 'insufficient' || error.code === 'invalid')) {
+    if (
+      error instanceof StoreError &&
+      (error.code === 'not_found' ||
+        error.code === 'conflict' ||
+        error.code === 'insufficient' ||
+        error.code === 'invalid')
+    ) {
       throw new OperationError(error.message, { cause: error });
     }
     throw error;
@@ -74,12 +102,24 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
   switch (operation.kind) {
     case 'create_account': {
       const accountId = newAccountId();
-      await ledger.createAccount({ id: accountId, name: checkedName(operation.name), creditLimitMicrocents: 0n, at, changeId: newId() });
+      await ledger.createAccount({
+        id: accountId,
+        name: checkedName(operation.name),
+        creditLimitMicrocents: 0n,
+        at,
+        changeId: newId(),
+      });
       return { kind: 'account', accountId, name: operation.name };
     }
     case 'create_key': {
       const accountId = await accountMeant(operation.accountId, desk);
-      const issued = issueKey({ accountId, name: checkedName(operation.name), secret, now: at, expiresAt: operation.expiresAt ?? null });
+      const issued = issueKey({
+        accountId,
+        name: checkedName(operation.name),
+        secret,
+        now: at,
+        expiresAt: operation.expiresAt ?? null,
+      });
       await desk.createKey({ key: issued.row, changeId: newId() });
       const account = await desk.getAccount({ accountId });
       directory?.apply({ kind: 'key_created', key: { ...issued.row, accountStatus: account?.status ?? 'active' } });
@@ -87,7 +127,8 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
     }
     case 'revoke_key': {
       const revoked = await desk.revokeKey({ keyId: operation.keyId, at, changeId: newId() });
-      if (revoked === undefined) throw new OperationError(`There is no key ${operation.keyId}. List them with: tokenhouse keys list`);
+      if (revoked === undefined)
+        throw new OperationError(`There is no key ${operation.keyId}. List them with: tokenhouse keys list`);
       directory?.apply({ kind: 'key_revoked', keyId: revoked.id });
       return { kind: 'revoked', keyId: revoked.id, accountId: revoked.accountId, name: revoked.name };
     }
@@ -107,7 +148,13 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
         at,
       });
       const account = await desk.getAccount({ accountId });
-      return { kind: 'granted', accountId, microcents: operation.microcents, balanceMicrocents: String(account?.balanceMicrocents ?? 0n), again: !moved };
+      return {
+        kind: 'granted',
+        accountId,
+        microcents: operation.microcents,
+        balanceMicrocents: String(account?.balanceMicrocents ?? 0n),
+        again: !moved,
+      };
     }
     case 'suspend_account':
     case 'revive_account': {
@@ -120,16 +167,23 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
 }
 
 /** The account that was named, or the only one there is. */
-export async function accountMeant(named: string | undefined, desk: Pick<Desk, 'listAccounts' | 'getAccount'>): Promise<string> {
+export async function accountMeant(
+  named: string | undefined,
+  desk: Pick<Desk, 'listAccounts' | 'getAccount'>,
+): Promise<string> {
   if (named !== undefined) {
     const account = await desk.getAccount({ accountId: named });
-    if (account === undefined || account.house) throw new OperationError(`There is no account ${named}. List them with: tokenhouse credits show`);
+    if (account === undefined || account.house)
+      throw new OperationError(`There is no account ${named}. List them with: tokenhouse credits show`);
     return named;
   }
   const accounts = await desk.listAccounts({ limit: 2 });
   const [only] = accounts;
   if (only === undefined) throw new OperationError('There is no account yet. Start the service once: npm start');
-  if (accounts.length > 1) throw new OperationError('There are several accounts: say which with --account. List them with: tokenhouse credits show');
+  if (accounts.length > 1)
+    throw new OperationError(
+      'There are several accounts: say which with --account. List them with: tokenhouse credits show',
+    );
   return only.id;
 }
 

@@ -30,4 +30,5 @@ export const roundedCents = (microcents: bigint): number => Number((microcents +
 export const ceiledCents = (microcents: bigint): number => Number((microcents + million - 1n) / million);
 
 /** Microcents → whole cents, down: what is there must be there. */
-export const flooredCents = (microcents: bigint): number => Number(microcents >= 0n ? microcents / million : -((-microcents + million - 1n) / million));
+export const flooredCents = (microcents: bigint): number =>
+  Number(microcents >= 0n ? microcents / million : -((-microcents + million - 1n) / million));

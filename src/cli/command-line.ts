@@ -60,7 +60,9 @@ export async function runCommandLine(args: readonly string[]): Promise<number> {
       exitCode = await run({ config, environment, print: printer(options.json === true) }, options, ...words);
     };
 
-  command(program, 'serve', 'run the service').option('--no-key', 'do not print the first key').action(action(serveCommand));
+  command(program, 'serve', 'run the service')
+    .option('--no-key', 'do not print the first key')
+    .action(action(serveCommand));
 
   const keys = program.command('keys').description('API keys');
   command(keys, 'create', 'make a key; it is shown once')
@@ -69,7 +71,9 @@ export async function runCommandLine(args: readonly string[]): Promise<number> {
     .option('--expires <duration>', 'for example 12h or 30d', duration)
     .action(action(createKey));
   command(keys, 'list', 'list keys').option('--account <id>', 'of one account').action(action(listKeys));
-  command(keys, 'revoke <id>', 'revoke a key at once; what runs on it is cut').action(action((context, _options, id) => revokeKey(context, id ?? '')));
+  command(keys, 'revoke <id>', 'revoke a key at once; what runs on it is cut').action(
+    action((context, _options, id) => revokeKey(context, id ?? '')),
+  );
 
   const credits = program.command('credits').description('balances');
   command(credits, 'show', 'list accounts with their balances').action(action(showCredits));
@@ -87,12 +91,18 @@ export async function runCommandLine(args: readonly string[]): Promise<number> {
 
   const models = program.command('models').description('models and their files');
   command(models, 'list', 'list the models of the configuration').action(action(listModels));
-  command(models, 'pull [id-or-source]', 'fetch a model file: of a configured model (default: all), or any source such as hf:owner/repository:Q8_0')
+  command(
+    models,
+    'pull [id-or-source]',
+    'fetch a model file: of a configured model (default: all), or any source such as hf:owner/repository:Q8_0',
+  )
     .option('--sha256 <hex>', 'what the file must have, for a source')
     .action(action(pullModel));
 
   const ledger = program.command('ledger').description('the ledger');
-  command(ledger, 'verify', 'derive every balance again from its rows; exit 1 on any difference').action(action(verify));
+  command(ledger, 'verify', 'derive every balance again from its rows; exit 1 on any difference').action(
+    action(verify),
+  );
 
   try {
     await program.parseAsync(args, { from: 'user' });
@@ -106,7 +116,8 @@ export async function runCommandLine(args: readonly string[]): Promise<number> {
 
 function wholeNumber(text: string): number {
   const value = Number(text);
-  if (!Number.isInteger(value) || value < 1 || value > 1000) throw new InvalidArgumentError('use a whole number from 1 to 1000');
+  if (!Number.isInteger(value) || value < 1 || value > 1000)
+    throw new InvalidArgumentError('use a whole number from 1 to 1000');
   return value;
 }
 
@@ -114,6 +125,7 @@ function wholeNumber(text: string): number {
 function duration(text: string): number {
   const [, digits, unit] = /^(\d{1,6})([mhd])$/.exec(text) ?? [];
   const unitMs = { m: 60_000, h: 3_600_000, d: 86_400_000 }[unit ?? ''];
-  if (digits === undefined || unitMs === undefined || Number(digits) === 0) throw new InvalidArgumentError('use minutes, hours or days: 30m, 12h, 30d');
+  if (digits === undefined || unitMs === undefined || Number(digits) === 0)
+    throw new InvalidArgumentError('use minutes, hours or days: 30m, 12h, 30d');
   return Number(digits) * unitMs;
 }

@@ -17,7 +17,13 @@ export async function showCredits(context: Context): Promise<number> {
     })),
     table(
       ['account', 'name', 'status', 'balance', 'microcents'],
-      accounts.map((account) => [account.id, account.name, account.status, cents(account.balanceMicrocents), account.balanceMicrocents]),
+      accounts.map((account) => [
+        account.id,
+        account.name,
+        account.status,
+        cents(account.balanceMicrocents),
+        account.balanceMicrocents,
+      ]),
     ),
   );
   return 0;
@@ -41,7 +47,12 @@ export async function grantCredit(context: Context, options: GrantOptions): Prom
   if (answer.kind !== 'granted') throw new Error('unexpected answer');
   const balance = BigInt(answer.balanceMicrocents);
   context.print.result(
-    { account: answer.accountId, granted_microcents: answer.again ? 0n : BigInt(answer.microcents), balance_microcents: balance, again: answer.again },
+    {
+      account: answer.accountId,
+      granted_microcents: answer.again ? 0n : BigInt(answer.microcents),
+      balance_microcents: balance,
+      again: answer.again,
+    },
     [
       answer.again
         ? `This idempotency key had been used: nothing was added. ${answer.accountId} has ${cents(balance)}.`
@@ -56,7 +67,10 @@ const largestGrantCents = 1_000_000_000_000n;
 /** Decimal text of cents → microcents, never through a float. */
 function microcentsOf(text: string): bigint {
   const [, whole, fraction = ''] = /^(\d{1,15})(?:\.(\d{1,6}))?$/.exec(text) ?? [];
-  if (whole === undefined) throw new OperationError(`'${text}' is no amount of cents. Use for example 500 or 0.25, with at most six decimals.`);
+  if (whole === undefined)
+    throw new OperationError(
+      `'${text}' is no amount of cents. Use for example 500 or 0.25, with at most six decimals.`,
+    );
   if (BigInt(whole) > largestGrantCents) throw new OperationError('That is more than one grant may add.');
   return BigInt(whole) * 1_000_000n + BigInt(fraction.padEnd(6, '0'));
 }

@@ -13,9 +13,13 @@ import { uuidMaker } from '../store/uuid.ts';
 import type { Context } from './command-line.ts';
 
 /** Reads the database on a connection that cannot write, beside a running service or without one. */
-export async function reading<Value>({ config }: Context, read: (desk: Desk, db: ReturnType<typeof openReadOnly>) => Promise<Value>): Promise<Value> {
+export async function reading<Value>(
+  { config }: Context,
+  read: (desk: Desk, db: ReturnType<typeof openReadOnly>) => Promise<Value>,
+): Promise<Value> {
   const { path } = config.storage;
-  if (!existsSync(path)) throw new OperationError(`There is no database at ${path} yet. Start the service once: npm start`);
+  if (!existsSync(path))
+    throw new OperationError(`There is no database at ${path} yet. Start the service once: npm start`);
   const db = openReadOnly(path);
   try {
     return await read(deskOn(db), db);
@@ -32,8 +36,18 @@ export async function writing({ config, environment, print }: Context, operation
   const fatal = (error: Error): void => print.say(error.message);
   const store = await openSqliteStore({ file: path, onFatal: fatal });
   try {
-    const secret = openSecret({ fromEnvironment: environment.secret?.reveal(), dataFolder: directory, warn: print.say });
-    return await operate(operation, { ledger: store.ledger, desk: store.desk, secret, newId: uuidMaker(), directory: undefined });
+    const secret = openSecret({
+      fromEnvironment: environment.secret?.reveal(),
+      dataFolder: directory,
+      warn: print.say,
+    });
+    return await operate(operation, {
+      ledger: store.ledger,
+      desk: store.desk,
+      secret,
+      newId: uuidMaker(),
+      directory: undefined,
+    });
   } finally {
     await store.close();
   }

@@ -22,13 +22,21 @@ function linesOf(error: unknown): readonly string[] {
   if (error instanceof ConfigError) return error.problems.map(({ where, what }) => `${where}: ${what}`);
   if (error instanceof ModelFileError) return [error.message, ...error.remedies];
   if (error instanceof OperationError || error instanceof StoreError) return [error.message];
-  const { code, message, port, address } = error as { readonly code?: string; readonly message?: string; readonly port?: number; readonly address?: string };
+  const { code, message, port, address } = error as {
+    readonly code?: string;
+    readonly message?: string;
+    readonly port?: number;
+    readonly address?: string;
+  };
   if (code === 'EADDRINUSE') {
     return [
       `Port ${port} of ${address} is taken, so the service cannot listen there.`,
       'Stop the program that has it, or set another one in tokenhouse.yaml: server.inference.port (8080), server.account.port (8081).',
     ];
   }
-  if (code === 'EACCES') return [`${message ?? 'permission denied'}: choose another port or folder in tokenhouse.yaml, or change its owner.`];
+  if (code === 'EACCES')
+    return [
+      `${message ?? 'permission denied'}: choose another port or folder in tokenhouse.yaml, or change its owner.`,
+    ];
   return [message ?? String(error)];
 }

@@ -2,18 +2,33 @@ import type { Context } from './command-line.ts';
 import { reading, writing } from './database.ts';
 import { table } from './output.ts';
 
-export async function createKey(context: Context, options: { readonly account?: string; readonly name: string; readonly expires?: number }): Promise<number> {
+export async function createKey(
+  context: Context,
+  options: { readonly account?: string; readonly name: string; readonly expires?: number },
+): Promise<number> {
   const expiresAt = options.expires === undefined ? undefined : Date.now() + options.expires;
-  const answer = await writing(context, { kind: 'create_key', accountId: options.account, name: options.name, expiresAt });
+  const answer = await writing(context, {
+    kind: 'create_key',
+    accountId: options.account,
+    name: options.name,
+    expiresAt,
+  });
   if (answer.kind !== 'key') throw new Error('unexpected answer');
   // The secret alone on standard output, so that it can be piped.
-  context.print.result({ id: answer.keyId, account: answer.accountId, name: answer.name, key: answer.key }, [answer.key]);
-  if (!context.print.json) context.print.say(`${answer.keyId} for ${answer.accountId}. It is shown once; the database keeps only a keyed hash.`);
+  context.print.result({ id: answer.keyId, account: answer.accountId, name: answer.name, key: answer.key }, [
+    answer.key,
+  ]);
+  if (!context.print.json)
+    context.print.say(
+      `${answer.keyId} for ${answer.accountId}. It is shown once; the database keeps only a keyed hash.`,
+    );
   return 0;
 }
 
 export async function listKeys(context: Context, options: { readonly account?: string }): Promise<number> {
-  const keys = await reading(context, (desk) => desk.listKeys(options.account === undefined ? {} : { accountId: options.account }));
+  const keys = await reading(context, (desk) =>
+    desk.listKeys(options.account === undefined ? {} : { accountId: options.account }),
+  );
   context.print.result(
     keys.map((key) => ({
       id: key.id,
@@ -27,7 +42,15 @@ export async function listKeys(context: Context, options: { readonly account?: s
     })),
     table(
       ['id', 'account', 'name', 'key', 'status', 'created', 'expires'],
-      keys.map((key) => [key.id, key.accountId, key.name, key.display, key.status, time(key.createdAt), key.expiresAt === null ? 'never' : time(key.expiresAt)]),
+      keys.map((key) => [
+        key.id,
+        key.accountId,
+        key.name,
+        key.display,
+        key.status,
+        time(key.createdAt),
+        key.expiresAt === null ? 'never' : time(key.expiresAt),
+      ]),
     ),
   );
   return 0;

@@ -9,9 +9,19 @@ export async function verify(context: Context): Promise<number> {
   const found = await reading(context, (_desk, db) => verifyLedger(db, { owned }));
   const { differences } = found;
   context.print.result(
-    { ok: differences.length === 0, accounts: found.accounts, transfers: found.transfers, usage_rows: found.usageRows, hours: found.hours, differences },
+    {
+      ok: differences.length === 0,
+      accounts: found.accounts,
+      transfers: found.transfers,
+      usage_rows: found.usageRows,
+      hours: found.hours,
+      differences,
+    },
     [
-      ...differences.map(({ accountId, what, expected, found: actual }) => `${accountId ?? 'ledger'}: ${what}: expected ${expected}, found ${actual}`),
+      ...differences.map(
+        ({ accountId, what, expected, found: actual }) =>
+          `${accountId ?? 'ledger'}: ${what}: expected ${expected}, found ${actual}`,
+      ),
       differences.length === 0
         ? `The ledger is right: ${found.accounts} accounts, ${found.transfers} transfers, ${found.usageRows} requests.`
         : `${differences.length} differences in ${found.accounts} accounts, ${found.transfers} transfers, ${found.usageRows} requests.`,

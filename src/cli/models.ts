@@ -18,7 +18,12 @@ export async function listModels(context: Context): Promise<number> {
     })),
     table(
       ['id', 'context', 'output', 'backends'],
-      models.map((model) => [model.id, model.contextLength, model.maxOutputTokens ?? 'window', model.backends.map((backend) => backend.name).join(', ')]),
+      models.map((model) => [
+        model.id,
+        model.contextLength,
+        model.maxOutputTokens ?? 'window',
+        model.backends.map((backend) => backend.name).join(', '),
+      ]),
     ),
   );
   return 0;
@@ -32,7 +37,11 @@ interface Wanted {
 }
 
 /** Fetches what is missing; several files one after the other. */
-export async function pullModel(context: Context, options: { readonly sha256?: string }, wish?: string): Promise<number> {
+export async function pullModel(
+  context: Context,
+  options: { readonly sha256?: string },
+  wish?: string,
+): Promise<number> {
   const wanted = wantedFiles(context, wish, options.sha256);
   const pulled: { name: string; path: string; source: string; already_there: boolean }[] = [];
   for (const file of wanted) {
@@ -53,7 +62,9 @@ export async function pullModel(context: Context, options: { readonly sha256?: s
   }
   context.print.result(
     pulled,
-    pulled.map(({ name, path, source, already_there }) => `${name}: ${path} (${already_there ? 'was there' : `from ${source}`})`),
+    pulled.map(
+      ({ name, path, source, already_there }) => `${name}: ${path} (${already_there ? 'was there' : `from ${source}`})`,
+    ),
   );
   return 0;
 }
@@ -61,14 +72,18 @@ export async function pullModel(context: Context, options: { readonly sha256?: s
 function wantedFiles({ config }: Context, wish: string | undefined, sha256: string | undefined): readonly Wanted[] {
   const configured = config.models.flatMap((model) =>
     model.backends.flatMap((backend) =>
-      backend.engine === 'llama' ? [{ name: model.id, sources: backend.sources, sha256: backend.sha256, bytes: backend.bytes }] : [],
+      backend.engine === 'llama'
+        ? [{ name: model.id, sources: backend.sources, sha256: backend.sha256, bytes: backend.bytes }]
+        : [],
     ),
   );
   if (wish === undefined) return configured;
   const named = configured.filter((file) => file.name.toLowerCase() === wish.toLowerCase());
   if (named.length > 0) return named;
   const source = parseSource(wish, process.cwd());
-  if ('problem' in source) throw new OperationError(`'${wish}' is neither a configured model with a file nor a source: ${source.problem}`);
-  if (sha256 === undefined || !/^[0-9a-f]{64}$/i.test(sha256)) throw new OperationError('A source needs --sha256 with the 64 hex digits of its file.');
+  if ('problem' in source)
+    throw new OperationError(`'${wish}' is neither a configured model with a file nor a source: ${source.problem}`);
+  if (sha256 === undefined || !/^[0-9a-f]{64}$/i.test(sha256))
+    throw new OperationError('A source needs --sha256 with the 64 hex digits of its file.');
   return [{ name: wish, sources: [source], sha256: sha256.toLowerCase(), bytes: undefined }];
 }

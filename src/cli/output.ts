@@ -11,7 +11,8 @@ export interface Printer {
 export function printer(json: boolean): Printer {
   return {
     json,
-    result: (value, lines) => process.stdout.write(json ? `${jsonText(value)}\n` : lines.map((line) => `${line}\n`).join('')),
+    result: (value, lines) =>
+      process.stdout.write(json ? `${jsonText(value)}\n` : lines.map((line) => `${line}\n`).join('')),
     say: (line) => process.stderr.write(`${line}\n`),
   };
 }
@@ -24,13 +25,18 @@ export function jsonText(value: unknown): string {
 }
 
 /** Columns as wide as their widest cell; numbers to the right. */
-export function table(header: readonly string[], rows: readonly (readonly (string | number | bigint | null)[])[]): string[] {
+export function table(
+  header: readonly string[],
+  rows: readonly (readonly (string | number | bigint | null)[])[],
+): string[] {
   const cells = [header, ...rows.map((row) => row.map((cell) => (cell === null ? '–' : String(cell))))];
   const widths = header.map((_, column) => Math.max(...cells.map((row) => (row[column] ?? '').length)));
   const toTheRight = header.map((_, column) => rows.length > 0 && rows.every((row) => typeof row[column] !== 'string'));
   return cells.map((row) =>
     row
-      .map((cell, column) => (toTheRight[column] ? cell.padStart(widths[column] ?? 0) : cell.padEnd(widths[column] ?? 0)))
+      .map((cell, column) =>
+        toTheRight[column] ? cell.padStart(widths[column] ?? 0) : cell.padEnd(widths[column] ?? 0),
+      )
       .join('  ')
       .trimEnd(),
   );

@@ -44,7 +44,11 @@ export async function serveCommand(context: Context, options: { readonly key: bo
 }
 
 /** One line for each backend, when it is ready or will not be. */
-async function modelLine(backend: Service['backends'][number], say: (line: string) => void, endProgress: () => void): Promise<void> {
+async function modelLine(
+  backend: Service['backends'][number],
+  say: (line: string) => void,
+  endProgress: () => void,
+): Promise<void> {
   try {
     await backend.ready;
     endProgress();
@@ -90,7 +94,12 @@ function welcome({ config, print }: Context, service: Service, showKey: boolean,
 
 /** Ready to be pasted into a shell. */
 export function curlLine(inferenceUrl: string, key: string, model: string): string {
-  const body = JSON.stringify({ model, messages: [{ role: 'user', content: firstPrompt }], temperature: 0, stream: true });
+  const body = JSON.stringify({
+    model,
+    messages: [{ role: 'user', content: firstPrompt }],
+    temperature: 0,
+    stream: true,
+  });
   return [
     `curl -N ${inferenceUrl}/v1/chat/completions \\`,
     `  -H "Authorization: Bearer ${key}" \\`,

@@ -3,11 +3,16 @@ import type { Context } from './command-line.ts';
 import { reading } from './database.ts';
 import { cents, table } from './output.ts';
 
-export async function showUsage(context: Context, options: { readonly account?: string; readonly limit: number }): Promise<number> {
+export async function showUsage(
+  context: Context,
+  options: { readonly account?: string; readonly limit: number },
+): Promise<number> {
   const filter = options.account === undefined ? {} : { accountId: options.account };
   const { rows, accounts } = await reading(context, async (desk) => ({
     rows: await desk.listUsage({ ...filter, limit: options.limit }),
-    accounts: (await desk.listAccounts({})).filter((account) => options.account === undefined || account.id === options.account),
+    accounts: (await desk.listAccounts({})).filter(
+      (account) => options.account === undefined || account.id === options.account,
+    ),
   }));
   context.print.result(
     {
@@ -53,7 +58,10 @@ export async function showUsage(context: Context, options: { readonly account?: 
         ]),
       ),
       '',
-      ...accounts.map((account) => `balance of ${account.id}: ${cents(account.balanceMicrocents)} (${account.balanceMicrocents} microcents)`),
+      ...accounts.map(
+        (account) =>
+          `balance of ${account.id}: ${cents(account.balanceMicrocents)} (${account.balanceMicrocents} microcents)`,
+      ),
     ],
   );
   return 0;

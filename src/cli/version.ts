@@ -1,4 +1,6 @@
 import { readFileSync } from 'node:fs';
 
 /** Of the package: `dist/src/cli/` lies three folders below it. */
-export const version = (JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8')) as { readonly version: string }).version;
+export const version = (
+  JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8')) as { readonly version: string }
+).version;

@@ -24,7 +24,9 @@ function exchange(path: string, request: string): Promise<string | undefined> {
       connected = true;
       socket.write(request);
     });
-    socket.setEncoding('utf8').setTimeout(answerTimeoutMs, () => socket.destroy(new Error('the running service does not answer')));
+    socket
+      .setEncoding('utf8')
+      .setTimeout(answerTimeoutMs, () => socket.destroy(new Error('the running service does not answer')));
     socket.on('data', (chunk: string) => {
       text += chunk;
     });
@@ -33,6 +35,8 @@ function exchange(path: string, request: string): Promise<string | undefined> {
       if (!connected && (error.code === 'ENOENT' || error.code === 'ECONNREFUSED')) resolve(undefined);
       else reject(error);
     });
-    socket.on('close', () => (text.endsWith('\n') ? resolve(text.trimEnd()) : reject(new Error('the running service ended the connection'))));
+    socket.on('close', () =>
+      text.endsWith('\n') ? resolve(text.trimEnd()) : reject(new Error('the running service ended the connection')),
+    );
   });
 }

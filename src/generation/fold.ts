@@ -5,7 +5,13 @@ import type { FinishCause, FinishReason, GenerationBatch, TokenLogprob, Usage } 
 export type Block =
   | { readonly type: 'text'; text: string }
   | { readonly type: 'reasoning'; text: string }
-  | { readonly type: 'tool-call'; readonly call: number; readonly id: string; readonly name: string; arguments: string };
+  | {
+      readonly type: 'tool-call';
+      readonly call: number;
+      readonly id: string;
+      readonly name: string;
+      arguments: string;
+    };
 
 export interface Finish {
   readonly reason: FinishReason;
@@ -59,10 +65,18 @@ export class Fold {
           appendText(this.#open(event.choice).blocks, 'reasoning', event.text);
           break;
         case 'tool-call':
-          this.#open(event.choice).blocks.push({ type: 'tool-call', call: event.call, id: event.id, name: event.name, arguments: '' });
+          this.#open(event.choice).blocks.push({
+            type: 'tool-call',
+            call: event.call,
+            id: event.id,
+            name: event.name,
+            arguments: '',
+          });
           break;
         case 'tool-arguments': {
-          const block = this.#open(event.choice).blocks.find((candidate) => candidate.type === 'tool-call' && candidate.call === event.call);
+          const block = this.#open(event.choice).blocks.find(
+            (candidate) => candidate.type === 'tool-call' && candidate.call === event.call,
+          );
           if (block?.type !== 'tool-call') throw new Error('arguments of a tool call that was not opened');
           block.arguments += event.text;
           break;
@@ -87,7 +101,13 @@ export class Fold {
     return {
       choices: this.#choices.map((choice, index) => {
         if (choice.finish === undefined) throw new Error(`choice ${index} has no finish`);
-        return { index, blocks: choice.blocks, logprobs: choice.logprobs, tokenIds: choice.tokenIds, finish: choice.finish };
+        return {
+          index,
+          blocks: choice.blocks,
+          logprobs: choice.logprobs,
+          tokenIds: choice.tokenIds,
+          finish: choice.finish,
+        };
       }),
       usage: this.#usage,
     };

@@ -19,7 +19,9 @@ export class BodyBudget {
   /** Throws `backend_at_capacity` 429 when there is no room. */
   take(bytes: number): void {
     if (this.#bytes + bytes > this.#bytesMax) {
-      throw new ApiError('backend_at_capacity', 'Too many large requests are being read. Try again shortly.', { retryAfterSeconds: 1 });
+      throw new ApiError('backend_at_capacity', 'Too many large requests are being read. Try again shortly.', {
+        retryAfterSeconds: 1,
+      });
     }
     this.#bytes += bytes;
   }
@@ -92,8 +94,12 @@ export function parseJson(body: Buffer): unknown {
     return JSON.parse(body.toString('utf8')) as unknown;
   } catch (error) {
     const place = error instanceof SyntaxError ? /at position \d+/.exec(error.message)?.[0] : undefined;
-    throw new ApiError('invalid_json_request', `The body is not valid JSON${place === undefined ? '' : ` (${place})`}.`);
+    throw new ApiError(
+      'invalid_json_request',
+      `The body is not valid JSON${place === undefined ? '' : ` (${place})`}.`,
+    );
   }
 }
 
-const tooLarge = (bytesMax: number): ApiError => new ApiError('request_body_too_large', `The body must have fewer than ${bytesMax} bytes.`);
+const tooLarge = (bytesMax: number): ApiError =>
+  new ApiError('request_body_too_large', `The body must have fewer than ${bytesMax} bytes.`);

@@ -31,7 +31,12 @@ export interface Exchange {
 }
 
 /** A whole answer: nothing goes out before the charge is durable. Failures are ordinary HTTP errors. */
-export async function respondWhole(exchange: Exchange, dialect: Dialect, head: ResponseHead, stream: GenerationStream): Promise<void> {
+export async function respondWhole(
+  exchange: Exchange,
+  dialect: Dialect,
+  head: ResponseHead,
+  stream: GenerationStream,
+): Promise<void> {
   const fold = new Fold();
   for await (const batch of stream) fold.read(batch);
   sendJson(exchange, 200, dialect.encodeResponse(fold.generation(), head));
@@ -111,10 +116,19 @@ export function sendError(exchange: Exchange, error: unknown, accountUrl: string
   sendJson(exchange, told.status, body, { ...told.headers, ...retryAfter });
 }
 
-export function sendJson(exchange: Exchange, status: number, body: string, headers: Readonly<Record<string, string>> = {}): void {
+export function sendJson(
+  exchange: Exchange,
+  status: number,
+  body: string,
+  headers: Readonly<Record<string, string>> = {},
+): void {
   const { response } = exchange;
   if (response.destroyed || response.headersSent) return;
-  response.writeHead(status, [...headersOf(exchange, 'application/json', headers), 'content-length', String(Buffer.byteLength(body))]);
+  response.writeHead(status, [
+    ...headersOf(exchange, 'application/json', headers),
+    'content-length',
+    String(Buffer.byteLength(body)),
+  ]);
   response.end(body);
 }
 

@@ -2,7 +2,6 @@ import { createServer } from 'node:http';
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 
-import type { Caller } from '../accounts/directory.ts';
 import { modelCard, modelList } from '../catalog/card.ts';
 import type { Receipt } from '../billing/hold.ts';
 import { chat } from '../dialects/chat/chat.ts';
@@ -12,11 +11,11 @@ import type { Order } from '../pipeline/order.ts';
 import type { InferenceRoute } from '../pipeline/route.ts';
 import { run } from '../pipeline/run.ts';
 import type { RunServices } from '../pipeline/run.ts';
-import type { Running, RunningRequest } from '../pipeline/running.ts';
+import type { Running } from '../pipeline/running.ts';
 import { authenticate, requireCaller, serve, zdrRequired } from '../pipeline/serve.ts';
-import type { ServeServices } from '../pipeline/serve.ts';
+import type { Call, ServeServices } from '../pipeline/serve.ts';
 import { requestIds } from '../request-id.ts';
-import type { RequestIds } from '../request-id.ts';
+import { publicIdOf } from '../store/uuid.ts';
 import { BodyBudget, checkContentType, checkDeclaredLength, parseJson, readBody } from './body.ts';
 import { respondStream, respondWhole, sendError, sendJson } from './respond.ts';
 import type { Exchange, RespondOptions } from './respond.ts';
@@ -32,6 +31,8 @@ export interface InferenceHostOptions extends RespondOptions {
 export interface InferenceHostServices extends ServeServices, Omit<RunServices, 'ended'> {
   readonly running: Running;
   readonly log: Log;
+  /** Makes UUIDv7s, the ledger's keys. */
+  readonly newId: () => Uint8Array;
   /** Whether new work is wanted: not while starting, and not while stopping. */
   ready(): boolean;
 }
@@ -87,7 +88,8 @@ interface Host {
 async function handle(request: IncomingMessage, response: ServerResponse, host: Host): Promise<void> {
   const { services, options } = host;
   const startedAt = Date.now();
-  const ids = requestIds(request.headers['x-request-id']);
+  const id = services.newId();
+  const ids = requestIds(request.headers['x-request-id'], publicIdOf(id));
   const running = services.running.begin();
   const exchange: Exchange = { response, publicId: ids.publicId, running, error: undefined };
   response.on('close', () => {
@@ -114,7 +116,7 @@ async function handle(request: IncomingMessage, response: ServerResponse, host: 
     checkDeclaredLength(request, options.bodyBytesMax);
     running.claim(caller.account.id, caller.key.id);
     if (request.headers.expect !== undefined && request.httpVersion === '1.1') response.writeContinue();
-    order = await takeOrder(request, route, caller, zdr, ids, startedAt, running, host);
+    order = await takeOrder(request, { id, route, caller, zdr, ...ids, startedAt, signal: running.signal }, host);
     await answer(order, exchange, host);
   } catch (error) {
     if (!response.headersSent) sendError(exchange, error, options.accountUrl, route?.dialect);
@@ -126,19 +128,10 @@ async function handle(request: IncomingMessage, response: ServerResponse, host: 
   }
 }
 
-async function takeOrder(
-  request: IncomingMessage,
-  route: InferenceRoute,
-  caller: Caller,
-  zdr: boolean,
-  ids: RequestIds,
-  startedAt: number,
-  running: RunningRequest,
-  { services, options, budget }: Host,
-): Promise<Order> {
+async function takeOrder(request: IncomingMessage, call: Call, { services, options, budget }: Host): Promise<Order> {
   const body = await readBody(request, options.bodyBytesMax, budget);
   try {
-    return await serve(parseJson(body), { route, caller, zdr, ...ids, startedAt, signal: running.signal }, services);
+    return await serve(parseJson(body), call, services);
   } finally {
     budget.give(body.length);
   }
@@ -150,7 +143,12 @@ async function answer(order: Order, exchange: Exchange, host: Host): Promise<voi
   const { socket } = exchange.response;
   const deadline = setTimeout(() => running.cancel('deadline'), options.requestDeadlineMs);
   try {
-    const head = { requestId: order.publicId, id: order.idHex, created: Math.floor(order.startedAt / 1000), model: order.model.id };
+    const head = {
+      requestId: order.publicId,
+      id: order.idHex,
+      created: Math.floor(order.startedAt / 1000),
+      model: order.model.id,
+    };
     const ended = (receipt: Receipt, costMicrocents: bigint): void => {
       host.ended.add(order);
       logAnswer(order, receipt, costMicrocents, services.log);
@@ -168,14 +166,23 @@ async function answer(order: Order, exchange: Exchange, host: Host): Promise<voi
 }
 
 /** Everything that is not inference: the catalog, health, and what does not exist. */
-function answerPlain(path: string, request: IncomingMessage, exchange: Exchange, services: InferenceHostServices): void {
+function answerPlain(
+  path: string,
+  request: IncomingMessage,
+  exchange: Exchange,
+  services: InferenceHostServices,
+): void {
   switch (path) {
     case '/v1/models': {
       readOnly(request);
       // Specification §5.3: no key shows list prices, an invalid one is refused.
       authenticate(request.headers, services.directory);
       const now = Math.floor(Date.now() / 1000);
-      sendJson(exchange, 200, JSON.stringify(modelList(services.catalog.models.map((model) => modelCard(model, model.prices, now)))));
+      sendJson(
+        exchange,
+        200,
+        JSON.stringify(modelList(services.catalog.models.map((model) => modelCard(model, model.prices, now)))),
+      );
       return;
     }
     case '/healthz':
@@ -199,10 +206,12 @@ function readOnly(request: IncomingMessage): void {
 /** What the parser lets through and no route takes (reliability C7 to C9). */
 function checkHead(request: IncomingMessage): void {
   if (request.httpVersionMajor !== 1) throw new ApiError('http_505', 'Speak HTTP/1.1.');
-  if (request.rawHeaders.length > 2 * headersMax) throw new ApiError('http_431', `A request may have ${headersMax} headers.`);
+  if (request.rawHeaders.length > 2 * headersMax)
+    throw new ApiError('http_431', `A request may have ${headersMax} headers.`);
   const { host, expect } = request.headers;
   if (host === undefined && request.httpVersionMinor > 0) throw new ApiError('http_400', 'The Host header is missing.');
-  if (expect !== undefined && expect.toLowerCase() !== '100-continue') throw new ApiError('http_417', 'Only 100-continue can be expected.');
+  if (expect !== undefined && expect.toLowerCase() !== '100-continue')
+    throw new ApiError('http_417', 'Only 100-continue can be expected.');
 }
 
 /** Route by the path alone: the target may be absolute, and queries are ignored (contracts §1.0). */
@@ -213,7 +222,8 @@ function pathOf(request: IncomingMessage): string {
   return query < 0 ? target : target.slice(0, query);
 }
 
-const methodNotAllowed = (allow: string): ApiError => new ApiError('http_405', `Use ${allow} here.`, { headers: { allow } });
+const methodNotAllowed = (allow: string): ApiError =>
+  new ApiError('http_405', `Use ${allow} here.`, { headers: { allow } });
 
 /** The port is closed, but a connection that was kept alive may still bring requests. */
 const stoppingError = (): ApiError =>
@@ -223,12 +233,16 @@ const stoppingError = (): ApiError =>
   });
 
 /** What Node's parser refuses gets the envelope and a request id too (reliability I9). */
-function refuseUnparsed(error: Error & { readonly code?: string }, socket: Duplex, { options, services, streaming }: Host): void {
+function refuseUnparsed(
+  error: Error & { readonly code?: string },
+  socket: Duplex,
+  { options, services, streaming }: Host,
+): void {
   if (!socket.writable || error.code === 'ECONNRESET' || streaming.has(socket)) {
     socket.destroy();
     return;
   }
-  const { publicId } = requestIds(undefined);
+  const publicId = publicIdOf(services.newId());
   const refusal =
     error.code === 'HPE_HEADER_OVERFLOW'
       ? new ApiError('http_431', 'The headers of the request are too large.')
@@ -266,7 +280,13 @@ function logAnswer(order: Order, receipt: Receipt, costMicrocents: bigint, log: 
 }
 
 /** What was refused before a hold. Health checks and the catalog, when they succeed, have no line. */
-function logRefusal(request: IncomingMessage, exchange: Exchange, order: Order | undefined, startedAt: number, log: Log): void {
+function logRefusal(
+  request: IncomingMessage,
+  exchange: Exchange,
+  order: Order | undefined,
+  startedAt: number,
+  log: Log,
+): void {
   if (exchange.error === undefined) return;
   log.request({
     id: order?.idHex ?? null,

@@ -24,10 +24,18 @@ export class Concurrency {
   admit(accountId: string): Slot {
     const running = this.#running.get(accountId) ?? 0;
     if (running >= this.#perAccountMax) {
-      throw new ApiError('concurrency_limit_exceeded', `The account has ${this.#perAccountMax} requests running, as many as it may.`, {
-        retryAfterSeconds: 1,
-        headers: { 'ratelimit-limit': String(this.#perAccountMax), 'ratelimit-remaining': '0', 'ratelimit-reset': '1' },
-      });
+      throw new ApiError(
+        'concurrency_limit_exceeded',
+        `The account has ${this.#perAccountMax} requests running, as many as it may.`,
+        {
+          retryAfterSeconds: 1,
+          headers: {
+            'ratelimit-limit': String(this.#perAccountMax),
+            'ratelimit-remaining': '0',
+            'ratelimit-reset': '1',
+          },
+        },
+      );
     }
     this.#running.set(accountId, running + 1);
     this.#total++;

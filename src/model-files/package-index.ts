@@ -18,7 +18,6 @@ export interface WheelOnIndex {
   readonly sha256: string | undefined;
 }
 
-const publicIndex = 'https://pypi.org/simple';
 const pageBytesMax = 16 * 1024 * 1024;
 
 /** Looks a wheel up on a package index (the "simple" interface: JSON, or HTML from older mirrors). Throws `SourceProblem`. */
@@ -55,8 +54,9 @@ export async function wheelOnIndex(
 }
 
 async function indexUrl({ indexUrl: fromEnvironment, configurationFiles }: IndexSettings): Promise<string> {
-  const candidates = [fromEnvironment ?? (await fromFiles(configurationFiles)), publicIndex];
-  const url = candidates.find((candidate) => candidate !== undefined)!;
+  const url = fromEnvironment ?? (await fromFiles(configurationFiles));
+  if (url === undefined)
+    throw new SourceProblem('neither pip nor uv is installed, and no package index is configured (PIP_INDEX_URL)');
   if (/^https?:\/\//.test(url) && URL.canParse(url)) return url;
   throw new SourceProblem('the configured package index is no https URL');
 }

@@ -24,14 +24,23 @@ export function endingOfCancel(reason: CancelReason): Ending {
 export function errorOfCancel(reason: CancelReason, model: string): ApiError {
   switch (reason) {
     case 'revoked':
-      return new ApiError('invalid_api_key', 'The API key was revoked, or its account suspended, while this request ran.');
+      return new ApiError(
+        'invalid_api_key',
+        'The API key was revoked, or its account suspended, while this request ran.',
+      );
     case 'drain':
-      return new ApiError('no_healthy_backends', 'The service is being stopped. Nothing is charged; send the request again.', {
-        extra: { model },
-        retryAfterSeconds: 1,
-      });
+      return new ApiError(
+        'no_healthy_backends',
+        'The service is being stopped. Nothing is charged; send the request again.',
+        {
+          extra: { model },
+          retryAfterSeconds: 1,
+        },
+      );
     case 'deadline':
-      return new ApiError('backend_timeout', 'The request ran longer than this service allows. Nothing is charged.', { extra: { model } });
+      return new ApiError('backend_timeout', 'The request ran longer than this service allows. Nothing is charged.', {
+        extra: { model },
+      });
     case 'client-left':
     case 'reader-stalled':
       return new ApiError('http_408', 'The client stopped reading.');

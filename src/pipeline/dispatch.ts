@@ -27,7 +27,12 @@ export interface DispatchTrace {
  * Runs an order on one of the model's backends. Another backend, or once a shorter answer (§4.2.1(4)), is tried only
  * until the first batch with content: after it a retry would repeat text (architecture, "Traps").
  */
-export async function* dispatch(order: Order, backends: readonly Backend[], trace: DispatchTrace, signal: AbortSignal): GenerationStream {
+export async function* dispatch(
+  order: Order,
+  backends: readonly Backend[],
+  trace: DispatchTrace,
+  signal: AbortSignal,
+): GenerationStream {
   const tried = new Set<Backend>();
   let request: EngineRequest = order.request;
   let refitted = false;
@@ -67,26 +72,38 @@ export async function* dispatch(order: Order, backends: readonly Backend[], trac
 
 /** The least loaded backend that is ready and has not failed this request yet. */
 function choose(order: Order, backends: readonly Backend[], tried: ReadonlySet<Backend>, failure: unknown): Backend {
-  const ready = backends.filter((backend) => !tried.has(backend) && backend.engine.status().state === 'ready' && (order.request.retain || backend.zdr));
+  const ready = backends.filter(
+    (backend) =>
+      !tried.has(backend) && backend.engine.status().state === 'ready' && (order.request.retain || backend.zdr),
+  );
   if (ready.length === 0) {
     if (failure !== undefined) throw withModel(failure, order);
-    throw new ApiError('no_healthy_backends', `No backend of the model '${order.model.id}' is available. ${waitingFor(backends)}`.trim(), {
-      extra: { model: order.model.id },
-    });
+    throw new ApiError(
+      'no_healthy_backends',
+      `No backend of the model '${order.model.id}' is available. ${waitingFor(backends)}`.trim(),
+      {
+        extra: { model: order.model.id },
+      },
+    );
   }
   const free = ready.filter((backend) => backend.running < backend.concurrencyMax);
   const [first] = free;
   if (first === undefined) {
-    throw new ApiError('backend_at_capacity', `All places of the model '${order.model.id}' are taken.`, { retryAfterSeconds: 1 });
+    throw new ApiError('backend_at_capacity', `All places of the model '${order.model.id}' are taken.`, {
+      retryAfterSeconds: 1,
+    });
   }
   return free.reduce((best, backend) => (backend.running < best.running ? backend : best), first);
 }
 
 /** A model that is still being fetched or loaded says so; why a backend is down is for the operator's log only. */
 const waitingFor = (backends: readonly Backend[]): string =>
-  backends.some((backend) => backend.engine.status().state === 'starting') ? 'It is still being loaded; try again shortly.' : '';
+  backends.some((backend) => backend.engine.status().state === 'starting')
+    ? 'It is still being loaded; try again shortly.'
+    : '';
 
-const hasContent = (batch: GenerationBatch): boolean => batch.some((event) => event.type !== 'start' && event.type !== 'usage');
+const hasContent = (batch: GenerationBatch): boolean =>
+  batch.some((event) => event.type !== 'start' && event.type !== 'usage');
 
 function mayFailOver(error: unknown): boolean {
   if (!(error instanceof ApiError)) return false;
@@ -114,5 +131,7 @@ function lengthRefusal(error: unknown): { readonly promptTokens: number | undefi
 /** §7.7: these bodies carry the model; an engine does not know its public name. */
 function withModel(error: unknown, order: Order): unknown {
   if (!(error instanceof ApiError)) return error;
-  return error.type === 'server_error' || error.type === 'routing_error' ? error.with({ model: order.model.id }) : error;
+  return error.type === 'server_error' || error.type === 'routing_error'
+    ? error.with({ model: order.model.id })
+    : error;
 }

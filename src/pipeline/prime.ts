@@ -2,9 +2,17 @@ import type { GenerationBatch, GenerationStream } from '../generation/event.ts';
 
 /** What is known of a stream before its answer's head goes out. */
 export type Primed =
-  | { readonly state: 'batch'; readonly first: IteratorResult<GenerationBatch>; readonly rest: AsyncIterator<GenerationBatch> }
+  | {
+      readonly state: 'batch';
+      readonly first: IteratorResult<GenerationBatch>;
+      readonly rest: AsyncIterator<GenerationBatch>;
+    }
   /** The time is up and nothing has come: a stream's head may go out, `first` is still under way. */
-  | { readonly state: 'waiting'; readonly first: Promise<IteratorResult<GenerationBatch>>; readonly rest: AsyncIterator<GenerationBatch> };
+  | {
+      readonly state: 'waiting';
+      readonly first: Promise<IteratorResult<GenerationBatch>>;
+      readonly rest: AsyncIterator<GenerationBatch>;
+    };
 
 /**
  * Starts a stream and waits for its first batch, at most `limitMs`; throws what the stream throws before it. So whatever

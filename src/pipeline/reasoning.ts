@@ -15,7 +15,9 @@ export function resolveEffort(requested: RequestedEffort | undefined, model: Mod
   const tier = efforts.find((effort) => effort === requested.value);
   if (tier !== undefined) return nearestEffort(tier, listed);
   if (route.unknownEffort === 'off') return nearestEffort('none', listed);
-  throw new ApiError('unsupported_value', `'${requested.at}' must be one of ${efforts.join(', ')}.`, { param: requested.at });
+  throw new ApiError('unsupported_value', `'${requested.at}' must be one of ${efforts.join(', ')}.`, {
+    param: requested.at,
+  });
 }
 
 /** Distance in the order of the tiers, ties go down; a tier above none becomes none only when nothing else is listed (contracts decision 22). */

@@ -40,13 +40,18 @@ export async function* run(order: Order, services: RunServices, signal: AbortSig
         const usage = meter.read(batch);
         const covered = hold.cover(usage);
         if (covered !== true && !(await covered)) {
-          meter.cut('credit', { ...usage, completionTokens: before.completionTokens, reasoningTokens: before.reasoningTokens });
+          meter.cut('credit', {
+            ...usage,
+            completionTokens: before.completionTokens,
+            reasoningTokens: before.reasoningTokens,
+          });
           break;
         }
         before = usage;
         if (meter.pass.length > 0) yield meter.pass;
       }
-      if (!meter.complete) throw new ApiError('backend_http_error', 'The backend ended its answer without finishing it.');
+      if (!meter.complete)
+        throw new ApiError('backend_http_error', 'The backend ended its answer without finishing it.');
       const whole = meter.cutByCredit ? 'credit' : 'finished';
       await hold.settle(receiptOf(order, meter, trace, whole, null));
       ending = whole;
@@ -90,19 +95,33 @@ async function close(
 }
 
 /** A client that left before the backend told the prompt's length pays the counted input, and nothing before dispatch. */
-async function abandonedReceipt(receipt: Receipt, order: Order, services: RunServices, meter: Meter, trace: DispatchTrace): Promise<Receipt> {
+async function abandonedReceipt(
+  receipt: Receipt,
+  order: Order,
+  services: RunServices,
+  meter: Meter,
+  trace: DispatchTrace,
+): Promise<Receipt> {
   if (meter.started) return receipt;
   const nothing = { ...receipt, promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
   const left = receipt.ending === 'client_left' || receipt.ending === 'reader_stalled' || receipt.ending === 'revoked';
   if (!left || !trace.dispatched) return nothing;
-  return { ...receipt, promptTokens: order.promptCounted ? order.promptTokensMax : ((await countPrompt(order, services)) ?? order.promptTokensLikely), counted: true };
+  return {
+    ...receipt,
+    promptTokens: order.promptCounted
+      ? order.promptTokensMax
+      : ((await countPrompt(order, services)) ?? order.promptTokensLikely),
+    counted: true,
+  };
 }
 
 /** How long an engine may take to count; one that does not answer leaves us with our own estimate. */
 const countTimeoutMs = 2_000;
 
 async function countPrompt(order: Order, services: RunServices): Promise<number | undefined> {
-  const engine = services.backendsOf(order.model.id).find((backend) => backend.engine.status().state === 'ready')?.engine;
+  const engine = services
+    .backendsOf(order.model.id)
+    .find((backend) => backend.engine.status().state === 'ready')?.engine;
   if (engine === undefined) return undefined;
   try {
     return await engine.countTokens(order.request, AbortSignal.timeout(countTimeoutMs));
@@ -125,7 +144,13 @@ function billOf(order: Order, services: RunServices) {
   };
 }
 
-function receiptOf(order: Order, meter: Meter, trace: DispatchTrace, ending: Ending, errorCode: string | null): Receipt {
+function receiptOf(
+  order: Order,
+  meter: Meter,
+  trace: DispatchTrace,
+  ending: Ending,
+  errorCode: string | null,
+): Receipt {
   const { promptTokens, cachedTokens, completionTokens, reasoningTokens } = meter.usage;
   const endedAt = Date.now();
   return {

@@ -43,11 +43,13 @@ export class Running {
   }
 
   cancelKey(keyId: string): void {
-    for (const entry of this.#entries) if (entry.keyId === keyId) entry.controller.abort('revoked' satisfies CancelReason);
+    for (const entry of this.#entries)
+      if (entry.keyId === keyId) entry.controller.abort('revoked' satisfies CancelReason);
   }
 
   cancelAccount(accountId: string): void {
-    for (const entry of this.#entries) if (entry.accountId === accountId) entry.controller.abort('revoked' satisfies CancelReason);
+    for (const entry of this.#entries)
+      if (entry.accountId === accountId) entry.controller.abort('revoked' satisfies CancelReason);
   }
 
   /** Waits until nothing runs, at most `limitMs`; then stops what is left and waits `graceMs` for its last bytes. */

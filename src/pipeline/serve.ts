@@ -15,8 +15,6 @@ import { checkTools } from './tool-rules.ts';
 export interface ServeServices {
   readonly directory: Directory;
   readonly catalog: Catalog;
-  /** Makes UUIDv7s, the ledger's keys. */
-  readonly newId: () => Uint8Array;
   backendsOf(modelId: string): readonly Backend[];
 }
 
@@ -41,7 +39,10 @@ export function authenticate(headers: Headers, directory: Directory): Caller | u
 
 export function requireCaller(caller: Caller | undefined): Caller {
   if (caller !== undefined) return caller;
-  throw new ApiError('missing_api_key', 'The request carries no API key. Send Authorization: Bearer <key>, or x-api-key: <key>.');
+  throw new ApiError(
+    'missing_api_key',
+    'The request carries no API key. Send Authorization: Bearer <key>, or x-api-key: <key>.',
+  );
 }
 
 function presentedKey(headers: Headers): string | undefined {
@@ -55,18 +56,23 @@ function presentedKey(headers: Headers): string | undefined {
   return apiKey === undefined || apiKey === '' ? undefined : apiKey;
 }
 
-const single = (value: string | readonly string[] | undefined): string | undefined => (typeof value === 'string' || value === undefined ? value : value[0]);
+const single = (value: string | readonly string[] | undefined): string | undefined =>
+  typeof value === 'string' || value === undefined ? value : value[0];
 
 /** Specification §4.2.6: only the exact value counts, everything else is refused rather than read kindly. */
 export function zdrRequired(headers: Headers): boolean {
   const value = headers['service-zdr'];
   if (value === undefined) return false;
   if (value === 'required') return true;
-  throw new ApiError('invalid_zdr_header', "The header Service-ZDR must be 'required' or absent.", { param: 'Service-ZDR' });
+  throw new ApiError('invalid_zdr_header', "The header Service-ZDR must be 'required' or absent.", {
+    param: 'Service-ZDR',
+  });
 }
 
 /** The facts of a call that are not in its body. */
 export interface Call {
+  /** UUIDv7, the ledger's key. */
+  readonly id: Uint8Array;
   readonly route: InferenceRoute;
   readonly caller: Caller;
   readonly zdr: boolean;
@@ -84,14 +90,16 @@ export async function serve(json: unknown, call: Call, services: ServeServices):
   const asked = call.route.dialect.decodeRequest(json);
   const model = findModel(asked.model, services.catalog);
   if (call.zdr && !model.capabilities.zdr) {
-    throw new ApiError('model_zdr_not_supported', `The model '${model.id}' does not offer zero data retention.`, { param: 'model' });
+    throw new ApiError('model_zdr_not_supported', `The model '${model.id}' does not offer zero data retention.`, {
+      param: 'model',
+    });
   }
   checkTools(asked);
   const prompt = resolveParts(asked.prompt, model);
   checkFeatures(asked, model);
   const effort = resolveEffort(asked.effort, model, call.route);
 
-  const id = services.newId();
+  const { id } = call;
   const idHex = Buffer.from(id).toString('hex');
   const engineRequest = (maxTokens: number): EngineRequest => ({
     id: idHex,
@@ -138,7 +146,8 @@ export async function serve(json: unknown, call: Call, services: ServeServices):
       const maxTokens = call.route.retryWithoutMaxTokens ? refitTokens(model, promptTokens) : undefined;
       return maxTokens === undefined ? undefined : engineRequest(maxTokens);
     },
-    tooLong: (promptTokens) => contextLengthExceeded(model, promptTokens, fitted.maxTokens, largerModels(model, services.catalog)),
+    tooLong: (promptTokens) =>
+      contextLengthExceeded(model, promptTokens, fitted.maxTokens, largerModels(model, services.catalog)),
   };
 }
 
@@ -147,7 +156,11 @@ function findModel(id: string, catalog: Catalog): Model {
   const model = catalog.find(id);
   if (model !== undefined) return model;
   const usable = catalog.models.map((candidate) => candidate.id).slice(0, 50);
-  throw new ApiError('model_not_found', `No model '${id.slice(0, 100)}'. This key can use: ${usable.join(', ') || 'none'}.`, { param: 'model' });
+  throw new ApiError(
+    'model_not_found',
+    `No model '${id.slice(0, 100)}'. This key can use: ${usable.join(', ') || 'none'}.`,
+    { param: 'model' },
+  );
 }
 
 /** Nearest larger window first (specification §7.2). */
@@ -157,7 +170,8 @@ const largerModels = (model: Model, catalog: Catalog): readonly Model[] =>
     .sort((a, b) => a.contextLength - b.contextLength)
     .slice(0, 5);
 
-const choicesOf = (asked: GenerationRequest): number => (asked.prompt.type === 'messages' ? 1 : asked.prompt.prompts.length) * asked.choices;
+const choicesOf = (asked: GenerationRequest): number =>
+  (asked.prompt.type === 'messages' ? 1 : asked.prompt.prompts.length) * asked.choices;
 
 /** Specification part 1: models that do not honor the four fields never see them; the other fields reach every model. */
 function samplingFor(model: Model, sampling: Sampling): Sampling {
@@ -166,6 +180,12 @@ function samplingFor(model: Model, sampling: Sampling): Sampling {
       return sampling;
     case 'ignore':
     case 'fixed':
-      return { ...sampling, temperature: undefined, topP: undefined, presencePenalty: undefined, frequencyPenalty: undefined };
+      return {
+        ...sampling,
+        temperature: undefined,
+        topP: undefined,
+        presencePenalty: undefined,
+        frequencyPenalty: undefined,
+      };
   }
 }

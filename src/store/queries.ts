@@ -14,9 +14,13 @@ import {
 import type { AccountStatus, ApiKeyTable, Database, KeyStatus, UsageTable } from './database.ts';
 import type { Ending, TransferKind, UsageRow } from './ledger.ts';
 import { StoreError } from './store-error.ts';
-import { parseUuid } from './uuid.ts';
+import { parseUuid, rangesOfPublicId } from './uuid.ts';
 
 export const hourMs = 3_600_000;
+/** 2026-01-01: no request is older than the program. */
+const oldestUsageMs = 1_767_225_600_000;
+/** Request ids may run ahead of the clock a little, when it is set back. */
+const clockSlackMs = hourMs;
 const pageMax = 1000;
 
 type Db = Kysely<Database>;
@@ -279,7 +283,18 @@ export async function findUsage(
     const rows = await of.where('request_id', '=', uuid).execute();
     if (rows.length > 0) return rows.map(toUsageRow);
   }
-  const byPublicId = await of.where('public_id', '=', id).execute();
+  const ranges = rangesOfPublicId(id, oldestUsageMs, Date.now() + clockSlackMs);
+  const byPublicId =
+    ranges.length === 0
+      ? []
+      : await of
+          .where('public_id', '=', id)
+          .where((is) =>
+            is.or(
+              ranges.map(({ from, below }) => is.and([is('request_id', '>=', from), is('request_id', '<', below)])),
+            ),
+          )
+          .execute();
   if (byPublicId.length > 0) return byPublicId.map(toUsageRow);
   const sent = id.startsWith('client_') ? [id, id.slice('client_'.length)] : [id];
   return (await of.where('client_id', 'in', sent).execute()).map(toUsageRow);

@@ -48,7 +48,37 @@ export function parseUuid(text: string): Uint8Array | undefined {
   return Uint8Array.from(Buffer.from(text.replaceAll('-', ''), 'hex'));
 }
 
-/** The public id that belongs to a request id: its last 48 bits, all of them random. */
+/**
+ * The public id that belongs to a request id: `req_`, the low 32 bits of its milliseconds, 16 of its random bits. So a
+ * request is found by its public id through the primary key, and no index of random values is written with every row.
+ */
 export function publicIdOf(requestId: Uint8Array): string {
-  return `req_${Buffer.from(requestId.buffer, requestId.byteOffset + 10, 6).toString('hex')}`;
+  const bytes = Buffer.from(requestId.buffer, requestId.byteOffset, 16);
+  return `req_${bytes.toString('hex', 2, 6)}${bytes.toString('hex', 14, 16)}`;
+}
+
+/** Milliseconds after which the time in a public id begins again: 49.7 days. */
+const publicIdPeriodMs = 2 ** 32;
+
+/** Ranges of request ids, newest first, in which a request with this public id can lie; none for a text of another form. */
+export function rangesOfPublicId(
+  publicId: string,
+  sinceMs: number,
+  untilMs: number,
+): { readonly from: Uint8Array; readonly below: Uint8Array }[] {
+  const [, time] = /^req_([0-9a-f]{8})[0-9a-f]{4}$/.exec(publicId) ?? [];
+  if (time === undefined) return [];
+  const ranges: { readonly from: Uint8Array; readonly below: Uint8Array }[] = [];
+  const newest = Math.floor(untilMs / publicIdPeriodMs) * publicIdPeriodMs + Number.parseInt(time, 16);
+  for (let ms = newest; ms >= sinceMs; ms -= publicIdPeriodMs) {
+    if (ms <= untilMs) ranges.push({ from: firstIdOf(ms), below: firstIdOf(ms + 1) });
+  }
+  return ranges;
+}
+
+/** No request id of that millisecond is smaller. */
+function firstIdOf(ms: number): Uint8Array {
+  const bytes = Buffer.alloc(16);
+  bytes.writeUIntBE(ms, 0, 6);
+  return new Uint8Array(bytes);
 }

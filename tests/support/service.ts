@@ -86,7 +86,11 @@ export class TestService {
 
   /** Starts, or starts again on the same data; resolves when it says that it is ready. */
   async start(): Promise<this> {
-    const child = spawn(process.execPath, [main, 'serve'], { cwd: this.folder, env: this.#environment, stdio: ['ignore', 'pipe', 'pipe'] });
+    const child = spawn(process.execPath, [main, 'serve'], {
+      cwd: this.folder,
+      env: this.#environment,
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
     this.#process = child;
     const from = this.#stderr.length;
     child.stdout.on('data', (text: Buffer) => (this.#stdout += text.toString()));
@@ -109,7 +113,11 @@ export class TestService {
   /** Runs `tokenhouse …` in the service's folder. */
   command(...args: string[]): Promise<CommandResult> {
     return new Promise((resolve, reject) => {
-      const child = spawn(process.execPath, [main, ...args], { cwd: this.folder, env: this.#environment, stdio: ['ignore', 'pipe', 'pipe'] });
+      const child = spawn(process.execPath, [main, ...args], {
+        cwd: this.folder,
+        env: this.#environment,
+        stdio: ['ignore', 'pipe', 'pipe'],
+      });
       let stdout = '';
       let stderr = '';
       child.stdout.on('data', (text: Buffer) => (stdout += text.toString()));
@@ -134,7 +142,10 @@ export class TestService {
   }
 
   /** A chat completion with the first key. */
-  chat(body: Readonly<Record<string, unknown>>, init: { readonly signal?: AbortSignal; readonly key?: string; readonly headers?: Record<string, string> } = {}): Promise<Response> {
+  chat(
+    body: Readonly<Record<string, unknown>>,
+    init: { readonly signal?: AbortSignal; readonly key?: string; readonly headers?: Record<string, string> } = {},
+  ): Promise<Response> {
     return fetch(`${this.url}/v1/chat/completions`, {
       method: 'POST',
       headers: { authorization: `Bearer ${init.key ?? this.key}`, 'content-type': 'application/json', ...init.headers },
@@ -160,7 +171,10 @@ export class TestService {
 }
 
 /** A model that plays scripts; `scripts` is YAML of the `scripts:` list, two spaces deep at least. */
-export const scriptedModel = (scripts: string, { id = 'demo', contextLength = 8192, maxOutputTokens = 'null' } = {}): string => `models:
+export const scriptedModel = (
+  scripts: string,
+  { id = 'demo', contextLength = 8192, maxOutputTokens = 'null' } = {},
+): string => `models:
   - id: ${id}
     display_name: Demo
     context_length: ${contextLength}

@@ -87,7 +87,6 @@ async function createUsage(db: Kysely<Database>, dialect: SchemaDialect): Promis
   await strict(usage, dialect).execute();
   await db.schema.createIndex('usage_account').on('usage').columns(['account_id', 'ended_at']).execute();
   // 48 bits are not unique: look-ups by the public id stay inside an account.
-  await db.schema.createIndex('usage_public_id').on('usage').columns(['account_id', 'public_id']).execute();
   await db.schema
     .createIndex('usage_client_id')
     .on('usage')
