@@ -150,7 +150,7 @@ async function openMoney(folder: string) {
   if (account === undefined) throw new Error('a new database has no account');
   const { accountId, key } = account;
   const keyId = (await desk.listKeys({ limit: 1 }))[0]!.id;
-  const billing = new Billing({ ledger, newId, topupUrl: 'http://127.0.0.1/topup', log: () => {} });
+  const billing = new Billing({ ledger, newId, topupUrl: () => 'http://127.0.0.1/topup', log: () => {} });
 
   const one = async (): Promise<void> => {
     const requestId = newId();

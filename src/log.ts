@@ -54,39 +54,46 @@ export interface LineSink {
   once(event: 'drain', listener: () => void): unknown;
 }
 
-/** Lines that may wait for a slow consumer; what comes on top is dropped and counted (reliability S11). */
-const waitingMax = 10_000;
+/** Characters that may wait for a slow consumer; lines that come on top are dropped and counted (reliability S11). */
+const waitingCharactersMax = 4 * 1024 * 1024;
 
+/** Lines of one turn of the event loop are written together: standard output may be a file, and then each write blocks. */
 export function createLog(sink: LineSink): Log {
-  const waiting: string[] = [];
-  let blocked = false;
+  let waiting = '';
+  let isScheduled = false;
+  let isBlocked = false;
   let dropped = 0;
 
   const flush = (): void => {
-    blocked = false;
-    if (dropped > 0) {
-      const line = `${JSON.stringify({ time: new Date().toISOString(), level: 'warn', event: 'log_lines_dropped', count: dropped })}\n`;
+    isScheduled = false;
+    if (isBlocked || waiting === '') return;
+    const lines = waiting;
+    waiting = '';
+    if (sink.write(lines)) return;
+    isBlocked = true;
+    sink.once('drain', () => {
+      isBlocked = false;
+      if (dropped > 0) write({ time: now(), level: 'warn', event: 'log_lines_dropped', count: dropped });
       dropped = 0;
-      waiting.push(line);
-    }
-    if (waiting.length > 0) put(waiting.splice(0).join(''));
-  };
-  const put = (line: string): void => {
-    if (sink.write(line)) return;
-    blocked = true;
-    sink.once('drain', flush);
+      flush();
+    });
   };
   const write = (record: Readonly<Record<string, unknown>>): void => {
-    const line = `${JSON.stringify(record)}\n`;
-    if (!blocked) put(line);
-    else if (waiting.length < waitingMax) waiting.push(line);
-    else dropped++;
+    if (waiting.length > waitingCharactersMax) {
+      dropped++;
+      return;
+    }
+    waiting += `${JSON.stringify(record)}\n`;
+    if (isScheduled || isBlocked) return;
+    isScheduled = true;
+    setImmediate(flush);
   };
+  const now = (): string => new Date().toISOString();
 
   return {
     answer: (record) =>
       write({
-        time: new Date().toISOString(),
+        time: now(),
         event: 'answer',
         id: record.id,
         request_id: record.publicId,
@@ -108,7 +115,7 @@ export function createLog(sink: LineSink): Log {
       }),
     request: (record) =>
       write({
-        time: new Date().toISOString(),
+        time: now(),
         event: 'refusal',
         id: record.id,
         request_id: record.publicId,
@@ -117,6 +124,6 @@ export function createLog(sink: LineSink): Log {
         error: record.errorCode,
         total_ms: record.totalMs,
       }),
-    service: (record) => write({ time: new Date().toISOString(), ...record, ...record.detail, detail: undefined }),
+    service: (record) => write({ time: now(), ...record, ...record.detail, detail: undefined }),
   };
 }
