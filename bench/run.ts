@@ -137,12 +137,13 @@ function report(
   facts: readonly string[],
   results: readonly RoundResult[],
 ): void {
-  const command = `npm run bench${args.length > 0 ? ` -- ${args.map(quoted).join(' ')}` : ''}`;
-  const text = [printTable(results), '', ...facts.map((fact) => `- ${fact}`), `- \`${command}\``].join('\n');
+  const words = args.filter((word) => word !== '--write');
+  const command = ['npm run bench', ...(words.length > 0 ? ['--', ...words.map(quoted)] : [])].join(' ');
+  const text = [printTable(results), '', ...facts.map((fact) => `- ${fact}`)].join('\n');
   process.stdout.write(`${text}\n`);
   if (!options.writes) return;
   const file = join(root, 'bench', 'results.md');
-  const title = `${new Date().toISOString().slice(0, 10)}, ${revision(root)}`;
+  const title = `${new Date().toISOString().slice(0, 10)}, ${revision(root)}, \`${command}\``;
   writeSection(file, title, text);
   say(`written to ${file}: ${title}`);
 }
