@@ -31,8 +31,20 @@ export const usage = `npm run bench -- [options]
   --micro                single functions, in this process
 `;
 
-/** Throws an error with a readable message for anything unknown. */
+/** Words that the command does not understand; it ends with 64. */
+export class UsageError extends Error {
+  override readonly name = 'UsageError';
+}
+
 export function readArguments(args: readonly string[]): Arguments {
+  try {
+    return parsed(args);
+  } catch (error) {
+    throw new UsageError((error as Error).message, { cause: error });
+  }
+}
+
+function parsed(args: readonly string[]): Arguments {
   const { values } = parseArgs({
     args: [...args],
     options: {

@@ -1,5 +1,6 @@
-import { createServer } from 'node:net';
 import { once } from 'node:events';
+import { createServer } from 'node:net';
+import { UsageError } from './arguments.ts';
 
 /** Something to measure: what stands between a client and the upstream. */
 export interface Contender {
@@ -27,7 +28,7 @@ export const direct: Contender = {
 export function external(line: string, upstreamPort: number): Contender {
   const [name, port, command, key, model] = line.split('|');
   if (!name || !port || !/^\d+$/.test(port) || !command || !key || !model) {
-    throw new Error(
+    throw new UsageError(
       `--gateway takes 'name|port|command|key|model', not '${line}'; it must forward to 127.0.0.1:${upstreamPort}`,
     );
   }

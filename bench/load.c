@@ -202,7 +202,7 @@ static void connected(connection *c) {
   int error = 0;
   socklen_t size = sizeof error;
   getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &size);
-  if (error != 0) return fail(c, strerror(error));
+  if (error != 0) fprintf(stderr, "load: connect: %s\n", strerror(error)), exit(71);
   c->is_connecting = false;
   struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
   epoll_ctl(epoll_fd, EPOLL_CTL_MOD, c->fd, &event);
@@ -383,7 +383,7 @@ static int compare(const void *a, const void *b) {
 static double quantile(const samples *s, double q) { return s->length == 0 ? 0 : s->us[(size_t)((s->length - 1) * q)]; }
 
 static void print_quantiles(const char *name, samples *s) {
-  qsort(s->us, s->length, sizeof *s->us, compare);
+  if (s->length > 0) qsort(s->us, s->length, sizeof *s->us, compare);
   printf(",\"%s\":{\"count\":%zu,\"p50\":%.1f,\"p90\":%.1f,\"p99\":%.1f,\"max\":%.1f}", name, s->length, quantile(s, .5), quantile(s, .9),
          quantile(s, .99), quantile(s, 1));
 }

@@ -29,9 +29,12 @@ export function machineFacts({ root, dataFolder, contenders, isRaised, isPinned 
   ];
 }
 
-/** Short, with a mark when the sources differ from it. */
+/** Short, with a mark when the sources differ from it; the results are no source. */
 export function revision(root: string): string {
-  return output('git', ['-C', root, 'describe', '--always', '--dirty', '--abbrev=8']) ?? 'unknown';
+  const commit = output('git', ['-C', root, 'rev-parse', '--short=8', 'HEAD']);
+  if (commit === undefined) return 'unknown';
+  const changed = output('git', ['-C', root, 'status', '--porcelain', '--', '.', ':!bench/results.md']);
+  return changed === '' ? commit : `${commit}, changed`;
 }
 
 function distribution(): string {

@@ -53,7 +53,7 @@ export async function profile(bench: Bench, { root, contender, scenario, folder 
   await bench.processes.stop(running);
 
   const files = readdirSync(folder).filter((file) => file.endsWith('.cpuprofile'));
-  if (files.length === 0) throw new Error(`no profile was written; the output of ${name} is in ${ownFolder}`);
+  if (files.length === 0) throw new Error(`${name} wrote no profile`);
   const threads = files.map((file) =>
     selfTimes(JSON.parse(readFileSync(join(folder, file), 'utf8')) as CpuProfile, window, root),
   );

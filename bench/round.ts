@@ -1,4 +1,4 @@
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, readFileSync } from 'node:fs';
 import { request } from 'node:http';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -98,16 +98,19 @@ export async function start(bench: Bench, label: string, contender: Contender): 
     command: prepared.command,
     core: bench.gatewayCore,
     cwd: folder,
-    logFile: join(folder, 'output.log'),
+    logFile: outputFile(folder),
   });
   try {
     await firstAnswer(name, prepared, running);
   } catch (error) {
     await bench.processes.stop(running);
-    throw error;
+    throw new Error(outputIn(folder), { cause: error });
   }
   return { name, prepared, running, folder, coldStartMs: performance.now() - startedAtMs };
 }
+
+const outputFile = (folder: string): string => join(folder, 'output.log');
+const outputIn = (folder: string): string => readFileSync(outputFile(folder), 'utf8').slice(-2_000);
 
 const startTimeoutMs = 60_000;
 const firstRequest: Scenario = { name: 'first', mode: 's', tokens: 1, paceMs: 0, connections: 1, seconds: 1 };
@@ -181,7 +184,7 @@ async function measure(bench: Bench, contender: Started, scenario: Scenario): Pr
   const seconds = (performance.now() - startedAtMs) / 1000;
   const end = running?.ended();
   if (end !== undefined)
-    throw new Error(`${contender.name} ${end} during ${scenario.name}; its output is in ${contender.folder}`);
+    throw new Error(`${contender.name} ${end} during ${scenario.name}:\n${outputIn(contender.folder)}`);
   const used = running && processorSeconds(running.pid) - usedBefore!;
   const busy = busyBefore === undefined ? undefined : coreBusySeconds(gatewayCore!) - busyBefore;
   return {

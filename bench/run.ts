@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { appendFileSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { readArguments, usage, type Arguments } from './arguments.ts';
+import { readArguments, usage, UsageError, type Arguments } from './arguments.ts';
 import { direct, external, type Contender } from './contender.ts';
 import { machineFacts, revision } from './machine.ts';
 import { micro } from './micro.ts';
@@ -18,7 +18,10 @@ import { tokenhouse } from './tokenhouse.ts';
 import { compileTools } from './tools.ts';
 import { startUpstream } from './upstream.ts';
 
-/** `npm run bench`: see bench/README.md. Exit codes: 64 wrong usage, 69 something that it needs is missing. */
+/**
+ * `npm run bench`: see bench/README.md. Exit codes: 1 an answer was wrong or missing, 64 wrong usage, 69 something that it
+ * needs is missing.
+ */
 
 const root = join(import.meta.dirname, '..', '..');
 const say = (line: string): void => void process.stderr.write(`${line}\n`);
@@ -26,13 +29,19 @@ const say = (line: string): void => void process.stderr.write(`${line}\n`);
 try {
   await main(process.argv.slice(2));
 } catch (error) {
-  if (!(error instanceof Problem)) throw error;
-  say(`${error.message}\n→ ${error.remedy}`);
-  process.exit(69);
+  if (error instanceof UsageError) {
+    say(`${error.message}\n\n${usage}`);
+    process.exit(64);
+  }
+  if (error instanceof Problem) {
+    say(`${error.message}\n→ ${error.remedy}`);
+    process.exit(69);
+  }
+  throw error;
 }
 
 async function main(args: readonly string[]): Promise<void> {
-  const options = argumentsOrExit(args);
+  const options = readArguments(args);
   if (options.isHelp) return say(usage);
   if (options.isMicro) return (process.stdout.write(`${await micro()}\n`), undefined);
   if (process.platform !== 'linux')
@@ -75,16 +84,8 @@ async function main(args: readonly string[]): Promise<void> {
       appendFileSync(options.rawFile, played.map((result) => `${JSON.stringify(result)}\n`).join(''));
   }
   report(options, args, facts, results);
-  process.exit(0);
-}
-
-function argumentsOrExit(args: readonly string[]): Arguments {
-  try {
-    return readArguments(args);
-  } catch (error) {
-    say(`${(error as Error).message}\n\n${usage}`);
-    process.exit(64);
-  }
+  const wrong = results.flatMap(({ points }) => Object.values(points)).filter(({ load }) => load.bad + load.hung > 0);
+  process.exit(wrong.length === 0 ? 0 : 1);
 }
 
 /** One for the measured program and one for all others, this process included; none on a machine with one core. */
@@ -106,7 +107,7 @@ function chosenScenarios({ isQuick, scenarios: names, profiles }: Arguments): re
   const wanted = names ?? (profiles ? ['whole-sse'] : scenarios.map(({ name }) => name));
   const unknown = wanted.filter((name) => !scenarios.some((scenario) => scenario.name === name));
   if (unknown.length > 0)
-    throw new Error(
+    throw new UsageError(
       `unknown scenario ${unknown.join(', ')}; there are ${scenarios.map(({ name }) => name).join(', ')}`,
     );
   const chosen = scenarios.filter(({ name }) => wanted.includes(name));
@@ -121,7 +122,9 @@ function chosenContenders(
   const all = [direct, nginx, tokenhouse(root, processes), ...gateways.map((line) => external(line, upstreamPort))];
   const unknown = only?.filter((name) => !all.some((contender) => contender.name === name)) ?? [];
   if (unknown.length > 0)
-    throw new Error(`unknown contender ${unknown.join(', ')}; there are ${all.map(({ name }) => name).join(', ')}`);
+    throw new UsageError(
+      `unknown contender ${unknown.join(', ')}; there are ${all.map(({ name }) => name).join(', ')}`,
+    );
   const chosen = all.filter(({ name }) => only === undefined || only.includes(name));
   if (!chosen.includes(nginx) || isNginxInstalled()) return chosen;
   say('nginx is not installed, so it is left out (Debian, Ubuntu: apt-get install nginx-light)');
@@ -134,12 +137,13 @@ function report(
   facts: readonly string[],
   results: readonly RoundResult[],
 ): void {
-  const command = `npm run bench${args.length > 0 ? ` -- ${args.map(quoted).join(' ')}` : ''}`;
-  const text = [printTable(results), '', ...facts.map((fact) => `- ${fact}`), `- \`${command}\``].join('\n');
+  const words = args.filter((word) => word !== '--write');
+  const command = ['npm run bench', ...(words.length > 0 ? ['--', ...words.map(quoted)] : [])].join(' ');
+  const text = [printTable(results), '', ...facts.map((fact) => `- ${fact}`)].join('\n');
   process.stdout.write(`${text}\n`);
   if (!options.writes) return;
   const file = join(root, 'bench', 'results.md');
-  const title = `${new Date().toISOString().slice(0, 10)}, ${revision(root)}`;
+  const title = `${new Date().toISOString().slice(0, 10)}, ${revision(root)}, \`${command}\``;
   writeSection(file, title, text);
   say(`written to ${file}: ${title}`);
 }

@@ -1,5 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { freePort, type Contender } from './contender.ts';
@@ -28,13 +29,15 @@ export function tokenhouse(root: string, processes: Processes, nodeOptions: read
         logFile,
       });
       try {
-        const key = await createKey(main, config, () => service.ended(), logFile);
+        const key = await createKey(main, config, port, () => service.ended());
         return {
           command: [process.execPath, ...nodeOptions, main, 'serve', '--config', config],
           port,
           key,
           model: 'bench',
         };
+      } catch (error) {
+        throw new Error(readFileSync(logFile, 'utf8').slice(-2_000), { cause: error });
       } finally {
         await processes.stop(service);
       }
@@ -42,29 +45,33 @@ export function tokenhouse(root: string, processes: Processes, nodeOptions: read
   };
 }
 
-/** Asks the running service for a key, through the command line, as soon as it listens. */
-async function createKey(
-  main: string,
-  config: string,
-  ended: () => string | undefined,
-  logFile: string,
-): Promise<string> {
+/**
+ * Asks the running service for a key, through the command line. Not before it listens: without a running service the
+ * command would open the database itself, and the service would find it taken.
+ */
+async function createKey(main: string, config: string, port: number, ended: () => string | undefined): Promise<string> {
   const deadlineMs = performance.now() + startTimeoutMs;
-  for (;;) {
-    const { status, stdout, stderr } = spawnSync(
-      process.execPath,
-      [main, 'keys', 'create', '--config', config, '--json'],
-      { encoding: 'utf8' },
-    );
-    if (status === 0) return (JSON.parse(stdout) as { readonly key: string }).key;
+  while (!(await listens(port))) {
     const end = ended();
-    if (end !== undefined || performance.now() > deadlineMs) {
-      throw new Error(
-        `tokenhouse did not start (${end ?? 'too slow'}): ${stderr}\n${readFileSync(logFile, 'utf8').slice(-2000)}`,
-      );
-    }
-    await sleep(100);
+    if (end !== undefined) throw new Error(`tokenhouse ${end} before it listened`);
+    if (performance.now() > deadlineMs) throw new Error(`tokenhouse does not listen after ${startTimeoutMs / 1000} s`);
+    await sleep(20);
   }
+  const parameters = [main, 'keys', 'create', '--config', config, '--json'];
+  const { status, stdout, stderr } = spawnSync(process.execPath, parameters, { encoding: 'utf8' });
+  if (status !== 0) throw new Error(`a key could not be made: ${stderr}`);
+  return (JSON.parse(stdout) as { readonly key: string }).key;
+}
+
+function listens(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1');
+    const end = (answer: boolean): void => {
+      socket.destroy();
+      resolve(answer);
+    };
+    socket.once('connect', () => end(true)).once('error', () => end(false));
+  });
 }
 
 /** Prices as of a small hosted model; limits that the load does not meet. */
