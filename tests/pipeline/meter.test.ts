@@ -217,7 +217,11 @@ function assertCut(stream: LegalStream, cutAt: number, out: readonly GenerationE
     const cut: GenerationEvent = { type: 'finish', choice, reason: 'length', cause: 'credit' };
     assert.deepEqual(finishOf(out), own.length === 1 ? own : [cut]);
   }
-  assert.ok(out.filter((event) => event.type === 'start').length <= 1);
+  assert.deepEqual(
+    out.map((event) => event.type === 'start'),
+    out.map((_, at) => at === 0),
+    'one start, first',
+  );
   const last = out.at(-1);
   assert.deepEqual(last?.type === 'usage' && last.usage, paid);
   const fold = new Fold();
