@@ -5,8 +5,12 @@ import type { Bill } from './billing.ts';
 import { holdStepTokens } from './billing.ts';
 import { isCharged } from './endings.ts';
 
-/** What a request used and how it ended; the hold adds what that costs. */
-export type Receipt = Omit<UsageRow, 'costMicrocents' | 'unchargedMicrocents' | 'holdMicrocents'>;
+/** What a request used and how it ended; the hold fills in the three amounts, in place. */
+export interface Receipt extends UsageRow {
+  costMicrocents: bigint;
+  unchargedMicrocents: bigint;
+  holdMicrocents: bigint;
+}
 
 interface HoldServices {
   readonly ledger: Ledger;
@@ -31,7 +35,6 @@ export class Hold {
   readonly #openTimer: NodeJS.Timeout;
   #heldMicrocents: bigint;
   #covered: Usage;
-  #chargedMicrocents = 0n;
   #state: 'open' | 'lost' | 'settled' = 'open';
 
   constructor(bill: Bill, heldMicrocents: bigint, covered: Usage, services: HoldServices) {
@@ -48,15 +51,6 @@ export class Hold {
 
   get heldMicrocents(): bigint {
     return this.#heldMicrocents;
-  }
-
-  /** What the account was charged; 0 until the hold has ended. */
-  get chargedMicrocents(): bigint {
-    return this.#chargedMicrocents;
-  }
-
-  get settled(): boolean {
-    return this.#state === 'settled';
   }
 
   /** The settlement failed, and the client is told so. */
@@ -89,7 +83,7 @@ export class Hold {
   async settle(receipt: Receipt): Promise<void> {
     if (this.#state !== 'open') throw new Error('a hold is settled once');
     clearTimeout(this.#openTimer);
-    const row = this.#row(receipt);
+    const row = this.#priced(receipt);
     let outcome: 'billed' | 'lost';
     try {
       outcome = await withDeadline(this.#services.ledger.settle(row), settleDeadlineMs);
@@ -111,7 +105,7 @@ export class Hold {
     if (this.#state === 'settled') return;
     clearTimeout(this.#openTimer);
     // After a lost settlement the client has been told that it pays nothing; the row says so (docs/money.md, protocol 5).
-    const row = this.#row(receipt);
+    const row = this.#priced(receipt);
     if (this.#state === 'open') {
       try {
         if ((await withDeadline(this.#services.ledger.settle(row), settleDeadlineMs)) === 'billed') {
@@ -123,21 +117,21 @@ export class Hold {
       }
     }
     this.#state = 'settled';
-    this.#chargedMicrocents = row.costMicrocents;
     void this.#services.repair(row).then((charged) => this.#services.closed(this.#heldMicrocents - charged));
   }
 
-  #row(receipt: Receipt): UsageRow {
+  #priced(receipt: Receipt): UsageRow {
     const list = this.#bill.cost(receipt);
     const charge = isCharged(receipt.ending) ? list : 0n;
     // M2: never above the hold, whatever a backend reports.
-    const cost = charge < this.#heldMicrocents ? charge : this.#heldMicrocents;
-    return { ...receipt, costMicrocents: cost, unchargedMicrocents: list - cost, holdMicrocents: this.#heldMicrocents };
+    receipt.costMicrocents = charge < this.#heldMicrocents ? charge : this.#heldMicrocents;
+    receipt.unchargedMicrocents = list - receipt.costMicrocents;
+    receipt.holdMicrocents = this.#heldMicrocents;
+    return receipt;
   }
 
   #end(charged: bigint): void {
     this.#state = 'settled';
-    this.#chargedMicrocents = charged;
     this.#services.closed(this.#heldMicrocents - charged);
   }
 }
@@ -148,6 +142,15 @@ const wantedCompletion = (used: number, max: number): number =>
 function withDeadline<Value>(promise: Promise<Value>, deadlineMs: number): Promise<Value> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => reject(new Error(`no answer of the store within ${deadlineMs} ms`)), deadlineMs);
-    promise.then(resolve, reject).finally(() => clearTimeout(timer));
+    promise.then(
+      (value) => {
+        clearTimeout(timer);
+        resolve(value);
+      },
+      (error: unknown) => {
+        clearTimeout(timer);
+        reject(error as Error);
+      },
+    );
   });
 }

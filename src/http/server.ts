@@ -15,7 +15,7 @@ import type { Running } from '../pipeline/running.ts';
 import { authenticate, requireCaller, serve, zdrRequired } from '../pipeline/serve.ts';
 import type { Call, ServeServices } from '../pipeline/serve.ts';
 import { requestIds } from '../request-id.ts';
-import { publicIdOf } from '../store/uuid.ts';
+import { publicIdOf } from '../uuid.ts';
 import { BodyBudget, checkContentType, checkDeclaredLength, parseJson, readBody } from './body.ts';
 import { respondStream, respondWhole, sendError, sendJson } from './respond.ts';
 import type { Exchange, RespondOptions } from './respond.ts';
@@ -149,9 +149,9 @@ async function answer(order: Order, exchange: Exchange, host: Host): Promise<voi
       created: Math.floor(order.startedAt / 1000),
       model: order.model.id,
     };
-    const ended = (receipt: Receipt, costMicrocents: bigint): void => {
+    const ended = (receipt: Receipt): void => {
       host.ended.add(order);
-      logAnswer(order, receipt, costMicrocents, services.log);
+      logAnswer(order, receipt, services.log);
     };
     const stream = run(order, { ...services, ended }, running.signal);
     const { dialect } = order.route;
@@ -257,7 +257,7 @@ function refuseUnparsed(
   services.log.request({ id: null, publicId, method: '', status: refusal.status, errorCode: refusal.code, totalMs: 0 });
 }
 
-function logAnswer(order: Order, receipt: Receipt, costMicrocents: bigint, log: Log): void {
+function logAnswer(order: Order, receipt: Receipt, log: Log): void {
   log.answer({
     id: order.idHex,
     publicId: order.publicId,
@@ -272,7 +272,7 @@ function logAnswer(order: Order, receipt: Receipt, costMicrocents: bigint, log: 
     cachedTokens: receipt.cachedTokens,
     completionTokens: receipt.completionTokens,
     reasoningTokens: receipt.reasoningTokens,
-    costMicrocents,
+    costMicrocents: receipt.costMicrocents,
     backend: receipt.backend,
     firstTokenMs: receipt.firstTokenMs,
     totalMs: receipt.totalMs,

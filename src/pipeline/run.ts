@@ -1,5 +1,5 @@
 import type { Billing } from '../billing/billing.ts';
-import type { Hold, Receipt } from '../billing/hold.ts';
+import type { Receipt } from '../billing/hold.ts';
 import { costMicrocents } from '../catalog/pricing.ts';
 import { ApiError } from '../errors.ts';
 import type { GenerationStream, Usage } from '../generation/event.ts';
@@ -16,8 +16,8 @@ export interface RunServices {
   readonly concurrency: Concurrency;
   readonly billing: Billing;
   backendsOf(modelId: string): readonly Backend[];
-  /** Called once for an order that had a hold, when its money is settled. */
-  ended(receipt: Receipt, costMicrocents: bigint): void;
+  /** Called once for an order that had a hold, when its money is settled, with what it was charged. */
+  ended(receipt: Receipt): void;
 }
 
 /**
@@ -32,6 +32,7 @@ export async function* run(order: Order, services: RunServices, signal: AbortSig
     const hold = await services.billing.hold(billOf(order, services)); // 402
     const meter = new Meter(order);
     const trace: DispatchTrace = { backend: null, dispatched: false };
+    let settled: Receipt | undefined;
     let ending: Ending | undefined;
     let errorCode: string | null = null;
     try {
@@ -52,9 +53,9 @@ export async function* run(order: Order, services: RunServices, signal: AbortSig
       }
       if (!meter.complete)
         throw new ApiError('backend_http_error', 'The backend ended its answer without finishing it.');
-      const whole = meter.cutByCredit ? 'credit' : 'finished';
-      await hold.settle(receiptOf(order, meter, trace, whole, null));
-      ending = whole;
+      const receipt = receiptOf(order, meter, trace, meter.cutByCredit ? 'credit' : 'finished', null);
+      await hold.settle(receipt);
+      settled = receipt;
       yield meter.closing();
     } catch (error) {
       if (signal.aborted) {
@@ -69,33 +70,21 @@ export async function* run(order: Order, services: RunServices, signal: AbortSig
       errorCode = error instanceof ApiError ? error.code : 'internal_error';
       throw error;
     } finally {
-      // Cancelled, or a reader that stopped before the end, which is a client that left.
-      ending ??= signal.aborted ? endingOfCancel(signal.reason as CancelReason) : 'client_left';
-      await close(order, services, hold, meter, trace, ending, errorCode);
+      if (settled === undefined) {
+        // Cancelled, or a reader that stopped before the end, which is a client that left.
+        ending ??= signal.aborted ? endingOfCancel(signal.reason as CancelReason) : 'client_left';
+        settled = await unfinished(receiptOf(order, meter, trace, ending, errorCode), order, services, meter, trace);
+        await hold.close(settled);
+      }
+      services.ended(settled);
     }
   } finally {
     slot.release();
   }
 }
 
-/** Ends the hold, if it has not been settled, by the table of endings (docs/money.md). */
-async function close(
-  order: Order,
-  services: RunServices,
-  hold: Hold,
-  meter: Meter,
-  trace: DispatchTrace,
-  ending: Ending,
-  errorCode: string | null,
-): Promise<void> {
-  const receipt = receiptOf(order, meter, trace, ending, errorCode);
-  const final = hold.settled ? receipt : await abandonedReceipt(receipt, order, services, meter, trace);
-  await hold.close(final);
-  services.ended(final, hold.chargedMicrocents);
-}
-
 /** A client that left before the backend told the prompt's length pays the counted input, and nothing before dispatch. */
-async function abandonedReceipt(
+async function unfinished(
   receipt: Receipt,
   order: Order,
   services: RunServices,
@@ -179,5 +168,9 @@ function receiptOf(
     firstTokenMs: meter.firstTokenMs,
     totalMs: endedAt - order.startedAt,
     tags: null,
+    // The hold fills these in.
+    costMicrocents: 0n,
+    unchargedMicrocents: 0n,
+    holdMicrocents: 0n,
   };
 }

@@ -7,7 +7,7 @@ import { openConnection, openReadOnlyConnection } from '../../src/store/sqlite/c
 import { kyselyOn, openReadOnly } from '../../src/store/sqlite/dialect.ts';
 import { deskOn } from '../../src/store/operations.ts';
 import { StoreError } from '../../src/store/store-error.ts';
-import { uuidText } from '../../src/store/uuid.ts';
+import { uuidText } from '../../src/uuid.ts';
 import type { UsageRow } from '../../src/store/ledger.ts';
 import { customer, differencesOf, grant, openStore, temporaryFolder, usage, uuid } from './fixture.ts';
 
