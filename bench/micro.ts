@@ -182,6 +182,9 @@ async function openMoney(folder: string) {
       firstTokenMs: 1,
       totalMs: 2,
       tags: null,
+      costMicrocents: 0n,
+      unchargedMicrocents: 0n,
+      holdMicrocents: 0n,
     });
   };
   return {

@@ -1,6 +1,6 @@
 import { OperationError } from '../accounts/operations.ts';
 import { ConfigError } from '../config/problem.ts';
-import { ModelFileError } from '../model-files/problem.ts';
+import { ModelFileError, SourceProblem } from '../model-files/problem.ts';
 import { StoreError } from '../store/store-error.ts';
 import type { Printer } from './output.ts';
 
@@ -21,7 +21,8 @@ export function exitCodeOf(error: unknown): number {
 function linesOf(error: unknown): readonly string[] {
   if (error instanceof ConfigError) return error.problems.map(({ where, what }) => `${where}: ${what}`);
   if (error instanceof ModelFileError) return [error.message, ...error.remedies];
-  if (error instanceof OperationError || error instanceof StoreError) return [error.message];
+  if (error instanceof OperationError || error instanceof StoreError || error instanceof SourceProblem)
+    return [error.message];
   const { code, message, port, address } = error as {
     readonly code?: string;
     readonly message?: string;

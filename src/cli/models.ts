@@ -1,6 +1,7 @@
 import { OperationError } from '../accounts/operations.ts';
 import { fetchModelFile } from '../model-files/fetch-model-file.ts';
 import { progressDisplay } from '../model-files/progress.ts';
+import { pinHubFile } from '../model-files/pin.ts';
 import { parseSource } from '../model-files/source.ts';
 import type { ModelFileSource } from '../model-files/source.ts';
 import type { Context } from './command-line.ts';
@@ -42,7 +43,7 @@ export async function pullModel(
   options: { readonly sha256?: string },
   wish?: string,
 ): Promise<number> {
-  const wanted = wantedFiles(context, wish, options.sha256);
+  const wanted = await wantedFiles(context, wish, options.sha256);
   const pulled: { name: string; path: string; source: string; already_there: boolean }[] = [];
   for (const file of wanted) {
     const display = progressDisplay(process.stderr);
@@ -69,7 +70,11 @@ export async function pullModel(
   return 0;
 }
 
-function wantedFiles({ config }: Context, wish: string | undefined, sha256: string | undefined): readonly Wanted[] {
+async function wantedFiles(
+  { config, environment, print }: Context,
+  wish: string | undefined,
+  sha256: string | undefined,
+): Promise<readonly Wanted[]> {
   const configured = config.models.flatMap((model) =>
     model.backends.flatMap((backend) =>
       backend.engine === 'llama'
@@ -81,9 +86,19 @@ function wantedFiles({ config }: Context, wish: string | undefined, sha256: stri
   const named = configured.filter((file) => file.name.toLowerCase() === wish.toLowerCase());
   if (named.length > 0) return named;
   const source = parseSource(wish, process.cwd());
-  if ('problem' in source)
+  if ('problem' in source) {
     throw new OperationError(`'${wish}' is neither a configured model with a file nor a source: ${source.problem}`);
-  if (sha256 === undefined || !/^[0-9a-f]{64}$/i.test(sha256))
-    throw new OperationError('A source needs --sha256 with the 64 hex digits of its file.');
-  return [{ name: wish, sources: [source], sha256: sha256.toLowerCase(), bytes: undefined }];
+  }
+  if (sha256 !== undefined) {
+    if (!/^[0-9a-f]{64}$/i.test(sha256)) throw new OperationError('--sha256 takes the 64 hex digits of the file.');
+    return [{ name: wish, sources: [source], sha256: sha256.toLowerCase(), bytes: undefined }];
+  }
+  if (source.type !== 'hub-file' && source.type !== 'hub-quantization') {
+    throw new OperationError('This source states no hash: give --sha256 with the 64 hex digits of its file.');
+  }
+  const pinned = await pinHubFile(source, environment, AbortSignal.timeout(pinTimeoutMs));
+  print.say(`${pinned.name} · sha256 ${pinned.sha256}, as the hub states it; put it into tokenhouse.yaml`);
+  return [{ name: wish, sources: [source], sha256: pinned.sha256, bytes: pinned.bytes }];
 }
+
+const pinTimeoutMs = 60_000;
