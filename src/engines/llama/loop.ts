@@ -223,8 +223,9 @@ export class Loop {
           .map(({ run, tokens }) => ({ job: run.job, tokens })),
         elapsedMs,
       });
-      // On the thread pool, so on several cores at once.
-      const ids = await Promise.all(sampled.map(({ run, logits }) => this.#model.sample(logits, run.sampler.sampler)));
+      const ids = await this.#model.sample(
+        sampled.map(({ run, logits }) => ({ logits, sampler: run.sampler.sampler })),
+      );
       for (const [index, { slot, run }] of sampled.entries())
         if (!run.cancelled) this.#take(slot, run, ids[index] ?? -1);
       this.#failures = 0;
