@@ -71,7 +71,15 @@ export async function openModel(options: OpenOptions): Promise<LlamaModel> {
       addon.context.setThreads(threads);
       return addon.context.decodeBatch();
     },
-    sample: (logits, sampler) => addon.context.sampleToken(logits, samplerOf(sampler)),
+    sample: async (wanted) => {
+      const one = ({ logits, sampler }: Wanted) => addon.context.sampleToken(logits, samplerOf(sampler));
+      const [first, ...others] = wanted;
+      if (first === undefined) return [];
+      // llama.cpp puts the logits of a batch into order when they are first asked for, without a lock: two samplers at that
+      // moment swap the answers of two requests (seen 53 times in 20,000 steps of 4). The first one goes alone.
+      const id = await one(first);
+      return [id, ...(await Promise.all(others.map(one)))];
+    },
     truncate: (slot, length) => {
       const id = ids[slot] ?? -1;
       const removed = addon.context.removeTokenCellsFromSequence(id, length, -1);
@@ -138,12 +146,18 @@ export interface LlamaModel {
   /** `sampled` asks for logits after the last token and answers where they will be. */
   addToBatch(slot: number, position: number, tokens: Uint32Array, sampled: boolean): number | undefined;
   decode(threads: number): Promise<void>;
-  /** -1 when no token fits. Runs on the thread pool: several at once use several cores. */
-  sample(logits: number, sampler: Sampler): Promise<number>;
+  /** A token for each answer of the batch, -1 where none fits. Runs on the thread pool, on several cores. */
+  sample(wanted: readonly Wanted[]): Promise<readonly number[]>;
   /** Forgets a slot's tokens from `length` on; answers how many are left, which may be 0. */
   truncate(slot: number, length: number): number;
   cachedTokens(slot: number): number;
   dispose(): Promise<void>;
+}
+
+/** Where the logits are (`addToBatch`), and what picks the token. */
+export interface Wanted {
+  readonly logits: number;
+  readonly sampler: Sampler;
 }
 
 /** Every number is finite; a key that is present but undefined would be an error inside the addon. */

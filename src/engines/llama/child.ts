@@ -65,7 +65,7 @@ class Engine {
   readonly #tokenizer: PromptTokenizer;
   readonly #options: LoadOptions;
   readonly #loop: Loop;
-  readonly #running = new Map<number, { jobs: readonly Job[]; delivery: Delivery | undefined }>();
+  readonly #running = new Map<number, { readonly jobs: readonly Job[]; readonly delivery: Delivery }>();
 
   constructor(model: LlamaModel, template: ChatTemplate | undefined, options: LoadOptions) {
     this.#model = model;
@@ -88,7 +88,7 @@ class Engine {
     const { request } = message;
     switch (message.type) {
       case 'count':
-        this.#loop.chore(() => {
+        this.#loop.chore(request, () => {
           this.#orRefuse(request, () => {
             const tokens = this.#tokenizer.prompts(message.work).reduce((sum, ids) => sum + ids.length, 0);
             send({ type: 'counted', request, tokens });
@@ -96,14 +96,12 @@ class Engine {
         });
         return;
       case 'generate':
-        this.#running.set(request, { jobs: [], delivery: undefined });
-        this.#loop.chore(() => {
-          // It may have been cancelled while it waited for its turn.
-          if (this.#running.has(request)) this.#orRefuse(request, () => this.#begin(request, message.work));
+        this.#loop.chore(request, () => {
+          this.#orRefuse(request, () => this.#begin(request, message.work));
         });
         return;
       case 'taken':
-        this.#running.get(request)?.delivery?.taken(message.tokens);
+        this.#running.get(request)?.delivery.taken(message.tokens);
         this.#loop.wake();
         return;
       case 'cancel':
@@ -115,7 +113,6 @@ class Engine {
     try {
       work();
     } catch (error) {
-      this.#running.delete(request);
       send({ type: 'refused', request, refusal: refusalOf(error) });
     }
   }
@@ -147,9 +144,10 @@ class Engine {
   }
 
   #giveUp(request: number): void {
+    this.#loop.dropChore(request);
     const running = this.#running.get(request);
     this.#running.delete(request);
-    running?.delivery?.close();
+    running?.delivery.close();
     for (const job of running?.jobs ?? []) this.#loop.cancel(job);
   }
 }
@@ -170,7 +168,8 @@ function refusalOf(error: unknown): Refusal {
   if (error instanceof ApiError) {
     return { code: error.code, message: error.message, param: error.param, extra: error.extra, detail: undefined };
   }
-  const detail = error instanceof Error ? error.message : undefined;
+  // No more than its name: messages of unexpected errors may quote what they failed on.
+  const detail = error instanceof Error ? error.name : undefined;
   return {
     code: 'internal_error',
     message: 'The service failed while it read the prompt.',

@@ -163,7 +163,7 @@ class ForkedLlamaEngine implements LlamaEngine {
     } finally {
       clearTimeout(timer);
       signal.removeEventListener('abort', abandon);
-      this.#counts.delete(id);
+      if (this.#counts.delete(id)) this.#supervisor?.send({ type: 'cancel', request: id });
     }
   }
 
@@ -253,11 +253,13 @@ class ForkedLlamaEngine implements LlamaEngine {
         if (detail !== undefined)
           this.#options.log({ model: this.#options.name, event: 'request-failed', code, detail });
         this.#counts.get(message.request)?.reject(error);
+        this.#counts.delete(message.request);
         this.#release(message.request)?.mailbox.fail(error);
         return;
       }
       case 'counted':
         this.#counts.get(message.request)?.resolve(message.tokens);
+        this.#counts.delete(message.request);
         return;
       case 'pong':
       case 'unusable':

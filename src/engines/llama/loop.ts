@@ -62,7 +62,7 @@ export class Loop {
   readonly #options: LoopOptions;
   readonly #slots: Slot[];
   readonly #queue: Job[] = [];
-  readonly #chores: (() => void)[] = [];
+  readonly #chores = new Map<number, () => void>();
   readonly #pace: Pace;
   #steps = 0;
   #failures = 0;
@@ -103,9 +103,14 @@ export class Loop {
   }
 
   /** Short work (rendering, tokenising) that shares the thread with the steps: one piece a step, beside the decoding. */
-  chore(work: () => void): void {
-    this.#chores.push(work);
+  chore(key: number, work: () => void): void {
+    this.#chores.set(key, work);
     this.wake();
+  }
+
+  /** Whoever waits for it has left: what waits is bounded by who waits. */
+  dropChore(key: number): void {
+    this.#chores.delete(key);
   }
 
   /** To be called when a reader takes more again. */
@@ -115,7 +120,7 @@ export class Loop {
   }
 
   get idle(): boolean {
-    return this.#queue.length === 0 && this.#chores.length === 0 && this.#slots.every((slot) => slot.run === undefined);
+    return this.#queue.length === 0 && this.#chores.size === 0 && this.#slots.every((slot) => slot.run === undefined);
   }
 
   async close(): Promise<void> {
@@ -131,7 +136,7 @@ export class Loop {
       const { tokens, threads } = this.#pace.next();
       const plan = planStep(this.#slots, tokens, this.#model.facts.batchTokens);
       if (plan.length > 0) await this.#step(plan, threads);
-      else if (this.#chores.length > 0) this.#runChore();
+      else if (this.#chores.size > 0) this.#runChore();
       else {
         await new Promise<void>((resolve) => (this.#wake = resolve));
         continue;
@@ -145,9 +150,12 @@ export class Loop {
   }
 
   #runChore(): boolean {
-    const work = this.#chores.shift();
-    work?.();
-    return work !== undefined;
+    for (const [key, work] of this.#chores) {
+      this.#chores.delete(key);
+      work();
+      return true;
+    }
+    return false;
   }
 
   /** First come, first served; a job takes the free slot that holds most of its prompt. */
@@ -215,8 +223,9 @@ export class Loop {
           .map(({ run, tokens }) => ({ job: run.job, tokens })),
         elapsedMs,
       });
-      // On the thread pool, so on several cores at once.
-      const ids = await Promise.all(sampled.map(({ run, logits }) => this.#model.sample(logits, run.sampler.sampler)));
+      const ids = await this.#model.sample(
+        sampled.map(({ run, logits }) => ({ logits, sampler: run.sampler.sampler })),
+      );
       for (const [index, { slot, run }] of sampled.entries())
         if (!run.cancelled) this.#take(slot, run, ids[index] ?? -1);
       this.#failures = 0;

@@ -77,7 +77,7 @@ describe('the bindings', () => {
       const logits = model.addToBatch(slot, position, next, true);
       await model.decode(1);
       position += next.length;
-      made.push(await model.sample(logits ?? -1, sampler));
+      made.push(...(await model.sample([{ logits: logits ?? -1, sampler }])));
       next = Uint32Array.of(made.at(-1) ?? 0);
     }
     return made;
@@ -127,8 +127,8 @@ describe('the bindings', () => {
       scripted.beginBatch(prompts.reduce((sum, prompt) => sum + prompt.length, 0));
       const logits = prompts.map((prompt, slot) => scripted.addToBatch(slot, positions[slot] ?? 0, prompt, true) ?? -1);
       await scripted.decode(2);
-      const ids = await Promise.all(
-        logits.map((index, slot) => scripted.sample(index, samplers[slot] ?? scripted.createSampler())),
+      const ids = await scripted.sample(
+        logits.map((index, slot) => ({ logits: index, sampler: samplers[slot] ?? scripted.createSampler() })),
       );
       for (const [slot, next] of ids.entries()) {
         positions[slot] = (positions[slot] ?? 0) + (prompts[slot]?.length ?? 0);
@@ -142,6 +142,33 @@ describe('the bindings', () => {
       [3, 2, 0],
     );
     for (const slot of [0, 1]) assert.equal(scripted.truncate(slot, 0), 0);
+  });
+
+  test('never mix up the answers of a batch, whatever the lengths of its prompts', async () => {
+    const triggers = ['user', 'system', 'tool', 'role'];
+    const path = join(folder, 'triggers.gguf');
+    writeTinyGguf(path, { script: triggers.map((trigger, index) => [trigger, ` answer ${index}`]) });
+    const model = await openModel(options(path, { slots: 4, batchTokens: 128, prefillThreads: 1 }));
+    const samplers = triggers.map(() => samplerWith(model, { ...neutral, temperature: 0 }));
+    // Sampled all at once, one round in 400 went wrong.
+    for (let round = 0; round < 4000; round++) {
+      const prompts = triggers.map((trigger, slot) =>
+        Uint32Array.from([...new Array<number>((slot * 7 + round) % 6).fill(40), id(model, trigger)]),
+      );
+      model.beginBatch(prompts.reduce((sum, prompt) => sum + prompt.length, 0));
+      const logits = prompts.map((prompt, slot) => model.addToBatch(slot, 0, prompt, true) ?? -1);
+      await model.decode(1);
+      const ids = await model.sample(
+        logits.map((index, slot) => ({ logits: index, sampler: samplers[slot] ?? model.createSampler() })),
+      );
+      assert.deepEqual(
+        ids.map((next) => model.detokenize([next])),
+        [' answer 0', ' answer 1', ' answer 2', ' answer 3'],
+        `round ${round}`,
+      );
+      for (const slot of triggers.keys()) model.truncate(slot, 0);
+    }
+    await model.dispose();
   });
 
   test('give no logits for a part of a prompt that does not end it', () => {

@@ -140,11 +140,8 @@ describe('the default model in detail', () => {
     await loop.close();
     assert.deepEqual(ending, { type: 'cancelled' });
     assert.ok(steps.length <= before + 1, `${steps.length - before} steps after it was cancelled`);
-    const tokens = steps.map(({ prefilled }) => prefilled[0]?.tokens ?? 0);
-    assert.ok(
-      tokens.every((count) => count <= 128),
-      `steps of ${tokens.join()} tokens`,
-    );
+    const read = steps.reduce((sum, { prefilled }) => sum + (prefilled[0]?.tokens ?? 0), 0);
+    assert.ok(read < 1000, `${read} tokens were read`);
     assert.equal(model.cachedTokens(0) + model.cachedTokens(1), 0);
   });
 });

@@ -300,17 +300,27 @@ test('what is not built is refused by name', async (context) => {
   }
 });
 
-test('the first token and the time between two tokens are bounded', async (context) => {
-  const { engine } = await startEngine(context, tinyModel(context, longScript()), {
-    ...twoSlots,
-    slots: 1,
-    firstTokenTimeoutMs: 150,
-  });
+test('the wait for the first token is bounded, waiting for a place included', async (context) => {
+  const options = { ...twoSlots, slots: 1, firstTokenTimeoutMs: 3000 };
+  const { engine } = await startEngine(context, tinyModel(context, longScript()), options);
   const controller = new AbortController();
   await firstText(iterate(engine, chat('Hi', { maxTokens: 900 }), controller.signal));
   await assert.rejects(collect(engine.generate(chat('Hi'), never)), refusal('backend_timeout'));
   controller.abort();
   assert.equal((await collect(engine.generate(chat('Hi', { maxTokens: 1 }), never))).usage?.completionTokens, 1);
+});
+
+test('the wait for the next token is bounded', async (context) => {
+  const options = { ...twoSlots, idleTimeoutMs: 300, silenceMs: 60_000 };
+  const { engine } = await startEngine(context, tinyModel(context, longScript()), options);
+  const stream = iterate(engine, chat('Hi', { maxTokens: 800 }));
+  await firstText(stream);
+  process.kill(engine.pid ?? 0, 'SIGSTOP');
+  await assert.rejects(async () => {
+    for (;;) assert.notEqual((await stream.next()).done, true);
+  }, refusal('backend_timeout'));
+  process.kill(engine.pid ?? 0, 'SIGCONT');
+  await assertIdle(engine);
 });
 
 test('closing ends what runs and what comes', async (context) => {

@@ -326,7 +326,7 @@ describe('the loop', () => {
       maxTokens: 100,
       onToken: ({ ids }) =>
         ids.length === 10
-          ? void [1, 2, 3].forEach((chore) => loop.chore(() => done.push(chore, ids.length)))
+          ? void [1, 2, 3].forEach((chore) => loop.chore(chore, () => done.push(chore, ids.length)))
           : undefined,
     });
     await ended(made);
@@ -336,8 +336,11 @@ describe('the loop', () => {
     );
     const at = done.filter((_, index) => index % 2 === 1);
     assert.deepEqual([(at[1] ?? 0) - (at[0] ?? 0), (at[2] ?? 0) - (at[1] ?? 0)], [1, 1]);
-    loop.chore(() => done.push(4));
+    loop.chore(5, () => done.push(5));
+    loop.chore(4, () => done.push(4));
+    loop.dropChore(5);
     await until(() => done.at(-1) === 4, 'the last chore');
+    assert.ok(!done.includes(5), 'what is dropped is not done');
     assert.equal(loop.idle, true);
   });
 

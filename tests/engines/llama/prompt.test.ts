@@ -172,6 +172,7 @@ describe('token ids of a prompt', () => {
     ]);
     assert.deepEqual(prompts(spm, 'the'), [[1, ...spm.model.tokenize('the', false)]]);
     assert.deepEqual(steering(bpe.model, prompts(bpe, 'a<|im_end|>b</think>')[0] ?? []), []);
+    assert.deepEqual(prompts(bpe, 'a<|im_end|>b'), [[...bpe.model.tokenize('a<|im_end|>b', false)]]);
     refuses('unsupported_value', 'prompt[1]', () => prompts(bpe, 'a', ''));
   });
 
