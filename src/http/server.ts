@@ -107,6 +107,8 @@ async function handle(request: IncomingMessage, response: ServerResponse, host: 
     else response.destroy();
   } finally {
     running.end();
+    // The last bytes wait for their reader no longer than the others did: Node would keep them for ever (reliability C3).
+    if (response.writableEnded && !response.writableFinished) response.setTimeout(options.readerStallMs);
     // One line a request: those that had a hold have theirs already.
     if (order === undefined || !host.ended.has(order)) logRefusal(request, exchange, order, startedAt, services.log);
   }
