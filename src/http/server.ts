@@ -10,6 +10,8 @@ import { ApiError, errorBody } from '../errors.ts';
 import type { Log } from '../log.ts';
 import type { Order } from '../pipeline/order.ts';
 import type { InferenceRoute } from '../pipeline/route.ts';
+import { errorOfCancel } from '../pipeline/cancellation.ts';
+import type { CancelReason } from '../pipeline/cancellation.ts';
 import { run } from '../pipeline/run.ts';
 import type { RunServices } from '../pipeline/run.ts';
 import type { Running, RunningRequest } from '../pipeline/running.ts';
@@ -103,7 +105,9 @@ async function handle(request: IncomingMessage, response: ServerResponse, host: 
     order = await takeOrder(request, route, caller, zdr, ids, startedAt, running, host);
     await answer(order, exchange, host);
   } catch (error) {
-    if (!response.headersSent) sendError(exchange, error, options.accountUrl, route?.dialect);
+    // Cancelled before there was an order: `run` tells the others.
+    const told = running.signal.aborted && error === running.signal.reason ? errorOfCancel(error as CancelReason, order?.model.id) : error;
+    if (!response.headersSent) sendError(exchange, told, options.accountUrl, route?.dialect);
     else response.destroy();
   } finally {
     running.end();
@@ -124,7 +128,7 @@ async function takeOrder(
   running: RunningRequest,
   { services, options, budget }: Host,
 ): Promise<Order> {
-  const body = await readBody(request, options.bodyBytesMax, budget);
+  const body = await readBody(request, options.bodyBytesMax, budget, running.signal);
   try {
     return await serve(parseJson(body), { route, caller, zdr, ...ids, startedAt, signal: running.signal }, services);
   } finally {
