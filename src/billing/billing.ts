@@ -43,7 +43,7 @@ export class Billing {
   readonly #options: BillingOptions;
   /** Microcents that can still be held, by account. Absent until the account's first request. */
   readonly #free = new Map<string, bigint>();
-  readonly #loading = new Map<string, Promise<bigint>>();
+  readonly #loading = new Map<string, Promise<void>>();
   readonly #refusedUntil = new Map<string, number>();
   /** Holds that have not been settled or released. */
   #openHolds = 0;
@@ -103,37 +103,35 @@ export class Billing {
     return this.#free.get(accountId);
   }
 
+  /** Whether the amount is now held. Nothing is awaited between looking at a free balance and taking from it. */
   async #fund(accountId: string, amount: bigint): Promise<boolean> {
-    const free = this.#free.get(accountId) ?? (await this.#load(accountId, amount));
-    if (free >= amount) {
-      this.#free.set(accountId, free - amount);
-      return true;
-    }
+    if (!this.#free.has(accountId)) await this.#load(accountId, amount);
+    if (this.#takeWhole(accountId, amount)) return true;
     if ((this.#refusedUntil.get(accountId) ?? 0) > Date.now()) return false;
     const more = await this.#options.ledger.slice(accountId, amount);
-    const now = (this.#free.get(accountId) ?? 0n) + more;
-    if (now >= amount) {
-      this.#free.set(accountId, now - amount);
-      return true;
-    }
-    this.#free.set(accountId, now);
+    this.#free.set(accountId, (this.#free.get(accountId) ?? 0n) + more);
+    if (this.#takeWhole(accountId, amount)) return true;
     this.#refuse(accountId);
     return false;
   }
 
-  /** The first request of an account fetches its budget; those that arrive meanwhile wait for the same answer. */
-  async #load(accountId: string, need: bigint): Promise<bigint> {
-    const running = this.#loading.get(accountId) ?? this.#startLoading(accountId, need);
-    await running;
-    return this.#free.get(accountId) ?? 0n;
+  #takeWhole(accountId: string, amount: bigint): boolean {
+    const free = this.#free.get(accountId) ?? 0n;
+    if (free < amount) return false;
+    this.#free.set(accountId, free - amount);
+    return true;
   }
 
-  #startLoading(accountId: string, need: bigint): Promise<bigint> {
+  /** The first request of an account fetches its budget; those that arrive meanwhile wait for the same answer. */
+  #load(accountId: string, need: bigint): Promise<void> {
+    return this.#loading.get(accountId) ?? this.#startLoading(accountId, need);
+  }
+
+  #startLoading(accountId: string, need: bigint): Promise<void> {
     const loading = this.#options.ledger.slice(accountId, need).then(
       (slice) => {
         this.#free.set(accountId, (this.#free.get(accountId) ?? 0n) + slice);
         this.#loading.delete(accountId);
-        return slice;
       },
       (error: unknown) => {
         this.#loading.delete(accountId);

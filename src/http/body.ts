@@ -51,14 +51,21 @@ export function checkDeclaredLength(request: IncomingMessage, bytesMax: number):
 
 /**
  * Reads a body of fewer than `bytesMax` bytes. Its bytes are taken from the budget; the caller gives them back with
- * `budget.give(body.length)` when the body is no longer needed. Rejects with `ApiError` or when the client goes away.
+ * `budget.give(body.length)` when the body is no longer needed. Rejects with `ApiError`, also when the client goes away,
+ * or with the reason of the signal.
  */
-export function readBody(request: IncomingMessage, bytesMax: number, budget: BodyBudget): Promise<Buffer> {
+export function readBody(
+  request: IncomingMessage,
+  bytesMax: number,
+  budget: BodyBudget,
+  signal: AbortSignal,
+): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let length = 0;
     const fail = (error: unknown): void => {
       request.off('data', onData).off('end', onEnd).off('close', onClose);
+      signal.removeEventListener('abort', onAbort);
       budget.give(length);
       length = 0;
       chunks.length = 0;
@@ -77,11 +84,14 @@ export function readBody(request: IncomingMessage, bytesMax: number, budget: Bod
     };
     const onEnd = (): void => {
       request.off('close', onClose);
+      signal.removeEventListener('abort', onAbort);
       const [first] = chunks;
       resolve(chunks.length === 1 && first !== undefined ? first : Buffer.concat(chunks, length));
     };
     const onClose = (): void => fail(new ApiError('http_408', 'The client left before its request had arrived.'));
+    const onAbort = (): void => fail(signal.reason);
     request.on('data', onData).on('end', onEnd).on('close', onClose);
+    signal.addEventListener('abort', onAbort, { once: true });
   });
 }
 

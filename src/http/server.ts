@@ -9,6 +9,8 @@ import { ApiError, errorBody } from '../errors.ts';
 import type { Log } from '../log.ts';
 import type { Order } from '../pipeline/order.ts';
 import type { InferenceRoute } from '../pipeline/route.ts';
+import { errorOfCancel } from '../pipeline/cancellation.ts';
+import type { CancelReason } from '../pipeline/cancellation.ts';
 import { run } from '../pipeline/run.ts';
 import type { RunServices } from '../pipeline/run.ts';
 import type { Running } from '../pipeline/running.ts';
@@ -119,17 +121,24 @@ async function handle(request: IncomingMessage, response: ServerResponse, host: 
     order = await takeOrder(request, { id, route, caller, zdr, ...ids, startedAt, signal: running.signal }, host);
     await answer(order, exchange, host);
   } catch (error) {
-    if (!response.headersSent) sendError(exchange, error, options.accountUrl, route?.dialect);
+    // Cancelled before there was an order: `run` tells the others.
+    const told =
+      running.signal.aborted && error === running.signal.reason
+        ? errorOfCancel(error as CancelReason, order?.model.id)
+        : error;
+    if (!response.headersSent) sendError(exchange, told, options.accountUrl, route?.dialect);
     else response.destroy();
   } finally {
     running.end();
+    // The last bytes wait for their reader no longer than the others did: Node would keep them for ever (reliability C3).
+    if (response.writableEnded && !response.writableFinished) response.setTimeout(options.readerStallMs);
     // One line a request: those that had a hold have theirs already.
     if (order === undefined || !host.ended.has(order)) logRefusal(request, exchange, order, startedAt, services.log);
   }
 }
 
 async function takeOrder(request: IncomingMessage, call: Call, { services, options, budget }: Host): Promise<Order> {
-  const body = await readBody(request, options.bodyBytesMax, budget);
+  const body = await readBody(request, options.bodyBytesMax, budget, call.signal);
   try {
     return await serve(parseJson(body), call, services);
   } finally {

@@ -20,8 +20,9 @@ export function endingOfCancel(reason: CancelReason): Ending {
   }
 }
 
-/** What a client that is still there is told. */
-export function errorOfCancel(reason: CancelReason, model: string): ApiError {
+/** What a client that is still there is told. The model is undefined while the request has not been understood. */
+export function errorOfCancel(reason: CancelReason, model: string | undefined): ApiError {
+  const extra = model === undefined ? {} : { model };
   switch (reason) {
     case 'revoked':
       return new ApiError(
@@ -33,13 +34,13 @@ export function errorOfCancel(reason: CancelReason, model: string): ApiError {
         'no_healthy_backends',
         'The service is being stopped. Nothing is charged; send the request again.',
         {
-          extra: { model },
+          extra,
           retryAfterSeconds: 1,
         },
       );
     case 'deadline':
       return new ApiError('backend_timeout', 'The request ran longer than this service allows. Nothing is charged.', {
-        extra: { model },
+        extra,
       });
     case 'client-left':
     case 'reader-stalled':

@@ -1,0 +1,114 @@
+/** Credit that runs out in mid-answer (docs/money.md): an ordinary answer, paid for to the token. */
+import assert from 'node:assert/strict';
+import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
+
+import { Books } from '../support/books.ts';
+import { TestService, until } from '../support/service.ts';
+import { ask, assertNothingLeft, cost, exchange, house, outputPrice, promptTokensOf, send } from './house.ts';
+
+/** Pays for the prompt and some 2,950 tokens: the first hold (2,048) and a part of its first extension. */
+const creditCents = '60';
+const creditMicrocents = 60_000_000n;
+const scripts = `
+- when: { last_text: long }
+  say: [ { text: [ "word " ] } ]
+  repeat: 8000
+- when: { last_text: drip }
+  say: [ { text: [ "word " ] } ]
+  repeat: 8000
+  pace_ms: 1
+`;
+
+describe('one answer takes all the credit', () => {
+  let service: TestService;
+  beforeEach(() => {
+    service = house({ firstCreditCents: creditCents, scripts });
+    return service.start();
+  });
+  afterEach(async () => {
+    await service.verify();
+    await service.dispose();
+  });
+
+  for (const [text, tokensLeftMax] of [
+    ['long', 256n],
+    ['drip', 16n],
+  ] as const) {
+    for (const stream of [false, true]) {
+      test(`credit runs out in mid-answer (${text}), ${stream ? 'streamed' : 'whole'}: finish_reason length, what was delivered is charged`, async () => {
+        const books = new Books(service);
+        const { id, status, body, events } = await exchange(service, text, stream);
+        assert.equal(status, 200);
+        const delivered = [...body.matchAll(/word /g)].length;
+        assert.ok(delivered > 2_048, `${delivered} tokens: the hold was extended`);
+        const shown = stream ? events.slice(-3).map((event) => (event === '[DONE]' ? event : (JSON.parse(event) as Shown))) : [JSON.parse(body) as Shown];
+        if (stream) assert.equal(shown[2], '[DONE]');
+        const [first, last] = [shown[0] as Shown, shown.findLast((one) => one !== '[DONE]') as Shown];
+        assert.equal(first.choices[0]?.finish_reason, 'length');
+        assert.deepEqual([last.usage?.prompt_tokens, last.usage?.completion_tokens], [promptTokensOf(text), delivered]);
+        const row = await books.row(id);
+        assert.deepEqual(
+          [row.ending, row.finish, row.errorCode, row.promptTokens, row.completionTokens, row.costMicrocents],
+          ['credit', 'length', null, promptTokensOf(text), delivered, cost(promptTokensOf(text), delivered)],
+        );
+        const balance = await books.balance();
+        assert.equal(balance, creditMicrocents - row.costMicrocents);
+        assert.ok(balance >= 0n && balance <= tokensLeftMax * outputPrice, `${balance} microcents are left`);
+        assert.equal((await service.chat(ask('long'))).status, 402, 'what is left pays for no further hold');
+
+        const granted = await service.command('credits', 'grant', '--cents', '400');
+        assert.equal(granted.code, 0, granted.stderr);
+        assert.equal(await books.balance(), balance + 400_000_000n);
+        assert.equal((await service.chat(ask('three words'))).status, 200, 'new credit can be spent at once');
+        await assertNothingLeft(service);
+      });
+    }
+  }
+});
+
+describe('several answers share the last credit', () => {
+  const service = house({ firstCreditCents: '150', scripts });
+  before(() => service.start());
+  after(async () => {
+    await service.verify();
+    await service.dispose();
+  });
+
+  test('credit runs out in three answers at once: none is charged more than was delivered, and the balance stays above zero', async () => {
+    const books = new Books(service);
+    const sent = await Promise.all([1, 2, 3].map(() => send(service, ask('drip', { stream: true }))));
+    let charged = 0n;
+    for (const { client, id } of sent) {
+      await until(() => client.events.at(-1) === '[DONE]', 30_000);
+      const delivered = client.events.filter((event) => event.includes('word ')).length;
+      const row = await books.row(id);
+      assert.deepEqual([row.ending, row.completionTokens], ['credit', delivered]);
+      assert.equal(row.costMicrocents, cost(promptTokensOf('drip'), delivered));
+      charged += row.costMicrocents;
+      client.reset();
+    }
+    const balance = await books.balance();
+    assert.equal(balance, 150_000_000n - charged);
+    assert.ok(balance >= 0n);
+    await service.command('credits', 'grant', '--cents', '200');
+    await assertNothingLeft(service);
+  });
+
+  test('credit that is granted in mid-answer carries the answer on', async () => {
+    const books = new Books(service);
+    // All but 60 cents of it are held by a request that stands still, so that the long answer would run out of credit.
+    const { client, id } = await send(service, ask('drip', { stream: true, max_tokens: 6_000 }));
+    await until(() => client.events.length > 100);
+    await service.command('credits', 'grant', '--cents', '250');
+    await until(() => client.events.at(-1) === '[DONE]', 30_000);
+    const row = await books.row(id);
+    assert.deepEqual([row.ending, row.finish, row.completionTokens], ['finished', 'length', 6_000]);
+    client.reset();
+    await assertNothingLeft(service);
+  });
+});
+
+interface Shown {
+  readonly choices: readonly { readonly finish_reason: string | null }[];
+  readonly usage?: { readonly prompt_tokens: number; readonly completion_tokens: number };
+}

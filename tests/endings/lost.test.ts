@@ -1,0 +1,65 @@
+/** The charge could not be recorded (docs/money.md, "Durability"; reliability D1, D4). */
+import { DatabaseSync } from '@photostructure/sqlite';
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+
+import { Books } from '../support/books.ts';
+import { until } from '../support/service.ts';
+import { assertNothingLeft, cost, errorOf, exchange, house, promptTokensOf, streamError } from './house.ts';
+
+const service = house();
+before(() => service.start());
+after(async () => {
+  await service.verify();
+  await service.dispose();
+});
+
+test('the ledger does not answer at the first request: 500 and Retry-After, nothing admitted from memory', async () => {
+  const books = new Books(service);
+  const intruder = new DatabaseSync(books.file);
+  intruder.exec('begin immediate');
+  try {
+    for (const stream of [false, true]) {
+      const { id, status, headers, body } = await exchange(service, 'three words', stream);
+      assert.deepEqual([status, errorOf(body).code, headers.get('retry-after')], [500, 'internal_error', '1']);
+      assert.deepEqual(await books.rows(id), []);
+    }
+  } finally {
+    intruder.close();
+  }
+  assert.equal((await exchange(service, 'three words', false)).status, 200);
+  await assertNothingLeft(service);
+});
+
+test('lost settlement: the charge could not be recorded, so the client gets an error and pays nothing', async () => {
+  const books = new Books(service);
+  const balance = await books.balance();
+  // Another process writes and does not end: longer than the two seconds that a statement or a settlement waits.
+  const intruder = new DatabaseSync(books.file);
+  intruder.exec('begin immediate');
+  try {
+    const [whole, streamed] = await Promise.all([exchange(service, 'three words', false), exchange(service, 'three words', true)]);
+    assert.equal(whole.status, 500);
+    assert.equal(errorOf(whole.body).code, 'internal_error');
+    assert.equal(streamError(streamed.events).code, 'internal_error');
+    assert.deepEqual(await books.rows(whole.id), []);
+    intruder.exec('rollback');
+    for (const { id } of [whole, streamed]) {
+      const row = await books.row(id, 30_000);
+      // The rollback and the end of the wait race: a charge that made it to the disk after all is given back.
+      const refunded = async (): Promise<bigint> =>
+        (await books.transfers())
+          .filter(({ kind, reference }) => kind === 'refund' && reference === Buffer.from(row.requestId).toString('hex'))
+          .reduce((sum, { amountMicrocents }) => sum + amountMicrocents, 0n);
+      await until(async () => (await refunded()) === row.costMicrocents);
+      assert.equal(row.costMicrocents + row.unchargedMicrocents, cost(promptTokensOf('three words'), 3));
+      if (row.costMicrocents === 0n) assert.deepEqual([row.ending, row.errorCode], ['lost', 'internal_error']);
+      else assert.equal(row.ending, 'finished');
+    }
+  } finally {
+    intruder.close();
+  }
+  assert.equal(await books.balance(), balance);
+  await assertNothingLeft(service);
+  assert.equal((await exchange(service, 'three words', false)).status, 200, 'and the service goes on');
+});

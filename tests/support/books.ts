@@ -1,0 +1,88 @@
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+
+import type { UsageRow } from '../../src/store/ledger.ts';
+import { deskOn } from '../../src/store/operations.ts';
+import type { Desk } from '../../src/store/operations.ts';
+import { openReadOnly } from '../../src/store/sqlite/dialect.ts';
+import { verifyLedger } from '../../src/store/verify.ts';
+import { until } from './service.ts';
+import type { TestService } from './service.ts';
+
+/**
+ * What the database of a test service says, read beside the running service or without it. The commands `usage` and
+ * `ledger verify` say the same and take half a second each, too long for tests with hundreds of questions.
+ */
+export class Books {
+  readonly #file: string;
+  readonly #accountId: string;
+
+  constructor(service: TestService) {
+    this.#file = join(service.folder, 'data', 'tokenhouse.db');
+    this.#accountId = service.accountId;
+  }
+
+  get file(): string {
+    return this.#file;
+  }
+
+  balance(): Promise<bigint> {
+    return this.#read(async (desk) => (await desk.getAccount({ accountId: this.#accountId }))!.balanceMicrocents);
+  }
+
+  /** Cost of all requests, and how many there are by ending. */
+  sums(): Promise<{ readonly count: number; readonly costMicrocents: bigint }> {
+    return this.#read(async (_desk, db) => {
+      const sum = await db
+        .selectFrom('usage')
+        .select((is) => [is.fn.countAll<bigint>().as('count'), is.fn.sum<bigint | null>('cost').as('cost')])
+        .executeTakeFirstOrThrow();
+      return { count: Number(sum.count), costMicrocents: sum.cost ?? 0n };
+    });
+  }
+
+  /** Rows of a request by the id that the client saw or sent. */
+  rows(publicId: string): Promise<readonly UsageRow[]> {
+    return this.#read((desk) => desk.findUsage({ accountId: this.#accountId, id: publicId }));
+  }
+
+  /** The one row of a request, as soon as it is there. */
+  async row(publicId: string, timeoutMs?: number): Promise<UsageRow> {
+    let rows: readonly UsageRow[] = [];
+    await until(async () => {
+      rows = await this.rows(publicId);
+      return rows.length > 0;
+    }, timeoutMs);
+    assert.equal(rows.length, 1, 'a request has one row');
+    return rows[0]!;
+  }
+
+  /** Newest first. */
+  newest(limit: number): Promise<readonly UsageRow[]> {
+    return this.#read((desk) => desk.listUsage({ limit }));
+  }
+
+  /** How many requests a crash now would leave as `crashed`. */
+  openRequests(): Promise<number> {
+    return this.#read(async (_desk, db) => (await db.selectFrom('open_request').select('request_id').execute()).length);
+  }
+
+  transfers(): ReturnType<Desk['listTransfers']> {
+    return this.#read((desk) => desk.listTransfers({ accountId: this.#accountId }));
+  }
+
+  /** Invariants I1 to I3, by the code behind `tokenhouse ledger verify`. */
+  async verify({ owned }: { readonly owned: boolean }): Promise<void> {
+    const { differences } = await this.#read((_desk, db) => verifyLedger(db, { owned }));
+    assert.deepEqual(differences, []);
+  }
+
+  async #read<Value>(question: (desk: Desk, db: ReturnType<typeof openReadOnly>) => Promise<Value>): Promise<Value> {
+    const db = openReadOnly(this.#file);
+    try {
+      return await question(deskOn(db), db);
+    } finally {
+      await db.destroy();
+    }
+  }
+}
