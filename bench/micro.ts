@@ -14,7 +14,7 @@ import { UsageTally } from '../src/engines/usage-tally.ts';
 import type { GenerationBatch } from '../src/generation/event.ts';
 import { Fold } from '../src/generation/fold.ts';
 import { openSqliteStore } from '../src/store/sqlite/store.ts';
-import { publicIdOf, uuidMaker } from '../src/uuid.ts';
+import { publicIdOf, uuidMaker } from '../src/ids/uuid.ts';
 import { requestBytes, scenarios } from './scenarios.ts';
 import { median } from './table.ts';
 

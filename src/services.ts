@@ -25,7 +25,7 @@ import type { Backend } from './pipeline/dispatch.ts';
 import { Running } from './pipeline/running.ts';
 import { openSqliteStore } from './store/sqlite/store.ts';
 import { StoreError } from './store/store-error.ts';
-import { publicIdOf, uuidMaker } from './uuid.ts';
+import { publicIdOf, uuidMaker } from './ids/uuid.ts';
 
 export interface ServiceOptions {
   readonly config: Config;

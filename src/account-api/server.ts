@@ -2,7 +2,7 @@ import { createServer } from 'node:http';
 import type { Server, ServerResponse } from 'node:http';
 
 import { ApiError, errorBody } from '../errors.ts';
-import { requestIds } from '../request-id.ts';
+import { requestIds } from '../ids/request-id.ts';
 import { errorIndexPage, errorPage, notFoundPage, topupPage } from './pages.ts';
 
 /** The account host: today the pages that error answers link to. Plain text pages, no scripts, nothing about any account. */

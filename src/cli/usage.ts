@@ -1,4 +1,4 @@
-import { uuidText } from '../uuid.ts';
+import { uuidText } from '../ids/uuid.ts';
 import type { Context } from './command-line.ts';
 import { reading } from './database.ts';
 import { cents, table } from './output.ts';

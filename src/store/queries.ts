@@ -14,7 +14,7 @@ import {
 import type { AccountStatus, ApiKeyTable, Database, KeyStatus, UsageTable } from './database.ts';
 import type { Ending, TransferKind, UsageRow } from './ledger.ts';
 import { StoreError } from './store-error.ts';
-import { parseUuid, rangesOfPublicId } from '../uuid.ts';
+import { parseUuid, rangesOfPublicId } from '../ids/uuid.ts';
 
 export const hourMs = 3_600_000;
 /** 2026-01-01: no request is older than the program. */

@@ -2,7 +2,7 @@ import type { Kysely } from 'kysely';
 import type { Database } from './database.ts';
 import type { Ending } from './ledger.ts';
 import { closedBefore, hourMs, sumUsageByHour } from './queries.ts';
-import { uuidText } from '../uuid.ts';
+import { uuidText } from '../ids/uuid.ts';
 
 /** One thing that the rows say differently from what they should say. */
 export interface Difference {

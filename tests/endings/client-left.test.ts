@@ -7,7 +7,17 @@ import { RawClient, chatBytes } from '../support/raw-client.ts';
 import { until } from '../support/service.ts';
 import { Upstream, chatChunk } from '../support/upstream.ts';
 import type { UpstreamExchange } from '../support/upstream.ts';
-import { ask, assertNothingLeft, cost, house, inputPrice, newRequestId, outputPrice, promptTokensOf, send } from './house.ts';
+import {
+  ask,
+  assertNothingLeft,
+  cost,
+  house,
+  inputPrice,
+  newRequestId,
+  outputPrice,
+  promptTokensOf,
+  send,
+} from './house.ts';
 
 /** What the test's backend does with the next request, after it has arrived. */
 let play: (exchange: UpstreamExchange) => void = () => {};
@@ -85,9 +95,17 @@ for (const by of ['FIN', 'RST'] as const) {
       let seen: UpstreamExchange | undefined;
       play = (exchange) => {
         exchange.events();
-        exchange.chunk(chatChunk({ role: 'assistant', content: '' }, null, { usage: { prompt_tokens: 7, completion_tokens: 0, total_tokens: 7 } }));
+        exchange.chunk(
+          chatChunk({ role: 'assistant', content: '' }, null, {
+            usage: { prompt_tokens: 7, completion_tokens: 0, total_tokens: 7 },
+          }),
+        );
         for (let token = 1; token <= 5; token++) {
-          exchange.chunk(chatChunk({ content: 'word ' }, null, { usage: { prompt_tokens: 7, completion_tokens: token, total_tokens: 7 + token } }));
+          exchange.chunk(
+            chatChunk({ content: 'word ' }, null, {
+              usage: { prompt_tokens: 7, completion_tokens: token, total_tokens: 7 + token },
+            }),
+          );
         }
         seen = exchange;
       };
@@ -98,7 +116,10 @@ for (const by of ['FIN', 'RST'] as const) {
       leave[by](client);
       await within(abortWithinMs, seen!.closed);
       const row = await books.row(id);
-      assert.deepEqual([row.ending, row.promptTokens, row.completionTokens, row.costMicrocents], ['client_left', 7, 5, cost(7, 5)]);
+      assert.deepEqual(
+        [row.ending, row.promptTokens, row.completionTokens, row.costMicrocents],
+        ['client_left', 7, 5, cost(7, 5)],
+      );
       assert.equal(await books.balance(), balance - row.costMicrocents);
       await assertNothingLeft(service);
     });
@@ -130,7 +151,10 @@ for (const by of ['FIN', 'RST'] as const) {
       await until(async () => (await books.openRequests()) === 1);
       leave[by](client);
       const row = await books.row(id);
-      assert.deepEqual([row.ending, row.promptTokens, row.completionTokens, row.counted], ['client_left', promptTokensOf('silence'), 0, true]);
+      assert.deepEqual(
+        [row.ending, row.promptTokens, row.completionTokens, row.counted],
+        ['client_left', promptTokensOf('silence'), 0, true],
+      );
       assert.equal(row.costMicrocents, cost(promptTokensOf('silence'), 0));
       await assertNothingLeft(service);
     });
@@ -141,7 +165,10 @@ for (const by of ['FIN', 'RST'] as const) {
       await until(() => (stream ? client.events.at(-1) === '[DONE]' : client.text.endsWith('}')));
       leave[by](client);
       const row = await books.row(id);
-      assert.deepEqual([row.ending, row.completionTokens, row.costMicrocents], ['finished', 3, cost(promptTokensOf('three words'), 3)]);
+      assert.deepEqual(
+        [row.ending, row.completionTokens, row.costMicrocents],
+        ['finished', 3, cost(promptTokensOf('three words'), 3)],
+      );
       await assertNothingLeft(service);
     });
   }

@@ -302,6 +302,7 @@ describe('afterwards', () => {
 
   test('the detector finds what is really written: the request id that the client chose', async () => {
     await askChat(service, { model: 'demo', messages: [{ role: 'user', content: 'hi' }] }, [['X-Request-Id', kept]]);
+    await until(() => service.output.includes(kept));
     const where = sightings(canaries.all, written())
       .filter(({ place }) => place === 'x-request-id')
       .map((sighting) => basename(sighting.where).replace('tokenhouse.db', 'database'));

@@ -7,7 +7,7 @@ import { openConnection, openReadOnlyConnection } from '../../src/store/sqlite/c
 import { kyselyOn, openReadOnly } from '../../src/store/sqlite/dialect.ts';
 import { deskOn } from '../../src/store/operations.ts';
 import { StoreError } from '../../src/store/store-error.ts';
-import { uuidText } from '../../src/uuid.ts';
+import { publicIdOf, uuidText } from '../../src/ids/uuid.ts';
 import type { UsageRow } from '../../src/store/ledger.ts';
 import { customer, differencesOf, grant, openStore, temporaryFolder, usage, uuid } from './fixture.ts';
 
@@ -157,19 +157,24 @@ test('a request is found by any id that its user may hold, within the account on
   const store = await openStore(t, join(temporaryFolder(t), 'x.db'));
   await customer(store, 'acct_a', 1000n);
   await customer(store, 'acct_b', 1000n);
-  const row = usage('acct_a', 1n, { publicId: 'req_aabbccddeeff', clientId: 'mine' });
-  const twin = usage('acct_a', 1n, { publicId: 'req_aabbccddeeff' });
+  const requestId = uuid();
+  // Another request of the same millisecond whose id ends alike: public ids are not unique.
+  const alike = Uint8Array.from(requestId);
+  alike[9] = (alike[9] ?? 0) ^ 1;
+  const publicId = publicIdOf(requestId);
+  const row = usage('acct_a', 1n, { requestId, publicId, clientId: 'mine' });
+  const twin = usage('acct_a', 1n, { requestId: alike, publicId });
   await store.ledger.settle(row);
   await store.ledger.settle(twin);
   const find = async (accountId: string, id: string) =>
     (await store.desk.findUsage({ accountId, id })).map((one) => uuidText(one.requestId));
   const [id, twinId] = [uuidText(row.requestId), uuidText(twin.requestId)];
-  assert.deepEqual(await find('acct_a', 'req_aabbccddeeff'), [twinId, id]);
+  assert.deepEqual(await find('acct_a', publicId), [id, twinId].toSorted().toReversed());
   for (const one of ['mine', 'client_mine', id, id.toUpperCase()]) {
     assert.deepEqual(await find('acct_a', one), [id], one);
     assert.deepEqual(await find('acct_b', one), [], one);
   }
-  assert.deepEqual(await find('acct_b', 'req_aabbccddeeff'), []);
+  assert.deepEqual(await find('acct_b', publicId), []);
   assert.deepEqual(await find('acct_a', `' or 1=1 --`), []);
 });
 
@@ -283,8 +288,8 @@ test('every query on usage walks an index, or reads from the end of the table', 
   ]);
   assert.deepEqual(await plansOf(desk.listUsage({})), ['SCAN usage']);
   assert.deepEqual(await plansOf(desk.listUsage({ before })), ['SEARCH usage USING PRIMARY KEY (request_id<?)']);
-  const [publicId, clientId] = await plansOf(desk.findUsage({ accountId, id: 'x' }));
-  assert.match(publicId!, /^SEARCH usage USING INDEX usage_public_id \(account_id=\? AND public_id=\?\)/);
+  const [publicId, clientId] = await plansOf(desk.findUsage({ accountId, id: 'req_aabbccddeeff' }));
+  assert.match(publicId!, /SEARCH usage USING PRIMARY KEY \(request_id>\? AND request_id<\?\)/);
   assert.match(clientId!, /^SEARCH usage USING INDEX usage_client_id \(account_id=\? AND client_id=\?\)/);
   for (const plan of [
     ...(await plansOf(desk.sumUsage({ accountId, from: 1, to: 99, by: 'model' }))),

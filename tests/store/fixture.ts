@@ -7,7 +7,7 @@ import type { OpenRequest, Transfer, UsageRow } from '../../src/store/ledger.ts'
 import { houseAccounts } from '../../src/store/ledger.ts';
 import { openReadOnly } from '../../src/store/sqlite/dialect.ts';
 import { openSqliteStore, type SqliteStore, type SqliteStoreOptions } from '../../src/store/sqlite/store.ts';
-import { publicIdOf, uuidMaker } from '../../src/uuid.ts';
+import { publicIdOf, uuidMaker } from '../../src/ids/uuid.ts';
 import { verifyLedger, type Difference } from '../../src/store/verify.ts';
 
 export const uuid = uuidMaker();

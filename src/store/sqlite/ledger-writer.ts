@@ -1,6 +1,6 @@
 import type { OpenRequest, Transfer } from '../ledger.ts';
 import { StoreError, toFailure, type StoreFailure } from '../store-error.ts';
-import { publicIdOf } from '../../uuid.ts';
+import { publicIdOf } from '../../ids/uuid.ts';
 import { closeConnection, sqliteCode, type Connection } from './connection.ts';
 import {
   accountColumn,
