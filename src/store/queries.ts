@@ -272,30 +272,23 @@ export async function findUsage(
   request: { readonly accountId: string; readonly id: string },
 ): Promise<readonly UsageRow[]> {
   const { accountId, id } = request;
-  const of = db
-    .selectFrom('usage')
-    .selectAll()
-    .where('account_id', '=', accountId)
-    .orderBy('request_id', 'desc')
-    .limit(20);
+  const all = db.selectFrom('usage').selectAll().orderBy('request_id', 'desc').limit(20);
+  const of = all.where('account_id', '=', accountId);
   const uuid = parseUuid(id);
   if (uuid !== undefined) {
     const rows = await of.where('request_id', '=', uuid).execute();
     if (rows.length > 0) return rows.map(toUsageRow);
   }
-  const ranges = rangesOfPublicId(id, oldestUsageMs, Date.now() + clockSlackMs);
-  const byPublicId =
-    ranges.length === 0
-      ? []
-      : await of
-          .where('public_id', '=', id)
-          .where((is) =>
-            is.or(
-              ranges.map(({ from, below }) => is.and([is('request_id', '>=', from), is('request_id', '<', below)])),
-            ),
-          )
-          .execute();
-  if (byPublicId.length > 0) return byPublicId.map(toUsageRow);
+  for (const { from, below } of rangesOfPublicId(id, oldestUsageMs, Date.now() + clockSlackMs)) {
+    const rows = await all
+      // An expression, so that the planner takes the millisecond of the key instead of all that the account has.
+      .where(sql`coalesce(account_id, '')`, '=', accountId)
+      .where('public_id', '=', id)
+      .where('request_id', '>=', from)
+      .where('request_id', '<', below)
+      .execute();
+    if (rows.length > 0) return rows.map(toUsageRow);
+  }
   const sent = id.startsWith('client_') ? [id, id.slice('client_'.length)] : [id];
   return (await of.where('client_id', 'in', sent).execute()).map(toUsageRow);
 }
