@@ -289,8 +289,8 @@ test('every query on usage walks an index, or reads from the end of the table', 
   assert.deepEqual(await plansOf(desk.listUsage({})), ['SCAN usage']);
   assert.deepEqual(await plansOf(desk.listUsage({ before })), ['SEARCH usage USING PRIMARY KEY (request_id<?)']);
   const found = await plansOf(desk.findUsage({ accountId, id: 'req_aabbccddeeff' }));
-  const clientId = found.pop();
-  const publicId = found.pop();
+  const clientId = found.at(-1);
+  const publicId = found.at(-2);
   assert.match(publicId!, /^SEARCH usage USING PRIMARY KEY \(request_id>\? AND request_id<\?\)/);
   assert.match(clientId!, /^SEARCH usage USING INDEX usage_client_id \(account_id=\? AND client_id=\?\)/);
   for (const plan of [
