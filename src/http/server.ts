@@ -87,6 +87,8 @@ async function handle(request: IncomingMessage, response: ServerResponse, host: 
   response.on('close', () => {
     if (!response.writableFinished) running.cancel('client-left');
   });
+  // The port is closed while stopping, but connections that were not idle are still there: for this answer only.
+  if (!services.ready()) response.shouldKeepAlive = false;
   let route: InferenceRoute | undefined;
   let order: Order | undefined;
   try {
@@ -98,6 +100,7 @@ async function handle(request: IncomingMessage, response: ServerResponse, host: 
       return;
     }
     if (request.method !== 'POST') throw methodNotAllowed('POST');
+    if (!services.ready()) throw errorOfCancel('drain', undefined);
     const caller = requireCaller(authenticate(request.headers, services.directory));
     const zdr = zdrRequired(request.headers);
     checkBodyHeaders(request, options.bodyBytesMax);
