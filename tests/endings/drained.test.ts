@@ -3,9 +3,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { Books } from '../support/books.ts';
-import { RawClient, chatBytes } from '../support/raw-client.ts';
+import { RawClient, chatBytes, newRequestId } from '../support/raw-client.ts';
 import { until } from '../support/service.ts';
-import { ask, assertNothingLeft, cost, errorOf, house, newRequestId, promptTokensOf, send, streamError } from './house.ts';
+import { ask, assertNothingLeft, cost, errorOf, house, promptTokensOf, send, streamError } from './house.ts';
 
 test('drained: what cannot finish in time ends in no_healthy_backends and costs nothing; what can, finishes', async (t) => {
   const service = house({
