@@ -99,6 +99,8 @@ async function handle(request: IncomingMessage, response: ServerResponse, host: 
     // A connection that outlives its answer could bring new work for as long as the stop waits.
     else if (!services.ready()) request.socket.end();
   });
+  // The port is closed while stopping, but connections that were not idle are still there: for this answer only.
+  if (!services.ready()) response.shouldKeepAlive = false;
   let route: InferenceRoute | undefined;
   let order: Order | undefined;
   try {
@@ -110,7 +112,7 @@ async function handle(request: IncomingMessage, response: ServerResponse, host: 
       return;
     }
     if (request.method !== 'POST') throw methodNotAllowed('POST');
-    if (!services.ready()) throw stoppingError();
+    if (!services.ready()) throw errorOfCancel('drain', undefined);
     // The order of contracts decision 10.
     checkContentType(request);
     const caller = requireCaller(authenticate(request.headers, services.directory));
@@ -233,13 +235,6 @@ function pathOf(request: IncomingMessage): string {
 
 const methodNotAllowed = (allow: string): ApiError =>
   new ApiError('http_405', `Use ${allow} here.`, { headers: { allow } });
-
-/** The port is closed, but a connection that was kept alive may still bring requests. */
-const stoppingError = (): ApiError =>
-  new ApiError('no_healthy_backends', 'The service is being stopped. Send the request again.', {
-    retryAfterSeconds: 1,
-    headers: { connection: 'close' },
-  });
 
 /** What Node's parser refuses gets the envelope and a request id too (reliability I9). */
 function refuseUnparsed(

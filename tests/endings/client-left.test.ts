@@ -3,21 +3,11 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
 import { Books } from '../support/books.ts';
-import { RawClient, chatBytes } from '../support/raw-client.ts';
+import { RawClient, chatBytes, newRequestId } from '../support/raw-client.ts';
 import { until } from '../support/service.ts';
 import { Upstream, chatChunk } from '../support/upstream.ts';
 import type { UpstreamExchange } from '../support/upstream.ts';
-import {
-  ask,
-  assertNothingLeft,
-  cost,
-  house,
-  inputPrice,
-  newRequestId,
-  outputPrice,
-  promptTokensOf,
-  send,
-} from './house.ts';
+import { ask, assertNothingLeft, cost, house, inputPrice, outputPrice, promptTokensOf, send } from './house.ts';
 
 /** What the test's backend does with the next request, after it has arrived. */
 let play: (exchange: UpstreamExchange) => void = () => {};

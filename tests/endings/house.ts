@@ -1,9 +1,8 @@
 /** What the tests of endings share: models, prices, and the proof that after an ending nothing is left behind. */
 import assert from 'node:assert/strict';
-import { randomBytes } from 'node:crypto';
 
 import { Books } from '../support/books.ts';
-import { RawClient, chatBytes } from '../support/raw-client.ts';
+import { RawClient, chatBytes, newRequestId } from '../support/raw-client.ts';
 import { TestService, until } from '../support/service.ts';
 import type { TestServiceOptions } from '../support/service.ts';
 
@@ -61,8 +60,6 @@ ${indented(scripts.trimEnd(), 10)}
 ${indented(models, 2)}`,
   });
 }
-
-export const newRequestId = (): string => `req_${randomBytes(6).toString('hex')}`;
 
 /** Body of a request for `demo`, whose last message chooses the script. */
 export const ask = (text: string, more: Readonly<Record<string, unknown>> = {}): Record<string, unknown> => ({

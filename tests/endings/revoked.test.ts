@@ -6,19 +6,9 @@ import { after, before, test } from 'node:test';
 import { askRunningService } from '../../src/control/client.ts';
 import { controlSocketPath } from '../../src/control/socket-path.ts';
 import { Books } from '../support/books.ts';
-import { RawClient, chatBytes } from '../support/raw-client.ts';
+import { RawClient, chatBytes, newRequestId } from '../support/raw-client.ts';
 import { until } from '../support/service.ts';
-import {
-  ask,
-  assertNothingLeft,
-  cost,
-  errorOf,
-  house,
-  newRequestId,
-  promptTokensOf,
-  send,
-  streamError,
-} from './house.ts';
+import { ask, assertNothingLeft, cost, errorOf, house, promptTokensOf, send, streamError } from './house.ts';
 
 const service = house();
 before(() => service.start());

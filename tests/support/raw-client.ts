@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { connect } from 'node:net';
 import type { Socket } from 'node:net';
 
@@ -91,6 +92,9 @@ export class RawClient {
     this.#socket.resetAndDestroy();
   }
 }
+
+/** An id of the service's own form, which it echoes and records as it is. */
+export const newRequestId = (): string => `req_${randomBytes(6).toString('hex')}`;
 
 /** The bytes of a chat completion request. */
 export function chatBytes(key: string, requestId: string, body: unknown): string {

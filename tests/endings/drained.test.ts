@@ -1,0 +1,118 @@
+/** The service is stopped while requests run (docs/money.md, "the service was stopped"; reliability S7). */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { Books } from '../support/books.ts';
+import { RawClient, chatBytes, newRequestId } from '../support/raw-client.ts';
+import { until } from '../support/service.ts';
+import { ask, assertNothingLeft, cost, errorOf, house, promptTokensOf, send, streamError } from './house.ts';
+
+test('drained: what cannot finish in time ends in no_healthy_backends and costs nothing; what can, finishes', async (t) => {
+  const service = house({
+    limits: 'drain_timeout_seconds: 2',
+    scripts: `
+- when: { last_text: soon done }
+  say: [ { text: [ "word " ] } ]
+  repeat: 40
+  pace_ms: 25
+`,
+  });
+  t.after(() => service.dispose());
+  await service.start();
+  const books = new Books(service);
+  const balance = await books.balance();
+
+  const finishing = await send(service, ask('soon done', { stream: true }));
+  const streamed = await send(service, ask('paced', { stream: true }));
+  const whole = await send(service, ask('paced'));
+  const silent = await send(service, ask('silence', { stream: true }));
+  // A connection whose request has begun is no idle one: it can still ask whether the service is ready, and for work.
+  const lateReady = await RawClient.connect(service.url);
+  lateReady.send('GET /readyz HTTP/1.1\r\nhost: test\r\n');
+  const lateId = newRequestId();
+  const lateChat = await RawClient.connect(service.url);
+  const bytes = chatBytes(service.key, lateId, ask('three words'));
+  lateChat.send(bytes.slice(0, 50));
+  await until(() => [finishing, streamed].every(({ client }) => client.events.length > 1));
+
+  const exit = service.stop('SIGTERM');
+  await until(() =>
+    RawClient.connect(service.url).then(
+      (client) => (client.reset(), false),
+      (error: NodeJS.ErrnoException) => error.code === 'ECONNREFUSED',
+    ),
+  );
+  // The port is closed, and what runs goes on.
+  const seen = streamed.client.events.length;
+  await until(() => streamed.client.events.length > seen + 3);
+  lateReady.send('\r\n');
+  await until(() => lateReady.text.endsWith('}'));
+  assert.equal(lateReady.status, 503, 'not ready while stopping');
+  lateChat.send(bytes.slice(50));
+  await until(() => lateChat.text.endsWith('}}'));
+  assert.equal(lateChat.status, 503, 'no new work while stopping');
+  assert.match(lateChat.text, /"code":"no_healthy_backends"/);
+  assert.match(lateChat.text, /\r\nconnection: close\r\n/i);
+
+  await until(() => finishing.client.events.at(-1) === '[DONE]');
+  assert.equal(
+    finishing.client.events.some((event) => event.includes('"error"')),
+    false,
+  );
+  await until(() => streamed.client.events.at(-1) === '[DONE]');
+  const told = streamError(streamed.client.events);
+  assert.deepEqual([told.code, told['model'], told.request_id], ['no_healthy_backends', 'demo', streamed.id]);
+  for (const { client } of [whole, silent]) {
+    await client.closed;
+    assert.equal(client.status, 503);
+    assert.equal(errorOf(client.text.slice(client.text.indexOf('\r\n\r\n') + 4)).code, 'no_healthy_backends');
+  }
+  assert.equal(await exit, 0);
+
+  const finished = await books.row(finishing.id);
+  assert.deepEqual([finished.ending, finished.costMicrocents], ['finished', cost(promptTokensOf('soon done'), 40)]);
+  for (const { id } of [streamed, whole, silent]) {
+    const row = await books.row(id);
+    assert.deepEqual([row.ending, row.errorCode, row.costMicrocents], ['drained', 'no_healthy_backends', 0n]);
+    if (id !== silent.id) assert.equal(row.unchargedMicrocents, cost(promptTokensOf('paced'), row.completionTokens));
+  }
+  assert.deepEqual(await books.rows(lateId), []);
+  assert.equal(await books.balance(), balance - finished.costMicrocents);
+  await books.verify({ owned: false });
+  await service.start();
+  await assertNothingLeft(service);
+  await service.verify();
+});
+
+test('drained with nothing to wait for: exits at once, though connections are open', async (t) => {
+  const service = house({ limits: 'drain_timeout_seconds: 60' });
+  t.after(() => service.dispose());
+  await service.start();
+  await (await service.chat(ask('three words'))).text();
+  const idle = await RawClient.connect(service.url);
+  const begun = performance.now();
+  assert.equal(await service.stop('SIGTERM'), 0);
+  assert.ok(performance.now() - begun < 10_000, 'does not wait for idle connections');
+  await idle.closed;
+  await service.verify();
+});
+
+test('a second signal ends a service that drains at once; what ran is crashed, not charged', async (t) => {
+  const service = house({ limits: 'drain_timeout_seconds: 60' });
+  t.after(() => service.dispose());
+  await service.start();
+  const books = new Books(service);
+  const balance = await books.balance();
+  const { client } = await send(service, ask('paced', { stream: true }));
+  await until(async () => client.events.length > 1 && (await books.openRequests()) === 1);
+  process.kill(service.pid, 'SIGTERM');
+  await until(() => /stopping/.test(service.output));
+  assert.equal(await service.stop('SIGTERM'), 130);
+  await client.closed;
+  await service.start();
+  const [row] = await books.newest(1);
+  assert.deepEqual([row?.ending, row?.costMicrocents], ['crashed', 0n]);
+  assert.equal(await books.balance(), balance);
+  await assertNothingLeft(service);
+  await service.verify();
+});

@@ -1,0 +1,37 @@
+/** The process is killed (docs/money.md, "the process was killed"; reliability S1). More of it: tests/failures/sigkill. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { Books } from '../support/books.ts';
+import { until } from '../support/service.ts';
+import { ask, assertNothingLeft, cost, exchange, house, promptTokensOf, send } from './house.ts';
+
+for (const stream of [true, false]) {
+  test(`process killed in mid-answer, ${stream ? 'streamed' : 'whole'}: nothing charged, and recorded when it ran for long`, async (t) => {
+    const service = house();
+    t.after(() => service.dispose());
+    await service.start();
+    const books = new Books(service);
+    const finished = await exchange(service, 'three words', stream);
+    const balance = await books.balance();
+    const long = await send(service, ask('paced', { stream }));
+    await until(async () => (await books.openRequests()) === 1);
+    const short = await send(service, ask('silence', { stream }));
+    await service.stop('SIGKILL');
+    await Promise.all([long.client.closed, short.client.closed]);
+
+    await service.start();
+    // The list of open requests does not know what the client saw as its id.
+    const [row] = await books.newest(1);
+    assert.deepEqual([row?.ending, row?.costMicrocents], ['crashed', 0n]);
+    assert.ok((row?.holdMicrocents ?? 0n) > 0n);
+    assert.equal(row?.unchargedMicrocents, row?.holdMicrocents);
+    assert.equal(await books.balance(), balance);
+    const kept = await books.row(finished.id);
+    assert.deepEqual([kept.ending, kept.costMicrocents], ['finished', cost(promptTokensOf('three words'), 3)]);
+    assert.equal(await books.openRequests(), 0);
+    await books.verify({ owned: true });
+    await assertNothingLeft(service);
+    await service.verify();
+  });
+}
