@@ -52,14 +52,31 @@ const usageHoursEveryMs = 60_000;
 
 /**
  * Who needs whom: the one place where concrete engines and stores are put together. Resolves when both hosts listen;
- * models may still be on their way (`backends[].ready`).
+ * models may still be on their way (`backends[].ready`). A start that fails leaves nothing open.
  */
 export async function startService(options: ServiceOptions): Promise<Service> {
+  const opened: (() => unknown)[] = [];
+  try {
+    return await start(options, opened);
+  } catch (error) {
+    // Ports, threads and engines that stay open would keep the process alive after it has said why it cannot run.
+    for (const close of opened.toReversed()) await close();
+    throw error;
+  }
+}
+
+/** `opened` is given what closes each part, as soon as the part is open. */
+async function start(options: ServiceOptions, opened: (() => unknown)[]): Promise<Service> {
   const { config, environment, log } = options;
   const { limits } = config.server;
   const newId = uuidMaker();
   const running = new Running();
 
+<<<<<<< HEAD
+=======
+  // The ledger asks for free balances, and the balances live in billing, which needs the ledger.
+  let billing: Billing | undefined = undefined;
+>>>>>>> clients
   const store = await openSqliteStore({
     file: config.storage.path,
     free: {
@@ -70,6 +87,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     onFatal: options.onFatal,
     log: (level, message) => log.service({ level, event: 'store', detail: { message } }),
   });
+  opened.push(() => store.close());
 
   // Pages and errors name the account host by its public address, which a free port (0) tells only when it listens.
   let accountUrl = publicUrl(config.server.account);
@@ -103,18 +121,29 @@ export async function startService(options: ServiceOptions): Promise<Service> {
   });
 
   const operations = { ledger: store.ledger, desk: store.desk, secret, newId, directory };
-  const firstAccount = await createFirstAccount(operations, config.accounts.firstCreditMicrocents);
   const control = await listenForControl(controlSocketPath(config.storage.directory), operations);
+  opened.push(() => control.close());
 
+<<<<<<< HEAD
   const accountHost = createAccountHost(
     () => accountUrl,
     () => publicIdOf(newId()),
   );
+=======
+  // Pages and errors name the account host by its public address, which a free port (0) tells only now.
+  let accountUrl = publicUrl(config.server.account);
+  const accountHost = createAccountHost(() => accountUrl);
+  opened.push(() => accountHost.close());
+>>>>>>> clients
   accountUrl = publicUrl(config.server.account, await listen(accountHost, config.server.account));
 
   const downloads = new AbortController();
   const backendServices = { environment, limits, log, onDownload: options.onDownload, stopping: downloads.signal };
   const backends = config.models.flatMap((model) => openBackends(model, backendServices));
+  opened.push(() => {
+    downloads.abort(new Error('the service could not start'));
+    return Promise.all(backends.map((backend) => backend.engine.close()));
+  });
   // Whoever waits for `ready` sees the failure; nobody has to.
   for (const backend of backends) backend.ready.catch(() => {});
   const byModel = new Map<string, readonly Backend[]>(
@@ -144,6 +173,9 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     },
   );
   const inferencePort = await listen(inferenceHost, config.server.inference);
+  opened.push(() => inferenceHost.close());
+  // Last: its key is shown once, by whoever started us, which a start that fails on the way never does.
+  const firstAccount = await createFirstAccount(operations, config.accounts.firstCreditMicrocents);
 
   const usageHours = setInterval(() => {
     store.desk.recomputeUsageHours({ now: Date.now() }).catch((error: unknown) => {

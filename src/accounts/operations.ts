@@ -136,14 +136,17 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
       const accountId = await accountMeant(operation.accountId, desk);
       const amountMicrocents = BigInt(operation.microcents);
       if (amountMicrocents <= 0n) throw new OperationError('A grant must be more than nothing.');
+      const idempotencyKey = checkedText(operation.idempotencyKey, 'An idempotency key', idempotencyKeyLengthMax);
+      const reference =
+        operation.reference === undefined ? null : checkedText(operation.reference, 'A reason', referenceLengthMax);
       const moved = await ledger.transfer({
         id: newId(),
         debitAccount: houseAccounts.promo,
         creditAccount: accountId,
         amountMicrocents,
         kind: 'grant',
-        idempotencyKey: operation.idempotencyKey,
-        reference: operation.reference ?? null,
+        idempotencyKey,
+        reference,
         by: 'cli',
         at,
       });
@@ -188,11 +191,15 @@ export async function accountMeant(
 }
 
 const nameLengthMax = 100;
+const idempotencyKeyLengthMax = 255;
+const referenceLengthMax = 1000;
 
-function checkedName(name: string): string {
-  // Names are printed in terminals and pages: no control characters, nothing that PostgreSQL refuses (reliability D9).
-  if (name === '' || name.length > nameLengthMax || /\p{Cc}/u.test(name) || !name.isWellFormed()) {
-    throw new OperationError(`A name has 1 to ${nameLengthMax} characters, none of them control characters.`);
+const checkedName = (name: string): string => checkedText(name, 'A name', nameLengthMax);
+
+/** Printed in terminals and pages: no control characters, nothing that PostgreSQL refuses (reliability D9). */
+function checkedText(text: string, what: string, lengthMax: number): string {
+  if (text === '' || text.length > lengthMax || /\p{Cc}/u.test(text) || !text.isWellFormed()) {
+    throw new OperationError(`${what} has 1 to ${lengthMax} characters, none of them control characters.`);
   }
-  return name;
+  return text;
 }

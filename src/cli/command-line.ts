@@ -3,12 +3,12 @@ import { Command, CommanderError, InvalidArgumentError } from 'commander';
 import { loadConfig } from '../config/load.ts';
 import { readEnvironment } from '../config/environment.ts';
 import { scriptSchema } from '../engines/scripted/script-schema.ts';
-import { grantCredit, showCredits } from './credits.ts';
+import { centsToMicrocents, grantCredit, showCredits } from './credits.ts';
 import { exitCodeOf, explain } from './failure.ts';
 import { createKey, listKeys, revokeKey } from './keys.ts';
 import { verify } from './ledger.ts';
 import { listModels, pullModel } from './models.ts';
-import { printer } from './output.ts';
+import { outliveReaders, printer } from './output.ts';
 import type { Printer } from './output.ts';
 import { serveCommand } from './serve.ts';
 import { showUsage } from './usage.ts';
@@ -33,6 +33,7 @@ interface CommonOptions {
  * was found; 64 wrong usage; 69 something that is needed is not available; 78 the configuration is wrong.
  */
 export async function runCommandLine(args: readonly string[]): Promise<number> {
+  outliveReaders();
   let exitCode = 0;
   const program = new Command('tokenhouse')
     .description('The inference service that anyone can run.')
@@ -78,7 +79,7 @@ export async function runCommandLine(args: readonly string[]): Promise<number> {
   const credits = program.command('credits').description('balances');
   command(credits, 'show', 'list accounts with their balances').action(action(showCredits));
   command(credits, 'grant', 'add credit to an account')
-    .requiredOption('--cents <amount>', 'how much, in cents, for example 500 or 0.25')
+    .requiredOption('--cents <amount>', 'how much, in cents, for example 500 or 0.25', centsToMicrocents)
     .option('--account <id>', 'to whom (default: the only account)')
     .option('--reason <text>', 'kept with the transfer')
     .option('--idempotency-key <key>', 'the same key twice adds the credit once')

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 
-import { OperationError } from '../accounts/operations.ts';
+import { InvalidArgumentError } from 'commander';
+
 import type { Context } from './command-line.ts';
 import { reading, writing } from './database.ts';
 import { cents, table } from './output.ts';
@@ -30,7 +31,8 @@ export async function showCredits(context: Context): Promise<number> {
 }
 
 interface GrantOptions {
-  readonly cents: string;
+  /** In microcents, as the option's reader made it. */
+  readonly cents: bigint;
   readonly account?: string;
   readonly reason?: string;
   readonly idempotencyKey?: string;
@@ -40,7 +42,7 @@ export async function grantCredit(context: Context, options: GrantOptions): Prom
   const answer = await writing(context, {
     kind: 'grant_credit',
     accountId: options.account,
-    microcents: String(microcentsOf(options.cents)),
+    microcents: String(options.cents),
     reference: options.reason,
     idempotencyKey: options.idempotencyKey ?? `cli:${randomUUID()}`,
   });
@@ -64,13 +66,21 @@ export async function grantCredit(context: Context, options: GrantOptions): Prom
 
 const largestGrantCents = 1_000_000_000_000n;
 
-/** Decimal text of cents → microcents, never through a float. */
-function microcentsOf(text: string): bigint {
+/** Decimal text of cents → microcents, never through a float. Reads the option `--cents`. */
+export function centsToMicrocents(text: string): bigint {
   const [, whole, fraction = ''] = /^(\d{1,15})(?:\.(\d{1,6}))?$/.exec(text) ?? [];
+<<<<<<< HEAD
   if (whole === undefined)
     throw new OperationError(
       `'${text}' is no amount of cents. Use for example 500 or 0.25, with at most six decimals.`,
     );
   if (BigInt(whole) > largestGrantCents) throw new OperationError('That is more than one grant may add.');
   return BigInt(whole) * 1_000_000n + BigInt(fraction.padEnd(6, '0'));
+=======
+  if (whole === undefined) throw new InvalidArgumentError('use cents with at most six decimals, for example 500 or 0.25');
+  const microcents = BigInt(whole) * 1_000_000n + BigInt(fraction.padEnd(6, '0'));
+  if (microcents === 0n) throw new InvalidArgumentError('a grant must be more than nothing');
+  if (microcents > largestGrantCents * 1_000_000n) throw new InvalidArgumentError(`one grant adds at most ${largestGrantCents} cents`);
+  return microcents;
+>>>>>>> clients
 }

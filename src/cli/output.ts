@@ -17,6 +17,18 @@ export function printer(json: boolean): Printer {
   };
 }
 
+/**
+ * A reader that goes away, as in `tokenhouse usage | head -1`, is no failure of ours, and a service outlives whoever read
+ * its log. Without a listener Node ends the process with a stack trace.
+ */
+export function outliveReaders(): void {
+  const onError = (error: NodeJS.ErrnoException): void => {
+    if (error.code !== 'EPIPE') process.exitCode = 69;
+  };
+  process.stdout.on('error', onError);
+  process.stderr.on('error', onError);
+}
+
 /** JSON in which a bigint is a plain integer, however large. */
 export function jsonText(value: unknown): string {
   const mark = randomBytes(8).toString('hex');

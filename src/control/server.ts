@@ -2,6 +2,9 @@ import { chmodSync, unlinkSync } from 'node:fs';
 import { createServer } from 'node:net';
 import type { Server, Socket } from 'node:net';
 
+import Type from 'typebox';
+import { Compile } from 'typebox/compile';
+
 import { OperationError, operate } from '../accounts/operations.ts';
 import type { Operation, OperationAnswer, OperationServices } from '../accounts/operations.ts';
 
@@ -11,6 +14,30 @@ export type ControlReply =
   /** A wish that cannot be fulfilled, in words for a person. */
   | { readonly refused: string }
   | { readonly failed: string };
+
+const text = Type.String();
+
+/** Every `Operation`, as JSON carries it. */
+const operations = Compile(
+  Type.Union([
+    Type.Object({ kind: Type.Literal('create_account'), name: text }),
+    Type.Object({
+      kind: Type.Literal('create_key'),
+      accountId: Type.Optional(text),
+      name: text,
+      expiresAt: Type.Optional(Type.Integer()),
+    }),
+    Type.Object({ kind: Type.Literal('revoke_key'), keyId: text }),
+    Type.Object({
+      kind: Type.Literal('grant_credit'),
+      accountId: Type.Optional(text),
+      microcents: Type.String({ pattern: '^[0-9]{1,18}$' }),
+      reference: Type.Optional(text),
+      idempotencyKey: text,
+    }),
+    Type.Object({ kind: Type.Enum(['suspend_account', 'revive_account']), accountId: text }),
+  ]),
+);
 
 const requestBytesMax = 65_536;
 const requestTimeoutMs = 10_000;
@@ -59,7 +86,13 @@ async function serveCommand(socket: Socket, services: OperationServices): Promis
 
 async function replyTo(line: string, services: OperationServices): Promise<ControlReply> {
   try {
-    return { answer: await operate(JSON.parse(line) as Operation, services) };
+    const operation: unknown = JSON.parse(line);
+    if (!operations.Check(operation)) {
+      throw new OperationError(
+        'The running service does not know this operation. Restart it, if it is of another version than this command.',
+      );
+    }
+    return { answer: await operate(operation as Operation, services) };
   } catch (error) {
     if (error instanceof OperationError) return { refused: error.message };
     return { failed: error instanceof Error ? error.message : String(error) };
