@@ -72,11 +72,6 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
   const newId = uuidMaker();
   const running = new Running();
 
-<<<<<<< HEAD
-=======
-  // The ledger asks for free balances, and the balances live in billing, which needs the ledger.
-  let billing: Billing | undefined = undefined;
->>>>>>> clients
   const store = await openSqliteStore({
     file: config.storage.path,
     free: {
@@ -124,17 +119,11 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
   const control = await listenForControl(controlSocketPath(config.storage.directory), operations);
   opened.push(() => control.close());
 
-<<<<<<< HEAD
   const accountHost = createAccountHost(
     () => accountUrl,
     () => publicIdOf(newId()),
   );
-=======
-  // Pages and errors name the account host by its public address, which a free port (0) tells only now.
-  let accountUrl = publicUrl(config.server.account);
-  const accountHost = createAccountHost(() => accountUrl);
   opened.push(() => accountHost.close());
->>>>>>> clients
   accountUrl = publicUrl(config.server.account, await listen(accountHost, config.server.account));
 
   const downloads = new AbortController();

@@ -69,18 +69,11 @@ const largestGrantCents = 1_000_000_000_000n;
 /** Decimal text of cents → microcents, never through a float. Reads the option `--cents`. */
 export function centsToMicrocents(text: string): bigint {
   const [, whole, fraction = ''] = /^(\d{1,15})(?:\.(\d{1,6}))?$/.exec(text) ?? [];
-<<<<<<< HEAD
   if (whole === undefined)
-    throw new OperationError(
-      `'${text}' is no amount of cents. Use for example 500 or 0.25, with at most six decimals.`,
-    );
-  if (BigInt(whole) > largestGrantCents) throw new OperationError('That is more than one grant may add.');
-  return BigInt(whole) * 1_000_000n + BigInt(fraction.padEnd(6, '0'));
-=======
-  if (whole === undefined) throw new InvalidArgumentError('use cents with at most six decimals, for example 500 or 0.25');
+    throw new InvalidArgumentError('use cents with at most six decimals, for example 500 or 0.25');
   const microcents = BigInt(whole) * 1_000_000n + BigInt(fraction.padEnd(6, '0'));
   if (microcents === 0n) throw new InvalidArgumentError('a grant must be more than nothing');
-  if (microcents > largestGrantCents * 1_000_000n) throw new InvalidArgumentError(`one grant adds at most ${largestGrantCents} cents`);
+  if (microcents > largestGrantCents * 1_000_000n)
+    throw new InvalidArgumentError(`one grant adds at most ${largestGrantCents} cents`);
   return microcents;
->>>>>>> clients
 }
