@@ -1,25 +1,11 @@
 import { ApiError } from '../errors.ts';
 import type { Usage } from '../generation/event.ts';
 import type { Ledger } from '../store/ledger.ts';
+import { holdStepTokens } from './bill.ts';
+import type { Bill } from './bill.ts';
 import { Hold } from './hold.ts';
 import { repair } from './repair.ts';
 import type { RepairLog } from './repair.ts';
-
-/** What a hold is made for: whose money, the largest prompt that may come, and what tokens cost. */
-export interface Bill {
-  readonly requestId: Uint8Array;
-  readonly accountId: string;
-  readonly keyId: string;
-  readonly modelId: string;
-  readonly startedAt: number;
-  /** Upper bound of the prompt's tokens, from its bytes, or their exact number. */
-  readonly promptTokens: number;
-  /** Largest number of generated tokens of all choices together. */
-  readonly completionTokensMax: number;
-  cost(usage: Usage): bigint;
-  /** Exact number of prompt tokens, asked for only when the bound is not funded; `undefined` when nobody can count. */
-  countPrompt(): Promise<number | undefined>;
-}
 
 export interface BillingOptions {
   readonly ledger: Ledger;
@@ -31,9 +17,6 @@ export interface BillingOptions {
   /** Settlements that may wait for the store before admission sheds. */
   readonly backlogMax?: number;
 }
-
-/** A hold starts with room for so many generated tokens, and is extended by as many (docs/money.md). */
-export const holdStepTokens = 2_048;
 
 /** After a refusal an account is refused from memory for so long, so that a broke customer cannot cause a storm. */
 const refusalMs = 250;

@@ -1,8 +1,8 @@
 import { ApiError } from '../errors.ts';
 import type { Usage } from '../generation/event.ts';
 import type { Ledger, UsageRow } from '../store/ledger.ts';
-import type { Bill } from './billing.ts';
-import { holdStepTokens } from './billing.ts';
+import { holdStepTokens } from './bill.ts';
+import type { Bill } from './bill.ts';
 import { isCharged } from './endings.ts';
 
 /** What a request used and how it ended; the hold fills in the three amounts, in place. */

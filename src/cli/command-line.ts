@@ -3,25 +3,16 @@ import { Command, CommanderError, InvalidArgumentError } from 'commander';
 import { loadConfig } from '../config/load.ts';
 import { readEnvironment } from '../config/environment.ts';
 import { scriptSchema } from '../engines/scripted/script-schema.ts';
+import type { Context } from './context.ts';
 import { centsToMicrocents, grantCredit, showCredits } from './credits.ts';
 import { exitCodeOf, explain } from './failure.ts';
 import { createKey, listKeys, revokeKey } from './keys.ts';
 import { verify } from './ledger.ts';
 import { listModels, pullModel } from './models.ts';
 import { outliveReaders, printer } from './output.ts';
-import type { Printer } from './output.ts';
 import { serveCommand } from './serve.ts';
 import { showUsage } from './usage.ts';
 import { version } from './version.ts';
-import type { Config } from '../config/config.ts';
-import type { Environment } from '../config/environment.ts';
-
-/** What every command works with. */
-export interface Context {
-  readonly config: Config;
-  readonly environment: Environment;
-  readonly print: Printer;
-}
 
 interface CommonOptions {
   readonly config?: string;

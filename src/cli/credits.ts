@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 
 import { InvalidArgumentError } from 'commander';
 
-import type { Context } from './command-line.ts';
+import type { Context } from './context.ts';
 import { reading, writing } from './database.ts';
 import { cents, table } from './output.ts';
 

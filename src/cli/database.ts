@@ -10,7 +10,7 @@ import type { Desk } from '../store/operations.ts';
 import { openReadOnly } from '../store/sqlite/dialect.ts';
 import { openSqliteStore } from '../store/sqlite/store.ts';
 import { uuidMaker } from '../ids/uuid.ts';
-import type { Context } from './command-line.ts';
+import type { Context } from './context.ts';
 
 /** Reads the database on a connection that cannot write, beside a running service or without one. */
 export async function reading<Value>(

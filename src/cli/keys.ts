@@ -1,4 +1,4 @@
-import type { Context } from './command-line.ts';
+import type { Context } from './context.ts';
 import { reading, writing } from './database.ts';
 import { table } from './output.ts';
 

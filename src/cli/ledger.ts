@@ -1,6 +1,6 @@
 import { verifyLedger } from '../store/verify.ts';
 import { isOwned } from '../store/sqlite/lock.ts';
-import type { Context } from './command-line.ts';
+import type { Context } from './context.ts';
 import { reading } from './database.ts';
 
 /** Exit 0: every balance is what its rows say. Exit 1: the differences are on standard output. */

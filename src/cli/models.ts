@@ -4,7 +4,7 @@ import { progressDisplay } from '../model-files/progress.ts';
 import { pinHubFile } from '../model-files/pin.ts';
 import { parseSource } from '../model-files/source.ts';
 import type { ModelFileSource } from '../model-files/source.ts';
-import type { Context } from './command-line.ts';
+import type { Context } from './context.ts';
 import { table } from './output.ts';
 
 export async function listModels(context: Context): Promise<number> {

@@ -5,7 +5,7 @@ import { ModelFileError } from '../model-files/problem.ts';
 import { progressDisplay } from '../model-files/progress.ts';
 import { startService } from '../services.ts';
 import type { Service } from '../services.ts';
-import type { Context } from './command-line.ts';
+import type { Context } from './context.ts';
 import { explain } from './failure.ts';
 import { cents } from './output.ts';
 import { version } from './version.ts';

@@ -1,5 +1,5 @@
 import { uuidText } from '../ids/uuid.ts';
-import type { Context } from './command-line.ts';
+import type { Context } from './context.ts';
 import { reading } from './database.ts';
 import { cents, table } from './output.ts';
 
