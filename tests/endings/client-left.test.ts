@@ -85,9 +85,17 @@ for (const by of ['FIN', 'RST'] as const) {
       let seen: UpstreamExchange | undefined;
       play = (exchange) => {
         exchange.events();
-        exchange.chunk(chatChunk({ role: 'assistant', content: '' }, null, { usage: { prompt_tokens: 7, completion_tokens: 0, total_tokens: 7 } }));
+        exchange.chunk(
+          chatChunk({ role: 'assistant', content: '' }, null, {
+            usage: { prompt_tokens: 7, completion_tokens: 0, total_tokens: 7 },
+          }),
+        );
         for (let token = 1; token <= 5; token++) {
-          exchange.chunk(chatChunk({ content: 'word ' }, null, { usage: { prompt_tokens: 7, completion_tokens: token, total_tokens: 7 + token } }));
+          exchange.chunk(
+            chatChunk({ content: 'word ' }, null, {
+              usage: { prompt_tokens: 7, completion_tokens: token, total_tokens: 7 + token },
+            }),
+          );
         }
         seen = exchange;
       };
@@ -98,7 +106,10 @@ for (const by of ['FIN', 'RST'] as const) {
       leave[by](client);
       await within(abortWithinMs, seen!.closed);
       const row = await books.row(id);
-      assert.deepEqual([row.ending, row.promptTokens, row.completionTokens, row.costMicrocents], ['client_left', 7, 5, cost(7, 5)]);
+      assert.deepEqual(
+        [row.ending, row.promptTokens, row.completionTokens, row.costMicrocents],
+        ['client_left', 7, 5, cost(7, 5)],
+      );
       assert.equal(await books.balance(), balance - row.costMicrocents);
       await assertNothingLeft(service);
     });
@@ -130,7 +141,10 @@ for (const by of ['FIN', 'RST'] as const) {
       await until(async () => (await books.openRequests()) === 1);
       leave[by](client);
       const row = await books.row(id);
-      assert.deepEqual([row.ending, row.promptTokens, row.completionTokens, row.counted], ['client_left', promptTokensOf('silence'), 0, true]);
+      assert.deepEqual(
+        [row.ending, row.promptTokens, row.completionTokens, row.counted],
+        ['client_left', promptTokensOf('silence'), 0, true],
+      );
       assert.equal(row.costMicrocents, cost(promptTokensOf('silence'), 0));
       await assertNothingLeft(service);
     });
@@ -141,7 +155,10 @@ for (const by of ['FIN', 'RST'] as const) {
       await until(() => (stream ? client.events.at(-1) === '[DONE]' : client.text.endsWith('}')));
       leave[by](client);
       const row = await books.row(id);
-      assert.deepEqual([row.ending, row.completionTokens, row.costMicrocents], ['finished', 3, cost(promptTokensOf('three words'), 3)]);
+      assert.deepEqual(
+        [row.ending, row.completionTokens, row.costMicrocents],
+        ['finished', 3, cost(promptTokensOf('three words'), 3)],
+      );
       await assertNothingLeft(service);
     });
   }

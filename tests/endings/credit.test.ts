@@ -3,7 +3,8 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
 
 import { Books } from '../support/books.ts';
-import { TestService, until } from '../support/service.ts';
+import { until } from '../support/service.ts';
+import type { TestService } from '../support/service.ts';
 import { ask, assertNothingLeft, cost, exchange, house, outputPrice, promptTokensOf, send } from './house.ts';
 
 /** Pays for the prompt and some 2,950 tokens: the first hold (2,048) and a part of its first extension. */
@@ -41,7 +42,9 @@ describe('one answer takes all the credit', () => {
         assert.equal(status, 200);
         const delivered = [...body.matchAll(/word /g)].length;
         assert.ok(delivered > 2_048, `${delivered} tokens: the hold was extended`);
-        const shown = stream ? events.slice(-3).map((event) => (event === '[DONE]' ? event : (JSON.parse(event) as Shown))) : [JSON.parse(body) as Shown];
+        const shown = stream
+          ? events.slice(-3).map((event) => (event === '[DONE]' ? event : (JSON.parse(event) as Shown)))
+          : [JSON.parse(body) as Shown];
         if (stream) assert.equal(shown[2], '[DONE]');
         const [first, last] = [shown[0] as Shown, shown.findLast((one) => one !== '[DONE]') as Shown];
         assert.equal(first.choices[0]?.finish_reason, 'length');

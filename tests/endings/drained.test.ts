@@ -36,7 +36,12 @@ test('drained: what cannot finish in time ends in no_healthy_backends and costs 
   await until(() => [finishing, streamed].every(({ client }) => client.events.length > 1));
 
   const exit = service.stop('SIGTERM');
-  await until(() => RawClient.connect(service.url).then((client) => (client.reset(), false), (error: NodeJS.ErrnoException) => error.code === 'ECONNREFUSED'));
+  await until(() =>
+    RawClient.connect(service.url).then(
+      (client) => (client.reset(), false),
+      (error: NodeJS.ErrnoException) => error.code === 'ECONNREFUSED',
+    ),
+  );
   // The port is closed, and what runs goes on.
   const seen = streamed.client.events.length;
   await until(() => streamed.client.events.length > seen + 3);
@@ -50,7 +55,10 @@ test('drained: what cannot finish in time ends in no_healthy_backends and costs 
   assert.match(lateChat.text, /\r\nconnection: close\r\n/i);
 
   await until(() => finishing.client.events.at(-1) === '[DONE]');
-  assert.equal(finishing.client.events.some((event) => event.includes('"error"')), false);
+  assert.equal(
+    finishing.client.events.some((event) => event.includes('"error"')),
+    false,
+  );
   await until(() => streamed.client.events.at(-1) === '[DONE]');
   const told = streamError(streamed.client.events);
   assert.deepEqual([told.code, told['model'], told.request_id], ['no_healthy_backends', 'demo', streamed.id]);

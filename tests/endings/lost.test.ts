@@ -38,7 +38,10 @@ test('lost settlement: the charge could not be recorded, so the client gets an e
   const intruder = new DatabaseSync(books.file);
   intruder.exec('begin immediate');
   try {
-    const [whole, streamed] = await Promise.all([exchange(service, 'three words', false), exchange(service, 'three words', true)]);
+    const [whole, streamed] = await Promise.all([
+      exchange(service, 'three words', false),
+      exchange(service, 'three words', true),
+    ]);
     assert.equal(whole.status, 500);
     assert.equal(errorOf(whole.body).code, 'internal_error');
     assert.equal(streamError(streamed.events).code, 'internal_error');
@@ -49,7 +52,9 @@ test('lost settlement: the charge could not be recorded, so the client gets an e
       // The rollback and the end of the wait race: a charge that made it to the disk after all is given back.
       const refunded = async (): Promise<bigint> =>
         (await books.transfers())
-          .filter(({ kind, reference }) => kind === 'refund' && reference === Buffer.from(row.requestId).toString('hex'))
+          .filter(
+            ({ kind, reference }) => kind === 'refund' && reference === Buffer.from(row.requestId).toString('hex'),
+          )
           .reduce((sum, { amountMicrocents }) => sum + amountMicrocents, 0n);
       await until(async () => (await refunded()) === row.costMicrocents);
       assert.equal(row.costMicrocents + row.unchargedMicrocents, cost(promptTokensOf('three words'), 3));

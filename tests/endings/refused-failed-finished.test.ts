@@ -32,7 +32,12 @@ describe('refused before the hold: the error, no row, nothing charged', () => {
     ['an unknown model', { model: 'nobody' }, 404, 'model_not_found'],
     ['a wrong type', { max_tokens: 'many' }, 422, 'schema_validation_failed'],
     ['what the model cannot do', { n: 2 }, 400, 'unsupported_feature'],
-    ['a prompt longer than the window', { messages: [{ role: 'user', content: 'x'.repeat(80_000) }] }, 400, 'context_length_exceeded'],
+    [
+      'a prompt longer than the window',
+      { messages: [{ role: 'user', content: 'x'.repeat(80_000) }] },
+      400,
+      'context_length_exceeded',
+    ],
     ['more than the balance pays for', { model: 'probe', max_tokens: 2_000 }, 402, 'insufficient_credits'],
   ] as const;
   for (const [name, fields, status, code] of refusals) {
@@ -95,12 +100,22 @@ for (const stream of [false, true]) {
     const { id, status, body, events } = await exchange(service, 'three words', stream);
     assert.equal(status, 200);
     if (stream) assert.equal(events.at(-1), '[DONE]');
-    const { usage } = JSON.parse(stream ? (events.at(-2) ?? '') : body) as { usage: { prompt_tokens: number; completion_tokens: number } };
+    const { usage } = JSON.parse(stream ? (events.at(-2) ?? '') : body) as {
+      usage: { prompt_tokens: number; completion_tokens: number };
+    };
     assert.deepEqual([usage.prompt_tokens, usage.completion_tokens], [promptTokensOf('three words'), 3]);
     // I4: the row is there when the client has the last byte, not later.
     const [row] = await books.rows(id);
     assert.deepEqual(
-      [row?.ending, row?.finish, row?.promptTokens, row?.completionTokens, row?.costMicrocents, row?.unchargedMicrocents, row?.counted],
+      [
+        row?.ending,
+        row?.finish,
+        row?.promptTokens,
+        row?.completionTokens,
+        row?.costMicrocents,
+        row?.unchargedMicrocents,
+        row?.counted,
+      ],
       ['finished', 'stop', usage.prompt_tokens, usage.completion_tokens, cost(usage.prompt_tokens, 3), 0n, false],
     );
     assert.equal(await books.balance(), balance - cost(usage.prompt_tokens, 3));

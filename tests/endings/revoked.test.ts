@@ -43,7 +43,10 @@ test('key revoked in mid-answer: the error comes last, and what was produced is 
   assert.equal(other.client.events.at(-1)?.includes('error'), false, 'requests with other keys go on');
 
   let paid = 0n;
-  for (const [{ id }, saw] of [[streamed, streamed.client.events.filter((event) => event.includes('word')).length], [whole, 0]] as const) {
+  for (const [{ id }, saw] of [
+    [streamed, streamed.client.events.filter((event) => event.includes('word')).length],
+    [whole, 0],
+  ] as const) {
     const row = await books.row(id);
     assert.deepEqual([row.ending, row.errorCode, row.keyId], ['revoked', 'invalid_api_key', keyId]);
     assert.equal(row.promptTokens, promptTokensOf('paced'));

@@ -112,7 +112,9 @@ async function untilIdle(service: TestService): Promise<void> {
 }
 
 function processorTicks(service: TestService): number {
-  const fields = readFileSync(`/proc/${service.pid}/stat`, 'utf8').replace(/^.*\) /, '').split(' ');
+  const fields = readFileSync(`/proc/${service.pid}/stat`, 'utf8')
+    .replace(/^.*\) /, '')
+    .split(' ');
   return Number(fields[11]) + Number(fields[12]);
 }
 
@@ -121,5 +123,7 @@ function isConnected(service: TestService, clientPort: number): boolean {
   const hex = (port: number): string => port.toString(16).toUpperCase().padStart(4, '0');
   // Local address, remote address, state (01: established), in each of its lines.
   const established = new RegExp(`:${hex(Number(new URL(service.url).port))} [0-9A-F]+:${hex(clientPort)} 01 `);
-  return ['/proc/net/tcp', '/proc/net/tcp6'].some((table) => existsSync(table) && established.test(readFileSync(table, 'utf8')));
+  return ['/proc/net/tcp', '/proc/net/tcp6'].some(
+    (table) => existsSync(table) && established.test(readFileSync(table, 'utf8')),
+  );
 }

@@ -35,7 +35,11 @@ const config = `models:
 `;
 
 async function startService(t: TestContext): Promise<TestService> {
-  const service = new TestService({ config, firstCreditCents: String(credit / 1_000_000n), limits: '  concurrency_per_account_max: 2000' });
+  const service = new TestService({
+    config,
+    firstCreditCents: String(credit / 1_000_000n),
+    limits: '  concurrency_per_account_max: 2000',
+  });
   t.after(() => service.dispose());
   return await service.start();
 }
@@ -52,7 +56,12 @@ async function send(service: TestService, index: number, textOf: (index: number)
   const id = newRequestId();
   try {
     const content = textOf(index).padEnd(200, '.');
-    const body = { model: 'demo', max_tokens: completionTokens, stream: index % 2 === 0, messages: [{ role: 'user', content }] };
+    const body = {
+      model: 'demo',
+      max_tokens: completionTokens,
+      stream: index % 2 === 0,
+      messages: [{ role: 'user', content }],
+    };
     const response = await service.chat(body, { headers: { 'x-request-id': id } });
     return { id, status: response.status, body: await response.text() };
   } catch {
@@ -67,7 +76,13 @@ function assertRefusal({ status, body }: Outcome, service: TestService): void {
   assert.equal(status, 402);
   const { error } = JSON.parse(body) as { error: Record<string, unknown> };
   assert.deepEqual(
-    [error['code'], error['type'], error['credits_available_cents'], error['credits_required_cents_estimate'], error['topup_url']],
+    [
+      error['code'],
+      error['type'],
+      error['credits_available_cents'],
+      error['credits_required_cents_estimate'],
+      error['topup_url'],
+    ],
     ['insufficient_credits', 'insufficient_credits', 0, Number(price / 1_000_000n), `${service.accountUrl}/topup`],
   );
 }

@@ -72,7 +72,12 @@ test(`kill -9 in mid-stream, ${rounds} times: the ledger is right, nothing is bi
         while (!killed.signal.aborted) {
           const id = newRequestId();
           sent.push(id);
-          const outcome = await oneRequest(service, id, scripts[Math.floor(random() * scripts.length)]!, random() < 0.5);
+          const outcome = await oneRequest(
+            service,
+            id,
+            scripts[Math.floor(random() * scripts.length)]!,
+            random() < 0.5,
+          );
           if (outcome === 'cut') phases.cutInAnswer++;
           else if (outcome !== 'lost') seen.push(outcome);
         }
@@ -96,13 +101,21 @@ test(`kill -9 in mid-stream, ${rounds} times: the ledger is right, nothing is bi
   }
   phases.crashed = (await books.newest(1_000)).filter(({ ending }) => ending === 'crashed').length;
   t.diagnostic(JSON.stringify(phases));
-  assert.ok(phases.seen > rounds && phases.cutInAnswer > rounds / 2 && phases.crashed > 0, 'the kills met requests in every phase');
+  assert.ok(
+    phases.seen > rounds && phases.cutInAnswer > rounds / 2 && phases.crashed > 0,
+    'the kills met requests in every phase',
+  );
   await service.stop();
   await service.verify();
 });
 
 /** What was seen to its end; `cut` in the middle; `lost` without a byte, or nobody listens any more. */
-async function oneRequest(service: TestService, id: string, script: string, stream: boolean): Promise<Seen | 'cut' | 'lost'> {
+async function oneRequest(
+  service: TestService,
+  id: string,
+  script: string,
+  stream: boolean,
+): Promise<Seen | 'cut' | 'lost'> {
   let client: RawClient;
   try {
     client = await RawClient.connect(service.url);
@@ -111,7 +124,11 @@ async function oneRequest(service: TestService, id: string, script: string, stre
   }
   client.send(chatBytes(service.key, id, { model: 'demo', stream, messages: [{ role: 'user', content: script }] }));
   await until(() => client.isClosed || (stream ? client.events.at(-1) === '[DONE]' : isWholeBody(client.text)), 60_000);
-  const body = stream ? client.events.at(-2) : isWholeBody(client.text) ? client.text.slice(client.text.indexOf('\r\n\r\n') + 4) : '';
+  const body = stream
+    ? client.events.at(-2)
+    : isWholeBody(client.text)
+      ? client.text.slice(client.text.indexOf('\r\n\r\n') + 4)
+      : '';
   const isWhole = stream ? client.events.at(-1) === '[DONE]' : body !== '';
   client.reset();
   if (!isWhole) return client.bytesReceived > 0 ? 'cut' : 'lost';
@@ -129,7 +146,15 @@ function isWholeBody(text: string): boolean {
 
 /** I4, I5, M3: every complete answer has one row that says what was shown; no request has two. */
 async function assertBilledOnce(books: Books, sent: readonly string[], seen: readonly Seen[]): Promise<void> {
-  const rows = new Map<string, { readonly ending: string; readonly promptTokens: number; readonly completionTokens: number; readonly costMicrocents: bigint }>();
+  const rows = new Map<
+    string,
+    {
+      readonly ending: string;
+      readonly promptTokens: number;
+      readonly completionTokens: number;
+      readonly costMicrocents: bigint;
+    }
+  >();
   const ours = new Set(sent);
   for (const row of await books.newest(1_000)) {
     if (!ours.has(row.publicId)) continue;
@@ -141,7 +166,12 @@ async function assertBilledOnce(books: Books, sent: readonly string[], seen: rea
     assert.ok(row !== undefined, `${id} was answered and is not recorded`);
     assert.deepEqual(
       [row.ending, row.promptTokens, row.completionTokens, row.costMicrocents],
-      ['finished', promptTokens, completionTokens, BigInt(promptTokens) * inputPrice + BigInt(completionTokens) * outputPrice],
+      [
+        'finished',
+        promptTokens,
+        completionTokens,
+        BigInt(promptTokens) * inputPrice + BigInt(completionTokens) * outputPrice,
+      ],
     );
   }
 }
@@ -152,7 +182,11 @@ async function assertNoHoldLeft(service: TestService, books: Books, credit: bigi
   assert.equal(balance, credit - (await books.sums()).costMicrocents);
   const tokens = Number(balance / probePrice);
   assert.ok(tokens > 0 && tokens <= 2_048, `the probe cannot hold ${balance}`);
-  const answer = await service.chat({ model: 'probe', max_tokens: tokens, messages: [{ role: 'user', content: 'all' }] });
+  const answer = await service.chat({
+    model: 'probe',
+    max_tokens: tokens,
+    messages: [{ role: 'user', content: 'all' }],
+  });
   const text = await answer.text();
   assert.equal(answer.status, 200, text);
 }
