@@ -59,7 +59,9 @@ export class Billing {
   /** Holds the estimate of a request, or throws `insufficient_credits` 402 (specification §7.6). */
   async hold(bill: Bill): Promise<Hold> {
     if (this.#options.ledger.backlog > (this.#options.backlogMax ?? 10_000)) {
-      throw new ApiError('backend_at_capacity', 'Too many settlements are waiting for the database.', { retryAfterSeconds: 1 });
+      throw new ApiError('backend_at_capacity', 'Too many settlements are waiting for the database.', {
+        retryAfterSeconds: 1,
+      });
     }
     const first = estimate(bill, bill.promptTokens);
     if (await this.#fund(bill.accountId, first.amount)) return this.#open(bill, first);
@@ -151,13 +153,17 @@ export class Billing {
   #refusal(accountId: string, need: bigint): ApiError {
     const free = this.#free.get(accountId) ?? 0n;
     const available = free > 0n ? free : 0n;
-    return new ApiError('insufficient_credits', 'The prepaid balance does not cover this request. Add credit, or ask for less with max_tokens.', {
-      extra: {
-        credits_available_cents: Number(available / 1_000_000n),
-        credits_required_cents_estimate: Number((need + 999_999n) / 1_000_000n),
-        topup_url: this.#options.topupUrl,
+    return new ApiError(
+      'insufficient_credits',
+      'The prepaid balance does not cover this request. Add credit, or ask for less with max_tokens.',
+      {
+        extra: {
+          credits_available_cents: Number(available / 1_000_000n),
+          credits_required_cents_estimate: Number((need + 999_999n) / 1_000_000n),
+          topup_url: this.#options.topupUrl,
+        },
       },
-    });
+    );
   }
 
   #open(bill: Bill, { amount, covered }: Estimate): Hold {

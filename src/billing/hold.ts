@@ -67,7 +67,8 @@ export class Hold {
   /** Extends the hold ahead of the generation. false: the usage costs more than can be held, the answer must end here. */
   cover(usage: Usage): boolean | Promise<boolean> {
     const covered = this.#covered;
-    if (usage.completionTokens + marginTokens <= covered.completionTokens && usage.promptTokens <= covered.promptTokens) return true;
+    if (usage.completionTokens + marginTokens <= covered.completionTokens && usage.promptTokens <= covered.promptTokens)
+      return true;
     const wanted: Usage = {
       promptTokens: Math.max(usage.promptTokens, covered.promptTokens),
       cachedTokens: 0,
@@ -94,7 +95,9 @@ export class Hold {
       outcome = await withDeadline(this.#services.ledger.settle(row), settleDeadlineMs);
     } catch (error) {
       this.#state = 'lost';
-      throw new ApiError('internal_error', 'The charge for this answer could not be recorded; nothing is charged.', { cause: error });
+      throw new ApiError('internal_error', 'The charge for this answer could not be recorded; nothing is charged.', {
+        cause: error,
+      });
     }
     if (outcome === 'lost') {
       this.#state = 'lost';
@@ -139,7 +142,8 @@ export class Hold {
   }
 }
 
-const wantedCompletion = (used: number, max: number): number => (used < max ? Math.min(used + holdStepTokens, max) : used + holdStepTokens);
+const wantedCompletion = (used: number, max: number): number =>
+  used < max ? Math.min(used + holdStepTokens, max) : used + holdStepTokens;
 
 async function withDeadline<Value>(promise: Promise<Value>, deadlineMs: number): Promise<Value> {
   let timer: NodeJS.Timeout | undefined;

@@ -41,7 +41,9 @@ export async function repair(row: UsageRow, ledger: Ledger, newId: () => Uint8Ar
       log({ event: 'settlement_repaired', requestId, tries, refundMicrocents: String(refund > 0n ? refund : 0n) });
       return paid;
     } catch {
-      await new Promise((resolve) => setTimeout(resolve, Math.min(100 * 2 ** tries, pauseMaxMs) * (0.5 + Math.random() / 2)).unref());
+      await new Promise((resolve) =>
+        setTimeout(resolve, Math.min(100 * 2 ** tries, pauseMaxMs) * (0.5 + Math.random() / 2)).unref(),
+      );
     }
   }
   log({ event: 'settlement_unrepaired', requestId, tries: triesMax, refundMicrocents: '0' });
