@@ -101,7 +101,6 @@ describe('whatever is lost on the way', { concurrency: 8 }, () => {
       );
       assert.equal(hold.lost, true);
       await hold.close(receipt(made, 100, 50, 'lost'));
-      assert.equal(hold.chargedMicrocents, 0n);
       await assertRepaired(counter, 'acct_a', 0n);
 
       const [row] = await store.desk.listUsage({ accountId: 'acct_a' });
@@ -122,7 +121,6 @@ describe('whatever is lost on the way', { concurrency: 8 }, () => {
       const hold = await billing.hold(made);
       faults.next = [...schedule];
       await hold.close(receipt(made, 100, 20, 'client_left'));
-      assert.equal(hold.chargedMicrocents, costOf(100, 20));
       await assertRepaired(counter, 'acct_a', costOf(100, 20));
       const rows = await store.desk.listUsage({ accountId: 'acct_a' });
       assert.deepEqual(
