@@ -68,8 +68,8 @@ export class Billing {
 
   /** More can be spent than before: a transfer to the account became durable, or a reservation came back. */
   credit(accountId: string, microcents: bigint): void {
-    const free = this.#free.get(accountId);
-    if (free !== undefined) this.#free.set(accountId, free + microcents);
+    // The ledger tells of credit that the first slice does not hold, maybe in the same moment as it hands that out.
+    if (this.#free.has(accountId) || this.#loading.has(accountId)) this.#add(accountId, microcents);
     this.#refusedUntil.delete(accountId);
   }
 
@@ -88,11 +88,10 @@ export class Billing {
 
   /** Whether the amount is now held. Nothing is awaited between looking at a free balance and taking from it. */
   async #fund(accountId: string, amount: bigint): Promise<boolean> {
-    if (!this.#free.has(accountId)) await this.#load(accountId, amount);
+    if (this.#loading.has(accountId) || !this.#free.has(accountId)) await this.#load(accountId, amount);
     if (this.#takeWhole(accountId, amount)) return true;
     if ((this.#refusedUntil.get(accountId) ?? 0) > Date.now()) return false;
-    const more = await this.#options.ledger.slice(accountId, amount);
-    this.#free.set(accountId, (this.#free.get(accountId) ?? 0n) + more);
+    this.#add(accountId, await this.#slice(accountId, amount));
     if (this.#takeWhole(accountId, amount)) return true;
     this.#refuse(accountId);
     return false;
@@ -107,23 +106,26 @@ export class Billing {
 
   /** The first request of an account fetches its budget; those that arrive meanwhile wait for the same answer. */
   #load(accountId: string, need: bigint): Promise<void> {
-    return this.#loading.get(accountId) ?? this.#startLoading(accountId, need);
-  }
-
-  #startLoading(accountId: string, need: bigint): Promise<void> {
-    const loading = this.#options.ledger.slice(accountId, need).then(
-      (slice) => {
-        this.#free.set(accountId, (this.#free.get(accountId) ?? 0n) + slice);
-        this.#loading.delete(accountId);
-      },
-      (error: unknown) => {
-        this.#loading.delete(accountId);
-        // Nothing is admitted while the store does not answer (docs/money.md).
-        throw new ApiError('internal_error', 'The ledger does not answer.', { retryAfterSeconds: 1, cause: error });
-      },
-    );
+    const running = this.#loading.get(accountId);
+    if (running !== undefined) return running;
+    const loading = this.#slice(accountId, need)
+      .then((slice) => this.#add(accountId, slice))
+      .finally(() => this.#loading.delete(accountId));
     this.#loading.set(accountId, loading);
     return loading;
+  }
+
+  async #slice(accountId: string, need: bigint): Promise<bigint> {
+    try {
+      return await this.#options.ledger.slice(accountId, need);
+    } catch (error) {
+      // Nothing is admitted while the store does not answer (docs/money.md).
+      throw new ApiError('internal_error', 'The ledger does not answer.', { retryAfterSeconds: 1, cause: error });
+    }
+  }
+
+  #add(accountId: string, microcents: bigint): void {
+    this.#free.set(accountId, (this.#free.get(accountId) ?? 0n) + microcents);
   }
 
   #refuse(accountId: string): void {
@@ -154,7 +156,7 @@ export class Billing {
       take: (more) => this.take(bill.accountId, more),
       closed: (remainder) => {
         this.#openHolds--;
-        this.#free.set(bill.accountId, (this.#free.get(bill.accountId) ?? 0n) + remainder);
+        this.#add(bill.accountId, remainder);
       },
       repair: (row) => repair(row, this.#options.ledger, this.#options.newId, this.#options.log),
     });

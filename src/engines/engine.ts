@@ -8,7 +8,7 @@ export type EngineStatus =
   | { readonly state: 'down'; readonly detail: string };
 
 /**
- * Something that generates. Its promises, which `tests/engines/contract.ts` checks for every implementation:
+ * Something that generates. Its promises, which `tests/engines/` checks for every implementation:
  *
  * - It always streams, whatever its backend prefers.
  * - The first event is `start`. Batches are never empty. After the `finish` of every choice (and a last `usage`, when it

@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
 
 import { Books } from '../support/books.ts';
-import type { TestService } from '../support/service.ts';
 import { until } from '../support/service.ts';
+import type { TestService } from '../support/service.ts';
 import { ask, assertNothingLeft, cost, exchange, house, outputPrice, promptTokensOf, send } from './house.ts';
 
 /** Pays for the prompt and some 2,950 tokens: the first hold (2,048) and a part of its first extension. */

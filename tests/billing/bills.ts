@@ -1,0 +1,94 @@
+/** What the tests of billing share: bills, receipts, and billing over a real SQLite ledger. */
+import type { TestContext } from 'node:test';
+
+import { Billing } from '../../src/billing/billing.ts';
+import { type Bill } from '../../src/billing/bill.ts';
+import type { Receipt } from '../../src/billing/hold.ts';
+import type { RepairLog } from '../../src/billing/repair.ts';
+import { costMicrocents } from '../../src/catalog/pricing.ts';
+import type { Usage } from '../../src/generation/event.ts';
+import type { Ledger } from '../../src/store/ledger.ts';
+import type { SqliteStore } from '../../src/store/sqlite/store.ts';
+import { openStore, temporaryFolder, usage, uuid } from '../store/fixture.ts';
+
+/** Microcents per million tokens: 2 and 7 microcents for a token. */
+export const prices = { input: 2_000_000n, output: 7_000_000n, cacheRead: 1_000_000n };
+
+export const used = (promptTokens: number, completionTokens: number): Usage => ({
+  promptTokens,
+  cachedTokens: 0,
+  completionTokens,
+  reasoningTokens: 0,
+});
+export const costOf = (promptTokens: number, completionTokens: number): bigint =>
+  costMicrocents(used(promptTokens, completionTokens), prices);
+
+export function bill(
+  accountId: string,
+  promptTokens: number,
+  completionTokensMax: number,
+  changes: Partial<Bill> = {},
+): Bill {
+  return {
+    requestId: uuid(),
+    accountId,
+    keyId: 'key_000000000000',
+    modelId: 'model',
+    startedAt: Date.now(),
+    promptTokens,
+    completionTokensMax,
+    cost: (of) => costMicrocents(of, prices),
+    countPrompt: () => Promise.resolve(undefined),
+    ...changes,
+  };
+}
+
+export function receipt(
+  { requestId, accountId }: Bill,
+  promptTokens: number,
+  completionTokens: number,
+  ending: Receipt['ending'],
+): Receipt {
+  return usage(accountId, 0n, {
+    requestId,
+    ending,
+    promptTokens,
+    completionTokens,
+    finish: ending === 'finished' ? 'stop' : null,
+    inputPrice: prices.input,
+    outputPrice: prices.output,
+    cacheReadPrice: prices.cacheRead,
+  });
+}
+
+export interface Counter {
+  readonly file: string;
+  readonly store: SqliteStore;
+  readonly billing: Billing;
+  /** What repair has reported. */
+  readonly repairs: Parameters<RepairLog>[0][];
+}
+
+/** Billing over a ledger on a real file. `between` may stand in between, to make its answers go astray. */
+export async function openCounter(
+  t: TestContext,
+  between: (ledger: Ledger) => Ledger = (ledger) => ledger,
+  backlogMax = 10_000,
+): Promise<Counter> {
+  const file = `${temporaryFolder(t)}/ledger.db`;
+  const store = await openStore(t, file, {
+    free: {
+      credit: (accountId, microcents) => billing.credit(accountId, microcents),
+      reserve: (accountId, microcents) => billing.reserve(accountId, microcents),
+    },
+  });
+  const repairs: Counter['repairs'] = [];
+  const billing: Billing = new Billing({
+    ledger: between(store.ledger),
+    newId: uuid,
+    topupUrl: () => 'http://test/topup',
+    log: (event) => repairs.push(event),
+    backlogMax,
+  });
+  return { file, store, billing, repairs };
+}

@@ -1,0 +1,278 @@
+/** Holds over the real ledger against a small model: what is free, held and spent is always what there is. */
+import fc from 'fast-check';
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { holdStepTokens } from '../../src/billing/bill.ts';
+import { type Bill } from '../../src/billing/bill.ts';
+import type { Hold } from '../../src/billing/hold.ts';
+import { ApiError } from '../../src/errors.ts';
+import { balanceOf, chargeback, customer, differencesOf, grant } from '../store/fixture.ts';
+import { bill, costOf, openCounter, receipt, used } from './bills.ts';
+import type { Counter } from './bills.ts';
+
+const accounts = 3;
+const charged = ['finished', 'client_left', 'reader_stalled', 'revoked', 'credit'] as const;
+const uncharged = ['failed', 'deadline', 'drained'] as const;
+
+const account = fc.nat(accounts - 1);
+const step = fc.oneof(
+  {
+    weight: 5,
+    arbitrary: fc.record({
+      do: fc.constant('hold' as const),
+      account,
+      promptTokens: fc.nat(2_000),
+      completionTokensMax: fc.integer({ min: 1, max: 6_000 }),
+    }),
+  },
+  { weight: 5, arbitrary: fc.record({ do: fc.constant('cover' as const), hold: fc.nat(), tokens: fc.nat(3_000) }) },
+  { weight: 3, arbitrary: fc.record({ do: fc.constant('settle' as const), hold: fc.nat(), tokens: fc.nat(200) }) },
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      do: fc.constant('close' as const),
+      hold: fc.nat(),
+      ending: fc.constantFrom(...charged, ...uncharged),
+    }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      do: fc.constant('credit' as const),
+      account,
+      microcents: fc.integer({ min: 1, max: 30_000 }),
+    }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      do: fc.constant('debit' as const),
+      account,
+      microcents: fc.integer({ min: 1, max: 30_000 }),
+    }),
+  },
+);
+type Step = typeof step extends fc.Arbitrary<infer S> ? S : never;
+
+interface Running {
+  readonly account: number;
+  readonly bill: Bill;
+  readonly hold: Hold;
+  promptTokens: number;
+  completionTokens: number;
+}
+
+/** The counter's accounts of one run, and what they should have. */
+class Run {
+  readonly counter: Counter;
+  readonly ids: readonly string[];
+  /** Credits less debits less what was charged. */
+  readonly balance: bigint[];
+  readonly running: Running[] = [];
+
+  constructor(counter: Counter, ids: readonly string[], balance: bigint[]) {
+    this.counter = counter;
+    this.ids = ids;
+    this.balance = balance;
+  }
+
+  static async open(counter: Counter, name: string, microcents: readonly number[]): Promise<Run> {
+    const ids = microcents.map((_, index) => `acct_${name}_${index}`);
+    for (const [index, id] of ids.entries()) await customer(counter.store, id, BigInt(microcents[index]!));
+    return new Run(counter, ids, microcents.map(BigInt));
+  }
+
+  held(account: number): bigint {
+    return this.running
+      .filter((one) => one.account === account)
+      .reduce((sum, { hold }) => sum + hold.heldMicrocents, 0n);
+  }
+
+  /** The step begins now; its promise resolves with whether it did what it was for. */
+  async take(step: Step): Promise<boolean> {
+    const { billing, store } = this.counter;
+    switch (step.do) {
+      case 'hold': {
+        const made = bill(this.ids[step.account]!, step.promptTokens, step.completionTokensMax);
+        try {
+          const hold = await billing.hold(made);
+          this.running.push({
+            account: step.account,
+            bill: made,
+            hold,
+            promptTokens: step.promptTokens,
+            completionTokens: 0,
+          });
+          return true;
+        } catch (error) {
+          assert.ok(error instanceof ApiError && error.code === 'insufficient_credits', String(error));
+          return false;
+        }
+      }
+      case 'cover': {
+        const one = this.running[step.hold % this.running.length];
+        if (one === undefined) return false;
+        one.completionTokens += step.tokens;
+        return await one.hold.cover(used(one.promptTokens, one.completionTokens));
+      }
+      case 'settle': {
+        const one = this.#end(step.hold);
+        if (one === undefined) return false;
+        await one.hold.settle(receipt(one.bill, one.promptTokens, one.completionTokens + step.tokens, 'finished'));
+        this.#charge(one, one.completionTokens + step.tokens);
+        // Closing what has been settled, as `run` does in its `finally`, changes nothing.
+        await one.hold.close(receipt(one.bill, one.promptTokens, one.completionTokens + step.tokens, 'finished'));
+        return true;
+      }
+      case 'close': {
+        const one = this.#end(step.hold);
+        if (one === undefined) return false;
+        await one.hold.close(receipt(one.bill, one.promptTokens, one.completionTokens, step.ending));
+        this.#charge(one, (charged as readonly string[]).includes(step.ending) ? one.completionTokens : undefined);
+        return true;
+      }
+      case 'credit':
+        await store.ledger.transfer(grant(this.ids[step.account]!, BigInt(step.microcents)));
+        this.balance[step.account]! += BigInt(step.microcents);
+        return true;
+      case 'debit':
+        try {
+          await store.ledger.transfer(chargeback(this.ids[step.account]!, BigInt(step.microcents)));
+        } catch (error) {
+          assert.match(String(error), /does not cover/);
+          return false;
+        }
+        this.balance[step.account]! -= BigInt(step.microcents);
+        return true;
+    }
+  }
+
+  #end(hold: number): Running | undefined {
+    const [one] = this.running.splice(this.running.length === 0 ? 0 : hold % this.running.length, 1);
+    return one;
+  }
+
+  /** M2: the charge is the price of what was used, and never more than was held; `check` compares with the ledger. */
+  #charge(one: Running, completionTokens: number | undefined): void {
+    const price = completionTokens === undefined ? 0n : costOf(one.promptTokens, completionTokens);
+    const due = price < one.hold.heldMicrocents ? price : one.hold.heldMicrocents;
+    this.balance[one.account]! -= due;
+  }
+
+  /** At rest: balance = free + held, in memory and in the database, and nothing is below zero. */
+  async check(): Promise<void> {
+    for (const [index, id] of this.ids.entries()) {
+      assert.equal(await balanceOf(this.counter.store, id), this.balance[index]);
+      assert.ok(this.balance[index]! >= 0n);
+      const free = this.counter.billing.freeMicrocents(id);
+      if (free === undefined) assert.equal(this.held(index), 0n);
+      else
+        assert.deepEqual(
+          { free, held: this.held(index) },
+          { free: this.balance[index]! - this.held(index), held: this.held(index) },
+        );
+      assert.ok((free ?? 0n) >= 0n);
+    }
+  }
+
+  async endAll(): Promise<void> {
+    while (this.running.length > 0) await this.take({ do: 'close', hold: 0, ending: 'failed' });
+    await this.check();
+    for (const [index, id] of this.ids.entries()) {
+      assert.equal(
+        this.counter.billing.freeMicrocents(id) ?? this.balance[index],
+        this.balance[index],
+        'nothing stays on hold',
+      );
+    }
+  }
+}
+
+const credits = fc.array(fc.nat(60_000), { minLength: accounts, maxLength: accounts });
+
+test('one step after the other: a hold, an extension and a debit go through exactly when the free balance covers them', async (t) => {
+  const counter = await openCounter(t);
+  let runs = 0;
+  await fc.assert(
+    fc.asyncProperty(credits, fc.array(step, { maxLength: 40 }), async (microcents, steps) => {
+      const run = await Run.open(counter, `seq${runs++}`, microcents);
+      for (const step of steps) {
+        const expected = expectation(run, step);
+        const did = await run.take(step);
+        if (expected !== undefined) assert.equal(did, expected, JSON.stringify(step));
+        await run.check();
+      }
+      await run.endAll();
+    }),
+    { numRuns: 60 },
+  );
+  assert.equal(counter.billing.openHolds, 0);
+  assert.deepEqual(await differencesOf(counter.file), []);
+});
+
+/** What the step must come to, by the balances alone. */
+function expectation(run: Run, step: Step): boolean | undefined {
+  const free = (account: number): bigint => run.balance[account]! - run.held(account);
+  switch (step.do) {
+    case 'hold':
+      return free(step.account) >= costOf(step.promptTokens, Math.min(step.completionTokensMax, holdStepTokens));
+    case 'cover': {
+      const one = run.running[step.hold % run.running.length];
+      if (one === undefined) return false;
+      // Covered while there is enough for what was used; how far ahead the hold is extended is its own business.
+      return (
+        costOf(one.promptTokens, one.completionTokens + step.tokens) <= one.hold.heldMicrocents + free(one.account)
+      );
+    }
+    case 'debit':
+      return free(step.account) >= BigInt(step.microcents);
+    case 'settle':
+    case 'close':
+    case 'credit':
+      return undefined;
+  }
+}
+
+test('many steps at once, in any order: balance = free + held when they have ended, and nothing was ever overdrawn', async (t) => {
+  const counter = await openCounter(t);
+  let runs = 0;
+  await fc.assert(
+    fc.asyncProperty(
+      credits,
+      fc.array(fc.array(step, { minLength: 1, maxLength: 25 }), { maxLength: 6 }),
+      async (microcents, waves) => {
+        const run = await Run.open(counter, `par${runs++}`, microcents);
+        for (const wave of waves) {
+          await Promise.all(wave.map((step) => run.take(step)));
+          await run.check();
+        }
+        await run.endAll();
+      },
+    ),
+    { numRuns: 60 },
+  );
+  assert.equal(counter.billing.openHolds, 0);
+  assert.deepEqual(await differencesOf(counter.file), []);
+});
+
+test('requests that wait for the same first slice share it: as many are funded as it pays for', async (t) => {
+  const counter = await openCounter(t);
+  await fc.assert(
+    fc.asyncProperty(
+      fc.uuid(),
+      fc.integer({ min: 0, max: 12 }),
+      fc.integer({ min: 0, max: 99 }),
+      async (name, paidFor, rest) => {
+        const id = `acct_${name}`;
+        await customer(counter.store, id, BigInt(paidFor) * costOf(20, 10) + BigInt(rest));
+        const outcomes = await Promise.allSettled(
+          Array.from({ length: 20 }, () => counter.billing.hold(bill(id, 20, 10))),
+        );
+        assert.equal(outcomes.filter(({ status }) => status === 'fulfilled').length, paidFor);
+        assert.equal(counter.billing.freeMicrocents(id), BigInt(rest));
+      },
+    ),
+    { numRuns: 50 },
+  );
+});
