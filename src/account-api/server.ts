@@ -1,5 +1,6 @@
 import { createServer } from 'node:http';
-import type { Server, ServerResponse } from 'node:http';
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import type { Duplex } from 'node:stream';
 
 import { ApiError, errorBody } from '../errors.ts';
 import { requestIds } from '../http/request-id.ts';
@@ -7,7 +8,7 @@ import { errorIndexPage, errorPage, notFoundPage, topupPage } from './pages.ts';
 
 /** The account host: today the pages that error answers link to. Plain text pages, no scripts, nothing about any account. */
 export function createAccountHost(accountUrl: () => string): Server {
-  return createServer({ headersTimeout: 10_000, requestTimeout: 30_000, maxHeaderSize: 16_384 }, (request, response) => {
+  const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
     const { publicId } = requestIds(request.headers['x-request-id']);
     const path = (request.url ?? '/').split('?')[0] ?? '/';
     if (path.startsWith('/v1/')) {
@@ -26,7 +27,35 @@ export function createAccountHost(accountUrl: () => string): Server {
     }
     const html = pageAt(path);
     send(response, html === undefined ? 404 : 200, 'text/html; charset=utf-8', html ?? notFoundPage(), publicId);
-  });
+  };
+  // Node's own answers to a missing Host and to an Expect have no envelope; to these pages both mean nothing.
+  const server = createServer(
+    { headersTimeout: 10_000, requestTimeout: 30_000, maxHeaderSize: 16_384, requireHostHeader: false },
+    onRequest,
+  );
+  server.on('checkContinue', onRequest).on('checkExpectation', onRequest);
+  server.on('clientError', (error, socket) => refuseUnparsed(error, socket, accountUrl()));
+  return server;
+}
+
+/** What Node's parser refuses has the envelope and a request id too (reliability I9). */
+function refuseUnparsed(error: Error & { readonly code?: string }, socket: Duplex, accountUrl: string): void {
+  if (!socket.writable || error.code === 'ECONNRESET') {
+    socket.destroy();
+    return;
+  }
+  const { publicId } = requestIds(undefined);
+  const refusal =
+    error.code === 'HPE_HEADER_OVERFLOW'
+      ? new ApiError('http_431', 'The headers of the request are too large.')
+      : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
+        ? new ApiError('http_408', 'The request did not arrive in time.')
+        : new ApiError('http_400', 'The request is not well-formed HTTP.');
+  const body = JSON.stringify({ error: errorBody(refusal, publicId, accountUrl) });
+  socket.end(
+    `HTTP/1.1 ${refusal.status} Refused\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n` +
+      `x-request-id: ${publicId}\r\nrequest-id: ${publicId}\r\nconnection: close\r\n\r\n${body}`,
+  );
 }
 
 function pageAt(path: string): string | undefined {
