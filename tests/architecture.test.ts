@@ -17,6 +17,8 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   log: [],
   // Request ids: how they are made, printed and echoed.
   ids: [],
+  // What both hosts answer below the level of routes.
+  edge: ['errors'],
   constraints: ['errors'],
   dialects: ['generation', 'errors'],
   engines: ['generation', 'errors', 'constraints'],
@@ -53,6 +55,7 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
     'generation',
     'log',
     'ids',
+    'edge',
   ],
   'account-api': [
     'pipeline',
@@ -66,6 +69,7 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
     'generation',
     'log',
     'ids',
+    'edge',
   ],
   // The socket through which the command line reaches a running service.
   control: ['accounts'],

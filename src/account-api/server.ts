@@ -1,48 +1,43 @@
 import { createServer } from 'node:http';
-import type { Server, ServerResponse } from 'node:http';
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 
+import { refuseUnparsed } from '../edge/refuse-unparsed.ts';
 import { ApiError, errorBody } from '../errors.ts';
 import { requestIds } from '../ids/request-id.ts';
 import { errorIndexPage, errorPage, notFoundPage, topupPage } from './pages.ts';
 
 /** The account host: today the pages that error answers link to. Plain text pages, no scripts, nothing about any account. */
 export function createAccountHost(accountUrl: () => string, newRequestId: () => string): Server {
-  return createServer(
-    { headersTimeout: 10_000, requestTimeout: 30_000, maxHeaderSize: 16_384 },
-    (request, response) => {
-      const { publicId } = requestIds(request.headers['x-request-id'], newRequestId());
-      const path = (request.url ?? '/').split('?')[0] ?? '/';
-      if (path.startsWith('/v1/')) {
-        const missing = new ApiError('http_404', 'There is no such route.');
-        send(
-          response,
-          404,
-          'application/json',
-          JSON.stringify({ error: errorBody(missing, publicId, accountUrl()) }),
-          publicId,
-        );
-        return;
-      }
-      if (request.method !== 'GET' && request.method !== 'HEAD') {
-        const refused = new ApiError('http_405', 'Use GET here.');
-        send(
-          response,
-          405,
-          'application/json',
-          JSON.stringify({ error: errorBody(refused, publicId, accountUrl()) }),
-          publicId,
-          { allow: 'GET, HEAD' },
-        );
-        return;
-      }
-      if (path === '/healthz') {
-        send(response, 200, 'application/json', '{"status":"ok"}', publicId);
-        return;
-      }
-      const html = pageAt(path);
-      send(response, html === undefined ? 404 : 200, 'text/html; charset=utf-8', html ?? notFoundPage(), publicId);
-    },
+  const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
+    const { publicId } = requestIds(request.headers['x-request-id'], newRequestId());
+    const refuse = (error: ApiError): void => {
+      const body = JSON.stringify({ error: errorBody(error, publicId, accountUrl()) });
+      send(response, error.status, 'application/json', body, publicId, error.headers);
+    };
+    const path = (request.url ?? '/').split('?')[0] ?? '/';
+    if (path.startsWith('/v1/')) {
+      refuse(new ApiError('http_404', 'There is no such route.'));
+      return;
+    }
+    if (request.method !== 'GET' && request.method !== 'HEAD') {
+      refuse(new ApiError('http_405', 'Use GET here.', { headers: { allow: 'GET, HEAD' } }));
+      return;
+    }
+    if (path === '/healthz') {
+      send(response, 200, 'application/json', '{"status":"ok"}', publicId);
+      return;
+    }
+    const html = pageAt(path);
+    send(response, html === undefined ? 404 : 200, 'text/html; charset=utf-8', html ?? notFoundPage(), publicId);
+  };
+  // Node's own answers to a missing Host and to an Expect have no envelope; to these pages both mean nothing.
+  const server = createServer(
+    { headersTimeout: 10_000, requestTimeout: 30_000, maxHeaderSize: 16_384, requireHostHeader: false },
+    onRequest,
   );
+  server.on('checkContinue', onRequest).on('checkExpectation', onRequest);
+  server.on('clientError', (error, socket) => refuseUnparsed(error, socket, newRequestId(), accountUrl()));
+  return server;
 }
 
 function pageAt(path: string): string | undefined {

@@ -5,7 +5,8 @@ import type { Duplex } from 'node:stream';
 import { modelCard, modelList } from '../catalog/card.ts';
 import type { Receipt } from '../billing/hold.ts';
 import { chat } from '../dialects/chat/chat.ts';
-import { ApiError, errorBody } from '../errors.ts';
+import { refuseUnparsed } from '../edge/refuse-unparsed.ts';
+import { ApiError } from '../errors.ts';
 import type { Log } from '../log.ts';
 import type { Order } from '../pipeline/order.ts';
 import type { InferenceRoute } from '../pipeline/route.ts';
@@ -70,7 +71,18 @@ export function createInferenceHost(services: InferenceHostServices, options: In
   server.on('checkContinue', onRequest).on('checkExpectation', onRequest);
   // More than a hundred headers are refused in `handle`; Node's own cap would drop the excess silently (reliability C8).
   server.maxHeadersCount = 0;
-  server.on('clientError', (error, socket) => refuseUnparsed(error, socket, host));
+  server.on('clientError', (error, socket) => {
+    // No other answer may be written into one that is under way.
+    if (host.streaming.has(socket)) {
+      socket.destroy();
+      return;
+    }
+    const publicId = publicIdOf(services.newId());
+    const refusal = refuseUnparsed(error, socket, publicId, options.accountUrl);
+    if (refusal === undefined) return;
+    const { status, code } = refusal;
+    services.log.request({ id: null, publicId, method: '', status, errorCode: code, totalMs: 0 });
+  });
   return server;
 }
 
@@ -235,31 +247,6 @@ function pathOf(request: IncomingMessage): string {
 
 const methodNotAllowed = (allow: string): ApiError =>
   new ApiError('http_405', `Use ${allow} here.`, { headers: { allow } });
-
-/** What Node's parser refuses gets the envelope and a request id too (reliability I9). */
-function refuseUnparsed(
-  error: Error & { readonly code?: string },
-  socket: Duplex,
-  { options, services, streaming }: Host,
-): void {
-  if (!socket.writable || error.code === 'ECONNRESET' || streaming.has(socket)) {
-    socket.destroy();
-    return;
-  }
-  const publicId = publicIdOf(services.newId());
-  const refusal =
-    error.code === 'HPE_HEADER_OVERFLOW'
-      ? new ApiError('http_431', 'The headers of the request are too large.')
-      : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
-        ? new ApiError('http_408', 'The request did not arrive in time.')
-        : new ApiError('http_400', 'The request is not well-formed HTTP.');
-  const body = JSON.stringify({ error: errorBody(refusal, publicId, options.accountUrl) });
-  socket.end(
-    `HTTP/1.1 ${refusal.status} Refused\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n` +
-      `x-request-id: ${publicId}\r\nrequest-id: ${publicId}\r\nconnection: close\r\n\r\n${body}`,
-  );
-  services.log.request({ id: null, publicId, method: '', status: refusal.status, errorCode: refusal.code, totalMs: 0 });
-}
 
 function logAnswer(order: Order, receipt: Receipt, log: Log): void {
   log.answer({

@@ -1,0 +1,217 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+
+import { TestService, scriptedModel } from '../support/service.ts';
+import type { CommandResult } from '../support/service.ts';
+import { jsonOf, runCommand } from './command.ts';
+
+/** Keys, credits and usage, while the service runs (through its control socket) and while it does not. */
+const service = new TestService({ config: scriptedModel('- say: [ { text: "hello" } ]') });
+before(() => service.start());
+after(async () => {
+  await service.verify();
+  await service.dispose();
+});
+
+const run = (...args: string[]): Promise<CommandResult> => runCommand(service.folder, args);
+const ask = async (key: string): Promise<number> =>
+  (await service.chat({ model: 'demo', messages: [{ role: 'user', content: 'hi' }] }, { key })).status;
+
+interface ListedKey {
+  readonly id: string;
+  readonly name: string;
+  readonly key: string;
+  readonly status: string;
+  readonly expires_at: string | null;
+  readonly revoked_at: string | null;
+}
+interface MadeKey {
+  readonly id: string;
+  readonly account: string;
+  readonly name: string;
+  readonly key: string;
+}
+interface Grant {
+  readonly account: string;
+  readonly granted_microcents: number;
+  readonly balance_microcents: number;
+  readonly again: boolean;
+}
+const keysOf = async (): Promise<readonly ListedKey[]> => jsonOf(await run('keys', 'list', '--json')) as ListedKey[];
+
+describe('while the service runs', () => commands(true));
+describe('while it does not', () => {
+  before(async () => assert.equal(await service.stop(), 0));
+  commands(false);
+  after(() => service.start());
+});
+
+test('what was done without the service holds when it starts', async () => {
+  const listed = await keysOf();
+  assert.ok(listed.length >= 4);
+  assert.equal(await ask(service.key), 200);
+});
+
+function commands(running: boolean): void {
+  let made: MadeKey;
+
+  test('keys create prints the key alone, and it works at once', async () => {
+    const { code, stdout, stderr } = await run('keys', 'create', '--name', 'by hand');
+    assert.equal(code, 0, stderr);
+    assert.match(stdout, /^tkh_[0-9A-Za-z]{38}\n$/);
+    assert.match(stderr, /key_\w+ for acct_\w+\. It is shown once/);
+    assert.ok(!stderr.includes(stdout.trim()));
+    if (running) assert.equal(await ask(stdout.trim()), 200);
+  });
+
+  test('keys create --json', async () => {
+    made = jsonOf(await run('keys', 'create', '--json', '--name', 'for a program', '--expires', '30d')) as MadeKey;
+    assert.match(made.id, /^key_/);
+    assert.equal(made.account, service.accountId);
+    assert.equal(made.name, 'for a program');
+    assert.match(made.key, /^tkh_/);
+    if (running) assert.equal(await ask(made.key), 200);
+  });
+
+  test('keys list shows it, and never the key', async () => {
+    const listed = (await keysOf()).find(({ id }) => id === made.id);
+    assert.equal(listed?.status, 'active');
+    assert.equal(listed.key, `tkh_…${made.key.slice(-4)}`);
+    const days = (Date.parse(listed.expires_at ?? '') - Date.now()) / 86_400_000;
+    assert.ok(days > 29.9 && days <= 30, String(days));
+    const table = await run('keys', 'list');
+    assert.equal(table.code, 0);
+    assert.match(table.stdout, /^id +account +name +key +status +created +expires\n/);
+    assert.match(table.stdout, new RegExp(`^${made.id} +${service.accountId} +for a program +tkh_….... +active `, 'm'));
+    assert.ok(!table.stdout.includes(made.key.slice(4, 20)));
+  });
+
+  test('keys revoke takes effect at once', async () => {
+    const { code, stdout, stderr } = await run('keys', 'revoke', made.id);
+    assert.equal(code, 0, stderr);
+    assert.match(stdout, new RegExp(`^${made.id} \\(for a program\\) is revoked`));
+    if (running) assert.equal(await ask(made.key), 401);
+    const listed = (await keysOf()).find(({ id }) => id === made.id);
+    assert.equal(listed?.status, 'revoked');
+    assert.ok(Date.now() - Date.parse(listed.revoked_at ?? '') < 60_000);
+  });
+
+  test('keys revoke of what does not exist is refused', async () => {
+    const { code, stdout, stderr } = await run('keys', 'revoke', 'key_nothing');
+    assert.equal(code, 1);
+    assert.equal(stdout, '');
+    assert.match(stderr, /There is no key key_nothing\. List them with: tokenhouse keys list/);
+    const inJson = await run('keys', 'revoke', 'key_nothing', '--json');
+    assert.equal(inJson.code, 1);
+    assert.match((JSON.parse(inJson.stdout) as { error: string }).error, /There is no key/);
+  });
+
+  test('names and accounts that cannot be are refused', async () => {
+    for (const [args, said] of [
+      [['keys', 'create', '--name', ''], /A name has 1 to 100 characters/],
+      [['keys', 'create', '--name', 'a\u001b[31mb'], /none of them control characters/],
+      [['keys', 'create', '--name', 'a'.repeat(101)], /A name has 1 to 100 characters/],
+      [['keys', 'create', '--account', 'acct_nothing'], /There is no account acct_nothing/],
+      [['credits', 'grant', '--cents', '1', '--account', 'acct_nothing'], /There is no account acct_nothing/],
+      [['credits', 'grant', '--cents', '1', '--idempotency-key', 'a'.repeat(256)], /An idempotency key has 1 to 255/],
+      [['credits', 'grant', '--cents', '1', '--reason', 'a\nb'], /A reason has 1 to 1000/],
+    ] as const) {
+      const { code, stderr } = await run(...args);
+      assert.equal(code, 1, stderr);
+      assert.match(stderr, said);
+    }
+  });
+
+  test('credits grant adds exactly once for a key, in any number of tries', async () => {
+    const key = `order-7-${running}`;
+    const grant = async (...more: string[]): Promise<Grant> =>
+      jsonOf(await run('credits', 'grant', '--json', '--cents', '1.25', '--idempotency-key', key, ...more)) as Grant;
+    const { balanceMicrocents } = await service.usage();
+    const first = await grant('--reason', 'a present');
+    assert.deepEqual(first, {
+      account: service.accountId,
+      granted_microcents: 1_250_000,
+      balance_microcents: balanceMicrocents + 1_250_000,
+      again: false,
+    });
+    for (let again = 0; again < 2; again++) {
+      assert.deepEqual(await grant(), { ...first, granted_microcents: 0, again: true });
+    }
+    const other = await run('credits', 'grant', '--cents', '2', '--idempotency-key', key);
+    assert.equal(other.code, 1, other.stdout);
+    assert.match(other.stderr, /stands for another transfer/);
+    assert.equal((await service.usage()).balanceMicrocents, first.balance_microcents);
+    const words = await run('credits', 'grant', '--cents', '1.25', '--idempotency-key', key);
+    assert.match(words.stdout, /had been used: nothing was added/);
+  });
+
+  test('two grants at once with one key add once', async () => {
+    const { balanceMicrocents } = await service.usage();
+    const grants = ['--cents', '3', '--idempotency-key', `twins-${running}`];
+    const results = await Promise.all([run('credits', 'grant', ...grants), run('credits', 'grant', ...grants)]);
+    // Without a service one of the two may find the database taken, and says so.
+    assert.ok(results.some(({ code }) => code === 0));
+    for (const { code, stderr } of results) if (code !== 0) assert.match(stderr, /Another process owns/);
+    if (running) assert.ok(results.every(({ code }) => code === 0));
+    assert.equal((await service.usage()).balanceMicrocents, balanceMicrocents + 3_000_000);
+  });
+
+  test('credits show, as a table and as JSON', async () => {
+    const { balanceMicrocents } = await service.usage();
+    assert.deepEqual(jsonOf(await run('credits', 'show', '--json')), [
+      {
+        account: service.accountId,
+        name: 'first account',
+        status: 'active',
+        balance_microcents: balanceMicrocents,
+        credit_limit_microcents: 0,
+      },
+    ]);
+    const table = await run('credits', 'show');
+    const cents = `${Math.floor(balanceMicrocents / 1_000_000)}.${String(balanceMicrocents % 1_000_000).padStart(6, '0')}¢`;
+    assert.match(table.stdout, /^account +name +status +balance +microcents\n/);
+    assert.match(
+      table.stdout,
+      new RegExp(
+        `^${service.accountId} +first account +active +${cents.replace('.', '\\.')} +${balanceMicrocents}\n`,
+        'm',
+      ),
+    );
+  });
+
+  test('usage, as a table and as JSON', async () => {
+    if (running) assert.equal(await ask(service.key), 200);
+    const { requests, balanceMicrocents } = await service.usage();
+    const [newest] = requests;
+    assert.ok(newest);
+    assert.equal(newest.cost_microcents, newest.prompt_tokens * 5 + newest.completion_tokens * 20);
+    const table = await run('usage', '--limit', '1');
+    assert.equal(table.code, 0, table.stderr);
+    const [header, row, blank, balance] = table.stdout.split('\n');
+    assert.match(header ?? '', /^ended +request +model +prompt +cached +output +microcents +ending$/);
+    assert.deepEqual((row ?? '').split(/ {2,}/).slice(1), [
+      newest.request_id,
+      'demo',
+      String(newest.prompt_tokens),
+      '0',
+      '1',
+      String(newest.cost_microcents),
+      'finished',
+    ]);
+    assert.equal(blank, '');
+    assert.match(
+      balance ?? '',
+      new RegExp(`^balance of ${service.accountId}: .*\\(${balanceMicrocents} microcents\\)$`),
+    );
+    assert.match((await run('usage', '--account', 'acct_nothing')).stdout, /^ended/);
+  });
+
+  test('ledger verify', async () => {
+    const found = jsonOf(await run('ledger', 'verify', '--json')) as { ok: boolean; differences: unknown[] };
+    assert.equal(found.ok, true);
+    assert.deepEqual(found.differences, []);
+    const words = await run('ledger', 'verify');
+    assert.equal(words.code, 0);
+    assert.match(words.stdout, /^The ledger is right: 5 accounts, \d+ transfers, \d+ requests\.\n$/);
+  });
+}
