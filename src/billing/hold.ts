@@ -9,7 +9,8 @@ import { isCharged } from './endings.ts';
 export type Receipt = Omit<UsageRow, 'costMicrocents' | 'unchargedMicrocents' | 'holdMicrocents'>;
 
 interface HoldServices {
-  readonly ledger: Ledger;
+  readonly open: Ledger['open'];
+  readonly settle: Ledger['settle'];
   take(amount: bigint): bigint;
   /** Called once, with what was held and not charged. */
   closed(remainder: bigint): void;
@@ -41,7 +42,7 @@ export class Hold {
     this.#services = services;
     this.#openTimer = setTimeout(() => {
       const { requestId, accountId, keyId, modelId, startedAt } = bill;
-      services.ledger.open({ requestId, accountId, keyId, modelId, startedAt, holdMicrocents: this.#heldMicrocents });
+      services.open({ requestId, accountId, keyId, modelId, startedAt, holdMicrocents: this.#heldMicrocents });
     }, openAfterMs);
     this.#openTimer.unref();
   }
@@ -92,7 +93,7 @@ export class Hold {
     const row = this.#row(receipt);
     let outcome: 'billed' | 'lost';
     try {
-      outcome = await withDeadline(this.#services.ledger.settle(row), settleDeadlineMs);
+      outcome = await withDeadline(this.#services.settle(row), settleDeadlineMs);
     } catch (error) {
       this.#state = 'lost';
       throw new ApiError('internal_error', 'The charge for this answer could not be recorded; nothing is charged.', {
@@ -114,7 +115,7 @@ export class Hold {
     const row = this.#row(receipt);
     if (this.#state === 'open') {
       try {
-        if ((await withDeadline(this.#services.ledger.settle(row), settleDeadlineMs)) === 'billed') {
+        if ((await withDeadline(this.#services.settle(row), settleDeadlineMs)) === 'billed') {
           this.#end(row.costMicrocents);
           return;
         }
