@@ -3,6 +3,7 @@ import type { Usage } from '../generation/event.ts';
 import type { Ledger } from '../store/ledger.ts';
 import { holdStepTokens } from './bill.ts';
 import type { Bill } from './bill.ts';
+import { Contact } from './contact.ts';
 import { Hold } from './hold.ts';
 import { repair } from './repair.ts';
 import type { RepairLog } from './repair.ts';
@@ -24,6 +25,7 @@ const refusalMs = 250;
 /** Budgets in memory over the durable ledger: decides in microseconds whether a request is funded. */
 export class Billing {
   readonly #options: BillingOptions;
+  readonly #contact: Contact;
   /** Microcents that can still be held, by account. Absent until the account's first request. */
   readonly #free = new Map<string, bigint>();
   readonly #loading = new Map<string, Promise<void>>();
@@ -33,6 +35,7 @@ export class Billing {
 
   constructor(options: BillingOptions) {
     this.#options = options;
+    this.#contact = new Contact(options.ledger);
   }
 
   get openHolds(): number {
@@ -46,6 +49,7 @@ export class Billing {
         retryAfterSeconds: 1,
       });
     }
+    if (this.#contact.isLost && !(await this.#contact.regain())) throw ledgerSilent();
     const first = estimate(bill, bill.promptTokens);
     if (await this.#fund(bill.accountId, first.amount)) return this.#open(bill, first);
     // The bound from bytes is several times the real count: before a 402 the prompt is counted exactly.
@@ -117,10 +121,9 @@ export class Billing {
 
   async #slice(accountId: string, need: bigint): Promise<bigint> {
     try {
-      return await this.#options.ledger.slice(accountId, need);
+      return await this.#contact.watch(this.#options.ledger.slice(accountId, need));
     } catch (error) {
-      // Nothing is admitted while the store does not answer (docs/money.md).
-      throw new ApiError('internal_error', 'The ledger does not answer.', { retryAfterSeconds: 1, cause: error });
+      throw ledgerSilent(error);
     }
   }
 
@@ -152,7 +155,8 @@ export class Billing {
   #open(bill: Bill, { amount, covered }: Estimate): Hold {
     this.#openHolds++;
     return new Hold(bill, amount, covered, {
-      ledger: this.#options.ledger,
+      open: (request) => this.#options.ledger.open(request),
+      settle: (row) => this.#contact.watch(this.#options.ledger.settle(row)),
       take: (more) => this.take(bill.accountId, more),
       closed: (remainder) => {
         this.#openHolds--;
@@ -162,6 +166,10 @@ export class Billing {
     });
   }
 }
+
+/** Nothing is admitted while what it costs could not be recorded (reliability D1, D3). */
+const ledgerSilent = (cause?: unknown): ApiError =>
+  new ApiError('internal_error', 'The ledger does not answer.', { retryAfterSeconds: 1, cause });
 
 interface Estimate {
   readonly amount: bigint;

@@ -13,7 +13,8 @@ export interface Receipt extends UsageRow {
 }
 
 interface HoldServices {
-  readonly ledger: Ledger;
+  readonly open: Ledger['open'];
+  readonly settle: Ledger['settle'];
   take(amount: bigint): bigint;
   /** Called once, with what was held and not charged. */
   closed(remainder: bigint): void;
@@ -44,7 +45,7 @@ export class Hold {
     this.#services = services;
     this.#openTimer = setTimeout(() => {
       const { requestId, accountId, keyId, modelId, startedAt } = bill;
-      services.ledger.open({ requestId, accountId, keyId, modelId, startedAt, holdMicrocents: this.#heldMicrocents });
+      services.open({ requestId, accountId, keyId, modelId, startedAt, holdMicrocents: this.#heldMicrocents });
     }, openAfterMs);
     this.#openTimer.unref();
   }
@@ -86,7 +87,7 @@ export class Hold {
     const row = this.#priced(receipt);
     let outcome: 'billed' | 'lost';
     try {
-      outcome = await withDeadline(this.#services.ledger.settle(row), settleDeadlineMs);
+      outcome = await withDeadline(this.#services.settle(row), settleDeadlineMs);
     } catch (error) {
       this.#state = 'lost';
       throw new ApiError('internal_error', 'The charge for this answer could not be recorded; nothing is charged.', {
@@ -108,7 +109,7 @@ export class Hold {
     const row = this.#priced(receipt);
     if (this.#state === 'open') {
       try {
-        if ((await withDeadline(this.#services.ledger.settle(row), settleDeadlineMs)) === 'billed') {
+        if ((await withDeadline(this.#services.settle(row), settleDeadlineMs)) === 'billed') {
           this.#end(row.costMicrocents);
           return;
         }

@@ -68,3 +68,31 @@ test('lost settlement: the charge could not be recorded, so the client gets an e
   await assertNothingLeft(service);
   assert.equal((await exchange(service, 'three words', false)).status, 200, 'and the service goes on');
 });
+
+test('a ledger that has stopped answering: new work is refused though the balance is in memory, and taken as soon as it answers', async () => {
+  const books = new Books(service);
+  await exchange(service, 'three words', false);
+  const { costMicrocents } = await books.sums();
+  const intruder = new DatabaseSync(books.file);
+  intruder.exec('begin immediate');
+  try {
+    // The first ones are let in, because until then all was well; their charges fail.
+    let refused: Awaited<ReturnType<typeof exchange>> | undefined;
+    await until(async () => {
+      const answer = await exchange(service, 'three words', true);
+      if (answer.status === 500) refused = answer;
+      else assert.equal(streamError(answer.events).code, 'internal_error');
+      return refused !== undefined;
+    }, 30_000);
+    assert.deepEqual([errorOf(refused!.body).code, refused!.headers.get('retry-after')], ['internal_error', '1']);
+    assert.deepEqual(await books.rows(refused!.id), []);
+  } finally {
+    intruder.close();
+  }
+  const answer = await exchange(service, 'three words', false);
+  assert.equal(answer.status, 200, 'the first request after it is taken');
+  const row = await books.row(answer.id);
+  await until(async () => (await books.newest(10)).some(({ ending }) => ending === 'lost'), 30_000);
+  assert.equal((await books.sums()).costMicrocents, costMicrocents + row.costMicrocents);
+  await assertNothingLeft(service);
+});

@@ -29,12 +29,12 @@ describe('the version of Node', () => {
 });
 
 const main = `
-process.stdout.write(\`arguments \${process.argv.slice(2).join(' ')}\\n\`);
 let count = 0;
 for (const name of ['SIGINT', 'SIGTERM'] as const) process.on(name, () => {
   process.stdout.write(\`\${name} \${++count}\\n\`);
   setTimeout(() => process.exit(3), 500);
 });
+process.stdout.write(\`arguments \${process.argv.slice(2).join(' ')}\\n\`);
 if (process.argv[2] === 'serve') setInterval(() => {}, 1000);
 else process.exitCode = 4;
 `;

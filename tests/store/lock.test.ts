@@ -31,7 +31,8 @@ test('the lock of a killed process is free again', async (t) => {
     [
       '--input-type=module',
       '-e',
-      `(await import('${lockUrl}')).takeLock(process.argv[1]); console.log('held'); setInterval(() => {}, 1e6);`,
+      // Kept: a lock that nobody holds on to is collected, and free.
+      `globalThis.lock = (await import('${lockUrl}')).takeLock(process.argv[1]); console.log('held'); setInterval(() => {}, 1e6);`,
       file,
     ],
     { stdio: ['ignore', 'pipe', 'inherit'] },
