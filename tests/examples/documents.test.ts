@@ -1,0 +1,139 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { chmodSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
+import { delimiter, join, relative } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+import { CommandFolder, assertNoStack } from '../cli/command.ts';
+import { TestService } from '../support/service.ts';
+import { examplesOf } from './extract.ts';
+import type { Example } from './extract.ts';
+
+/**
+ * The marked examples of README.md and docs/ do what they say. A marker is a comment on the line before the fence:
+ *
+ * - `<!-- example: config -->`: a whole tokenhouse.yaml; the boot code takes it.
+ * - `<!-- example: commands -->`: shell commands, run beside a fresh service; all of them succeed. The addresses of the
+ *   default ports mean that service, `tkh_…` its first key, `TOKENHOUSE_URL` and `TOKENHOUSE_KEY` both.
+ */
+const root = fileURLToPath(new URL('../../../', import.meta.url));
+const documents = [
+  ...readdirSync(root).filter((name) => name.endsWith('.md')),
+  ...readdirSync(join(root, 'docs'), { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.md'))
+    .map((name) => join('docs', name)),
+];
+const examples = documents.flatMap((file) => examplesOf(readFileSync(join(root, file), 'utf8'), relative('.', file)));
+const service = new TestService({
+  config: `models:
+  - id: smollm2-135m-instruct
+    context_length: 8192
+    pricing: { input_cents_per_million: 5, output_cents_per_million: 20 }
+    backends: [ { engine: scripted, scripts: [ { say: [ { text: "The capital of France is Paris." } ] } ] } ]`,
+});
+const shims = join(service.folder, 'bin');
+before(async () => {
+  await service.start();
+  mkdirSync(shims);
+  const main = fileURLToPath(new URL('../../src/main.js', import.meta.url));
+  const run = `exec '${process.execPath}' '${main}' "$@"\n`;
+  writeFileSync(join(shims, 'tokenhouse'), `#!/bin/sh\n${run}`);
+  writeFileSync(join(shims, 'npx'), `#!/bin/sh\n[ "$1" = tokenhouse ] || exit 97\nshift\n${run}`);
+  for (const shim of ['tokenhouse', 'npx']) chmodSync(join(shims, shim), 0o755);
+});
+after(async () => {
+  await service.verify();
+  await service.dispose();
+});
+
+describe('the documents', () => {
+  test('have marked examples of both kinds', () => {
+    const kinds = new Set(examples.map((example) => example.kind));
+    assert.deepEqual([...kinds].toSorted(), ['commands', 'config']);
+  });
+
+  for (const example of examples) {
+    test(`${example.where} (${example.kind})`, async () => {
+      switch (example.kind) {
+        case 'config':
+          return await checkConfig(example);
+        case 'commands':
+          return await checkCommands(example, 0);
+        default:
+          assert.fail(`'${example.kind}' is no kind of example; use config or commands`);
+      }
+    });
+  }
+});
+
+describe('the check finds', () => {
+  const where = 'here';
+
+  test('a key that does not exist', async () => {
+    const wrong = { where, kind: 'config', language: 'yaml', text: 'server: { prot: 1 }\n' };
+    await assert.rejects(checkConfig(wrong), /prot/);
+  });
+
+  test('a command that fails, also in the middle', async () => {
+    const text = 'npx tokenhouse keys revoke key_nothing\necho done\n';
+    await assert.rejects(checkCommands({ where, kind: 'commands', language: 'sh', text }, 0), /There is no key/);
+  });
+
+  test('a marker without a block', () => {
+    assert.throws(() => examplesOf('<!-- example: config -->\n\n```yaml\n```\n', 'a.md'), /a\.md:1: no fenced block/);
+    assert.throws(
+      () => examplesOf('<!-- example: config -->\n```yaml\nx: 1\n', 'a.md'),
+      /a\.md:1: the block has no end/,
+    );
+  });
+
+  test('blocks and their text', () => {
+    assert.deepEqual(
+      examplesOf('a\n<!-- example: config -->\n```yaml\nx: 1\n\ny: 2\n```\n```sh\nnot marked\n```\n', 'a.md'),
+      [{ where: 'a.md:2', kind: 'config', language: 'yaml', text: 'x: 1\n\ny: 2\n' }],
+    );
+  });
+});
+
+/** Loads it with the boot code, with every variable set that it names. */
+async function checkConfig({ text, where, language }: Example): Promise<void> {
+  assert.equal(language, 'yaml', where);
+  const named = [...text.matchAll(/api_key_env: (\w+)/g)].map(([, name = '']) => [name, 'sk-example']);
+  const folder = new CommandFolder(text, Object.fromEntries(named) as Record<string, string>);
+  try {
+    const { code, stdout, stderr } = await folder.run('models', 'list', '--json');
+    assert.equal(code, 0, stderr);
+    assert.ok((JSON.parse(stdout) as unknown[]).length > 0);
+  } finally {
+    folder.dispose();
+  }
+}
+
+async function checkCommands({ text, where, language }: Example, expected: number): Promise<void> {
+  assert.equal(language, 'sh', where);
+  const script = text
+    .replaceAll(/http:\/\/(localhost|127\.0\.0\.1):8080/g, service.url)
+    .replaceAll(/http:\/\/(localhost|127\.0\.0\.1):8081/g, service.accountUrl)
+    .replaceAll('tkh_…', service.key);
+  const child = spawn('sh', ['-e', '-c', script], {
+    cwd: service.folder,
+    env: {
+      ...process.env,
+      PATH: `${shims}${delimiter}${process.env['PATH'] ?? ''}`,
+      TOKENHOUSE_URL: service.url,
+      TOKENHOUSE_KEY: service.key,
+    },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    timeout: 60_000,
+  });
+  let output = '';
+  child.stdout.on('data', (bytes: Buffer) => (output += bytes.toString()));
+  child.stderr.on('data', (bytes: Buffer) => (output += bytes.toString()));
+  const code = await new Promise<number | null>((resolve, reject) => {
+    child.on('error', reject);
+    child.on('close', resolve);
+  });
+  assertNoStack(output);
+  assert.equal(code, expected, `${where}: ${output}`);
+}
