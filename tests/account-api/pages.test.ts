@@ -107,11 +107,7 @@ test('the headers keep browsers from doing more than showing a page', async () =
     assert.equal(headers['x-content-type-options'], 'nosniff');
     assert.equal(headers['referrer-policy'], 'no-referrer');
     assertRequestId(answer);
-<<<<<<< HEAD
-    assert.doesNotMatch(answer.body, /<script|javascript:|src=|\bon\w+=/);
-=======
     assert.doesNotMatch(answer.body, /<script|javascript:|src=|\son\w+=/);
->>>>>>> clients
   }
 });
 
