@@ -42,7 +42,6 @@ export interface LimitsConfig {
   readonly readerStallTimeoutMs: number;
   /** Requests of one account that run at the same time. */
   readonly concurrencyPerAccountMax: number;
-  readonly waitingPerModelMax: number;
 }
 
 export interface StorageConfig {
@@ -123,7 +122,6 @@ export interface OpenAiBackendConfig {
   /** The operator's word that the server retains nothing of a request (reliability §4). */
   readonly zdr: boolean;
   readonly concurrencyMax: number | undefined;
-  readonly queueMax: number;
 }
 
 export type OpenAiFlavor = 'llama-server' | 'openai' | 'sglang' | 'vllm';

@@ -13,7 +13,6 @@ export const defaultLimits = {
   drain_timeout_seconds: 30,
   reader_stall_timeout_seconds: 60,
   concurrency_per_account_max: 64,
-  waiting_per_model_max: 64,
 } as const;
 
 export const defaultServer = {

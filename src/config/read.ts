@@ -130,7 +130,6 @@ function limitsOf(file: ConfigFile, reading: Reading): LimitsConfig {
     drainTimeoutMs: milliseconds(limits.drain_timeout_seconds),
     readerStallTimeoutMs: milliseconds(limits.reader_stall_timeout_seconds),
     concurrencyPerAccountMax: limits.concurrency_per_account_max,
-    waitingPerModelMax: limits.waiting_per_model_max,
   };
 }
 
@@ -277,7 +276,6 @@ function backendOf(backend: BackendInFile, name: string, at: Path, reading: Read
         apiKey: apiKeyOf(backend, at, reading),
         zdr: backend.zdr ?? false,
         concurrencyMax: backend.max_concurrency,
-        queueMax: backend.queue ?? defaultQueue,
       };
     case 'scripted':
       return { engine: 'scripted', name, scripts: backend.scripts };

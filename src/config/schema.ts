@@ -97,7 +97,6 @@ const server = group('where the service listens, and its limits', {
       concurrency_per_account_max: Type.Optional(
         integer(1, 1e6, 'requests of one account that run at the same time', 64),
       ),
-      waiting_per_model_max: Type.Optional(integer(0, 1e6, 'requests that wait for a place at a model', 64)),
     }),
   ),
 });
@@ -178,7 +177,6 @@ const openai = group('a server that speaks the OpenAI interface', {
   zdr: Type.Optional(
     Type.Boolean({ description: 'true when that server retains nothing of a request', examples: [true] }),
   ),
-  queue,
   max_concurrency: Type.Optional(integer(1, 1e6, 'requests that this server is given at the same time', 64)),
 });
 

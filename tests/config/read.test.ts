@@ -90,7 +90,6 @@ describe('an empty file', () => {
         drainTimeoutMs: 30_000,
         readerStallTimeoutMs: 60_000,
         concurrencyPerAccountMax: 64,
-        waitingPerModelMax: 64,
       });
       assert.equal(config.models[0]?.id, 'smollm2-135m-instruct');
       assert.equal(config.accounts.firstCreditMicrocents, 500_000_000n);
