@@ -1,15 +1,18 @@
 /** Credit that runs out in mid-answer (docs/money.md): an ordinary answer, paid for to the token. */
 import assert from 'node:assert/strict';
+import { join } from 'node:path';
 import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
 
+import { askRunningService } from '../../src/control/client.ts';
+import { controlSocketPath } from '../../src/control/socket-path.ts';
 import { Books } from '../support/books.ts';
 import { until } from '../support/service.ts';
 import type { TestService } from '../support/service.ts';
 import { ask, assertNothingLeft, cost, exchange, house, outputPrice, promptTokensOf, send } from './house.ts';
 
-/** Pays for the prompt and some 2,950 tokens: the first hold (2,048) and a part of its first extension. */
-const creditCents = '60';
-const creditMicrocents = 60_000_000n;
+/** Pays for the prompt and some 2,490 tokens: the first hold (2,048) and a part of its first extension. */
+const creditCents = '50';
+const creditMicrocents = 50_000_000n;
 const scripts = `
 - when: { last_text: long }
   say: [ { text: [ "word " ] } ]
@@ -31,42 +34,65 @@ describe('one answer takes all the credit', () => {
     await service.dispose();
   });
 
-  for (const [text, tokensLeftMax] of [
-    ['long', 256n],
-    ['drip', 16n],
+  for (const [text, stream, tokensLeftMax] of [
+    ['long', true, 256n],
+    ['long', false, 256n],
+    ['drip', true, 16n],
   ] as const) {
-    for (const stream of [false, true]) {
-      test(`credit runs out in mid-answer (${text}), ${stream ? 'streamed' : 'whole'}: finish_reason length, what was delivered is charged`, async () => {
-        const books = new Books(service);
-        const { id, status, body, events } = await exchange(service, text, stream);
-        assert.equal(status, 200);
-        const delivered = [...body.matchAll(/word /g)].length;
-        assert.ok(delivered > 2_048, `${delivered} tokens: the hold was extended`);
-        const shown = stream
-          ? events.slice(-3).map((event) => (event === '[DONE]' ? event : (JSON.parse(event) as Shown)))
-          : [JSON.parse(body) as Shown];
-        if (stream) assert.equal(shown[2], '[DONE]');
-        const [first, last] = [shown[0] as Shown, shown.findLast((one) => one !== '[DONE]') as Shown];
-        assert.equal(first.choices[0]?.finish_reason, 'length');
-        assert.deepEqual([last.usage?.prompt_tokens, last.usage?.completion_tokens], [promptTokensOf(text), delivered]);
-        const row = await books.row(id);
-        assert.deepEqual(
-          [row.ending, row.finish, row.errorCode, row.promptTokens, row.completionTokens, row.costMicrocents],
-          ['credit', 'length', null, promptTokensOf(text), delivered, cost(promptTokensOf(text), delivered)],
-        );
-        const balance = await books.balance();
-        assert.equal(balance, creditMicrocents - row.costMicrocents);
-        assert.ok(balance >= 0n && balance <= tokensLeftMax * outputPrice, `${balance} microcents are left`);
-        assert.equal((await service.chat(ask('long'))).status, 402, 'what is left pays for no further hold');
+    test(`credit runs out in mid-answer (${text}), ${stream ? 'streamed' : 'whole'}: finish_reason length, what was delivered is charged`, async () => {
+      const books = new Books(service);
+      const { id, status, body, events } = await exchange(service, text, stream);
+      assert.equal(status, 200);
+      const delivered = [...body.matchAll(/word /g)].length;
+      assert.ok(delivered > 2_048, `${delivered} tokens: the hold was extended`);
+      const shown = stream
+        ? events.slice(-3).map((event) => (event === '[DONE]' ? event : (JSON.parse(event) as Shown)))
+        : [JSON.parse(body) as Shown];
+      if (stream) assert.equal(shown[2], '[DONE]');
+      const [first, last] = [shown[0] as Shown, shown.findLast((one) => one !== '[DONE]') as Shown];
+      assert.equal(first.choices[0]?.finish_reason, 'length');
+      assert.deepEqual([last.usage?.prompt_tokens, last.usage?.completion_tokens], [promptTokensOf(text), delivered]);
+      const row = await books.row(id);
+      assert.deepEqual(
+        [row.ending, row.finish, row.errorCode, row.promptTokens, row.completionTokens, row.costMicrocents],
+        ['credit', 'length', null, promptTokensOf(text), delivered, cost(promptTokensOf(text), delivered)],
+      );
+      const balance = await books.balance();
+      assert.equal(balance, creditMicrocents - row.costMicrocents);
+      assert.ok(balance >= 0n && balance <= tokensLeftMax * outputPrice, `${balance} microcents are left`);
+      assert.equal((await service.chat(ask('long'))).status, 402, 'what is left pays for no further hold');
 
-        const granted = await service.command('credits', 'grant', '--cents', '400');
-        assert.equal(granted.code, 0, granted.stderr);
-        assert.equal(await books.balance(), balance + 400_000_000n);
-        assert.equal((await service.chat(ask('three words'))).status, 200, 'new credit can be spent at once');
-        await assertNothingLeft(service);
-      });
-    }
+      const granted = await service.command('credits', 'grant', '--cents', '400');
+      assert.equal(granted.code, 0, granted.stderr);
+      assert.equal(await books.balance(), balance + 400_000_000n);
+      assert.equal((await service.chat(ask('three words'))).status, 200, 'new credit can be spent at once');
+      await assertNothingLeft(service);
+    });
   }
+});
+
+test('credit that is granted in mid-answer carries the answer on', async (t) => {
+  const service = house({ firstCreditCents: creditCents, scripts });
+  t.after(() => service.dispose());
+  await service.start();
+  const books = new Books(service);
+  const { client, id } = await send(service, ask('drip', { stream: true, max_tokens: 2_800 }));
+  await until(() => client.events.length > 1);
+  // Straight through the control socket: the command line needs a while to start.
+  await askRunningService(controlSocketPath(join(service.folder, 'data')), {
+    kind: 'grant_credit',
+    accountId: undefined,
+    microcents: '300000000',
+    reference: undefined,
+    idempotencyKey: 'in mid-answer',
+  });
+  await until(() => client.events.at(-1) === '[DONE]', 30_000);
+  const row = await books.row(id);
+  assert.deepEqual([row.ending, row.finish, row.completionTokens], ['finished', 'length', 2_800]);
+  assert.ok(row.costMicrocents > creditMicrocents, 'more than there was when it began');
+  client.reset();
+  await assertNothingLeft(service);
+  await service.verify();
 });
 
 describe('several answers share the last credit', () => {
@@ -94,19 +120,6 @@ describe('several answers share the last credit', () => {
     assert.equal(balance, 150_000_000n - charged);
     assert.ok(balance >= 0n);
     await service.command('credits', 'grant', '--cents', '200');
-    await assertNothingLeft(service);
-  });
-
-  test('credit that is granted in mid-answer carries the answer on', async () => {
-    const books = new Books(service);
-    // All but 60 cents of it are held by a request that stands still, so that the long answer would run out of credit.
-    const { client, id } = await send(service, ask('drip', { stream: true, max_tokens: 6_000 }));
-    await until(() => client.events.length > 100);
-    await service.command('credits', 'grant', '--cents', '250');
-    await until(() => client.events.at(-1) === '[DONE]', 30_000);
-    const row = await books.row(id);
-    assert.deepEqual([row.ending, row.finish, row.completionTokens], ['finished', 'length', 6_000]);
-    client.reset();
     await assertNothingLeft(service);
   });
 });

@@ -7,58 +7,69 @@ import { RawClient, chatBytes, newRequestId } from '../support/raw-client.ts';
 import { until } from '../support/service.ts';
 import { ask, assertNothingLeft, cost, errorOf, house, promptTokensOf, send, streamError } from './house.ts';
 
-test('drained: what cannot finish in time ends in no_healthy_backends and costs nothing; what can, finishes', async (t) => {
+test('while the service stops: the port is closed, it is not ready, takes no new work, and what runs goes on and finishes', async (t) => {
   const service = house({
-    limits: 'drain_timeout_seconds: 2',
+    limits: 'drain_timeout_seconds: 60',
     scripts: `
 - when: { last_text: soon done }
   say: [ { text: [ "word " ] } ]
-  repeat: 40
-  pace_ms: 25
+  repeat: 60
+  pace_ms: 10
 `,
   });
   t.after(() => service.dispose());
   await service.start();
   const books = new Books(service);
-  const balance = await books.balance();
-
-  const finishing = await send(service, ask('soon done', { stream: true }));
   const streamed = await send(service, ask('paced', { stream: true }));
-  const whole = await send(service, ask('paced'));
-  const silent = await send(service, ask('silence', { stream: true }));
-  // A connection whose request has begun is no idle one: it can still ask whether the service is ready, and for work.
+  // Connections whose request has begun are no idle ones: they can still ask whether the service is ready, and for work.
   const lateReady = await RawClient.connect(service.url);
   lateReady.send('GET /readyz HTTP/1.1\r\nhost: test\r\n');
   const lateId = newRequestId();
   const lateChat = await RawClient.connect(service.url);
   const bytes = chatBytes(service.key, lateId, ask('three words'));
   lateChat.send(bytes.slice(0, 50));
-  await until(() => [finishing, streamed].every(({ client }) => client.events.length > 1));
+  await until(() => streamed.client.events.length > 1);
+  const finishing = await Promise.all([true, false].map((stream) => send(service, ask('soon done', { stream }))));
+  await until(() => finishing[0]!.client.events.length > 1);
 
   const exit = service.stop('SIGTERM');
-  await until(() =>
-    RawClient.connect(service.url).then(
-      (client) => (client.reset(), false),
-      (error: NodeJS.ErrnoException) => error.code === 'ECONNREFUSED',
-    ),
-  );
-  // The port is closed, and what runs goes on.
+  await until(async () => await isRefused(service.url));
   const seen = streamed.client.events.length;
   await until(() => streamed.client.events.length > seen + 3);
   lateReady.send('\r\n');
   await until(() => lateReady.text.endsWith('}'));
-  assert.equal(lateReady.status, 503, 'not ready while stopping');
+  assert.equal(lateReady.status, 503);
   lateChat.send(bytes.slice(50));
   await until(() => lateChat.text.endsWith('}}'));
-  assert.equal(lateChat.status, 503, 'no new work while stopping');
+  assert.equal(lateChat.status, 503);
   assert.match(lateChat.text, /"code":"no_healthy_backends"/);
   assert.match(lateChat.text, /\r\nconnection: close\r\n/i);
+  assert.deepEqual(await books.rows(lateId), []);
 
-  await until(() => finishing.client.events.at(-1) === '[DONE]');
-  assert.equal(
-    finishing.client.events.some((event) => event.includes('"error"')),
-    false,
-  );
+  for (const { client, id } of finishing) {
+    await until(() => client.text.includes('[DONE]') || client.text.endsWith('}}}'));
+    assert.equal(client.status, 200);
+    const row = await books.row(id);
+    assert.deepEqual([row.ending, row.costMicrocents], ['finished', cost(promptTokensOf('soon done'), 60)]);
+  }
+  streamed.client.reset();
+  assert.equal(await exit, 0, 'with the last request gone there is nothing to wait for');
+  assert.equal((await books.row(streamed.id)).ending, 'client_left');
+  await books.verify({ owned: false });
+});
+
+test('drained: what does not finish in time ends in no_healthy_backends and costs nothing', async (t) => {
+  const service = house({ limits: 'drain_timeout_seconds: 0.5' });
+  t.after(() => service.dispose());
+  await service.start();
+  const books = new Books(service);
+  const balance = await books.balance();
+  const streamed = await send(service, ask('paced', { stream: true }));
+  const whole = await send(service, ask('paced'));
+  const silent = await send(service, ask('silence', { stream: true }));
+  await until(async () => streamed.client.events.length > 1 && (await books.openRequests()) === 3);
+
+  assert.equal(await service.stop('SIGTERM'), 0);
   await until(() => streamed.client.events.at(-1) === '[DONE]');
   const told = streamError(streamed.client.events);
   assert.deepEqual([told.code, told['model'], told.request_id], ['no_healthy_backends', 'demo', streamed.id]);
@@ -67,17 +78,12 @@ test('drained: what cannot finish in time ends in no_healthy_backends and costs 
     assert.equal(client.status, 503);
     assert.equal(errorOf(client.text.slice(client.text.indexOf('\r\n\r\n') + 4)).code, 'no_healthy_backends');
   }
-  assert.equal(await exit, 0);
-
-  const finished = await books.row(finishing.id);
-  assert.deepEqual([finished.ending, finished.costMicrocents], ['finished', cost(promptTokensOf('soon done'), 40)]);
   for (const { id } of [streamed, whole, silent]) {
     const row = await books.row(id);
     assert.deepEqual([row.ending, row.errorCode, row.costMicrocents], ['drained', 'no_healthy_backends', 0n]);
     if (id !== silent.id) assert.equal(row.unchargedMicrocents, cost(promptTokensOf('paced'), row.completionTokens));
   }
-  assert.deepEqual(await books.rows(lateId), []);
-  assert.equal(await books.balance(), balance - finished.costMicrocents);
+  assert.equal(await books.balance(), balance);
   await books.verify({ owned: false });
   await service.start();
   await assertNothingLeft(service);
@@ -116,3 +122,13 @@ test('a second signal ends a service that drains at once; what ran is crashed, n
   await assertNothingLeft(service);
   await service.verify();
 });
+
+/** Nobody listens there any more. */
+async function isRefused(url: string): Promise<boolean> {
+  try {
+    (await RawClient.connect(url)).reset();
+    return false;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'ECONNREFUSED';
+  }
+}

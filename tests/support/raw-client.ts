@@ -59,9 +59,18 @@ export class RawClient {
     return Buffer.concat(this.#chunks).toString();
   }
 
+  /** The last bytes that have arrived, at most so many: cheap to ask while a long answer comes. */
+  tail(length: number): string {
+    let text = '';
+    for (let i = this.#chunks.length - 1; i >= 0 && text.length < length; i--) {
+      text = this.#chunks[i]!.subarray(-length).toString('latin1') + text;
+    }
+    return text.slice(-length);
+  }
+
   /** 0 before the status line. */
   get status(): number {
-    return Number(/^HTTP\/1\.1 (\d{3})/.exec(this.text)?.[1] ?? 0);
+    return Number(/^HTTP\/1\.1 (\d{3})/.exec(this.#chunks[0]?.toString('latin1') ?? '')?.[1] ?? 0);
   }
 
   /** Data of the events so far. */
