@@ -2,6 +2,7 @@ import type { Engine } from '../engines/engine.ts';
 import { ApiError } from '../errors.ts';
 import type { GenerationBatch, GenerationStream } from '../generation/event.ts';
 import type { EngineRequest } from '../generation/request.ts';
+import { lengthRefusal } from './count.ts';
 import type { Order } from './order.ts';
 
 /** One place where a model runs. */
@@ -119,13 +120,6 @@ function mayFailOver(error: unknown): boolean {
     case 'internal_error':
       return false;
   }
-}
-
-/** A backend's refusal for length, with the prompt's length where it told it. */
-function lengthRefusal(error: unknown): { readonly promptTokens: number | undefined } | undefined {
-  if (!(error instanceof ApiError) || error.code !== 'context_length_exceeded') return undefined;
-  const counted = error.extra['prompt_tokens'];
-  return { promptTokens: typeof counted === 'number' ? counted : undefined };
 }
 
 /** §7.7: these bodies carry the model; an engine does not know its public name. */

@@ -27,7 +27,7 @@ export async function fit(
   request: GenerationRequest,
   model: Model,
   route: InferenceRoute,
-  countPrompt: () => Promise<number | undefined>,
+  countPrompt: () => Promise<number | 'too-long' | undefined>,
   suggestions: () => readonly Model[],
 ): Promise<Fitted> {
   const bound = promptTokenBound(request.prompt, request.tools);
@@ -35,6 +35,7 @@ export async function fit(
   if (bound + wanted <= model.contextLength) return { maxTokens: wanted, promptTokens: bound, counted: false };
 
   const counted = await countPrompt();
+  if (counted === 'too-long') throw contextLengthExceeded(model, undefined, wanted, suggestions());
   // Nobody can count here: the backend judges, and `dispatch` refits once when it refuses.
   if (counted === undefined) return { maxTokens: wanted, promptTokens: bound, counted: false };
   if (counted + wanted <= model.contextLength) return { maxTokens: wanted, promptTokens: counted, counted: true };
@@ -77,10 +78,10 @@ export function contextLengthExceeded(
   maxTokens: number,
   larger: readonly Model[],
 ): ApiError {
-  const asked = promptTokens === undefined ? 'The prompt' : `The prompt has ${promptTokens} tokens and`;
+  const prompt = promptTokens === undefined ? 'The prompt' : `The prompt of ${promptTokens} tokens`;
   return new ApiError(
     'context_length_exceeded',
-    `${asked} with max_tokens ${maxTokens} does not fit the context window of ${model.contextLength} tokens. Lower max_tokens, trim the prompt, or choose a model with a larger context.`,
+    `${prompt} with max_tokens ${maxTokens} does not fit the context window of ${model.contextLength} tokens. Lower max_tokens, trim the prompt, or choose a model with a larger context.`,
     {
       param: 'messages',
       extra: {

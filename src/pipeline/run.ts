@@ -7,6 +7,7 @@ import type { Concurrency } from '../limits/concurrency.ts';
 import type { Ending } from '../store/ledger.ts';
 import { endingOfCancel, errorOfCancel } from './cancellation.ts';
 import type { CancelReason } from './cancellation.ts';
+import { countPrompt } from './count.ts';
 import { dispatch } from './dispatch.ts';
 import type { Backend, DispatchTrace } from './dispatch.ts';
 import { Meter } from './meter.ts';
@@ -99,7 +100,7 @@ async function unfinished(
     ...receipt,
     promptTokens: order.promptCounted
       ? order.promptTokensMax
-      : ((await countPrompt(order, services)) ?? order.promptTokensLikely),
+      : ((await counted(order, services)) ?? order.promptTokensLikely),
     counted: true,
   };
 }
@@ -107,16 +108,10 @@ async function unfinished(
 /** How long an engine may take to count; one that does not answer leaves us with our own estimate. */
 const countTimeoutMs = 2_000;
 
-async function countPrompt(order: Order, services: RunServices): Promise<number | undefined> {
-  const engine = services
-    .backendsOf(order.model.id)
-    .find((backend) => backend.engine.status().state === 'ready')?.engine;
-  if (engine === undefined) return undefined;
-  try {
-    return await engine.countTokens(order.request, AbortSignal.timeout(countTimeoutMs));
-  } catch {
-    return undefined;
-  }
+async function counted(order: Order, services: RunServices): Promise<number | undefined> {
+  const backends = services.backendsOf(order.model.id);
+  const count = await countPrompt(order.request, backends, AbortSignal.timeout(countTimeoutMs));
+  return count === 'too-long' ? undefined : count;
 }
 
 function billOf(order: Order, services: RunServices) {
@@ -129,7 +124,7 @@ function billOf(order: Order, services: RunServices) {
     promptTokens: order.promptTokensMax,
     completionTokensMax: order.request.maxTokens * order.choices,
     cost: (usage: Usage) => costMicrocents(usage, order.prices),
-    countPrompt: async () => (order.promptCounted ? undefined : await countPrompt(order, services)),
+    countPrompt: async () => (order.promptCounted ? undefined : await counted(order, services)),
   };
 }
 

@@ -3,6 +3,7 @@ import type { Catalog } from '../catalog/catalog.ts';
 import type { Model } from '../catalog/model.ts';
 import { ApiError } from '../errors.ts';
 import type { EngineRequest, GenerationRequest, Sampling } from '../generation/request.ts';
+import { countPrompt } from './count.ts';
 import type { Backend } from './dispatch.ts';
 import { checkFeatures } from './features.ts';
 import { contextLengthExceeded, fit, promptTokensLikely, refitTokens } from './fit.ts';
@@ -120,10 +121,7 @@ export async function serve(json: unknown, call: Call, services: ServeServices):
     retain: !call.zdr,
   });
 
-  const count = async (): Promise<number | undefined> => {
-    const engine = services.backendsOf(model.id).find((backend) => backend.engine.status().state === 'ready')?.engine;
-    return await engine?.countTokens(engineRequest(1), call.signal);
-  };
+  const count = () => countPrompt(engineRequest(1), services.backendsOf(model.id), call.signal);
   const fitted = await fit({ ...asked, prompt }, model, call.route, count, () => largerModels(model, services.catalog));
   return {
     id,

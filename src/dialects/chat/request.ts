@@ -42,7 +42,8 @@ export function decodeChatRequest(json: unknown): GenerationRequest {
     effort: decodeEffort(body),
     preserveThinking: decodePreserveThinking(body),
     logprobs: body.logprobs === true ? (body.top_logprobs ?? 0) : undefined,
-    logitBias: body.logit_bias ?? undefined,
+    // An empty map asks for nothing.
+    logitBias: body.logit_bias && Object.keys(body.logit_bias).length > 0 ? body.logit_bias : undefined,
   };
 }
 

@@ -32,7 +32,7 @@ export class PromptTokenizer {
     for (const [index, ids] of prompts.entries()) {
       if (ids.length === 0)
         throw new ApiError('unsupported_value', 'The prompt is empty.', { param: paramOf(request.prompt, index) });
-      if (ids.length + 1 > limit) throw tooLong(`The prompt has ${ids.length} tokens`, limit);
+      if (ids.length + 1 > limit) throw tooLong(`The prompt has ${ids.length} tokens`, limit, ids.length);
     }
     return prompts;
   }
@@ -227,11 +227,11 @@ function refuseBomb(text: string, param: string): void {
 
 const runLengthMax = 8192;
 
-function tooLong(what: string, limit: number): ApiError {
+function tooLong(what: string, limit: number, promptTokens?: number): ApiError {
   return new ApiError(
     'context_length_exceeded',
     `${what}, which leaves no room for an answer in the model's context window of ${limit} tokens. Shorten the prompt, or choose a model with a larger window.`,
-    { extra: { context_length_limit: limit } },
+    { extra: { context_length_limit: limit, ...(promptTokens === undefined ? {} : { prompt_tokens: promptTokens }) } },
   );
 }
 

@@ -1,0 +1,28 @@
+import { ApiError } from '../errors.ts';
+import type { EngineRequest } from '../generation/request.ts';
+import type { Backend } from './dispatch.ts';
+
+/** A backend's refusal for length, with the prompt's length where it told it; `undefined` for any other failure. */
+export function lengthRefusal(error: unknown): { readonly promptTokens: number | undefined } | undefined {
+  if (!(error instanceof ApiError) || error.code !== 'context_length_exceeded') return undefined;
+  const counted = error.extra['prompt_tokens'];
+  return { promptTokens: typeof counted === 'number' ? counted : undefined };
+}
+
+/**
+ * Exact number of prompt tokens, by the first backend that is ready. `too-long`: the backend refused without counting.
+ * `undefined`: nobody can count, or did not; whatever is wrong with the request is then the backend's to say.
+ */
+export async function countPrompt(
+  request: EngineRequest,
+  backends: readonly Backend[],
+  signal: AbortSignal,
+): Promise<number | 'too-long' | undefined> {
+  const engine = backends.find((backend) => backend.engine.status().state === 'ready')?.engine;
+  try {
+    return await engine?.countTokens(request, signal);
+  } catch (error) {
+    const refusal = lengthRefusal(error);
+    return refusal === undefined ? undefined : (refusal.promptTokens ?? 'too-long');
+  }
+}
