@@ -196,7 +196,7 @@ describe('token ids of a prompt', () => {
     assert.equal(prompts(limit - 1)[0]?.length, limit - 1);
     const error = refuses('context_length_exceeded', undefined, () => prompts(limit));
     assert.ok(error.message.includes(`${limit} tokens`));
-    assert.deepEqual(error.extra, { context_length_limit: limit });
+    assert.deepEqual(error.extra, { context_length_limit: limit, prompt_tokens: limit });
   });
 
   test('are not made of long runs of one class of characters', () => {
