@@ -87,7 +87,7 @@ test('models pull fetches what the configuration names, in any case of its id', 
 test('models pull of a source needs its checksum, and what has another one is refused', async () => {
   const without = await folder.run('models', 'pull', 'file:./model.gguf');
   assert.equal(without.code, 1);
-  assert.match(without.stderr, /--sha256 with the 64 hex digits/);
+  assert.match(without.stderr, /A source needs --sha256/);
   const right = await folder.run('models', 'pull', 'file:./model.gguf', '--sha256', sha256);
   assert.equal(right.code, 0, right.stderr);
   const wrong = await folder.run('models', 'pull', 'file:./model.gguf', '--sha256', 'a'.repeat(64));
