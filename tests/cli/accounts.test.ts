@@ -46,6 +46,74 @@ describe('while it does not', () => {
   after(() => service.start());
 });
 
+describe('in words', () => {
+  test('names and accounts that cannot be are refused', async () => {
+    for (const [args, said] of [
+      [['keys', 'create', '--name', ''], /A name has 1 to 100 characters/],
+      [['keys', 'create', '--name', 'a\u001b[31mb'], /none of them control characters/],
+      [['keys', 'create', '--name', 'a'.repeat(101)], /A name has 1 to 100 characters/],
+      [['keys', 'create', '--account', 'acct_nothing'], /There is no account acct_nothing/],
+      [['credits', 'grant', '--cents', '1', '--account', 'acct_nothing'], /There is no account acct_nothing/],
+      [['credits', 'grant', '--cents', '1', '--idempotency-key', 'a'.repeat(256)], /An idempotency key has 1 to 255/],
+      [['credits', 'grant', '--cents', '1', '--reason', 'a\nb'], /A reason has 1 to 1000/],
+    ] as const) {
+      const { code, stderr } = await run(...args);
+      assert.equal(code, 1, stderr);
+      assert.match(stderr, said);
+    }
+  });
+
+  test('credits show, as a table and as JSON', async () => {
+    const { balanceMicrocents } = await service.usage();
+    assert.deepEqual(jsonOf(await run('credits', 'show', '--json')), [
+      {
+        account: service.accountId,
+        name: 'first account',
+        status: 'active',
+        balance_microcents: balanceMicrocents,
+        credit_limit_microcents: 0,
+      },
+    ]);
+    const table = await run('credits', 'show');
+    const cents = `${Math.floor(balanceMicrocents / 1_000_000)}.${String(balanceMicrocents % 1_000_000).padStart(6, '0')}¢`;
+    assert.match(table.stdout, /^account +name +status +balance +microcents\n/);
+    assert.match(
+      table.stdout,
+      new RegExp(
+        `^${service.accountId} +first account +active +${cents.replace('.', '\\.')} +${balanceMicrocents}\n`,
+        'm',
+      ),
+    );
+  });
+
+  test('usage, as a table and as JSON', async () => {
+    assert.equal(await ask(service.key), 200);
+    const { requests, balanceMicrocents } = await service.usage();
+    const [newest] = requests;
+    assert.ok(newest);
+    assert.equal(newest.cost_microcents, newest.prompt_tokens * 5 + newest.completion_tokens * 20);
+    const table = await run('usage', '--limit', '1');
+    assert.equal(table.code, 0, table.stderr);
+    const [header, row, blank, balance] = table.stdout.split('\n');
+    assert.match(header ?? '', /^ended +request +model +prompt +cached +output +microcents +ending$/);
+    assert.deepEqual((row ?? '').split(/ {2,}/).slice(1), [
+      newest.request_id,
+      'demo',
+      String(newest.prompt_tokens),
+      '0',
+      '1',
+      String(newest.cost_microcents),
+      'finished',
+    ]);
+    assert.equal(blank, '');
+    assert.match(
+      balance ?? '',
+      new RegExp(`^balance of ${service.accountId}: .*\\(${balanceMicrocents} microcents\\)$`),
+    );
+    assert.match((await run('usage', '--account', 'acct_nothing')).stdout, /^ended/);
+  });
+});
+
 test('what was done without the service holds when it starts', async () => {
   const listed = await keysOf();
   assert.ok(listed.length >= 4);
@@ -106,22 +174,6 @@ function commands(running: boolean): void {
     assert.match((JSON.parse(inJson.stdout) as { error: string }).error, /There is no key/);
   });
 
-  test('names and accounts that cannot be are refused', async () => {
-    for (const [args, said] of [
-      [['keys', 'create', '--name', ''], /A name has 1 to 100 characters/],
-      [['keys', 'create', '--name', 'a\u001b[31mb'], /none of them control characters/],
-      [['keys', 'create', '--name', 'a'.repeat(101)], /A name has 1 to 100 characters/],
-      [['keys', 'create', '--account', 'acct_nothing'], /There is no account acct_nothing/],
-      [['credits', 'grant', '--cents', '1', '--account', 'acct_nothing'], /There is no account acct_nothing/],
-      [['credits', 'grant', '--cents', '1', '--idempotency-key', 'a'.repeat(256)], /An idempotency key has 1 to 255/],
-      [['credits', 'grant', '--cents', '1', '--reason', 'a\nb'], /A reason has 1 to 1000/],
-    ] as const) {
-      const { code, stderr } = await run(...args);
-      assert.equal(code, 1, stderr);
-      assert.match(stderr, said);
-    }
-  });
-
   test('credits grant adds exactly once for a key, in any number of tries', async () => {
     const key = `order-7-${running}`;
     const grant = async (...more: string[]): Promise<Grant> =>
@@ -154,56 +206,6 @@ function commands(running: boolean): void {
     for (const { code, stderr } of results) if (code !== 0) assert.match(stderr, /Another process owns/);
     if (running) assert.ok(results.every(({ code }) => code === 0));
     assert.equal((await service.usage()).balanceMicrocents, balanceMicrocents + 3_000_000);
-  });
-
-  test('credits show, as a table and as JSON', async () => {
-    const { balanceMicrocents } = await service.usage();
-    assert.deepEqual(jsonOf(await run('credits', 'show', '--json')), [
-      {
-        account: service.accountId,
-        name: 'first account',
-        status: 'active',
-        balance_microcents: balanceMicrocents,
-        credit_limit_microcents: 0,
-      },
-    ]);
-    const table = await run('credits', 'show');
-    const cents = `${Math.floor(balanceMicrocents / 1_000_000)}.${String(balanceMicrocents % 1_000_000).padStart(6, '0')}¢`;
-    assert.match(table.stdout, /^account +name +status +balance +microcents\n/);
-    assert.match(
-      table.stdout,
-      new RegExp(
-        `^${service.accountId} +first account +active +${cents.replace('.', '\\.')} +${balanceMicrocents}\n`,
-        'm',
-      ),
-    );
-  });
-
-  test('usage, as a table and as JSON', async () => {
-    if (running) assert.equal(await ask(service.key), 200);
-    const { requests, balanceMicrocents } = await service.usage();
-    const [newest] = requests;
-    assert.ok(newest);
-    assert.equal(newest.cost_microcents, newest.prompt_tokens * 5 + newest.completion_tokens * 20);
-    const table = await run('usage', '--limit', '1');
-    assert.equal(table.code, 0, table.stderr);
-    const [header, row, blank, balance] = table.stdout.split('\n');
-    assert.match(header ?? '', /^ended +request +model +prompt +cached +output +microcents +ending$/);
-    assert.deepEqual((row ?? '').split(/ {2,}/).slice(1), [
-      newest.request_id,
-      'demo',
-      String(newest.prompt_tokens),
-      '0',
-      '1',
-      String(newest.cost_microcents),
-      'finished',
-    ]);
-    assert.equal(blank, '');
-    assert.match(
-      balance ?? '',
-      new RegExp(`^balance of ${service.accountId}: .*\\(${balanceMicrocents} microcents\\)$`),
-    );
-    assert.match((await run('usage', '--account', 'acct_nothing')).stdout, /^ended/);
   });
 
   test('ledger verify', async () => {
