@@ -15,6 +15,8 @@ import type { Backend } from './pipeline/dispatch.ts';
 /** A backend with what its start-up tells. */
 export interface OpenBackend extends Backend {
   readonly modelId: string;
+  /** Address of a server that is not ours and is first spoken to when a request comes; undefined for our own engines. */
+  readonly address: string | undefined;
   /** Resolves when it can take work for the first time; rejects, in words for an operator, when it never will. */
   readonly ready: Promise<void>;
 }
@@ -34,6 +36,7 @@ export function openBackends(model: ModelConfig, services: BackendServices): Ope
     const { engine, ready } = openEngine(model, config, services);
     return {
       modelId: model.id,
+      address: config.engine === 'openai' ? new URL(config.url).origin : undefined,
       label: config.name,
       engine,
       ready,

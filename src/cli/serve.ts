@@ -52,7 +52,7 @@ async function modelLine(
   try {
     await backend.ready;
     endProgress();
-    say(`model    ${backend.modelId} · ${backend.label} · ready`);
+    say(`model    ${backend.modelId} · ${backend.label} · ${backend.address ?? 'ready'}`);
   } catch (error) {
     endProgress();
     say(`model    ${backend.modelId} · ${backend.label} · not available, its requests get 503 no_healthy_backends`);
