@@ -7,7 +7,17 @@ import { RawClient, chatBytes, newRequestId } from '../support/raw-client.ts';
 import { until } from '../support/service.ts';
 import { Upstream, chatChunk } from '../support/upstream.ts';
 import type { UpstreamExchange } from '../support/upstream.ts';
-import { ask, assertNothingLeft, cost, house, inputPrice, outputPrice, promptTokensOf, send } from './house.ts';
+import {
+  ask,
+  assertNothingLeft,
+  cost,
+  house,
+  inputPrice,
+  outputPrice,
+  promptTokensOf,
+  send,
+  closeHouse,
+} from './house.ts';
 
 /** What the test's backend does with the next request, after it has arrived. */
 let play: (exchange: UpstreamExchange) => void = () => {};
@@ -24,11 +34,7 @@ const service = house({
 `,
 });
 before(() => service.start());
-after(async () => {
-  await service.verify();
-  await service.dispose();
-  await upstream.close();
-});
+after(() => closeHouse(service).finally(() => upstream.close()));
 
 const leave = {
   FIN: (client: RawClient) => client.finish(),

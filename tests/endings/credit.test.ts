@@ -8,7 +8,17 @@ import { controlSocketPath } from '../../src/control/socket-path.ts';
 import { Books } from '../support/books.ts';
 import { until } from '../support/service.ts';
 import type { TestService } from '../support/service.ts';
-import { ask, assertNothingLeft, cost, exchange, house, outputPrice, promptTokensOf, send } from './house.ts';
+import {
+  ask,
+  assertNothingLeft,
+  cost,
+  exchange,
+  house,
+  outputPrice,
+  promptTokensOf,
+  send,
+  closeHouse,
+} from './house.ts';
 
 /** Pays for the prompt and some 2,490 tokens: the first hold (2,048) and a part of its first extension. */
 const creditCents = '50';
@@ -29,10 +39,7 @@ describe('one answer takes all the credit', () => {
     service = house({ firstCreditCents: creditCents, scripts });
     return service.start();
   });
-  afterEach(async () => {
-    await service.verify();
-    await service.dispose();
-  });
+  afterEach(() => closeHouse(service));
 
   for (const [text, stream, tokensLeftMax] of [
     ['long', true, 256n],
@@ -98,10 +105,7 @@ test('credit that is granted in mid-answer carries the answer on', async (t) => 
 describe('several answers share the last credit', () => {
   const service = house({ firstCreditCents: '150', scripts });
   before(() => service.start());
-  after(async () => {
-    await service.verify();
-    await service.dispose();
-  });
+  after(() => closeHouse(service));
 
   test('credit runs out in three answers at once: none is charged more than was delivered, and the balance stays above zero', async () => {
     const books = new Books(service);

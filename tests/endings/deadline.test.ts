@@ -3,14 +3,11 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
 import { Books } from '../support/books.ts';
-import { assertNothingLeft, cost, errorOf, exchange, house, promptTokensOf, streamError } from './house.ts';
+import { assertNothingLeft, cost, errorOf, exchange, house, promptTokensOf, streamError, closeHouse } from './house.ts';
 
 const service = house({ limits: 'request_timeout_seconds: 0.7' });
 before(() => service.start());
-after(async () => {
-  await service.verify();
-  await service.dispose();
-});
+after(() => closeHouse(service));
 
 for (const stream of [false, true]) {
   for (const [when, text] of [

@@ -61,6 +61,15 @@ ${indented(models, 2)}`,
   });
 }
 
+/** The last look at the ledger, by the command that an operator has; then the service goes, also when it never came up. */
+export async function closeHouse(service: TestService): Promise<void> {
+  try {
+    await service.verify();
+  } finally {
+    await service.dispose();
+  }
+}
+
 /** Body of a request for `demo`, whose last message chooses the script. */
 export const ask = (text: string, more: Readonly<Record<string, unknown>> = {}): Record<string, unknown> => ({
   model: 'demo',

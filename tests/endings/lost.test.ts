@@ -5,14 +5,11 @@ import { after, before, test } from 'node:test';
 
 import { Books } from '../support/books.ts';
 import { until } from '../support/service.ts';
-import { assertNothingLeft, cost, errorOf, exchange, house, promptTokensOf, streamError } from './house.ts';
+import { assertNothingLeft, cost, errorOf, exchange, house, promptTokensOf, streamError, closeHouse } from './house.ts';
 
 const service = house();
 before(() => service.start());
-after(async () => {
-  await service.verify();
-  await service.dispose();
-});
+after(() => closeHouse(service));
 
 test('the ledger does not answer at the first request: 500 and Retry-After, nothing admitted from memory', async () => {
   const books = new Books(service);

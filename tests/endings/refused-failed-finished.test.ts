@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
 import { Books } from '../support/books.ts';
-import { assertNothingLeft, cost, errorOf, exchange, house, promptTokensOf, streamError } from './house.ts';
+import { assertNothingLeft, cost, errorOf, exchange, house, promptTokensOf, streamError, closeHouse } from './house.ts';
 
 const service = house({
   firstCreditCents: '450',
@@ -22,10 +22,7 @@ const service = house({
 `,
 });
 before(() => service.start());
-after(async () => {
-  await service.verify();
-  await service.dispose();
-});
+after(() => closeHouse(service));
 
 describe('refused before the hold: the error, no row, nothing charged', () => {
   const refusals = [

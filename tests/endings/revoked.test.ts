@@ -8,14 +8,21 @@ import { controlSocketPath } from '../../src/control/socket-path.ts';
 import { Books } from '../support/books.ts';
 import { RawClient, chatBytes, newRequestId } from '../support/raw-client.ts';
 import { until } from '../support/service.ts';
-import { ask, assertNothingLeft, cost, errorOf, house, promptTokensOf, send, streamError } from './house.ts';
+import {
+  ask,
+  assertNothingLeft,
+  cost,
+  errorOf,
+  house,
+  promptTokensOf,
+  send,
+  streamError,
+  closeHouse,
+} from './house.ts';
 
 const service = house();
 before(() => service.start());
-after(async () => {
-  await service.verify();
-  await service.dispose();
-});
+after(() => closeHouse(service));
 
 async function newKey(): Promise<{ readonly id: string; readonly key: string }> {
   const { stdout } = await service.command('keys', 'create', '--json');

@@ -6,7 +6,7 @@ import { after, before, test } from 'node:test';
 import { Books } from '../support/books.ts';
 import { until } from '../support/service.ts';
 import type { TestService } from '../support/service.ts';
-import { ask, assertNothingLeft, house, send } from './house.ts';
+import { ask, assertNothingLeft, house, send, closeHouse } from './house.ts';
 
 /** 400 MB of text, as fast as the reader takes it, in tokens of 2 kB, and cheap. */
 const models = `
@@ -27,12 +27,7 @@ const flood = (text: string, stream: boolean) => ask(text, { model: 'flood', str
 const patient = house({ models });
 const strict = house({ models, limits: 'reader_stall_timeout_seconds: 0.5\n  drain_timeout_seconds: 0.2' });
 before(() => Promise.all([patient.start(), strict.start()]));
-after(async () => {
-  for (const service of [patient, strict]) {
-    await service.verify();
-    await service.dispose();
-  }
-});
+after(() => Promise.all([closeHouse(patient), closeHouse(strict)]));
 
 test('reader stalled: the stream is cut after the time, and pays the input and what was produced', async () => {
   const books = new Books(strict);
