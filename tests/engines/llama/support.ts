@@ -12,18 +12,10 @@ import {
 } from '../../../src/engines/llama/engine.ts';
 import type { FinishReason, GenerationEvent, GenerationStream, Usage } from '../../../src/generation/event.ts';
 import type { EngineRequest, Message, Sampling } from '../../../src/generation/request.ts';
+import { engineRequest } from '../contract.ts';
 import { writeTinyGguf, type TinyGgufOptions } from '../../support/tiny-gguf.ts';
 
-export const openSampling: Sampling = {
-  temperature: undefined,
-  topP: undefined,
-  topK: undefined,
-  minP: undefined,
-  presencePenalty: undefined,
-  frequencyPenalty: undefined,
-  repetitionPenalty: undefined,
-  seed: undefined,
-};
+export const openSampling: Sampling = engineRequest('').sampling;
 
 export function user(text: string): Message {
   return { role: 'user', content: [{ type: 'text', text }] };
@@ -38,25 +30,7 @@ export function assistant(text: string): Message {
 }
 
 export function chat(text: string, overrides: Partial<EngineRequest> = {}): EngineRequest {
-  return {
-    id: '0'.repeat(32),
-    prompt: { type: 'messages', messages: [user(text)] },
-    choices: 1,
-    maxTokens: 64,
-    sampling: openSampling,
-    stop: [],
-    tools: [],
-    toolChoice: { type: 'auto' },
-    parallelToolCalls: true,
-    constraint: undefined,
-    effort: 'none',
-    preserveThinking: false,
-    logprobs: undefined,
-    logitBias: undefined,
-    cacheScope: 'account-1',
-    retain: true,
-    ...overrides,
-  };
+  return engineRequest(text, { maxTokens: 64, ...overrides });
 }
 
 export interface Answer {
