@@ -3,6 +3,7 @@ import type { Usage } from '../generation/event.ts';
 import type { Ledger } from '../store/ledger.ts';
 import { holdStepTokens } from './bill.ts';
 import type { Bill } from './bill.ts';
+import { ceiledCents, flooredCents } from './cents.ts';
 import { Contact } from './contact.ts';
 import { Hold } from './hold.ts';
 import { repair } from './repair.ts';
@@ -77,7 +78,7 @@ export class Billing {
     this.#refusedUntil.delete(accountId);
   }
 
-  /** Takes the amount out of the budget for a debit that is about to be written; false when running requests hold it. */
+  /** Takes the amount out of the budget, for a hold or for a debit that is about to be written; false when it is not free. */
   reserve(accountId: string, microcents: bigint): boolean {
     const free = this.#free.get(accountId);
     if (free === undefined || free < microcents) return false;
@@ -93,19 +94,12 @@ export class Billing {
   /** Whether the amount is now held. Nothing is awaited between looking at a free balance and taking from it. */
   async #fund(accountId: string, amount: bigint): Promise<boolean> {
     if (this.#loading.has(accountId) || !this.#free.has(accountId)) await this.#load(accountId, amount);
-    if (this.#takeWhole(accountId, amount)) return true;
+    if (this.reserve(accountId, amount)) return true;
     if ((this.#refusedUntil.get(accountId) ?? 0) > Date.now()) return false;
     this.#add(accountId, await this.#slice(accountId, amount));
-    if (this.#takeWhole(accountId, amount)) return true;
+    if (this.reserve(accountId, amount)) return true;
     this.#refuse(accountId);
     return false;
-  }
-
-  #takeWhole(accountId: string, amount: bigint): boolean {
-    const free = this.#free.get(accountId) ?? 0n;
-    if (free < amount) return false;
-    this.#free.set(accountId, free - amount);
-    return true;
   }
 
   /** The first request of an account fetches its budget; those that arrive meanwhile wait for the same answer. */
@@ -144,8 +138,8 @@ export class Billing {
       'The prepaid balance does not cover this request. Add credit, or ask for less with max_tokens.',
       {
         extra: {
-          credits_available_cents: Number(available / 1_000_000n),
-          credits_required_cents_estimate: Number((need + 999_999n) / 1_000_000n),
+          credits_available_cents: flooredCents(available),
+          credits_required_cents_estimate: ceiledCents(need),
           topup_url: this.#options.topupUrl(),
         },
       },

@@ -1,4 +1,5 @@
 import type { Model } from './model.ts';
+import { roundedCents } from './pricing.ts';
 import type { Prices } from './pricing.ts';
 
 /** The card of a model (specification §2.2 to §2.4). `created` is the time of the request, in seconds since 1970. */
@@ -52,7 +53,7 @@ export function modelCard(model: Model, prices: Prices, created: number) {
         input_cents_per_million: centsPerMillion(prices.input),
         output_cents_per_million: centsPerMillion(prices.output),
         // §2.4: rounded to whole cents here, exact in the next field.
-        cache_read_cents_per_million: Number((prices.cacheRead + 500_000n) / 1_000_000n),
+        cache_read_cents_per_million: roundedCents(prices.cacheRead),
         cache_read_microcents_per_million: Number(prices.cacheRead),
       },
     },

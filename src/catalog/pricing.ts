@@ -25,10 +25,3 @@ export function costMicrocents(usage: Usage, prices: Prices): bigint {
 
 /** Microcents → whole cents, half up; for amounts that are not negative. */
 export const roundedCents = (microcents: bigint): number => Number((microcents + million / 2n) / million);
-
-/** Microcents → whole cents, up: what is asked for must cover. */
-export const ceiledCents = (microcents: bigint): number => Number((microcents + million - 1n) / million);
-
-/** Microcents → whole cents, down: what is there must be there. */
-export const flooredCents = (microcents: bigint): number =>
-  Number(microcents >= 0n ? microcents / million : -((-microcents + million - 1n) / million));

@@ -28,6 +28,8 @@ export interface Exchange {
   readonly running: RunningRequest;
   /** Why the answer is an error, for the log; set by `sendError` and `respondStream`. */
   error: ApiError | undefined;
+  /** Its line is in the log, because it had a hold and its money is settled. */
+  isLogged: boolean;
 }
 
 /** A whole answer: nothing goes out before the charge is durable. Failures are ordinary HTTP errors. */

@@ -51,7 +51,7 @@ const inferenceRoutes: ReadonlyMap<string, InferenceRoute> = new Map([
 /** The inference host of the specification, on `node:http`. The caller listens and closes. */
 export function createInferenceHost(services: InferenceHostServices, options: InferenceHostOptions): Server {
   const budget = new BodyBudget(options.bodiesInFlightBytesMax);
-  const host: Host = { services, options, budget, ended: new WeakSet(), streaming: new WeakSet() };
+  const host: Host = { services, options, budget, streaming: new WeakSet() };
   const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
     void handle(request, response, host);
   };
@@ -92,8 +92,6 @@ interface Host {
   readonly services: InferenceHostServices;
   readonly options: InferenceHostOptions;
   readonly budget: BodyBudget;
-  /** Orders whose line is in the log, because they had a hold and its money is settled. */
-  readonly ended: WeakSet<Order>;
   /** Sockets in whose answer no other answer may be written. */
   readonly streaming: WeakSet<Duplex>;
 }
@@ -105,7 +103,7 @@ async function handle(request: IncomingMessage, response: ServerResponse, host: 
   const id = services.newId();
   const ids = requestIds(request.headers['x-request-id'], publicIdOf(id));
   const running = services.running.begin();
-  const exchange: Exchange = { response, publicId: ids.publicId, running, error: undefined };
+  const exchange: Exchange = { response, publicId: ids.publicId, running, error: undefined, isLogged: false };
   response.on('close', () => {
     if (!response.writableFinished) running.cancel('client-left');
     // A connection that outlives its answer could bring new work for as long as the stop waits.
@@ -147,7 +145,7 @@ async function handle(request: IncomingMessage, response: ServerResponse, host: 
     // The last bytes wait for their reader no longer than the others did: Node would keep them for ever (reliability C3).
     if (response.writableEnded && !response.writableFinished) response.setTimeout(options.readerStallMs);
     // One line a request: those that had a hold have theirs already.
-    if (order === undefined || !host.ended.has(order)) logRefusal(request, exchange, order, startedAt, services.log);
+    if (!exchange.isLogged) logRefusal(request, exchange, order, startedAt, services.log);
   }
 }
 
@@ -173,7 +171,7 @@ async function answer(order: Order, exchange: Exchange, host: Host): Promise<voi
       model: order.model.id,
     };
     const ended = (receipt: Receipt): void => {
-      host.ended.add(order);
+      exchange.isLogged = true;
       logAnswer(order, receipt, services.log);
     };
     const stream = run(order, { ...services, ended }, running.signal);
@@ -237,7 +235,7 @@ function checkHead(request: IncomingMessage): void {
     throw new ApiError('http_417', 'Only 100-continue can be expected.');
 }
 
-/** Route by the path alone: the target may be absolute, and queries are ignored (contracts §1.0). */
+/** Route by the path alone: queries are ignored (contracts §1.0), and an absolute target is refused. */
 function pathOf(request: IncomingMessage): string {
   const target = request.url ?? '/';
   if (!target.startsWith('/')) throw new ApiError('http_400', 'The request target must be a path.');

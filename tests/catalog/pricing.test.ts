@@ -3,7 +3,8 @@ import { test } from 'node:test';
 
 import fc from 'fast-check';
 
-import { ceiledCents, costMicrocents, flooredCents, roundedCents } from '../../src/catalog/pricing.ts';
+import { ceiledCents, flooredCents } from '../../src/billing/cents.ts';
+import { costMicrocents, roundedCents } from '../../src/catalog/pricing.ts';
 import type { Prices } from '../../src/catalog/pricing.ts';
 import type { Usage } from '../../src/generation/event.ts';
 
