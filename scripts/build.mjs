@@ -6,36 +6,64 @@ import path from 'node:path';
 import { fail, isStarted, root, say, setup } from './setup.mjs';
 
 const dist = path.join(root, 'dist');
-const stampFile = path.join(dist, '.tokenhouse-build.json');
 const folders = ['src', 'tests', 'bench'];
+
+/** Tests that need the client libraries, which `npm start` does not install: a project of their own. */
+export const clientTests = path.join('tests', 'clients');
 
 /** Leaves the process with code 1 when the sources do not compile; the compiler says why. */
 export function build() {
+  const { own, clients } = sourceFiles();
+  compile({ project: root, sources: own, read: own });
+  removeLeftovers(new Set([...own, ...clients].map(outputOf)));
+}
+
+/** After `build`, and with the client libraries installed. */
+export function buildClientTests() {
+  const { own, clients } = sourceFiles();
+  compile({ project: path.join(root, clientTests), sources: clients, read: [...own, ...clients] });
+}
+
+function sourceFiles() {
   const sources = folders
     .flatMap((folder) => filesUnder(path.join(root, folder)))
     .filter((file) => file.endsWith('.ts') && !file.endsWith('.d.ts'));
-  const outputs = new Set(sources.map((file) => path.join(dist, path.relative(root, file)).replace(/\.ts$/, '.js')));
-  const complete = [...outputs].every((file) => fs.existsSync(file));
-  const stamp = stampOf([...sources, path.join(root, 'tsconfig.json'), path.join(root, 'package-lock.json')]);
-  if (complete && readStamp() === stamp) return;
+  const isClient = (file) => file.startsWith(path.join(root, clientTests) + path.sep);
+  return { own: sources.filter((file) => !isClient(file)), clients: sources.filter(isClient) };
+}
+
+/** Runs the compiler on a project when one of the files that it reads has changed, or an output is missing. */
+function compile({ project, sources, read }) {
+  const outputFolder = path.join(dist, path.relative(root, project));
+  const stampFile = path.join(outputFolder, '.tokenhouse-build.json');
+  const complete = sources.every((file) => fs.existsSync(outputOf(file)));
+  const settings = [root, project].flatMap((folder) => [
+    path.join(folder, 'tsconfig.json'),
+    path.join(folder, 'package-lock.json'),
+  ]);
+  const stamp = stampOf([...new Set([...read, ...settings])]);
+  if (complete && readStamp(stampFile) === stamp) return;
   const startedAt = Date.now();
   // The compiler trusts its own notes; where a file it once wrote is missing, they must go.
-  if (!complete) fs.rmSync(path.join(dist, 'tsconfig.tsbuildinfo'), { force: true });
+  if (!complete) fs.rmSync(path.join(outputFolder, 'tsconfig.tsbuildinfo'), { force: true });
   fs.rmSync(stampFile, { force: true });
   const compiler = path.join(root, 'node_modules', 'typescript', 'bin', 'tsc');
-  const { status } = spawnSync(process.execPath, [compiler, '-p', root], { cwd: root, stdio: ['ignore', 2, 2] });
+  const { status } = spawnSync(process.execPath, [compiler, '-p', project], { cwd: root, stdio: ['ignore', 2, 2] });
   if (status !== 0) fail('The sources do not compile; see above.');
-  removeLeftovers(outputs);
   fs.writeFileSync(stampFile, JSON.stringify({ stamp }));
   say(`build    ${sources.length} files in ${((Date.now() - startedAt) / 1000).toFixed(1)} s`);
 }
 
+const outputOf = (file) => path.join(dist, path.relative(root, file)).replace(/\.ts$/, '.js');
+
+/** Not what is installed or linked there. */
 function filesUnder(folder) {
   if (!fs.existsSync(folder)) return [];
-  const entries = fs
-    .readdirSync(folder, { withFileTypes: true, recursive: true, encoding: 'utf8' })
-    .filter((entry) => entry.isFile());
-  return entries.map((entry) => path.join(entry.parentPath, entry.name));
+  return fs.readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
+    const file = path.join(folder, entry.name);
+    if (entry.isDirectory()) return entry.name === 'node_modules' ? [] : filesUnder(file);
+    return entry.isFile() ? [file] : [];
+  });
 }
 
 /** Sizes and times of change: cheap to read and enough to notice an edit. */
@@ -48,7 +76,7 @@ function stampOf(files) {
   return hash.digest('hex');
 }
 
-function readStamp() {
+function readStamp(stampFile) {
   try {
     return JSON.parse(fs.readFileSync(stampFile, 'utf8')).stamp;
   } catch {

@@ -47,24 +47,31 @@ export function nodeRemark(version) {
   return `note     Node ${version} works, but Node 20 is past its end of life and gets no security fixes; Node 24 is the better choice`;
 }
 
-const modules = path.join(root, 'node_modules');
-const stampFile = path.join(modules, '.tokenhouse-setup.json');
-const lockFile = path.join(root, 'package-lock.json');
-
 function installDependencies() {
+  installLocked(root, {
+    what: 'the locked dependencies (no install scripts, no GPU packages)',
+    failed: 'The dependencies could not be installed',
+  });
+}
+
+/** Installs what the lock file of a folder says, when it is not there yet. */
+export function installLocked(folder, { what, failed }) {
+  const modules = path.join(folder, 'node_modules');
   // A linked folder belongs to another clone, which looks after it.
   if (fs.lstatSync(modules, { throwIfNoEntry: false })?.isSymbolicLink()) return;
-  const wanted = stamp();
+  const stampFile = path.join(modules, '.tokenhouse-setup.json');
+  const lockFile = path.join(folder, 'package-lock.json');
+  const wanted = stampOf(lockFile);
   if (readJson(stampFile)?.stamp === wanted) return;
-  if (!isInstalled()) {
-    say('install  the locked dependencies (no install scripts, no GPU packages)');
+  if (!isInstalled(modules, lockFile)) {
+    say(`install  ${what}`);
     const startedAt = Date.now();
-    const result = runNpm(['ci', '--ignore-scripts', '--include=dev', '--no-audit', '--no-fund', '--loglevel=error']);
+    const result = runNpm(['ci', '--ignore-scripts', '--include=dev', '--no-audit', '--no-fund', '--loglevel=error'], {
+      cwd: folder,
+    });
     if (result.status !== 0) {
       const reason = result.error === undefined ? '' : ` (${result.error.message})`;
-      fail(
-        `The dependencies could not be installed${reason}. Check the network and the npm registry, then start again; nothing else was changed.`,
-      );
+      fail(`${failed}${reason}. Check the network and the npm registry, then start again; nothing else was changed.`);
     }
     say(`install  done in ${((Date.now() - startedAt) / 1000).toFixed(1)} s`);
   }
@@ -72,13 +79,13 @@ function installDependencies() {
 }
 
 /** Native parts differ by platform, so a folder that moved to another one is installed again. */
-function stamp() {
+function stampOf(lockFile) {
   const lock = createHash('sha256').update(fs.readFileSync(lockFile)).digest('hex');
   return `${lock} ${process.platform} ${process.arch}`;
 }
 
 /** Somebody may have run npm by hand: what npm noted in the folder is held against the lock file. */
-function isInstalled() {
+function isInstalled(modules, lockFile) {
   const installed = readJson(path.join(modules, '.package-lock.json'))?.packages;
   if (installed === undefined) return false;
   const locked = Object.entries(readJson(lockFile).packages).filter(([name]) => name !== '');
@@ -91,8 +98,14 @@ function isInstalled() {
   return complete && (engineThere || !engineLocked);
 }
 
-function runNpm(args) {
-  const options = { cwd: root, stdio: ['ignore', 2, 2], env: { ...process.env, ...cacheInsteadOfHome() } };
+/** npm talks on standard error; with `capture` its standard output is in the result instead. */
+export function runNpm(args, { cwd = root, capture = false } = {}) {
+  const options = {
+    cwd,
+    stdio: ['ignore', capture ? 'pipe' : 2, 2],
+    env: { ...process.env, ...cacheInsteadOfHome() },
+    maxBuffer: 16 * 1024 * 1024,
+  };
   const script = npmScript();
   if (script !== undefined) return spawnSync(process.execPath, [script, ...args], options);
   return spawnSync('npm', args, { ...options, shell: process.platform === 'win32' });

@@ -1,16 +1,48 @@
-// `npm test [-- filter…] [-- --test-name-pattern=…]`: installs, builds, fetches the default model, and runs the tests.
-// Words are filters: only test files whose path contains one of them run. Options go to `node --test`.
+// `npm test [-- word…] [-- --test-name-pattern=…]`: installs, builds, fetches the default model, and runs the tests.
+//
+//   --suite NAME        another suite than the ordinary tests; each has a command of its own (`npm run test:soak`)
+//   --node MAJOR        under the newest Node of this major version, which is fetched from the npm registry
+//   --newest-clients    with the newest client libraries instead of the locked ones
+//
+// Words are filters: only test files whose path contains one of them run. Other options go to `node --test`.
 import { spawn } from 'node:child_process';
 import fs from 'node:fs';
+import os from 'node:os';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { build } from './build.mjs';
+import { build, clientTests } from './build.mjs';
+import { setUpClients } from './clients.mjs';
+import { newestClients } from './newest-clients.mjs';
+import { nodeBinary } from './node-binary.mjs';
 import { fail, root, say, setup } from './setup.mjs';
+import { readArguments, suiteLimits, suites, testFiles } from './suites.mjs';
+import { summaryLines } from './test-summary.mjs';
 
+const {
+  problem,
+  suite,
+  node,
+  newestClients: wantsNewestClients,
+  words,
+  options,
+} = readArguments(process.argv.slice(2));
+if (problem !== undefined) fail(problem);
+
+const { all, chosen } = testFiles(root, suite, words);
+if (chosen.length === 0) {
+  fail(
+    words.length === 0
+      ? `The suite '${suite}' has no test files.`
+      : `No test file of the suite '${suite}' contains ${words.join(' or ')}. There are: ${all.join(', ')}`,
+  );
+}
 setup();
 build();
+if (chosen.some((file) => file.startsWith(path.join('dist', clientTests)))) setUpClients();
 await fetchDefaultModel();
-process.exitCode = await runTests(process.argv.slice(2));
+const program = node === undefined ? process.execPath : nodeBinary(node);
+const imports = wantsNewestClients ? newestClients() : [];
+process.exitCode = await runTests(await setUpSuite());
 
 /** Tests on the real model fail by themselves without it; the others need not wait for a network. */
 async function fetchDefaultModel() {
@@ -40,27 +72,65 @@ async function fetchDefaultModel() {
   }
 }
 
-/** Suites for hours and for figures have commands of their own. */
-function runTests(args) {
-  const options = args.filter((arg) => arg.startsWith('-'));
-  const filters = args.filter((arg) => !arg.startsWith('-'));
-  const folder = path.join(root, 'dist', 'tests');
-  const all = fs.readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.test.js'));
-  const ordinary = all.filter((file) => !/\.(soak|bench)\.test\.js$/.test(file)).toSorted();
-  const chosen =
-    filters.length === 0 ? ordinary : ordinary.filter((file) => filters.some((filter) => file.includes(filter)));
-  if (chosen.length === 0) fail(`No test file contains ${filters.join(' or ')}. There are: ${ordinary.join(', ')}`);
-  const files = chosen.map((file) => path.join('dist', 'tests', file));
-  const fixed = [
-    '--enable-source-maps',
-    '--test',
-    '--test-concurrency=2',
-    '--test-timeout=300000',
-    '--test-reporter=spec',
+/** What a suite needs beyond the dependencies; it answers with environment variables for its tests. */
+async function setUpSuite() {
+  const file = path.join(root, 'tests', 'suites', suite, 'setup.mjs');
+  if (!fs.existsSync(file)) return {};
+  const { setup: setUp } = await import(pathToFileURL(file).href);
+  try {
+    return (await setUp()) ?? {};
+  } catch (error) {
+    return fail(`The suite '${suite}' could not be set up: ${error.message}`);
+  }
+}
+
+/** Resolves with the exit code, after the summary. */
+async function runTests(variables) {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'tokenhouse-tests-'));
+  const summaryFile = path.join(folder, 'summary');
+  const { suiteMs, fileMs } = suiteLimits(suite);
+  const parameters = [
+    ...['--enable-source-maps', ...imports.flatMap((file) => ['--import', file]), '--test'],
+    ...[`--test-concurrency=${suites[suite].concurrency}`, `--test-timeout=${fileMs}`],
+    ...['--test-reporter=spec', '--test-reporter-destination=stdout'],
+    ...[`--test-reporter=${pathToFileURL(path.join(root, 'scripts', 'test-summary.mjs')).href}`],
+    ...[`--test-reporter-destination=${summaryFile}`, ...options, ...chosen],
   ];
-  const child = spawn(process.execPath, [...fixed, ...options, ...files], { cwd: root, stdio: 'inherit' });
-  // The terminal sends an interrupt to the child as well; this process waits for it to end.
-  process.on('SIGINT', () => {});
-  process.on('SIGTERM', () => child.kill('SIGTERM'));
-  return new Promise((resolve) => child.on('close', (code) => resolve(code ?? 1)));
+  const startedAt = performance.now();
+  // A group of its own, so that whatever the tests have started ends with them.
+  const child = spawn(program, parameters, {
+    cwd: root,
+    stdio: 'inherit',
+    detached: process.platform !== 'win32',
+    // Without what tells a program that npm has started it: what it says must not depend on who runs the tests.
+    env: {
+      ...process.env,
+      npm_command: undefined,
+      ...variables,
+      PATH: `${path.dirname(program)}${path.delimiter}${process.env.PATH}`,
+    },
+  });
+  let overdue = false;
+  const limit = setTimeout(() => {
+    overdue = true;
+    say(`tests    the suite '${suite}' did not end within ${suiteMs / 60_000} minutes`);
+    kill(child, 'SIGTERM');
+    setTimeout(() => kill(child, 'SIGKILL'), 10_000).unref();
+  }, suiteMs);
+  for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => kill(child, signal));
+  const code = await new Promise((resolve) => child.on('close', (status) => resolve(status ?? 1)));
+  clearTimeout(limit);
+  if (overdue) kill(child, 'SIGKILL');
+  for (const line of summaryLines({ suite, file: summaryFile, root, seconds: (performance.now() - startedAt) / 1000 }))
+    process.stdout.write(`${line}\n`);
+  fs.rmSync(folder, { recursive: true, force: true });
+  return overdue ? 1 : code;
+}
+
+function kill({ pid }, signal) {
+  try {
+    process.kill(process.platform === 'win32' ? pid : -pid, signal);
+  } catch {
+    // It has just ended by itself.
+  }
 }

@@ -1,0 +1,125 @@
+// `npm run docs`: writes the parts of docs/ that are printed from the program: the tables of docs/configuration.md from the
+// schema, and those of docs/cli.md from the declarations of the commands. A test fails when a document is stale.
+import fs from 'node:fs';
+import path from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { build } from './build.mjs';
+import { isStarted, root, say, setup } from './setup.mjs';
+
+/** Path below the repository → its text, with the printed parts as they should be. */
+export async function documents() {
+  const load = (file) => import(pathToFileURL(path.join(root, 'dist', 'src', file)).href);
+  const [{ configSchema }, { scriptSchema }, { environmentVariables }, { commandProgram }] = await Promise.all(
+    ['config/schema.js', 'engines/scripted/script-schema.js', 'config/environment.js', 'cli/command-line.js'].map(load),
+  );
+  const variables = table(
+    ['variable', 'what it is'],
+    Object.entries(environmentVariables).map(([name, what]) => [code(name), what]),
+  );
+  const printed = {
+    'docs/configuration.md': {
+      keys: keyTable(rowsOf(configSchema(), '').filter(({ engine }) => engine === undefined)),
+      backends: keyTable(rowsOf(configSchema(), '').filter(({ engine }) => engine !== undefined)),
+      scripts: keyTable(rowsOf(scriptSchema, '')),
+      environment: variables,
+    },
+    'docs/cli.md': { commands: commandSections(commandProgram()), environment: variables },
+  };
+  return Object.fromEntries(
+    Object.entries(printed).map(([file, parts]) => {
+      const text = fs.readFileSync(path.join(root, file), 'utf8');
+      return [file, Object.entries(parts).reduce((whole, [name, part]) => replaced(file, whole, name, part), text)];
+    }),
+  );
+}
+
+function replaced(file, text, name, part) {
+  const begin = `<!-- printed: ${name} -->`;
+  const end = `<!-- end: ${name} -->`;
+  const [from, to] = [text.indexOf(begin), text.indexOf(end)];
+  if (from < 0 || to < from) throw new Error(`${file} has no place for ${begin}`);
+  return `${text.slice(0, from + begin.length)}\n\n${part}\n\n${text.slice(to)}`;
+}
+
+/** The leaves of a schema; the keys of a backend stand under the name of its engine. */
+function rowsOf(schema, at, isRequired = false, engine = undefined) {
+  const { properties, required = [], items, anyOf } = schema;
+  if (properties !== undefined) {
+    const own = properties.engine?.const;
+    const prefix = own !== undefined ? `${own}.` : at === '' ? '' : `${at}.`;
+    return Object.entries(properties).flatMap(([name, node]) =>
+      rowsOf(node, `${prefix}${name}`, required.includes(name), own ?? engine),
+    );
+  }
+  const groups = [anyOf, items?.anyOf, items === undefined ? undefined : [items]].find((choices) =>
+    choices?.every((choice) => choice.properties !== undefined),
+  );
+  if (groups !== undefined) return groups.flatMap((group) => rowsOf(group, anyOf ? at : `${at}[]`, isRequired, engine));
+  return [{ key: at, isRequired, engine, byDefault: schema.default, what: whatOf(schema) }];
+}
+
+function whatOf({ description = '', anyOf, const: only }) {
+  if (only !== undefined && only !== false) return `${code(only)}: ${description}`;
+  const values = (anyOf ?? []).map((choice) => choice.const);
+  if (values.length < 2 || values.some((value) => value === undefined)) return description;
+  return `${description}: ${values.slice(0, -1).map(code).join(', ')} or ${code(values.at(-1))}`;
+}
+
+const keyTable = (rows) =>
+  table(
+    ['key', 'default', 'what it is'],
+    rows.map(({ key, isRequired, byDefault, what }) => [
+      code(key),
+      isRequired
+        ? ''
+        : byDefault === undefined
+          ? '–'
+          : code(typeof byDefault === 'string' ? byDefault : JSON.stringify(byDefault)),
+      what,
+    ]),
+  );
+
+function commandSections(program) {
+  const help = program.createHelp();
+  const sections = [];
+  const visit = (command, words) => {
+    const children = help.visibleCommands(command).filter((child) => child.name() !== 'help');
+    if (children.length > 0) return children.forEach((child) => visit(child, [...words, child.name()]));
+    const values = command.registeredArguments.map((argument) => help.argumentTerm(argument) && termOf(argument));
+    const rows = [
+      ...command.registeredArguments.map((argument) => [code(termOf(argument)), help.argumentDescription(argument)]),
+      ...help
+        .visibleOptions(command)
+        .filter(({ long }) => !['--help', '--config', '--json'].includes(long))
+        .map((option) => [code(option.flags), help.optionDescription(option)]),
+    ];
+    const heading = `### tokenhouse ${[...words, ...values].join(' ')}`;
+    const sentence = `${command.description().slice(0, 1).toUpperCase()}${command.description().slice(1)}.`;
+    sections.push([heading, sentence, ...(rows.length === 0 ? [] : [table(['', ''], rows)])].join('\n\n'));
+  };
+  visit(program, []);
+  return sections.join('\n\n');
+}
+
+const termOf = (argument) => {
+  const name = `${argument.name()}${argument.variadic ? '...' : ''}`;
+  return argument.required ? `<${name}>` : `[${name}]`;
+};
+
+const code = (text) => `\`${text}\``;
+
+function table(header, rows) {
+  const line = (cells) =>
+    `| ${cells.map((cell) => String(cell).replaceAll('|', '\\|')).join(' | ')} |`.replaceAll(/ +\|/g, ' |');
+  return [line(header), `|${header.map(() => '-').join('|')}|`, ...rows.map(line)].join('\n');
+}
+
+if (isStarted(import.meta.url)) {
+  setup();
+  build();
+  for (const [file, text] of Object.entries(await documents())) {
+    if (fs.readFileSync(path.join(root, file), 'utf8') === text) continue;
+    fs.writeFileSync(path.join(root, file), text);
+    say(`docs     ${file}`);
+  }
+}

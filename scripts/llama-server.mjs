@@ -1,0 +1,293 @@
+// Finds a llama-server, or builds one: prints its path. Plain JavaScript with nothing but Node's own modules.
+//
+// In this order: `LLAMA_SERVER` from the environment; one on the PATH; the one that was built before; a build of the source
+// that node-llama-cpp carries (llama.cpp, MIT), once per revision and kind of processor, beside the model cache. The build
+// needs git, cmake and a C++ compiler, and no network.
+import { spawn, spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { fail, isStarted, root, say, setup } from './setup.mjs';
+
+/** The path of a llama-server that runs. Leaves the process with one line and code 69 when there can be none. */
+export async function llamaServer() {
+  const named = process.env.LLAMA_SERVER;
+  if (named) {
+    const file = path.resolve(named);
+    if (runs(file)) return file;
+    unavailable(`LLAMA_SERVER names ${file}, which does not run. Name a llama-server, or unset it to have one built.`);
+  }
+  const found = onPath('llama-server').find(runs);
+  if (found !== undefined) return found;
+  if (!fs.existsSync(bundle)) setup();
+  const built = path.join(targetFolder(), binaryName);
+  if (runs(built)) return built;
+  await build();
+  return built;
+}
+
+/**
+ * The same instruction sets as the embedded engine, whose binding loads the ggml build that fits the processor best
+ * (`GGML_NATIVE`), so that the two can be compared. OpenMP stays on, as everybody builds llama-server: the binding has none.
+ * One file, without TLS (cpp-httplib would look for OpenSSL) and without the web page (it would be fetched).
+ */
+const options = {
+  CMAKE_BUILD_TYPE: 'Release',
+  BUILD_SHARED_LIBS: 'OFF',
+  GGML_NATIVE: 'ON',
+  GGML_CCACHE: 'OFF',
+  LLAMA_OPENSSL: 'OFF',
+  LLAMA_BUILD_UI: 'OFF',
+  LLAMA_USE_PREBUILT_UI: 'OFF',
+  LLAMA_BUILD_TESTS: 'OFF',
+  LLAMA_BUILD_EXAMPLES: 'OFF',
+  LLAMA_BUILD_APP: 'OFF',
+};
+
+const binaryName = process.platform === 'win32' ? 'llama-server.exe' : 'llama-server';
+const bundle = path.join(root, 'node_modules', 'node-llama-cpp', 'llama', 'gitRelease.bundle');
+const heartbeatMs = 5_000;
+const silenceMs = 60_000;
+const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'];
+
+/** Builds in a folder of its own and renames: whoever is killed leaves nothing that looks whole. */
+async function build() {
+  requireTools();
+  const target = targetFolder();
+  fs.mkdirSync(path.dirname(target), { recursive: true });
+  const lock = `${target}.lock`;
+  if (!(await locked(lock, () => runs(path.join(target, binaryName))))) return;
+  const heartbeat = setInterval(() => touch(lock), heartbeatMs);
+  const work = `${target}.building-${process.pid}`;
+  // Whoever stops this process stops the compiler too, and leaves no lock.
+  const stopping = new AbortController();
+  const stop = () => stopping.abort();
+  for (const signal of signals) process.on(signal, stop);
+  let failure;
+  try {
+    for (const left of leftovers(target)) fs.rmSync(left, { recursive: true, force: true });
+    await compile(work, stopping.signal);
+    const done = path.join(work, 'done');
+    fs.mkdirSync(done);
+    const binary = ['bin', path.join('bin', 'Release')]
+      .map((folder) => path.join(work, 'build', folder, binaryName))
+      .find((file) => fs.existsSync(file));
+    if (binary === undefined || !runs(binary)) throw new Error('what was built does not run');
+    fs.renameSync(binary, path.join(done, binaryName));
+    fs.copyFileSync(path.join(work, 'source', 'LICENSE'), path.join(done, 'LICENSE'));
+    fs.writeFileSync(path.join(done, 'build.json'), `${JSON.stringify({ revision: revision(), options }, null, 2)}\n`);
+    fs.rmSync(target, { recursive: true, force: true });
+    fs.renameSync(done, target);
+  } catch (error) {
+    failure = error;
+  } finally {
+    for (const signal of signals) process.off(signal, stop);
+    clearInterval(heartbeat);
+    fs.rmSync(work, { recursive: true, force: true });
+    fs.rmSync(lock, { force: true });
+  }
+  if (failure === undefined) return;
+  fail(`llama-server could not be built: ${failure.message}. Set LLAMA_SERVER to one that you have.`);
+}
+
+async function compile(work, stopping) {
+  const [source, output] = [path.join(work, 'source'), path.join(work, 'build')];
+  fs.mkdirSync(work);
+  say(`llama-server  is built once from the source in node-llama-cpp (${revision().slice(0, 8)}), in ${work}`);
+  const startedAt = Date.now();
+  await run('git', ['clone', '--quiet', bundle, source], stopping);
+  const ninja = onPath('ninja').length > 0 ? ['-G', 'Ninja'] : [];
+  const definitions = Object.entries(options).map(([name, value]) => `-D${name}=${value}`);
+  await run('cmake', ['-S', source, '-B', output, ...ninja, ...definitions], stopping);
+  // The largest files take more than 1 GB to compile.
+  const jobs = Math.max(1, Math.min(os.availableParallelism(), Math.floor(os.totalmem() / 1.5e9)));
+  const args = ['--build', output, '--config', 'Release', '--target', 'llama-server', '--parallel', String(jobs)];
+  const progress = showProgress();
+  await run('cmake', args, stopping, progress.line);
+  progress.end();
+  say(`llama-server  built in ${Math.round((Date.now() - startedAt) / 1000)} s`);
+}
+
+/** One line every 10 s; in a terminal one line that changes. */
+function showProgress() {
+  const intervalMs = process.stderr.isTTY ? 500 : 10_000;
+  let shownAt = Date.now();
+  return {
+    line(text) {
+      const step = /^\[ *(\d+%|\d+\/\d+)\]/.exec(text)?.[1];
+      if (step === undefined || Date.now() - shownAt < intervalMs) return;
+      shownAt = Date.now();
+      process.stderr.write(process.stderr.isTTY ? `\rllama-server  ${step} ` : `llama-server  ${step}\n`);
+    },
+    end() {
+      if (process.stderr.isTTY) process.stderr.write('\r');
+    },
+  };
+}
+
+/** Runs a tool, and whatever it starts, to its end or until it is stopped. */
+function run(command, args, stopping, onLine = () => {}) {
+  return new Promise((resolve, reject) => {
+    stopping.throwIfAborted();
+    const hasGroup = process.platform !== 'win32';
+    const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'], detached: hasGroup });
+    const stop = () => {
+      try {
+        process.kill(hasGroup ? -child.pid : child.pid, 'SIGTERM');
+      } catch {
+        // It has ended by itself.
+      }
+    };
+    stopping.addEventListener('abort', stop, { once: true });
+    let tail = '';
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.setEncoding('utf8');
+      stream.on('data', (text) => {
+        tail = (tail + text).slice(-4_000);
+        for (const line of text.split('\n')) onLine(line);
+      });
+    }
+    child.on('error', reject);
+    child.on('close', (code, signal) => {
+      stopping.removeEventListener('abort', stop);
+      if (stopping.aborted) return reject(new Error('it was stopped'));
+      if (code === 0) return resolve();
+      if (signal === null) say(tail.trimEnd());
+      reject(new Error(`${command} ended with ${signal ?? `code ${code}`}`));
+    });
+  });
+}
+
+/**
+ * True when this process may build, false when another has built meanwhile. A lock whose holder is gone or silent is taken
+ * over; should two ever take it at the same time, both build in their own folders and the second result replaces the first.
+ */
+async function locked(lock, isBuilt) {
+  let hasSaid = false;
+  for (;;) {
+    if (isBuilt()) return false;
+    try {
+      fs.writeFileSync(lock, JSON.stringify({ pid: process.pid, host: os.hostname() }), { flag: 'wx' });
+      return true;
+    } catch (error) {
+      if (error.code !== 'EEXIST') throw error;
+    }
+    if (isAbandoned(lock)) fs.rmSync(lock, { force: true });
+    else {
+      if (!hasSaid) say(`llama-server  is being built by another process; waiting for it (${lock})`);
+      hasSaid = true;
+      await delay(500);
+    }
+  }
+}
+
+function touch(file) {
+  try {
+    fs.utimesSync(file, new Date(), new Date());
+  } catch {
+    // Another process has taken the lock over.
+  }
+}
+
+function isAbandoned(lock) {
+  try {
+    if (Date.now() - fs.statSync(lock).mtimeMs > silenceMs) return true;
+    const { pid, host } = JSON.parse(fs.readFileSync(lock, 'utf8'));
+    return host === os.hostname() && !isRunning(pid);
+  } catch {
+    // Given back meanwhile, or not yet written.
+    return false;
+  }
+}
+
+function isRunning(pid) {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return error.code !== 'ESRCH';
+  }
+}
+
+/** Folders of builds that were killed. */
+function leftovers(target) {
+  const folder = path.dirname(target);
+  const prefix = `${path.basename(target)}.building-`;
+  return fs
+    .readdirSync(folder)
+    .filter((name) => name.startsWith(prefix) && !isRunning(Number(name.slice(prefix.length))))
+    .map((name) => path.join(folder, name));
+}
+
+function requireTools() {
+  const compilers = process.env.CXX ? [process.env.CXX] : ['c++', 'g++', 'clang++', 'cl'];
+  const missing = [
+    ...['git', 'cmake'].filter((name) => onPath(name).length === 0),
+    ...(compilers.some((name) => path.isAbsolute(name) || onPath(name).length > 0) ? [] : ['a C++ compiler']),
+  ];
+  if (missing.length === 0) return;
+  const remedy =
+    process.platform === 'darwin' ? 'xcode-select --install; brew install cmake' : 'apt-get install -y git cmake g++';
+  unavailable(
+    `There is no llama-server, and building one needs ${missing.join(' and ')}. Install (${remedy}), or set LLAMA_SERVER.`,
+  );
+}
+
+/** What only this processor runs must not be found by another that shares the folder. */
+function targetFolder() {
+  const processor = createHash('sha256').update(processorTraits()).digest('hex').slice(0, 8);
+  const name = `llama-server-${revision().slice(0, 12)}-${process.platform}-${process.arch}-${processor}`;
+  return path.join(path.dirname(modelFolder()), name);
+}
+
+function processorTraits() {
+  try {
+    return /^(flags|Features)\s*:.*$/m.exec(fs.readFileSync('/proc/cpuinfo', 'utf8'))?.[0] ?? '';
+  } catch {
+    return os.cpus()[0]?.model ?? '';
+  }
+}
+
+/** As `src/config/environment.ts` has it. */
+function modelFolder() {
+  const { TOKENHOUSE_MODEL_DIR, XDG_CACHE_HOME, HOME, USERPROFILE } = process.env;
+  const home = HOME || USERPROFILE || os.homedir();
+  return path.resolve(
+    TOKENHOUSE_MODEL_DIR || path.join(XDG_CACHE_HOME || path.join(home, '.cache'), 'tokenhouse', 'models'),
+  );
+}
+
+/** The commit in the bundle: its first lines are its format, then `<commit> <name>`. */
+function revision() {
+  const file = fs.openSync(bundle, 'r');
+  try {
+    const head = Buffer.alloc(4_096);
+    fs.readSync(file, head);
+    return /^([0-9a-f]{40}) /m.exec(head.toString('latin1'))[1];
+  } finally {
+    fs.closeSync(file);
+  }
+}
+
+function onPath(name) {
+  const suffix = process.platform === 'win32' ? '.exe' : '';
+  return (process.env.PATH ?? '')
+    .split(path.delimiter)
+    .filter((folder) => folder !== '')
+    .map((folder) => path.resolve(folder, name + suffix))
+    .filter((file) => fs.statSync(file, { throwIfNoEntry: false })?.isFile());
+}
+
+function runs(file) {
+  if (!fs.existsSync(file)) return false;
+  return spawnSync(file, ['--version'], { stdio: 'ignore', timeout: 60_000 }).status === 0;
+}
+
+function unavailable(line) {
+  say(line);
+  process.exit(69);
+}
+
+if (isStarted(import.meta.url)) process.stdout.write(`${await llamaServer()}\n`);

@@ -1,0 +1,26 @@
+// The newest client libraries for the tests: people install those, and not the ones that are locked here.
+import fs from 'node:fs';
+import path from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { clientTests } from './build.mjs';
+import { installedPackages, newestVersion } from './npm-package.mjs';
+import { fail, root, say } from './setup.mjs';
+
+/** Modules to import before the tests: they make the names of the locked libraries mean their newest releases. */
+export function newestClients() {
+  const locked = JSON.parse(fs.readFileSync(path.join(root, clientTests, 'package.json'), 'utf8'));
+  try {
+    // In one folder, because they import each other.
+    const packages = Object.keys(locked.dependencies).map((name) => {
+      const version = newestVersion(name, 'clients');
+      say(`client   ${name} ${version}`);
+      return [name, version];
+    });
+    const folder = installedPackages(packages, 'clients');
+    const url = pathToFileURL(path.join(root, 'scripts', 'import-clients.mjs'));
+    url.search = new URLSearchParams(packages.map(([name]) => [name, folder])).toString();
+    return [url.href];
+  } catch (error) {
+    return fail(`The newest clients could not be made ready: ${error.message}.`);
+  }
+}

@@ -1,0 +1,101 @@
+// The suites of tests: which files belong to each, how long they may take, and what they need.
+import fs from 'node:fs';
+import path from 'node:path';
+
+const minutesMs = 60_000;
+
+/**
+ * `minutes` ends a suite that hangs, several times what it takes on two slow cores; `fileMinutes` ends one file of it.
+ * A suite without `files` has the files of its folder `tests/suites/<name>/`; if there is a `setup.mjs`, it is run first.
+ */
+export const suites = {
+  ordinary: { minutes: 25, fileMinutes: 5, concurrency: 2, files: 'ordinary', about: 'everything a change must pass' },
+  node24: {
+    minutes: 25,
+    fileMinutes: 5,
+    concurrency: 2,
+    files: 'ordinary',
+    node: '24',
+    newestClients: true,
+    about: 'the ordinary tests on the newest Node 24, with the newest client libraries',
+  },
+  clock: { minutes: 10, fileMinutes: 8, concurrency: 1, about: 'the clock is set while requests run' },
+  overload: {
+    minutes: 10,
+    fileMinutes: 8,
+    concurrency: 1,
+    about: 'five times the load that the service can carry, and back',
+  },
+  families: {
+    minutes: 15,
+    fileMinutes: 8,
+    concurrency: 2,
+    about: 'conversations, charges, endings and errors that are the same in all API families',
+  },
+  'llama-server': { minutes: 15, fileMinutes: 10, concurrency: 1, about: 'a real llama-server behind the service' },
+  postgres: { minutes: 15, fileMinutes: 8, concurrency: 1, about: 'a real PostgreSQL below one and several replicas' },
+  s3: { minutes: 15, fileMinutes: 10, concurrency: 1, about: 'files in a bucket of a real S3-compatible server' },
+  soak: { minutes: 25, fileMinutes: 14, concurrency: 1, about: 'mixed load with faults for minutes or hours' },
+};
+
+/** A person may soak for hours. */
+const soakMinutes = Number(process.env.TOKENHOUSE_SOAK_MINUTES ?? 0);
+
+export function suiteLimits(name) {
+  const { minutes, fileMinutes } = suites[name];
+  const longer = name === 'soak' ? soakMinutes : 0;
+  return { suiteMs: (minutes + longer) * minutesMs, fileMs: (fileMinutes + longer) * minutesMs };
+}
+
+/** Beside the tests that they lengthen: 100,000 mutations instead of 10,000, and the like. */
+const isSoak = (file) => file.endsWith('.soak.test.js');
+const isLong = (file) => isSoak(file) || file.startsWith(`suites${path.sep}`);
+
+/** Compiled test files of a suite, relative to the root, that contain one of the words; all without words. */
+export function testFiles(root, name, words) {
+  const own = suites[name].files === undefined ? `suites${path.sep}${name}${path.sep}` : undefined;
+  const files = sourcesBelow(path.join(root, 'tests'))
+    .map((file) => path.relative(path.join(root, 'tests'), file))
+    .filter((file) => file.endsWith('.test.ts'))
+    .map((file) => file.replace(/\.ts$/, '.js'))
+    .filter((file) => (own === undefined ? !isLong(file) : file.startsWith(own) || (name === 'soak' && isSoak(file))))
+    .toSorted();
+  return {
+    all: files,
+    chosen: files
+      .filter((file) => words.length === 0 || words.some((word) => file.includes(word)))
+      .map((file) => path.join('dist', 'tests', file)),
+  };
+}
+
+function sourcesBelow(folder) {
+  return fs.readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
+    if (entry.name === 'node_modules') return [];
+    return entry.isDirectory() ? sourcesBelow(path.join(folder, entry.name)) : [path.join(folder, entry.name)];
+  });
+}
+
+/** Words choose files, `--suite`, `--node` and `--newest-clients` are ours, other options go to `node --test`. */
+export function readArguments(args) {
+  const result = { suite: 'ordinary', node: undefined, newestClients: undefined, words: [], options: [] };
+  for (let at = 0; at < args.length; at++) {
+    const [, name, value] = /^--(suite|node)(?:=(.*))?$/s.exec(args[at]) ?? [];
+    if (name !== undefined) result[name] = value ?? args[++at] ?? '';
+    else if (args[at] === '--newest-clients') result.newestClients = true;
+    else if (args[at].startsWith('-')) result.options.push(args[at]);
+    else result.words.push(args[at]);
+  }
+  const problem = problemOf(result);
+  if (problem !== undefined) return { problem };
+  const { node, newestClients = false } = suites[result.suite];
+  return { ...result, node: result.node ?? node, newestClients: result.newestClients ?? newestClients };
+}
+
+function problemOf({ suite, node }) {
+  if (!Object.hasOwn(suites, suite)) {
+    const list = Object.entries(suites).map(([name, { about }]) => `  ${name.padEnd(13)} ${about}`);
+    return `There is no suite '${suite}'. There are:\n${list.join('\n')}`;
+  }
+  if (node !== undefined && !/^\d+$/.test(node)) return `--node takes a major version, for example 24, not '${node}'.`;
+  return undefined;
+}

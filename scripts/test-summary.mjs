@@ -1,0 +1,51 @@
+// A reporter of `node --test` that notes how long each file took and what failed, and the lines that are made of its notes.
+import fs from 'node:fs';
+import path from 'node:path';
+
+const slowestShown = 10;
+
+export default async function* notes(events) {
+  for await (const { type, data } of events) {
+    const { file, name, nesting, skip, details } = data ?? {};
+    if (type === 'test:complete' && nesting === 0 && isFile(name, file)) {
+      yield note({ file, durationMs: details.duration_ms });
+    } else if (type === 'test:fail' && details?.type !== 'suite') {
+      yield note({ file, failed: name });
+    } else if (type === 'test:pass' && details?.type !== 'suite' && !isFile(name, file)) {
+      yield note(skip === undefined || skip === false ? { passed: 1 } : { file, skipped: name });
+    }
+  }
+}
+
+const note = (fields) => `${JSON.stringify(fields)}\n`;
+
+/** A file is reported as a test whose name is its path. */
+const isFile = (name, file) => file !== undefined && (name === file || path.resolve(name) === file);
+
+/** The slowest files, what was skipped and what failed; the last line counts. */
+export function summaryLines({ suite, file, root, seconds }) {
+  const lines = fs.existsSync(file) ? fs.readFileSync(file, 'utf8').split('\n') : [];
+  const all = lines.flatMap((line) => (line === '' ? [] : [JSON.parse(line)]));
+  const where = (entry) =>
+    entry.file === undefined
+      ? ''
+      : path
+          .relative(root, entry.file)
+          .replace(/^dist./, '')
+          .replace(/\.js$/, '.ts');
+  const slowest = all
+    .filter((entry) => entry.durationMs !== undefined)
+    .toSorted((a, b) => b.durationMs - a.durationMs)
+    .slice(0, slowestShown);
+  const failed = all.filter((entry) => entry.failed !== undefined);
+  const skipped = all.filter((entry) => entry.skipped !== undefined);
+  const passed = all.filter((entry) => entry.passed !== undefined).length;
+  return [
+    '',
+    `${suite} took ${seconds.toFixed(0)} s; its slowest files:`,
+    ...slowest.map((entry) => `${(entry.durationMs / 1000).toFixed(1).padStart(8)} s  ${where(entry)}`),
+    ...skipped.map((entry) => `skipped: ${where(entry)}: ${entry.skipped}`),
+    ...failed.map((entry) => `failed: ${where(entry)}: ${entry.failed}`),
+    `${suite}: ${passed} passed, ${failed.length} failed, ${skipped.length} skipped`,
+  ];
+}
