@@ -1,5 +1,7 @@
-import { errorTable } from '../errors.ts';
+import { chargeOf, errorTable } from '../errors.ts';
 import type { ErrorCode, ErrorRow } from '../errors.ts';
+import { errorExamples } from '../error-examples.ts';
+import type { ErrorExample } from '../error-examples.ts';
 
 /** The list of error codes, printed from the table. */
 export function errorIndexPage(): string {
@@ -13,15 +15,23 @@ export function errorIndexPage(): string {
   );
 }
 
-/** One page per code: the target of `docs_url`. `undefined` for a code that does not exist. */
-export function errorPage(code: string): string | undefined {
+/** One page per code: the target of `docs_url`, below `accountUrl`. `undefined` for a code that does not exist. */
+export function errorPage(code: string, accountUrl: string): string | undefined {
   if (!Object.hasOwn(errorTable, code)) return undefined;
   const row: ErrorRow = errorTable[code as ErrorCode];
-  const example = JSON.stringify(
-    { error: { type: row.type, code, message: '…', request_id: 'req_0123456789ab', docs_url: '…' } },
-    null,
-    2,
-  );
+  const example: ErrorExample = errorExamples[code as ErrorCode];
+  const { message, param, extra = {}, headers = {} } = example;
+  const body = {
+    error: {
+      type: row.type,
+      code,
+      message,
+      ...(param === undefined ? {} : { param }),
+      ...Object.fromEntries(Object.entries(extra).map(([name, [, value]]) => [name, value])),
+      request_id: 'req_0123456789ab',
+      docs_url: `${accountUrl}/docs/errors/${code}`,
+    },
+  };
   return page(
     code,
     `<dl>
@@ -31,11 +41,25 @@ export function errorPage(code: string): string | undefined {
 <dt>Type</dt><dd><code>${row.type}</code></dd>
 <dt>Retry</dt><dd>${row.retry}</dd>
 <dt>Charge</dt><dd>${chargeOf(row)}</dd>
+<dt>Field at fault</dt><dd>${param === undefined ? 'None: <code>param</code> is absent.' : 'In <code>param</code>: the path of the field, the name of the header, or absent where there is none to name.'}</dd>
 </dl>
-<h2>Body</h2><pre>${escaped(example)}</pre>
+${factsTable(
+  'Fields of this code',
+  Object.entries(extra).map(([name, [what]]) => [name, what]),
+)}${factsTable('Headers of this code', Object.entries(headers))}<h2>Example</h2><pre>HTTP/1.1 ${row.status}
+content-type: application/json
+x-request-id: req_0123456789ab
+
+${escaped(JSON.stringify(body, null, 2))}</pre>
 <p>On <code>/v1/messages</code> the same object stands inside <code>{"type":"error","error":{…}}</code>. In the middle of a stream it is the last event.</p>
 <p><a href="/docs/errors">All codes</a></p>`,
   );
+}
+
+function factsTable(title: string, facts: readonly (readonly [string, string])[]): string {
+  if (facts.length === 0) return '';
+  const rows = facts.map(([name, what]) => `<tr><td><code>${escaped(name)}</code></td><td>${prose(what)}</td></tr>`);
+  return `<h2>${title}</h2><table>${rows.join('')}</table>\n`;
 }
 
 /** `topup_url` of the 402. */
@@ -53,22 +77,6 @@ export function notFoundPage(): string {
     'Not found',
     '<p>There is no such page. <a href="/docs/errors">Error codes</a> · <a href="/topup">Add credit</a></p>',
   );
-}
-
-function chargeOf(row: ErrorRow): string {
-  switch (row.type) {
-    case 'server_error':
-    case 'routing_error':
-    case 'internal_error':
-      return 'Nothing, at whatever moment it happens.';
-    case 'authentication_error':
-      return 'Nothing when the request is refused. A key that is revoked in mid-answer pays for what was produced until then.';
-    case 'invalid_request_error':
-    case 'permission_error':
-    case 'rate_limit_error':
-    case 'insufficient_credits':
-      return 'Nothing.';
-  }
 }
 
 function page(title: string, body: string): string {

@@ -1,14 +1,25 @@
-import { createServer } from 'node:http';
-import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import type { Server, ServerResponse } from 'node:http';
 
-import { refuseUnparsed } from '../edge/refuse-unparsed.ts';
+import { createEdge } from '../edge/edge.ts';
+import type { EdgeLimits, Handler } from '../edge/edge.ts';
 import { ApiError, errorBody } from '../errors.ts';
 import { requestIds } from '../ids/request-id.ts';
+import { mayReadMetrics } from './metrics-access.ts';
+import type { MetricsAccess } from './metrics-access.ts';
 import { errorIndexPage, errorPage, notFoundPage, topupPage } from './pages.ts';
 
+export interface MetricsPage extends MetricsAccess {
+  text(): string;
+}
+
 /** The account host: today the pages that error answers link to. Plain text pages, no scripts, nothing about any account. */
-export function createAccountHost(accountUrl: () => string, newRequestId: () => string): Server {
-  const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
+export function createAccountHost(
+  accountUrl: () => string,
+  newRequestId: () => string,
+  metrics: MetricsPage,
+  limits: EdgeLimits,
+): Server {
+  const onRequest: Handler = (request, response) => {
     const { publicId } = requestIds(request.headers['x-request-id'], newRequestId());
     const refuse = (error: ApiError): void => {
       const body = JSON.stringify({ error: errorBody(error, publicId, accountUrl()) });
@@ -27,22 +38,28 @@ export function createAccountHost(accountUrl: () => string, newRequestId: () => 
       send(response, 200, 'application/json', '{"status":"ok"}', publicId);
       return;
     }
-    const html = pageAt(path);
+    if (path === '/metrics') {
+      if (mayReadMetrics(request, metrics)) send(response, 200, metricsType, metrics.text(), publicId);
+      else
+        refuse(
+          new ApiError(
+            'http_403',
+            'Metrics are shown to this computer only, or to whoever presents the token of TOKENHOUSE_METRICS_TOKEN.',
+          ),
+        );
+      return;
+    }
+    const html = pageAt(path, accountUrl());
     send(response, html === undefined ? 404 : 200, 'text/html; charset=utf-8', html ?? notFoundPage(), publicId);
   };
-  // Node's own answers to a missing Host and to an Expect have no envelope; to these pages both mean nothing.
-  const server = createServer(
-    { headersTimeout: 10_000, requestTimeout: 30_000, maxHeaderSize: 16_384, requireHostHeader: false },
-    onRequest,
-  );
-  server.on('checkContinue', onRequest).on('checkExpectation', onRequest);
-  server.on('clientError', (error, socket) => refuseUnparsed(error, socket, newRequestId(), accountUrl()));
-  return server;
+  return createEdge(onRequest, { newRequestId, accountUrl }, limits);
 }
 
-function pageAt(path: string): string | undefined {
+const metricsType = 'text/plain; version=0.0.4; charset=utf-8';
+
+function pageAt(path: string, accountUrl: string): string | undefined {
   const code = /^\/docs\/errors\/([a-z0-9_]+)$/.exec(path)?.[1];
-  if (code !== undefined) return errorPage(code);
+  if (code !== undefined) return errorPage(code, accountUrl);
   if (path === '/docs/errors' || path === '/docs/errors/') return errorIndexPage();
   return path === '/topup' ? topupPage() : undefined;
 }

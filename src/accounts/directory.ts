@@ -1,20 +1,36 @@
 import type { AccountStatus } from '../store/database.ts';
 import type { LoadedKey } from '../store/queries.ts';
+import { keyAccess, readLimits } from './key-limits.ts';
+import type { KeyAccess } from './key-limits.ts';
 import { lookUpHash, parseKey } from './key.ts';
 import type { Secret } from './secret.ts';
 
 /** Who sends a request. */
 export interface Caller {
-  readonly account: { readonly id: string };
+  readonly account: {
+    readonly id: string;
+    /** Ids in lower case; none: every model. */
+    readonly models?: ReadonlySet<string> | undefined;
+  };
   readonly key: LiveKey;
+}
+
+/** Whether a caller is entitled to a model: its account is, and the key is not kept from it (specification §5.5). */
+export function isEntitled({ account, key }: Caller, modelId: string): boolean {
+  const id = modelId.toLowerCase();
+  return (account.models?.has(id) ?? true) && (key.models?.has(id) ?? true);
 }
 
 export interface LiveKey {
   readonly id: string;
   readonly accountId: string;
+  /** Whose it is within the account; null: a legacy key, of nobody in particular (specification §5.5). */
+  readonly userId: string | null;
   readonly name: string;
-  /** JSON object; null when the key has no limits of its own. */
-  readonly limits: string | null;
+  /** What it is kept to beyond its models; absent: nothing. */
+  readonly access?: KeyAccess | undefined;
+  /** Ids in lower case; none: all that the account may use. */
+  readonly models?: ReadonlySet<string> | undefined;
   readonly expiresAt: number | null;
 }
 
@@ -22,6 +38,8 @@ export interface LiveKey {
 export type DirectoryChange =
   | { readonly kind: 'key_created'; readonly key: LoadedKey }
   | { readonly kind: 'key_revoked'; readonly keyId: string }
+  | { readonly kind: 'key_models'; readonly keyId: string; readonly models: readonly string[] | null }
+  | { readonly kind: 'account_models'; readonly accountId: string; readonly models: readonly string[] | null }
   | { readonly kind: 'account_status'; readonly accountId: string; readonly status: AccountStatus };
 
 /** What running requests must hear of at once: they end as `revoked`. */
@@ -40,6 +58,8 @@ export class Directory {
   readonly #keys = new Map<string, LiveKey>();
   readonly #hashes = new Map<string, string>();
   readonly #suspended = new Set<string>();
+  /** Models of the accounts that are limited to some. */
+  readonly #modelsOfAccounts = new Map<string, ReadonlySet<string>>();
   readonly #listeners = new Set<(cut: Cut) => void>();
 
   constructor(secret: Secret, now: () => number = Date.now) {
@@ -74,7 +94,7 @@ export class Directory {
     if (text === undefined) return 'malformed';
     const key = this.#keys.get(lookUpHash(text, this.#secret));
     if (key === undefined || !this.#isLive(key)) return undefined;
-    return { account: { id: key.accountId }, key };
+    return { account: { id: key.accountId, models: this.#modelsOfAccounts.get(key.accountId) }, key };
   }
 
   /** Follows the database, after the change is durable there. */
@@ -91,6 +111,16 @@ export class Directory {
         this.#tell({ kind: 'key_revoked', keyId: change.keyId });
         return;
       }
+      case 'key_models': {
+        const hash = this.#hashes.get(change.keyId);
+        const key = hash === undefined ? undefined : this.#keys.get(hash);
+        // Another object: requests that run keep what they began with.
+        if (hash !== undefined && key !== undefined) this.#keys.set(hash, { ...key, models: setOf(change.models) });
+        return;
+      }
+      case 'account_models':
+        this.#limitAccount(change.accountId, change.models);
+        return;
       case 'account_status':
         if (change.status === 'active') {
           this.#suspended.delete(change.accountId);
@@ -110,11 +140,19 @@ export class Directory {
 
   #add(key: LoadedKey): void {
     const hash = Buffer.from(key.hash.buffer, key.hash.byteOffset, key.hash.byteLength).toString('latin1');
-    const { id, accountId, name, limits, expiresAt } = key;
-    this.#keys.set(hash, { id, accountId, name, limits, expiresAt });
+    const { id, accountId, userId, name, expiresAt } = key;
+    const access = key.limits === null ? undefined : keyAccess(readLimits(key.limits));
+    this.#keys.set(hash, { id, accountId, userId, name, access, models: setOf(key.models), expiresAt });
+    this.#limitAccount(accountId, key.accountModels);
     this.#hashes.set(id, hash);
     if (key.accountStatus === 'suspended') this.#suspended.add(accountId);
     else this.#suspended.delete(accountId);
+  }
+
+  #limitAccount(accountId: string, models: readonly string[] | null): void {
+    const limited = setOf(models);
+    if (limited === undefined) this.#modelsOfAccounts.delete(accountId);
+    else this.#modelsOfAccounts.set(accountId, limited);
   }
 
   #isLive(key: LiveKey): boolean {
@@ -126,3 +164,6 @@ export class Directory {
     for (const listener of [...this.#listeners]) listener(cut);
   }
 }
+
+const setOf = (models: readonly string[] | null): ReadonlySet<string> | undefined =>
+  models === null ? undefined : new Set(models);

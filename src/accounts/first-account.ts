@@ -30,7 +30,11 @@ export async function createFirstAccount(
       services,
     );
   }
-  const answer = await operate({ kind: 'create_key', accountId, name: 'first key', expiresAt: undefined }, services);
+  // The owner's own, so it can upload files (specification §5.5).
+  const answer = await operate(
+    { kind: 'create_key', accountId, name: 'first key', userId: 'owner', expiresAt: undefined },
+    services,
+  );
   if (answer.kind !== 'key') throw new Error('creating a key answered something else');
   return { accountId, key: answer.key, creditMicrocents };
 }

@@ -42,12 +42,16 @@ export function displayOf(key: KeyText): string {
 
 export interface KeyWish {
   readonly accountId: string;
+  /** Whose it is within the account; left out or null: a legacy key, which uploads no files (specification §5.5). */
+  readonly userId?: string | null;
   readonly name: string;
   readonly secret: Secret;
   readonly now: number;
   readonly expiresAt?: number | null;
   /** JSON object. */
   readonly limits?: string | null;
+  /** Ids in lower case; left out or null: all that the account may use. */
+  readonly models?: readonly string[] | null;
 }
 
 /** A new key, and the row of it that is stored. */
@@ -56,11 +60,13 @@ export function issueKey(wish: KeyWish): { readonly text: KeyText; readonly row:
   const row = {
     id: newKeyId(),
     accountId: wish.accountId,
+    userId: wish.userId ?? null,
     name: wish.name,
     display: displayOf(text),
     hash: hashKey(text, wish.secret),
     pepperId: wish.secret.id,
     limits: wish.limits ?? null,
+    models: wish.models ?? null,
     createdAt: wish.now,
     expiresAt: wish.expiresAt ?? null,
   };

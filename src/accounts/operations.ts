@@ -3,7 +3,10 @@ import type { Ledger } from '../store/ledger.ts';
 import type { Desk } from '../store/operations.ts';
 import { StoreError } from '../store/store-error.ts';
 import { newAccountId } from './base62.ts';
+import type { AccountPrice } from '../store/queries.ts';
 import type { Directory } from './directory.ts';
+import { faultOfLimits, printLimits } from './key-limits.ts';
+import type { KeyLimits } from './key-limits.ts';
 import { issueKey } from './key.ts';
 import type { Secret } from './secret.ts';
 
@@ -14,8 +17,36 @@ export type Operation =
       readonly kind: 'create_key';
       readonly accountId: string | undefined;
       readonly name: string;
+      /** Left out: a legacy key, of nobody in particular. */
+      readonly userId?: string | undefined;
       readonly expiresAt: number | undefined;
+      /** Left out: all that the account may use. */
+      readonly models?: readonly string[] | undefined;
+      /** Left out: none. */
+      readonly limits?: KeyLimits | undefined;
     }
+  /** Which models a key or an account may use; without `models` it may use all there are. */
+  | { readonly kind: 'allow_key'; readonly keyId: string; readonly models: readonly string[] | undefined }
+  | {
+      readonly kind: 'allow_account';
+      readonly accountId: string | undefined;
+      readonly models: readonly string[] | undefined;
+    }
+  /** Prices are microcents per million tokens, as text. */
+  | {
+      readonly kind: 'set_price';
+      readonly accountId: string | undefined;
+      readonly model: string;
+      readonly input: string;
+      readonly output: string;
+      /** Left out: the input price. */
+      readonly cacheRead: string | undefined;
+      /** Left out: from now on. */
+      readonly validFrom: number | undefined;
+      /** Exclusive; left out: for good. */
+      readonly validTo: number | undefined;
+    }
+  | { readonly kind: 'remove_price'; readonly accountId: string | undefined; readonly model: string }
   | { readonly kind: 'revoke_key'; readonly keyId: string }
   | {
       readonly kind: 'grant_credit';
@@ -36,6 +67,23 @@ export type OperationAnswer =
       readonly name: string;
       readonly key: string;
     }
+  | {
+      readonly kind: 'allowed';
+      /** Of the key or the account. */
+      readonly id: string;
+      readonly models: readonly string[] | null;
+    }
+  | {
+      readonly kind: 'price';
+      readonly accountId: string;
+      readonly model: string;
+      readonly validFrom: number;
+      readonly validTo: number | null;
+      readonly input: string;
+      readonly output: string;
+      readonly cacheRead: string;
+    }
+  | { readonly kind: 'prices_ended'; readonly accountId: string; readonly model: string; readonly ended: number }
   | { readonly kind: 'revoked'; readonly keyId: string; readonly accountId: string; readonly name: string }
   | {
       readonly kind: 'granted';
@@ -71,6 +119,14 @@ export interface OperationServices {
   readonly newId: () => Uint8Array;
   /** The live keys of the running service; a command that works on the database alone has none. */
   readonly directory: Directory | undefined;
+  /** The rates of the running service; likewise. */
+  readonly prices?: PriceFollower | undefined;
+}
+
+/** Who charges: follows the database, after a change is durable there. */
+export interface PriceFollower {
+  add(price: AccountPrice): void;
+  end(accountId: string, modelId: string, at: number): void;
 }
 
 /** A wish of the operator that cannot be fulfilled; the message is for a person. */
@@ -115,15 +171,52 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
       const accountId = await accountMeant(operation.accountId, desk);
       const issued = issueKey({
         accountId,
+        userId: operation.userId === undefined ? null : checkedText(operation.userId, 'A user', nameLengthMax),
         name: checkedName(operation.name),
         secret,
         now: at,
         expiresAt: operation.expiresAt ?? null,
+        models: checkedModels(operation.models),
+        limits: checkedLimits(operation.limits),
       });
       await desk.createKey({ key: issued.row, changeId: newId() });
       const account = await desk.getAccount({ accountId });
-      directory?.apply({ kind: 'key_created', key: { ...issued.row, accountStatus: account?.status ?? 'active' } });
+      directory?.apply({
+        kind: 'key_created',
+        key: { ...issued.row, accountStatus: account?.status ?? 'active', accountModels: account?.models ?? null },
+      });
       return { kind: 'key', keyId: issued.row.id, accountId, name: operation.name, key: issued.text };
+    }
+    case 'allow_key': {
+      const models = checkedModels(operation.models);
+      const key = await desk.allowKey({ keyId: operation.keyId, models, at, changeId: newId() });
+      if (key === undefined)
+        throw new OperationError(`There is no live key ${operation.keyId}. List them with: tokenhouse keys list`);
+      directory?.apply({ kind: 'key_models', keyId: key.id, models });
+      return { kind: 'allowed', id: key.id, models };
+    }
+    case 'allow_account': {
+      const accountId = await accountMeant(operation.accountId, desk);
+      const models = checkedModels(operation.models);
+      await desk.allowAccount({ accountId, models, at, changeId: newId() });
+      directory?.apply({ kind: 'account_models', accountId, models });
+      return { kind: 'allowed', id: accountId, models };
+    }
+    case 'set_price': {
+      const accountId = await accountMeant(operation.accountId, desk);
+      const price = priceOf(operation, accountId, at);
+      await desk.addAccountPrice({ price, at, changeId: newId() });
+      services.prices?.add(price);
+      const { validFrom, validTo, input, output, cacheRead } = price;
+      const text = { input: String(input), output: String(output), cacheRead: String(cacheRead) };
+      return { kind: 'price', accountId, model: operation.model, validFrom, validTo, ...text };
+    }
+    case 'remove_price': {
+      const accountId = await accountMeant(operation.accountId, desk);
+      const modelId = checkedModel(operation.model);
+      const ended = await desk.endAccountPrices({ accountId, modelId, at, changeId: newId() });
+      services.prices?.end(accountId, modelId, at);
+      return { kind: 'prices_ended', accountId, model: operation.model, ended };
     }
     case 'revoke_key': {
       const revoked = await desk.revokeKey({ keyId: operation.keyId, at, changeId: newId() });
@@ -170,7 +263,7 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
 }
 
 /** The account that was named, or the only one there is. */
-export async function accountMeant(
+async function accountMeant(
   named: string | undefined,
   desk: Pick<Desk, 'listAccounts' | 'getAccount'>,
 ): Promise<string> {
@@ -190,6 +283,50 @@ export async function accountMeant(
   return only.id;
 }
 
+/** As in the configuration: 10¹⁵ microcents for a million tokens. */
+const priceMax = 10n ** 15n;
+
+function priceOf(wish: Extract<Operation, { kind: 'set_price' }>, accountId: string, now: number): AccountPrice {
+  const input = BigInt(wish.input);
+  const output = BigInt(wish.output);
+  const cacheRead = wish.cacheRead === undefined ? input : BigInt(wish.cacheRead);
+  for (const price of [input, output, cacheRead])
+    if (price < 0n || price > priceMax) throw new OperationError(`A price is 0 to ${priceMax} microcents.`);
+  // A hold is taken at the input price, and a charge never exceeds its hold (reliability I2).
+  if (cacheRead > input) throw new OperationError('Cached tokens may not cost more than uncached ones.');
+  const { validFrom = now, validTo } = wish;
+  // What has been charged stays charged: rates hold from the start of the requests to come.
+  if (validFrom < now) throw new OperationError('Rates cannot begin in the past.');
+  if (validTo !== undefined && validTo <= validFrom) throw new OperationError('Rates must end after they begin.');
+  return {
+    accountId,
+    modelId: checkedModel(wish.model),
+    validFrom,
+    validTo: validTo ?? null,
+    input,
+    output,
+    cacheRead,
+  };
+}
+
+function checkedLimits(limits: KeyLimits = {}): string | null {
+  const fault = faultOfLimits(limits);
+  if (fault !== undefined) throw new OperationError(fault);
+  return printLimits(limits);
+}
+
+const modelsMax = 1000;
+
+/** Lower case, sorted, each once. */
+function checkedModels(models: readonly string[] | undefined): readonly string[] | null {
+  if (models === undefined) return null;
+  if (models.length > modelsMax) throw new OperationError(`At most ${modelsMax} models can be named.`);
+  return [...new Set(models.map(checkedModel))].sort();
+}
+
+const checkedModel = (id: string): string => checkedText(id, 'The id of a model', modelIdLengthMax).toLowerCase();
+
+const modelIdLengthMax = 128;
 const nameLengthMax = 100;
 const idempotencyKeyLengthMax = 255;
 const referenceLengthMax = 1000;

@@ -13,9 +13,13 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 
-/** The pepper of the key hashes. It is kept outside the database: whoever steals or writes the database has no key by it. */
+/** What only this service knows. It is kept outside the database: whoever steals or writes the database has no key by it. */
 export interface Secret {
+  /** Of the hashes of API keys. */
   readonly pepper: KeyObject;
+  /** Of seals on reasoning that clients keep: to sign with, and to encrypt with; 32 bytes each. */
+  readonly sealSigning: KeyObject;
+  readonly sealEncryption: KeyObject;
   /** Names the pepper in each key's row, so that a wrong one is noticed; tells nothing about it. */
   readonly id: string;
   readonly source: 'environment' | 'file' | 'created';
@@ -43,11 +47,24 @@ export function openSecret({ fromEnvironment, dataFolder, warn }: SecretOptions)
   return createSecret(file) ? secretOf(readSecret(file, warn)!, 'created') : secretOf(readSecret(file, warn)!, 'file');
 }
 
+/** Name of the secret that a file holds, as the rows of keys have it; `undefined` when there is no such file. */
+export function secretIdOf(file: string): string | undefined {
+  const text = readSecret(file, () => {});
+  return text === undefined ? undefined : secretOf(text, 'file').id;
+}
+
 function secretOf(text: string, source: Secret['source']): Secret {
   // Derived, so that other uses of the same secret can never meet the same bytes.
-  const pepper = createHmac('sha256', text).update('tokenhouse api keys').digest();
+  const derived = (use: string): Buffer => createHmac('sha256', text).update(use).digest();
+  const pepper = derived('tokenhouse api keys');
   const id = createHmac('sha256', pepper).update('tokenhouse pepper id').digest('hex').slice(0, 16);
-  return { pepper: createSecretKey(pepper), id, source };
+  return {
+    pepper: createSecretKey(pepper),
+    sealSigning: createSecretKey(derived('tokenhouse reasoning signatures')),
+    sealEncryption: createSecretKey(derived('tokenhouse reasoning encryption')),
+    id,
+    source,
+  };
 }
 
 function readSecret(file: string, warn: (message: string) => void): string | undefined {

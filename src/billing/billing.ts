@@ -1,6 +1,6 @@
 import { ApiError } from '../errors.ts';
 import type { Usage } from '../generation/event.ts';
-import type { Ledger } from '../store/ledger.ts';
+import type { Ledger, UsageRow } from '../store/ledger.ts';
 import { holdStepTokens } from './bill.ts';
 import type { Bill } from './bill.ts';
 import { ceiledCents, flooredCents } from './cents.ts';
@@ -33,6 +33,9 @@ export class Billing {
   readonly #refusedUntil = new Map<string, number>();
   /** Holds that have not been settled or released. */
   #openHolds = 0;
+  #heldMicrocents = 0n;
+  /** Grows when all that this process could spend was taken from it: holds of before are of no worth then. */
+  #life = 0;
 
   constructor(options: BillingOptions) {
     this.#options = options;
@@ -41,6 +44,11 @@ export class Billing {
 
   get openHolds(): number {
     return this.#openHolds;
+  }
+
+  /** Set aside by all of them together. */
+  get heldMicrocents(): bigint {
+    return this.#heldMicrocents;
   }
 
   /** Holds the estimate of a request, or throws `insufficient_credits` 402 (specification §7.6). */
@@ -63,8 +71,24 @@ export class Billing {
     throw this.#refusal(bill.accountId, first.amount);
   }
 
-  /** Takes up to `amount` for a hold that grows; returns what there was. */
-  take(accountId: string, amount: bigint): bigint {
+  /** Takes up to `amount` for a hold that grows; what there was, maybe after asking the store for more. */
+  take(accountId: string, amount: bigint): bigint | Promise<bigint> {
+    if (this.reserve(accountId, amount)) {
+      this.#options.ledger.left(accountId, this.#free.get(accountId) ?? 0n);
+      return amount;
+    }
+    if (this.#isRefused(accountId)) return this.#takeFree(accountId, amount);
+    return this.#slice(accountId, amount).then(
+      (slice) => {
+        this.#add(accountId, slice);
+        if (slice === 0n) this.#refuse(accountId);
+        return this.#takeFree(accountId, amount);
+      },
+      () => this.#takeFree(accountId, amount),
+    );
+  }
+
+  #takeFree(accountId: string, amount: bigint): bigint {
     const free = this.#free.get(accountId) ?? 0n;
     const taken = free < amount ? (free > 0n ? free : 0n) : amount;
     this.#free.set(accountId, free - taken);
@@ -91,15 +115,29 @@ export class Billing {
     return this.#free.get(accountId);
   }
 
+  /** The store has declared this process dead: nothing of what was free or held is its own any more. */
+  forget(): void {
+    this.#life++;
+    this.#free.clear();
+    this.#refusedUntil.clear();
+  }
+
   /** Whether the amount is now held. Nothing is awaited between looking at a free balance and taking from it. */
   async #fund(accountId: string, amount: bigint): Promise<boolean> {
     if (this.#loading.has(accountId) || !this.#free.has(accountId)) await this.#load(accountId, amount);
-    if (this.reserve(accountId, amount)) return true;
-    if ((this.#refusedUntil.get(accountId) ?? 0) > Date.now()) return false;
+    if (this.reserve(accountId, amount)) {
+      this.#options.ledger.left(accountId, this.#free.get(accountId) ?? 0n);
+      return true;
+    }
+    if (this.#isRefused(accountId)) return false;
     this.#add(accountId, await this.#slice(accountId, amount));
     if (this.reserve(accountId, amount)) return true;
     this.#refuse(accountId);
     return false;
+  }
+
+  #isRefused(accountId: string): boolean {
+    return (this.#refusedUntil.get(accountId) ?? 0) > performance.now();
   }
 
   /** The first request of an account fetches its budget; those that arrive meanwhile wait for the same answer. */
@@ -127,7 +165,7 @@ export class Billing {
 
   #refuse(accountId: string): void {
     if (this.#refusedUntil.size > 10_000) this.#refusedUntil.clear();
-    this.#refusedUntil.set(accountId, Date.now() + refusalMs);
+    this.#refusedUntil.set(accountId, performance.now() + refusalMs);
   }
 
   #refusal(accountId: string, need: bigint): ApiError {
@@ -147,17 +185,57 @@ export class Billing {
   }
 
   #open(bill: Bill, { amount, covered }: Estimate): Hold {
+    const { ledger, newId, log } = this.#options;
     this.#openHolds++;
-    return new Hold(bill, amount, covered, {
-      open: (request) => this.#options.ledger.open(request),
-      settle: (row) => this.#contact.watch(this.#options.ledger.settle(row)),
-      take: (more) => this.take(bill.accountId, more),
+    this.#heldMicrocents += amount;
+    const life = this.#life;
+    // What was held in an earlier life would be paid out of what belongs to others now (docs/money.md).
+    const settle = (row: UsageRow): Promise<'billed' | 'lost'> =>
+      life === this.#life || row.costMicrocents === 0n
+        ? this.#contact.watch(ledger.settle(row))
+        : Promise.resolve('lost');
+    const add = (microcents: bigint): void => {
+      if (life === this.#life) this.#add(bill.accountId, microcents);
+    };
+    const taken = (microcents: bigint): bigint => {
+      this.#heldMicrocents += microcents;
+      return microcents;
+    };
+    const hold = new Hold(bill, amount, covered, {
+      open: (request) => ledger.open(request),
+      settle,
+      take: (more) => {
+        if (life !== this.#life) return 0n;
+        const there = this.take(bill.accountId, more);
+        if (typeof there === 'bigint') return taken(there);
+        return there.then((later) => {
+          if (life === this.#life) return taken(later);
+          this.#add(bill.accountId, later); // of the new life, which the hold is not of
+          return 0n;
+        });
+      },
+      untake: (microcents) => {
+        this.#heldMicrocents -= microcents;
+        add(microcents);
+      },
       closed: (remainder) => {
         this.#openHolds--;
-        this.#add(bill.accountId, remainder);
+        this.#heldMicrocents -= hold.heldMicrocents;
+        add(remainder);
       },
-      repair: (row) => repair(row, this.#options.ledger, this.#options.newId, this.#options.log),
+      repair: (row) =>
+        repair(
+          row,
+          {
+            settle,
+            readBack: (requestId) => ledger.readBack(requestId),
+            transfer: (transfer) => ledger.transfer(transfer),
+          },
+          newId,
+          log,
+        ),
     });
+    return hold;
   }
 }
 

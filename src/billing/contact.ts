@@ -21,6 +21,7 @@ export class Contact {
   }
 
   get isLost(): boolean {
+    if (this.#ledger.silentMs > silenceMaxMs) return true;
     return this.#isRefused || (this.#waiting > 0 && performance.now() - this.#quietSinceMs > silenceMaxMs);
   }
 
@@ -39,8 +40,8 @@ export class Contact {
   }
 
   async #ask(): Promise<boolean> {
-    // A request that never was: goes the whole way through the thread and the lock of the file.
-    const sign = this.watch(this.#ledger.readBack(new Uint8Array(16)));
+    // A write goes the whole way that a settlement goes: the thread, the lock of the file, and room on the disk.
+    const sign = this.watch(this.#ledger.probe());
     let timer: NodeJS.Timeout | undefined;
     const silence = new Promise<boolean>((resolve) => {
       timer = setTimeout(resolve, silenceMaxMs, false);

@@ -15,7 +15,10 @@ export interface Receipt extends UsageRow {
 interface HoldServices {
   readonly open: Ledger['open'];
   readonly settle: Ledger['settle'];
-  take(amount: bigint): bigint;
+  /** Up to so much more; a promise where the store must be asked. */
+  take(amount: bigint): bigint | Promise<bigint>;
+  /** Taken for a hold that has ended meanwhile. */
+  untake(amount: bigint): void;
   /** Called once, with what was held and not charged. */
   closed(remainder: bigint): void;
   /** Sees to it in the background that the row, or another for the same request, becomes durable; resolves with what was charged. */
@@ -37,6 +40,8 @@ export class Hold {
   #heldMicrocents: bigint;
   #covered: Usage;
   #state: 'open' | 'lost' | 'settled' = 'open';
+  /** Its row has been made out, so what it holds is fixed. */
+  #isClosing = false;
 
   constructor(bill: Bill, heldMicrocents: bigint, covered: Usage, services: HoldServices) {
     this.#bill = bill;
@@ -72,6 +77,15 @@ export class Hold {
     };
     const missing = this.#bill.cost(wanted) - this.#heldMicrocents;
     const taken = missing > 0n ? this.#services.take(missing) : 0n;
+    if (typeof taken === 'bigint') return this.#extend(usage, wanted, missing, taken);
+    return taken.then((later) => {
+      if (this.#state === 'open' && !this.#isClosing) return this.#extend(usage, wanted, missing, later);
+      this.#services.untake(later);
+      return false;
+    });
+  }
+
+  #extend(usage: Usage, wanted: Usage, missing: bigint, taken: bigint): boolean {
     this.#heldMicrocents += taken;
     if (taken >= missing) {
       this.#covered = wanted;
@@ -122,6 +136,7 @@ export class Hold {
   }
 
   #priced(receipt: Receipt): UsageRow {
+    this.#isClosing = true;
     const list = this.#bill.cost(receipt);
     const charge = isCharged(receipt.ending) ? list : 0n;
     // M2: never above the hold, whatever a backend reports.

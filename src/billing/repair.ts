@@ -17,11 +17,22 @@ const pauseMaxMs = 30_000;
  * one is there, reads back which row won, and refunds a charge that the client was told it does not pay. Resolves with
  * the microcents that the account has paid in the end. Every step may be repeated.
  */
-export async function repair(row: UsageRow, ledger: Ledger, newId: () => Uint8Array, log: RepairLog): Promise<bigint> {
-  const requestId = Buffer.from(row.requestId).toString('hex');
+export async function repair(
+  given: UsageRow,
+  ledger: Pick<Ledger, 'settle' | 'readBack' | 'transfer'>,
+  newId: () => Uint8Array,
+  log: RepairLog,
+): Promise<bigint> {
+  const requestId = Buffer.from(given.requestId).toString('hex');
+  let row = given;
   for (let tries = 1; tries <= triesMax; tries++) {
     try {
-      await ledger.settle(row);
+      if ((await ledger.settle(row)) === 'lost' && row.costMicrocents > 0n) {
+        // The money that it was held from is not this process's any more, so nothing can be charged.
+        const unchargedMicrocents = row.unchargedMicrocents + row.costMicrocents;
+        row = { ...row, ending: 'lost', costMicrocents: 0n, unchargedMicrocents };
+        await ledger.settle(row);
+      }
       const there = await ledger.readBack(row.requestId);
       const paid = there?.costMicrocents ?? 0n;
       const refund = paid - row.costMicrocents;
@@ -48,5 +59,5 @@ export async function repair(row: UsageRow, ledger: Ledger, newId: () => Uint8Ar
   }
   log({ event: 'settlement_unrepaired', requestId, tries: triesMax, refundMicrocents: '0' });
   // Until a restart the money stays set aside; at boot the ledger alone says what the account has.
-  return row.holdMicrocents;
+  return given.holdMicrocents;
 }

@@ -18,3 +18,10 @@ export function requestIds(sent: string | readonly string[] | undefined, own: st
   const safe = value.replaceAll(/[^\x21-\x7e]/g, '').slice(0, clientIdLengthMax);
   return safe === '' ? { publicId: own, clientId: null } : { publicId: `client_${safe}`, clientId: safe };
 }
+
+/**
+ * What is kept of the ids: nothing that the client chose, when it asks for zero data retention (§4.2.6, reliability part 4),
+ * also when it asks in a way that is refused. The answer still echoes it.
+ */
+export const keptIds = (ids: RequestIds, zdr: string | readonly string[] | undefined, own: string): RequestIds =>
+  zdr === undefined ? ids : { publicId: own, clientId: null };

@@ -3,7 +3,7 @@
  * milliseconds since 1970. Every integer is *read* as bigint. Money is also *written* as bigint, never as number: a
  * number above 2^53 would be stored wrongly without a word.
  */
-import type { ColumnType } from 'kysely';
+import type { ColumnType, Generated } from 'kysely';
 
 /** Microcents. */
 type Money = bigint;
@@ -18,6 +18,11 @@ export interface Database {
   readonly usage: UsageTable;
   readonly open_request: OpenRequestTable;
   readonly usage_hour: UsageHourTable;
+  readonly account_price: AccountPriceTable;
+  readonly kept_item: KeptItemTable;
+  readonly file: FileTable;
+  readonly replica: ReplicaTable;
+  readonly slice: SliceTable;
 }
 
 export type AccountStatus = 'active' | 'suspended';
@@ -34,6 +39,8 @@ export interface AccountTable {
   /** Grows with every change of status, name or limit; not with money. */
   version: Whole;
   created_at: Whole;
+  /** JSON list of the models that its keys may use, in lower case; null is all. */
+  models: Generated<string | null>;
 }
 
 export interface ApiKeyTable {
@@ -52,13 +59,23 @@ export interface ApiKeyTable {
   created_at: Whole;
   expires_at: Whole | null;
   revoked_at: Whole | null;
+  /** As the account's. */
+  models: string | null;
 }
 
 /** What other replicas must hear of within a second: revoked keys, suspended accounts. */
 export interface ChangeTable {
   id: Uint8Array;
   at: Whole;
-  kind: 'key_created' | 'key_revoked' | 'account_created' | 'account_status' | 'account_limit';
+  kind:
+    | 'key_created'
+    | 'key_revoked'
+    | 'key_models'
+    | 'account_created'
+    | 'account_status'
+    | 'account_limit'
+    | 'account_models'
+    | 'account_price';
   ref: string;
 }
 
@@ -130,4 +147,59 @@ export interface UsageHourTable {
   reasoning_tokens: Whole;
   cost: Money;
   uncharged: Money;
+}
+
+/** What an account pays for a model instead of the list prices, in microcents per million tokens. */
+export interface AccountPriceTable {
+  account_id: string;
+  /** In lower case. */
+  model_id: string;
+  valid_from: Whole;
+  /** Exclusive; null is for good. */
+  valid_to: Whole | null;
+  input_price: Money;
+  output_price: Money;
+  cache_read_price: Money;
+}
+
+/** An item of an answer that its account may name by its id: content, for a limited time. */
+export interface KeptItemTable {
+  account_id: string;
+  id: string;
+  kept_at: Whole;
+  /** Of `body`. */
+  bytes: Whole;
+  /** JSON. */
+  body: string;
+}
+
+/** `arriving`: its bytes are on their way, or were when the process died. `leaving`: deleted, its bytes are not yet gone. */
+export type FileState = 'arriving' | 'ready' | 'leaving';
+
+export interface FileTable {
+  /** 32 hex digits. */
+  id: string;
+  account_id: string;
+  state: FileState;
+  /** A label, cleaned; never a path. */
+  name: string;
+  media_type: string;
+  purpose: string | null;
+  bytes: Whole;
+  created_at: Whole;
+  expires_at: Whole | null;
+}
+
+/** A process that uses the database with others; it is dead when its beat is old. Empty in a one-process store. */
+export interface ReplicaTable {
+  id: Uint8Array;
+  /** By the clock of the database. */
+  beat: Whole;
+}
+
+/** What a replica has leased of an account's balance, and not spent: what is free to it and what it holds. */
+export interface SliceTable {
+  replica_id: Uint8Array;
+  account_id: string;
+  remaining: Money;
 }

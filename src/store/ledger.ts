@@ -3,6 +3,8 @@
  * Ids and times are made by the caller. The design is docs/architecture.md, "Money".
  */
 
+import type { AccountStatus } from './database.ts';
+
 /** How a request ended, as the ledger records it. One row of the table of endings (docs/money.md) each. */
 export type Ending =
   | 'finished' // whole answer: charged as reported
@@ -112,9 +114,64 @@ export interface Ledger {
   slice(accountId: string, needMicrocents: bigint): Promise<bigint>;
   settle(row: UsageRow): Promise<'billed' | 'lost'>;
   readBack(requestId: Uint8Array): Promise<{ readonly costMicrocents: bigint; readonly ending: Ending } | undefined>;
+  /** Resolves when something was written, whose content means nothing: a sign that a settlement could be written too. */
+  probe(): Promise<void>;
   open(request: OpenRequest): void;
   transfer(transfer: Transfer): Promise<boolean>;
   /** Settlements handed in and not yet durable; admission sheds when they are too many. */
   readonly backlog: number;
+  /** How long ago the store last answered; 0 where it is in this process. Nothing is admitted from memory without it. */
+  readonly silentMs: number;
+  /** Says what is left of an account's slice after a hold, so that a lease can be renewed before it is used up. */
+  left(accountId: string, freeMicrocents: bigint): void;
   close(): Promise<void>;
 }
+
+/** What is written of accounts besides money. */
+export interface AccountLedger extends Ledger {
+  /** Makes a customer's account, with nothing on it. */
+  createAccount(account: NewAccount): Promise<void>;
+  /** Suspends or revives a customer. What is running is the directory's to cut; what has run is still settled. */
+  setAccountStatus(accountId: string, status: AccountStatus, at: number, changeId: Uint8Array): Promise<void>;
+  /** How far below zero a customer may go. Rejects as `insufficient` when the credit to be taken away is in use. */
+  setCreditLimit(accountId: string, toMicrocents: bigint, at: number, changeId: Uint8Array): Promise<void>;
+}
+
+export interface NewAccount {
+  readonly id: string;
+  readonly name: string;
+  readonly creditLimitMicrocents: bigint;
+  readonly at: number;
+  readonly changeId: Uint8Array;
+}
+
+/**
+ * The owner of the free balances in memory: what is spendable and neither held nor spent. Both calls are synchronous.
+ *
+ * A debit of a customer (adjustment, chargeback, refund of a top-up, a lower credit limit) must not take money that
+ * running requests hold, and only this side knows the holds. So the ledger reserves first, then writes; and gives the
+ * reservation back through `credit` when nothing was written. Accounts whose `slice` was never asked for have no holds:
+ * for them nothing is reserved, and the database alone decides.
+ */
+export interface FreeBalances {
+  /** More is spendable than before: a committed top-up, a raised limit, a reservation given back. `free += microcents`. */
+  credit(accountId: string, microcents: bigint): void;
+  /** Takes the amount out of the free balance when it is there: `free >= microcents && (free -= microcents, true)`. */
+  reserve(accountId: string, microcents: bigint): boolean;
+}
+
+/** Free balances that are leases: what is not used is given back, and a lease may be lost. */
+export interface LeasedBalances extends FreeBalances {
+  /** What is free now; 0n for an account that no slice was asked for. */
+  freeMicrocents(accountId: string): bigint;
+  /** Nothing of it is this process's to spend any more, neither what is free nor what is held. */
+  forget(): void;
+}
+
+/** For a command that never asks for a slice. */
+export const nothingFree = (): LeasedBalances => ({
+  credit: () => {},
+  reserve: () => false,
+  freeMicrocents: () => 0n,
+  forget: () => {},
+});

@@ -1,20 +1,38 @@
 import type { Kysely } from 'kysely';
 import type { Database } from './database.ts';
+import * as keptItems from './kept-items.ts';
+import * as files from './file-queries.ts';
 import * as queries from './queries.ts';
 
 /** What the desk does for the main thread, by name: one line here makes a query callable from there. */
-export const deskOperations = {
+const deskOperations = {
   listAccounts: queries.listAccounts,
   getAccount: queries.getAccount,
   createKey: queries.createKey,
   listKeys: queries.listKeys,
   revokeKey: queries.revokeKey,
   loadKeys: queries.loadKeys,
+  allowKey: queries.allowKey,
+  allowAccount: queries.allowAccount,
+  addAccountPrice: queries.addAccountPrice,
+  endAccountPrices: queries.endAccountPrices,
+  listAccountPrices: queries.listAccountPrices,
   listTransfers: queries.listTransfers,
   listUsage: queries.listUsage,
   findUsage: queries.findUsage,
   sumUsage: queries.sumUsage,
   recomputeUsageHours: queries.recomputeUsageHours,
+  keepItems: keptItems.keepItems,
+  findKeptItems: keptItems.findKeptItems,
+  tidyKeptItems: keptItems.tidyKeptItems,
+  deleteKeptItems: keptItems.deleteKeptItems,
+  beginFile: files.beginFile,
+  finishFile: files.finishFile,
+  getFile: files.getFile,
+  listFiles: files.listFiles,
+  leaveFile: files.leaveFile,
+  forgetFiles: files.forgetFiles,
+  unreadyFiles: files.unreadyFiles,
 } as const;
 
 type Operations = typeof deskOperations;

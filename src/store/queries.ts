@@ -6,6 +6,7 @@ import {
   sql,
   type Expression,
   type ExpressionBuilder,
+  type Insertable,
   type Kysely,
   type RawBuilder,
   type Selectable,
@@ -33,6 +34,8 @@ export interface Account {
   /** Credits less debits less the cost of what has been settled; holds of running requests are not in it. */
   readonly balanceMicrocents: bigint;
   readonly creditLimitMicrocents: bigint;
+  /** Ids in lower case; null: every model. */
+  readonly models: readonly string[] | null;
   readonly createdAt: number;
 }
 
@@ -41,14 +44,23 @@ export async function listAccounts(
   db: Db,
   request: { readonly house?: boolean; readonly after?: string; readonly limit?: number },
 ): Promise<readonly Account[]> {
-  let query = db.selectFrom('account').selectAll().orderBy('id').limit(pageOf(request.limit));
+  let query = db.selectFrom('account').selectAll().select(leased()).orderBy('id').limit(pageOf(request.limit));
   if (request.house !== true) query = query.where('kind', '=', 0n);
   if (request.after !== undefined) query = query.where('id', '>', request.after);
   return (await query.execute()).map(toAccount);
 }
 
+/** What replicas have leased of the account, and not spent; 0 where one process owns all balances. */
+export const leased = () =>
+  sql<bigint>`coalesce((select sum(remaining) from slice where slice.account_id = account.id), 0)`.as('leased');
+
 export async function getAccount(db: Db, request: { readonly accountId: string }): Promise<Account | undefined> {
-  const row = await db.selectFrom('account').selectAll().where('id', '=', request.accountId).executeTakeFirst();
+  const row = await db
+    .selectFrom('account')
+    .selectAll()
+    .select(leased())
+    .where('id', '=', request.accountId)
+    .executeTakeFirst();
   return row === undefined ? undefined : toAccount(row);
 }
 
@@ -58,8 +70,12 @@ export interface ApiKey {
   readonly accountId: string;
   readonly name: string;
   readonly display: string;
+  /** Whose it is within the account; null: a legacy key, of nobody in particular (specification §5.5). */
+  readonly userId: string | null;
   readonly status: KeyStatus;
   readonly limits: string | null;
+  /** Ids in lower case; null: all that its account may use. */
+  readonly models: readonly string[] | null;
   readonly createdAt: number;
   readonly expiresAt: number | null;
   readonly revokedAt: number | null;
@@ -68,11 +84,13 @@ export interface ApiKey {
 export interface NewKey {
   readonly id: string;
   readonly accountId: string;
+  readonly userId: string | null;
   readonly name: string;
   readonly display: string;
   readonly hash: Uint8Array;
   readonly pepperId: string;
   readonly limits: string | null;
+  readonly models: readonly string[] | null;
   readonly createdAt: number;
   readonly expiresAt: number | null;
 }
@@ -94,13 +112,14 @@ export async function createKey(
       .values({
         id: key.id,
         account_id: key.accountId,
-        user_id: null,
+        user_id: key.userId,
         name: key.name,
         display: key.display,
         hash: key.hash,
         pepper_id: key.pepperId,
         status: 'active',
         limits: key.limits,
+        models: listText(key.models),
         created_at: key.createdAt,
         expires_at: key.expiresAt,
         revoked_at: null,
@@ -148,11 +167,14 @@ export async function revokeKey(
 export interface LoadedKey {
   readonly id: string;
   readonly accountId: string;
+  readonly userId: string | null;
   readonly accountStatus: AccountStatus;
   readonly name: string;
   readonly hash: Uint8Array;
   readonly pepperId: string;
   readonly limits: string | null;
+  readonly models: readonly string[] | null;
+  readonly accountModels: readonly string[] | null;
   readonly expiresAt: number | null;
 }
 
@@ -167,11 +189,14 @@ export async function loadKeys(
     .select([
       'api_key.id',
       'api_key.account_id',
+      'user_id',
       'account.status',
       'api_key.name',
       'hash',
       'pepper_id',
       'limits',
+      'api_key.models',
+      'account.models as account_models',
       'expires_at',
     ])
     .where('api_key.status', '=', 'active')
@@ -182,12 +207,189 @@ export async function loadKeys(
   return rows.map((row) => ({
     id: row.id,
     accountId: row.account_id,
+    userId: row.user_id,
     accountStatus: row.status,
     name: row.name,
     hash: row.hash,
     pepperId: row.pepper_id,
     limits: row.limits,
+    models: listOf(row.models),
+    accountModels: listOf(row.account_models),
     expiresAt: numberOrNull(row.expires_at),
+  }));
+}
+
+/** Says which models a key may use, of those that its account may; undefined when there is no such live key. */
+export async function allowKey(
+  db: Db,
+  request: {
+    readonly keyId: string;
+    readonly models: readonly string[] | null;
+    readonly at: number;
+    readonly changeId: Uint8Array;
+  },
+): Promise<ApiKey | undefined> {
+  const { keyId, models, at, changeId } = request;
+  return db.transaction().execute(async (transaction) => {
+    const row = await transaction
+      .updateTable('api_key')
+      .set({ models: listText(models) })
+      .where('id', '=', keyId)
+      .where('status', '=', 'active')
+      .returningAll()
+      .executeTakeFirst();
+    if (row === undefined) return undefined;
+    await recordChange(transaction, changeId, at, 'key_models', keyId);
+    return toKey(row);
+  });
+}
+
+/** Says which models the keys of a customer may use; undefined when there is no such account. */
+export async function allowAccount(
+  db: Db,
+  request: {
+    readonly accountId: string;
+    readonly models: readonly string[] | null;
+    readonly at: number;
+    readonly changeId: Uint8Array;
+  },
+): Promise<Account | undefined> {
+  const { accountId, models, at, changeId } = request;
+  return db.transaction().execute(async (transaction) => {
+    const row = await transaction
+      .updateTable('account')
+      .set((is) => ({ models: listText(models), version: is('version', '+', 1n) }))
+      .where('id', '=', accountId)
+      .where('kind', '=', 0n)
+      .returningAll()
+      .returning(leased())
+      .executeTakeFirst();
+    if (row === undefined) return undefined;
+    await recordChange(transaction, changeId, at, 'account_models', accountId);
+    return toAccount(row);
+  });
+}
+
+/** What an account pays for a model instead of the list prices, in microcents per million tokens. */
+export interface AccountPrice {
+  readonly accountId: string;
+  /** In lower case. */
+  readonly modelId: string;
+  readonly validFrom: number;
+  /** Exclusive; null is for good. */
+  readonly validTo: number | null;
+  readonly input: bigint;
+  readonly output: bigint;
+  readonly cacheRead: bigint;
+}
+
+/** Adds rates. Those of another beginning stay: at each moment the ones that began last hold. */
+export async function addAccountPrice(
+  db: Db,
+  request: { readonly price: AccountPrice; readonly at: number; readonly changeId: Uint8Array },
+): Promise<void> {
+  const { price, at, changeId } = request;
+  await db.transaction().execute(async (transaction) => {
+    const account = await transaction
+      .selectFrom('account')
+      .select('kind')
+      .where('id', '=', price.accountId)
+      .executeTakeFirst();
+    if (account?.kind !== 0n) throw new StoreError('not_found', `there is no account ${price.accountId}`);
+    const begins = await transaction
+      .selectFrom('account_price')
+      .select('valid_from')
+      .where('account_id', '=', price.accountId)
+      .where('model_id', '=', price.modelId)
+      .where('valid_from', '=', BigInt(price.validFrom))
+      .executeTakeFirst();
+    if (begins !== undefined)
+      throw new StoreError('conflict', 'There are rates from that very moment already. Remove them first.');
+    await transaction
+      .insertInto('account_price')
+      .values({
+        account_id: price.accountId,
+        model_id: price.modelId,
+        valid_from: price.validFrom,
+        valid_to: price.validTo,
+        input_price: price.input,
+        output_price: price.output,
+        cache_read_price: price.cacheRead,
+      })
+      .execute();
+    await recordChange(transaction, changeId, at, 'account_price', price.accountId);
+  });
+}
+
+/** Ends an account's rates for a model: those in force stop now, those to come never begin. Returns how many. */
+export async function endAccountPrices(
+  db: Db,
+  request: {
+    readonly accountId: string;
+    readonly modelId: string;
+    readonly at: number;
+    readonly changeId: Uint8Array;
+  },
+): Promise<number> {
+  const { accountId, modelId, at, changeId } = request;
+  return db.transaction().execute(async (transaction) => {
+    const begun = await transaction
+      .updateTable('account_price')
+      .set({ valid_to: at })
+      .where('account_id', '=', accountId)
+      .where('model_id', '=', modelId)
+      .where('valid_from', '<', BigInt(at))
+      .where((is) => is.or([is('valid_to', 'is', null), is('valid_to', '>', BigInt(at))]))
+      .executeTakeFirst();
+    const toCome = await transaction
+      .deleteFrom('account_price')
+      .where('account_id', '=', accountId)
+      .where('model_id', '=', modelId)
+      .where('valid_from', '>=', BigInt(at))
+      .executeTakeFirst();
+    const ended = Number(begun.numUpdatedRows + toCome.numDeletedRows);
+    if (ended > 0) await recordChange(transaction, changeId, at, 'account_price', accountId);
+    return ended;
+  });
+}
+
+/** Rates that are in force at a time, or will be, in pages by account, model and beginning. */
+export async function listAccountPrices(
+  db: Db,
+  request: {
+    readonly accountId?: string;
+    readonly endingAfter: number;
+    readonly after?: Pick<AccountPrice, 'accountId' | 'modelId' | 'validFrom'>;
+    readonly limit?: number;
+  },
+): Promise<readonly AccountPrice[]> {
+  const { accountId, endingAfter, after } = request;
+  let query = db
+    .selectFrom('account_price')
+    .selectAll()
+    .where((is) => is.or([is('valid_to', 'is', null), is('valid_to', '>', BigInt(endingAfter))]))
+    .orderBy('account_id')
+    .orderBy('model_id')
+    .orderBy('valid_from')
+    .limit(pageOf(request.limit));
+  if (accountId !== undefined) query = query.where('account_id', '=', accountId);
+  if (after !== undefined) {
+    query = query.where((is) =>
+      is(
+        is.refTuple('account_id', 'model_id', 'valid_from'),
+        '>',
+        is.tuple(after.accountId, after.modelId, BigInt(after.validFrom)),
+      ),
+    );
+  }
+  return (await query.execute()).map((row) => ({
+    accountId: row.account_id,
+    modelId: row.model_id,
+    validFrom: Number(row.valid_from),
+    validTo: numberOrNull(row.valid_to),
+    input: row.input_price,
+    output: row.output_price,
+    cacheRead: row.cache_read_price,
   }));
 }
 
@@ -318,20 +520,24 @@ export async function sumUsage(
   },
 ): Promise<readonly UsageSum[]> {
   const { from, to, by } = request;
-  return db
-    .transaction()
-    .setAccessMode('read only') // one moment for both tables: the job may move rows from one part to the other
-    .execute(async (transaction) => {
-      const closed = await closedBefore(transaction);
-      const hoursFrom = Math.min(Math.ceil(from / hourMs) * hourMs, to);
-      const hoursTo = Math.max(hoursFrom, Math.min(Math.floor(to / hourMs) * hourMs, closed));
-      const parts = [
-        ...(await sumRaw(transaction, { ...request, to: hoursFrom }, by)),
-        ...(await sumHours(transaction, { ...request, from: hoursFrom, to: hoursTo }, by)),
-        ...(await sumRaw(transaction, { ...request, from: hoursTo }, by)),
-      ];
-      return addUp(parts);
-    });
+  return (
+    db
+      .transaction()
+      // One moment for both tables: the job may move rows from one part to the other. SQLite knows no other kind.
+      .setAccessMode('read only')
+      .setIsolationLevel('repeatable read')
+      .execute(async (transaction) => {
+        const closed = await closedBefore(transaction);
+        const hoursFrom = Math.min(Math.ceil(from / hourMs) * hourMs, to);
+        const hoursTo = Math.max(hoursFrom, Math.min(Math.floor(to / hourMs) * hourMs, closed));
+        const parts = [
+          ...(await sumRaw(transaction, { ...request, to: hoursFrom }, by)),
+          ...(await sumHours(transaction, { ...request, from: hoursFrom, to: hoursTo }, by)),
+          ...(await sumRaw(transaction, { ...request, from: hoursTo }, by)),
+        ];
+        return addUp(parts);
+      })
+  );
 }
 
 /**
@@ -517,7 +723,7 @@ async function recordChange(
   db: Db,
   id: Uint8Array,
   at: number,
-  kind: 'key_created' | 'key_revoked',
+  kind: Insertable<Database['change']>['kind'],
   ref: string,
 ): Promise<void> {
   await db.insertInto('change').values({ id, at, kind, ref }).execute();
@@ -527,14 +733,15 @@ function pageOf(limit: number | undefined): number {
   return Math.max(1, Math.min(Math.trunc(limit ?? 100), pageMax));
 }
 
-function toAccount(row: Selectable<Database['account']>): Account {
+function toAccount(row: Selectable<Database['account']> & { readonly leased: bigint }): Account {
   return {
     id: row.id,
     name: row.name,
     house: row.kind !== 0n,
     status: row.status,
-    balanceMicrocents: row.available,
+    balanceMicrocents: row.available + row.leased,
     creditLimitMicrocents: row.credit_limit,
+    models: listOf(row.models),
     createdAt: Number(row.created_at),
   };
 }
@@ -545,8 +752,10 @@ function toKey(row: Selectable<ApiKeyTable>): ApiKey {
     accountId: row.account_id,
     name: row.name,
     display: row.display,
+    userId: row.user_id,
     status: row.status,
     limits: row.limits,
+    models: listOf(row.models),
     createdAt: Number(row.created_at),
     expiresAt: numberOrNull(row.expires_at),
     revokedAt: numberOrNull(row.revoked_at),
@@ -585,6 +794,11 @@ export function toUsageRow(row: Selectable<UsageTable>): UsageRow {
     tags: row.tags,
   };
 }
+
+const listOf = (text: string | null): readonly string[] | null =>
+  text === null ? null : (JSON.parse(text) as readonly string[]);
+
+const listText = (list: readonly string[] | null): string | null => (list === null ? null : JSON.stringify(list));
 
 function numberOrNull(value: bigint | null): number | null {
   return value === null ? null : Number(value);

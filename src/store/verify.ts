@@ -1,7 +1,7 @@
 import type { Kysely } from 'kysely';
 import type { Database } from './database.ts';
 import type { Ending } from './ledger.ts';
-import { closedBefore, hourMs, sumUsageByHour } from './queries.ts';
+import { closedBefore, hourMs, leased, sumUsageByHour } from './queries.ts';
 import { uuidText } from '../ids/uuid.ts';
 
 /** One thing that the rows say differently from what they should say. */
@@ -41,6 +41,7 @@ export function verifyLedger(db: Kysely<Database>, options: VerifyOptions): Prom
   return db
     .transaction()
     .setAccessMode('read only')
+    .setIsolationLevel('repeatable read') // PostgreSQL: one moment for all of it; SQLite has no other kind
     .execute(async (transaction) => {
       const differences: Difference[] = [];
       const report = (difference: Difference): void => {
@@ -195,7 +196,7 @@ function listCost(row: UsageFigures): bigint {
   return (millionths + 999_999n) / 1_000_000n;
 }
 
-/** M4: credits − debits − usage = available, for each account and in total. */
+/** M4: credits − debits − usage = available + what is leased, for each account and in total. */
 async function compareBalances(
   db: Kysely<Database>,
   net: ReadonlyMap<string, bigint>,
@@ -209,16 +210,17 @@ async function compareBalances(
   for (;;) {
     const rows = await db
       .selectFrom('account')
-      .select(['id', 'kind', 'available', 'credit_limit'])
+      .select(['id', 'kind', 'available', 'credit_limit', leased()])
       .where('id', '>', last)
       .orderBy('id')
       .limit(pageRows)
       .execute();
-    for (const { id, kind, available, credit_limit } of rows) {
+    for (const { id, kind, available, leased: inSlices, credit_limit } of rows) {
       unknown.delete(id);
-      total += available;
+      const balance = available + inSlices;
+      total += balance;
       const expected = (net.get(id) ?? 0n) - (cost.get(id) ?? 0n);
-      if (available !== expected) report({ accountId: id, what: 'balance', expected, found: available });
+      if (balance !== expected) report({ accountId: id, what: 'balance', expected, found: balance });
       if (kind === 0n && available < -credit_limit) {
         report({ accountId: id, what: 'balance', expected: `at least ${-credit_limit}`, found: available }); // I2
       }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Directory, type Cut } from '../../src/accounts/directory.ts';
+import { Directory, isEntitled, type Cut } from '../../src/accounts/directory.ts';
 import { issueKey, newKey, type KeyText } from '../../src/accounts/key.ts';
 import { openSecret } from '../../src/accounts/secret.ts';
 import type { LoadedKey } from '../../src/store/queries.ts';
@@ -11,17 +11,25 @@ const secret = secretOf('s');
 
 function key(accountId = 'acct_a', changes: Partial<LoadedKey> = {}): { text: KeyText; loaded: LoadedKey } {
   const { text, row } = issueKey({ accountId, name: 'mine', secret, now: 0 });
-  return { text, loaded: { ...row, accountStatus: 'active', ...changes } };
+  return { text, loaded: { ...row, accountStatus: 'active', accountModels: null, ...changes } };
 }
 
 test('a live key is found, junk is malformed, any other key is unknown', () => {
   const directory = new Directory(secret);
-  const { text, loaded } = key('acct_a', { limits: '{"rpm":1}' });
+  const { text, loaded } = key('acct_a');
   directory.load([loaded, key('acct_b').loaded]);
   assert.equal(directory.size, 2);
   assert.deepEqual(directory.find(text), {
-    account: { id: 'acct_a' },
-    key: { id: loaded.id, accountId: 'acct_a', name: 'mine', limits: '{"rpm":1}', expiresAt: null },
+    account: { id: 'acct_a', models: undefined },
+    key: {
+      id: loaded.id,
+      accountId: 'acct_a',
+      userId: null,
+      name: 'mine',
+      access: undefined,
+      models: undefined,
+      expiresAt: null,
+    },
   });
   assert.equal(directory.find(newKey()), undefined);
   for (const junk of [
@@ -86,4 +94,29 @@ test('keys that were made with another secret are reported in words instead of n
   const directory = new Directory(secretOf('t'));
   assert.throws(() => directory.load([loaded]), /1 of 1 API keys .* made with another secret .* Set TOKENHOUSE_SECRET/);
   assert.equal(directory.size, 0);
+});
+
+test('§5.5: a key may use what both its account and itself are allowed, at once after a change', () => {
+  const directory = new Directory(secret);
+  const limited = key('acct_a', { models: ['one', 'two'], accountModels: ['two', 'three'] });
+  const free = key('acct_a', { accountModels: ['two', 'three'] });
+  const other = key('acct_b');
+  directory.load([limited.loaded, free.loaded, other.loaded]);
+  const usable = ({ text }: { text: KeyText }): string[] => {
+    const caller = directory.find(text);
+    assert.ok(caller !== undefined && caller !== 'malformed');
+    return ['One', 'TWO', 'three', 'four'].filter((id) => isEntitled(caller, id));
+  };
+  assert.deepEqual([usable(limited), usable(free)], [['TWO'], ['TWO', 'three']]);
+  assert.deepEqual(usable(other), ['One', 'TWO', 'three', 'four']);
+
+  const before = directory.find(limited.text);
+  directory.apply({ kind: 'key_models', keyId: limited.loaded.id, models: ['three'] });
+  assert.deepEqual(usable(limited), ['three']);
+  assert.ok(before !== undefined && before !== 'malformed' && isEntitled(before, 'two'), 'what runs keeps what it had');
+  directory.apply({ kind: 'account_models', accountId: 'acct_a', models: null });
+  assert.deepEqual([usable(limited), usable(free)], [['three'], ['One', 'TWO', 'three', 'four']]);
+  directory.apply({ kind: 'account_models', accountId: 'acct_a', models: [] });
+  assert.deepEqual([usable(limited), usable(free)], [[], []]);
+  directory.apply({ kind: 'key_models', keyId: 'key_nobody', models: null });
 });

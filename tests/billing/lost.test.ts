@@ -38,8 +38,13 @@ class Faults {
       get backlog() {
         return ledger.backlog;
       },
+      get silentMs() {
+        return ledger.silentMs;
+      },
+      left: (accountId, free) => ledger.left(accountId, free),
       settle: (row) => meet(() => ledger.settle(row)),
       readBack: (requestId) => meet(() => ledger.readBack(requestId)),
+      probe: () => meet(() => ledger.probe()),
       transfer: (transfer) => meet(() => ledger.transfer(transfer)),
     };
   };

@@ -20,11 +20,13 @@ function key(accountId: string, id: string): NewKey {
   return {
     id,
     accountId,
+    userId: null,
     name: id,
     display: 'tkh_…abcd',
     hash,
     pepperId: 'p',
     limits: null,
+    models: null,
     createdAt: id.length,
     expiresAt: null,
   };

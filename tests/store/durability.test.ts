@@ -13,7 +13,7 @@ test('M10: every connection that writes waits for the disk, also one that did no
     assert.equal(readPragma(connection, 'synchronous'), 2n, which);
     assert.equal(readPragma(connection, 'journal_mode'), 'wal', which);
     assert.equal(readPragma(connection, 'secure_delete'), 1n, which);
-    assert.equal(readPragma(connection, 'busy_timeout'), 2000n, which);
+    assert.equal(readPragma(connection, 'busy_timeout'), 1500n, which);
     connection.exec('create table if not exists t (a integer) strict');
     connection.close();
   }

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { spawn, spawnSync } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -7,6 +7,7 @@ import { test, type TestContext } from 'node:test';
 import { DatabaseSync } from '@photostructure/sqlite';
 import { openSqliteStore } from '../../src/store/sqlite/store.ts';
 import { StoreError } from '../../src/store/store-error.ts';
+import { canCause } from '../support/machine.ts';
 import {
   balanceOf,
   customer,
@@ -76,23 +77,17 @@ test('a ledger that cannot write any more is fatal: everybody who waits hears it
   assert.equal(store.ledger.backlog, 0);
 });
 
-// Both need Linux: a file system of our own for the first, strace for the second.
-const canMount = spawnSync('unshare', ['-rm', 'mount', '-t', 'tmpfs', 'tmpfs', '/mnt']).status === 0;
-const canInject = spawnSync('strace', ['-qq', '-e', 'inject=fdatasync:error=EIO:when=99', 'true']).status === 0;
-
-test(
-  'S3: a full disk refuses new money and loses none; with room again, it goes on',
-  { skip: !canMount && 'needs unshare -rm' },
-  async (t) => {
-    const report = await runChild('unshare', [
-      '-rm',
-      'sh',
-      '-c',
-      'mount -t tmpfs -o size=3m tmpfs /mnt && exec "$0" "$1" /mnt/x.db',
-      process.execPath,
-      script(
-        t,
-        `${preamble}
+test('S3: a full disk refuses new money and loses none; with room again, it goes on', async (t) => {
+  if (!canCause(t, 'mount')) return;
+  const report = await runChild('unshare', [
+    '-rm',
+    'sh',
+    '-c',
+    'mount -t tmpfs -o size=3m tmpfs /mnt && exec "$0" "$1" /mnt/x.db',
+    process.execPath,
+    script(
+      t,
+      `${preamble}
     import { writeFileSync, rmSync } from 'node:fs';
     const settled = [];
     let full = 0;
@@ -117,51 +112,47 @@ test(
     for (const id of settled) if (await again.ledger.readBack(id) === undefined) missing += 1;
     await again.close();
     console.log(JSON.stringify({ before, after: settled.length - before, missing, differences: (await fixture.differencesOf(file, false)).length }));`,
-      ),
-    ]);
-    const { before, after, missing, differences } = JSON.parse(report.output) as Record<string, number>;
-    assert.ok(before! > 0);
-    assert.deepEqual({ after, missing, differences }, { after: 50, missing: 0, differences: 0 });
-  },
-);
+    ),
+  ]);
+  const { before, after, missing, differences } = JSON.parse(report.output) as Record<string, number>;
+  assert.ok(before! > 0);
+  assert.deepEqual({ after, missing, differences }, { after: 50, missing: 0, differences: 0 });
+});
 
-test(
-  'S12: when the disk fails to sync, nothing more is acknowledged and the process ends',
-  { skip: !canInject && 'needs strace' },
-  async (t) => {
-    const file = join(temporaryFolder(t), 'x.db');
-    const report = await runChild('strace', [
-      '-f',
-      '-qq',
-      '-o',
-      '/dev/null',
-      '-e',
-      'trace=fsync,fdatasync',
-      '-e',
-      'inject=fsync,fdatasync:error=EIO:when=60+',
-      process.execPath,
-      script(
-        t,
-        `${preamble}
+test('S12: when the disk fails to sync, nothing more is acknowledged and the process ends', async (t) => {
+  if (!canCause(t, 'strace')) return;
+  const file = join(temporaryFolder(t), 'x.db');
+  const report = await runChild('strace', [
+    '-f',
+    '-qq',
+    '-o',
+    '/dev/null',
+    '-e',
+    'trace=fsync,fdatasync',
+    '-e',
+    'inject=fsync,fdatasync:error=EIO:when=60+',
+    process.execPath,
+    script(
+      t,
+      `${preamble}
     const { writeSync } = await import('node:fs');
     for (;;) {
       const row = fixture.usage('acct_a', 1n);
       await store.ledger.settle(row).catch(() => new Promise(() => {}));
       writeSync(1, Buffer.from(row.requestId).toString('hex') + '\\n');
     }`,
-      ),
-      file,
-    ]);
-    assert.equal(report.code, 70, report.errors);
-    assert.match(report.errors, /disk I\/O error/);
-    const settled = report.output.split('\n').slice(0, -1);
-    assert.ok(settled.length > 5 && settled.length < 60, `${settled.length} settled`);
-    const store = await openStore(t, file);
-    for (const hex of settled) assert.ok(await store.ledger.readBack(Uint8Array.from(Buffer.from(hex, 'hex'))));
-    await store.close();
-    assert.deepEqual(await differencesOf(file, false), []);
-  },
-);
+    ),
+    file,
+  ]);
+  assert.equal(report.code, 70, report.errors);
+  assert.match(report.errors, /disk I\/O error/);
+  const settled = report.output.split('\n').slice(0, -1);
+  assert.ok(settled.length > 5 && settled.length < 60, `${settled.length} settled`);
+  const store = await openStore(t, file);
+  for (const hex of settled) assert.ok(await store.ledger.readBack(Uint8Array.from(Buffer.from(hex, 'hex'))));
+  await store.close();
+  assert.deepEqual(await differencesOf(file, false), []);
+});
 
 const here = (path: string) => JSON.stringify(new URL(path, import.meta.url).href);
 const preamble = `

@@ -9,8 +9,9 @@ import { houseAccounts } from '../../src/store/ledger.ts';
 import { migrate } from '../../src/store/migrations/migrate.ts';
 import { closeConnection, openConnection } from '../../src/store/sqlite/connection.ts';
 import { kyselyOn } from '../../src/store/sqlite/dialect.ts';
-import { usageValues, type LedgerOperation } from '../../src/store/sqlite/ledger-batch.ts';
+import type { LedgerOperation } from '../../src/store/sqlite/ledger-batch.ts';
 import { LedgerWriter } from '../../src/store/sqlite/ledger-writer.ts';
+import { usageValues } from '../../src/store/usage-columns.ts';
 import { verifyLedger } from '../../src/store/verify.ts';
 import { chargeback, grant, openRequest, temporaryFolder, usage, uuid } from './fixture.ts';
 

@@ -24,14 +24,30 @@ async function settleForEver(): Promise<void> {
     const accountId = accounts[Math.floor(Math.random() * accounts.length)]!;
     const row = usage(accountId, BigInt(1 + Math.floor(Math.random() * 1000)));
     const hex = Buffer.from(row.requestId).toString('hex');
-    if (round % 3 === 0) store.ledger.open(openRequest(accountId, row.holdMicrocents, row.requestId));
-    if (round % 5 === 0) await new Promise((resolve) => setTimeout(resolve, Math.random() * 5)); // still running
+    if (round % 3 === 0) {
+      store.ledger.open(openRequest(accountId, row.holdMicrocents, row.requestId));
+      // Still running when the process is killed, some of them.
+      await new Promise((resolve) => setTimeout(resolve, Math.random() * 5));
+    }
     await store.ledger.settle(row);
-    writeSync(1, `settled ${hex} ${row.costMicrocents}\n`);
+    say(`settled ${hex} ${row.costMicrocents}\n`);
     if (round % 7 === 0) {
       const key = `top-up ${hex}`;
       await store.ledger.transfer(grant(accountId, 5n, key));
-      writeSync(1, `credited ${key}\n`);
+      say(`credited ${key}\n`);
+    }
+  }
+}
+
+/** At once, because it may be killed next. The pipe refuses while its reader is behind, on some versions of Node. */
+function say(line: string): void {
+  for (;;) {
+    try {
+      writeSync(1, line);
+      return;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') throw error;
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1);
     }
   }
 }

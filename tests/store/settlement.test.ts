@@ -166,3 +166,20 @@ test('the backlog counts what is not durable yet, and closing writes it', async 
   await assert.rejects(store.desk.listAccounts({}), refused('failed'));
   assert.deepEqual(await differencesOf(file, false), []);
 });
+
+test('an open request waits for nobody: it is written with the next settlement, or soon by itself', async (t) => {
+  const file = join(temporaryFolder(t), 'x.db');
+  const batches: number[] = [];
+  const store = await openStore(t, file, { onBatch: (rows: number) => void batches.push(rows) });
+  await customer(store, 'acct_a', 1000n);
+  batches.length = 0;
+  const openNow = async (): Promise<number> =>
+    (await differencesOf(file, false)).filter((difference) => difference.found === 'open').length;
+  store.ledger.open(openRequest('acct_a', 70n));
+  await store.ledger.settle(usage('acct_a', 1n));
+  assert.deepEqual([batches, await openNow()], [[1], 1], 'one transaction for both');
+  store.ledger.open(openRequest('acct_a', 70n));
+  store.ledger.open(openRequest('acct_a', 70n));
+  while (batches.length < 2) await new Promise((resolve) => setTimeout(resolve, 5));
+  assert.deepEqual([batches, await openNow()], [[1, 0], 3], 'and one for all that wait');
+});

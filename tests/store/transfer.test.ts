@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { houseAccounts } from '../../src/store/ledger.ts';
-import type { FreeBalances } from '../../src/store/sqlite/ledger.ts';
+import type { FreeBalances } from '../../src/store/ledger.ts';
 import { StoreError } from '../../src/store/store-error.ts';
 import {
   balanceOf,

@@ -5,12 +5,22 @@ import type { SchemaDialect } from './columns.ts';
 import * as accounts from './001-accounts.ts';
 import * as ledger from './002-ledger.ts';
 import * as usageHour from './003-usage-hour.ts';
+import * as entitlement from './004-entitlement.ts';
+import * as accountPrice from './005-account-price.ts';
+import * as keptItem from './006-kept-item.ts';
+import * as file from './007-file.ts';
+import * as replicas from './008-replicas.ts';
 
 /** All migrations in their order. A released one is never changed. */
 const migrations: Readonly<Record<string, { up(db: Kysely<Database>, dialect: SchemaDialect): Promise<void> }>> = {
   '001-accounts': accounts,
   '002-ledger': ledger,
   '003-usage-hour': usageHour,
+  '004-entitlement': entitlement,
+  '005-account-price': accountPrice,
+  '006-kept-item': keptItem,
+  '007-file': file,
+  '008-replicas': replicas,
 };
 
 export const migrationNames: readonly string[] = Object.keys(migrations);
@@ -41,7 +51,7 @@ export async function migrate(db: Kysely<Database>, dialect: SchemaDialect, last
     throw new StoreError(
       'unusable',
       `The database could not be brought up to date: the migration failed${where} (${reason}). Nothing was changed. ` +
-        'Make a copy of the file before trying anything else, and report this.',
+        `Make a copy of the ${dialect === 'sqlite' ? 'file' : 'database'} before trying anything else, and report this.`,
       error,
     );
   }
@@ -53,16 +63,22 @@ export async function runMigration(db: Kysely<Database>, dialect: SchemaDialect,
   await migrations[name]!.up(db, dialect);
 }
 
-async function refuseNewer(db: Kysely<Database>): Promise<void> {
-  const tables = await db.introspection.getTables({ withInternalKyselyTables: true });
-  if (!tables.some((table) => table.name === 'kysely_migration')) return;
+/** Names of the migrations that a database of ours has seen, in order. */
+export async function migrationsThatRan(db: Kysely<Database>): Promise<readonly string[]> {
   const ran = await db
     .withTables<{ kysely_migration: { name: string } }>()
     .selectFrom('kysely_migration')
     .select('name')
     .orderBy('name')
     .execute();
-  const unknown = ran.map((row) => row.name).filter((name) => !migrationNames.includes(name));
+  return ran.map(({ name }) => name);
+}
+
+/** Throws when a newer version has written the database. */
+export async function refuseNewer(db: Kysely<Database>): Promise<void> {
+  const tables = await db.introspection.getTables({ withInternalKyselyTables: true });
+  if (!tables.some((table) => table.name === 'kysely_migration')) return;
+  const unknown = (await migrationsThatRan(db)).filter((name) => !migrationNames.includes(name));
   if (unknown.length === 0) return;
   throw new StoreError(
     'unusable',

@@ -2,8 +2,11 @@ import { DatabaseSync } from '@photostructure/sqlite';
 import { closeSync, openSync } from 'node:fs';
 import { StoreError } from '../store-error.ts';
 
-/** How long a statement waits for another process's lock before it fails as busy (reliability D1). */
-const busyTimeoutMs = 2000;
+/**
+ * How long a statement waits for another process's lock before it fails as busy (reliability D1). Clearly shorter than a
+ * settlement's two seconds, so that what became of it is known when its client is told.
+ */
+const busyTimeoutMs = 1500;
 /** "tkhs": marks a file as ours, so that a wrong path is refused instead of filled with our tables. */
 const applicationId = 0x746b6873;
 
@@ -70,17 +73,17 @@ export function readPragma(connection: Connection, name: string): unknown {
   return row === undefined ? undefined : Object.values(row)[0];
 }
 
-/** A quick look at the structure of small files at boot; large ones are checked by `ledger verify`. */
-export function refuseDamaged(connection: Connection, file: string): void {
+/** A quick look at the structure of small files at boot; a thorough one, indexes included, at files of any size. */
+export function refuseDamaged(connection: Connection, file: string, look: 'quick' | 'thorough' = 'quick'): void {
   inWords(file, () => {
     const pages = readPragma(connection, 'page_count') as bigint;
-    if (pages > 16_384n) return; // 64 MiB: about 0.1 s
-    const found = readPragma(connection, 'quick_check(1)');
+    if (look === 'quick' && pages > 16_384n) return; // 64 MiB: about 0.1 s
+    const found = readPragma(connection, look === 'quick' ? 'quick_check(1)' : 'integrity_check(1)');
     if (found !== 'ok') throw damaged(file, String(found));
   });
 }
 
-function refuseForeignFile(connection: Connection, file: string): 'ours' | 'empty' {
+export function refuseForeignFile(connection: Connection, file: string): 'ours' | 'empty' {
   const id = readPragma(connection, 'application_id');
   if (id === BigInt(applicationId)) return 'ours';
   const { tables } = connection.prepare('select count(*) as tables from sqlite_schema').get() as { tables: bigint };

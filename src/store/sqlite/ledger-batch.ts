@@ -1,9 +1,8 @@
 /** What the two sides of the ledger say to each other: one batch there, one reply back, one at a time. */
 import type { AccountStatus } from '../database.ts';
-import type { Ending, OpenRequest, Transfer, UsageRow } from '../ledger.ts';
+import type { Ending, NewAccount, OpenRequest, Transfer } from '../ledger.ts';
 import type { StoreFailure } from '../store-error.ts';
-
-export type SqlValue = string | number | bigint | null;
+import type { SqlValue } from '../usage-columns.ts';
 
 /** Everything in it is committed together, in this order: open requests, settlements, operations. */
 export interface LedgerBatch {
@@ -13,14 +12,6 @@ export interface LedgerBatch {
   readonly rows: readonly (readonly SqlValue[])[];
   readonly opens: readonly OpenRequest[];
   readonly operations: readonly LedgerOperation[];
-}
-
-export interface NewAccount {
-  readonly id: string;
-  readonly name: string;
-  readonly creditLimitMicrocents: bigint;
-  readonly at: number;
-  readonly changeId: Uint8Array;
 }
 
 export type LedgerOperation =
@@ -45,6 +36,7 @@ export type LedgerOperation =
       readonly changeId: Uint8Array;
     }
   | { readonly kind: 'read_limit'; readonly accountId: string }
+  | { readonly kind: 'probe' }
   | { readonly kind: 'read_back'; readonly requestId: Uint8Array };
 
 /** What an operation answers with, by its kind. */
@@ -55,6 +47,7 @@ export interface OperationAnswers {
   readonly account_status: undefined;
   readonly credit_limit: undefined;
   readonly read_limit: bigint;
+  readonly probe: undefined;
   readonly read_back: { readonly costMicrocents: bigint; readonly ending: Ending } | undefined;
 }
 
@@ -70,78 +63,3 @@ export interface LedgerReply {
   /** Credits to accounts whose balance this process has in memory. */
   readonly credits: readonly (readonly [accountId: string, microcents: bigint])[];
 }
-
-/** The columns of usage behind `request_id`, in the order in which `usageValues` gives them. */
-export const usageColumns = [
-  'public_id',
-  'client_id',
-  'account_id',
-  'key_id',
-  'model_id',
-  'api',
-  'streamed',
-  'started_at',
-  'ended_at',
-  'prompt_tokens',
-  'cached_tokens',
-  'completion_tokens',
-  'reasoning_tokens',
-  'cost',
-  'uncharged',
-  'hold',
-  'ending',
-  'finish',
-  'error_code',
-  'counted',
-  'input_price',
-  'output_price',
-  'cache_read_price',
-  'backend',
-  'first_token_ms',
-  'total_ms',
-  'tags',
-] as const;
-
-export const accountColumn = usageColumns.indexOf('account_id');
-export const costColumn = usageColumns.indexOf('cost');
-
-export function usageValues(row: UsageRow): SqlValue[] {
-  return [
-    clean(row.publicId),
-    row.clientId === null ? null : clean(row.clientId),
-    row.accountId,
-    row.keyId,
-    clean(row.modelId),
-    row.api,
-    row.streamed ? 1 : 0,
-    row.startedAt,
-    row.endedAt,
-    row.promptTokens,
-    row.cachedTokens,
-    row.completionTokens,
-    row.reasoningTokens,
-    row.costMicrocents,
-    row.unchargedMicrocents,
-    row.holdMicrocents,
-    row.ending,
-    row.finish === null ? null : clean(row.finish),
-    row.errorCode,
-    row.counted ? 1 : 0,
-    row.inputPrice,
-    row.outputPrice,
-    row.cacheReadPrice,
-    row.backend === null ? null : clean(row.backend),
-    row.firstTokenMs,
-    row.totalMs,
-    row.tags === null ? null : clean(row.tags),
-  ];
-}
-
-/** reliability D9: PostgreSQL refuses U+0000, and a lone surrogate is no text; a settlement must not fail on a label. */
-export function clean(text: string): string {
-  return unclean.test(text) ? text.replace(uncleanAll, '\ufffd') : text;
-}
-
-// With the flag u a surrogate class matches lone surrogates only.
-const unclean = /[\0\ud800-\udfff]/u;
-const uncleanAll = /[\0\ud800-\udfff]/gu;

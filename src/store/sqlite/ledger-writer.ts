@@ -1,20 +1,14 @@
+import { statfsSync } from 'node:fs';
+import { dirname } from 'node:path';
 import type { OpenRequest, Transfer } from '../ledger.ts';
 import { StoreError, toFailure, type StoreFailure } from '../store-error.ts';
 import { publicIdOf } from '../../ids/uuid.ts';
 import { closeConnection, sqliteCode, type Connection } from './connection.ts';
-import {
-  accountColumn,
-  clean,
-  costColumn,
-  usageColumns,
-  usageValues,
-  type LedgerBatch,
-  type LedgerOperation,
-  type LedgerReply,
-  type OperationAnswers,
-  type OperationResult,
-  type SqlValue,
-} from './ledger-batch.ts';
+import { accountColumn, clean, costColumn, usageColumns, usageValues, type SqlValue } from '../usage-columns.ts';
+import type { LedgerBatch, LedgerOperation, LedgerReply, OperationAnswers, OperationResult } from './ledger-batch.ts';
+
+/** A few hundred settlements. */
+const roomBytesMin = 262_144n;
 
 /**
  * Writes batches, each in one transaction. Statements are prepared once: Kysely would cost three to five times as much
@@ -163,6 +157,9 @@ export class LedgerWriter {
         case 'read_limit':
           value = this.#readLimit(operation.accountId);
           return;
+        case 'probe':
+          this.#probe();
+          return;
         case 'credit_limit':
           this.#setLimit(operation, handedOut, credits);
           return;
@@ -182,6 +179,18 @@ export class LedgerWriter {
     if (row === undefined) return 0n;
     handedOut.push(accountId);
     return row.spendable;
+  }
+
+  /**
+   * Writes pages as a settlement does. A write may find room in the log that an earlier one left there, so the disk must
+   * have some as well: else the next settlement is the one that fails.
+   */
+  #probe(): void {
+    this.#statements.touch.run();
+    const file = this.#connection.location();
+    if (file === null) return;
+    const { bavail, bsize } = statfsSync(dirname(file), { bigint: true });
+    if (bavail * bsize < roomBytesMin) throw new StoreError('full', 'database or disk is full');
   }
 
   #readLimit(accountId: string): bigint {
@@ -326,6 +335,7 @@ function prepare(connection: Connection) {
       `insert into account (id, kind, name, status, available, credit_limit, version, created_at)
        values (?, 0, ?, 'active', 0, ?, 1, ?)`,
     ),
+    touch: connection.prepare('update account set version = version where kind <> 0'),
     setStatus: connection.prepare('update account set status = ?, version = version + 1 where id = ? and kind = 0'),
     readLimit: connection.prepare('select credit_limit from account where id = ? and kind = 0'),
     setLimit: connection.prepare(

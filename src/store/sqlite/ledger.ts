@@ -1,17 +1,9 @@
 import { Worker } from 'node:worker_threads';
 import type { AccountStatus } from '../database.ts';
-import type { Ledger, OpenRequest, Transfer, UsageRow } from '../ledger.ts';
+import type { AccountLedger, FreeBalances, NewAccount, OpenRequest, Transfer, UsageRow } from '../ledger.ts';
 import { fromFailure, StoreError, toFailure } from '../store-error.ts';
-import {
-  usageValues,
-  type LedgerBatch,
-  type LedgerOperation,
-  type LedgerReply,
-  type NewAccount,
-  type OperationAnswers,
-  type OperationResult,
-  type SqlValue,
-} from './ledger-batch.ts';
+import { usageValues, type SqlValue } from '../usage-columns.ts';
+import type { LedgerBatch, LedgerOperation, LedgerReply, OperationAnswers, OperationResult } from './ledger-batch.ts';
 import type { LedgerStart, LedgerStarted } from './ledger-worker.ts';
 import { workerUrl } from './worker-url.ts';
 
@@ -20,27 +12,19 @@ const batchRowsMax = 1000;
 /** Far above what admission lets through (`backlog`): a bound, not a plan. */
 const queueMax = 100_000;
 const closeTimeoutMs = 10_000;
-
 /**
- * The owner of the free balances in memory: what is spendable and neither held nor spent. Both calls are synchronous.
- *
- * A debit of a customer (adjustment, chargeback, refund of a top-up, a lower credit limit) must not take money that
- * running requests hold, and only this side knows the holds. So the ledger reserves first, then writes; and gives the
- * reservation back through `credit` when nothing was written. Accounts whose `slice` was never asked for have no holds:
- * for them nothing is reserved, and the database alone decides.
+ * How long an open request waits for a batch to ride with. Nobody waits for it, and with streams that last, a commit of
+ * its own for each would be half of all commits.
  */
-export interface FreeBalances {
-  /** More is spendable than before: a committed top-up, a raised limit, a reservation given back. `free += microcents`. */
-  credit(accountId: string, microcents: bigint): void;
-  /** Takes the amount out of the free balance when it is there: `free >= microcents && (free -= microcents, true)`. */
-  reserve(accountId: string, microcents: bigint): boolean;
-}
+const openWaitMs = 100;
 
 export interface SqliteLedgerOptions {
   readonly file: string;
   readonly free: FreeBalances;
   /** The ledger's thread has died, so nothing can be settled: the process must end. Called once. */
   readonly onFatal: (error: Error) => void;
+  /** Called for each transaction: settlements in it, the time until its answer, and whether the store refused it whole. */
+  readonly onBatch?: (rows: number, elapsedMs: number, isRefused: boolean) => void;
 }
 
 interface Waiter {
@@ -55,10 +39,11 @@ interface PendingOperation {
 }
 
 /** The main thread's side: queues, and hands the thread one batch at a time, whatever has gathered meanwhile. */
-export class SqliteLedger implements Ledger {
+export class SqliteLedger implements AccountLedger {
   readonly #worker: Worker;
   readonly #free: FreeBalances;
   readonly #onFatal: (error: Error) => void;
+  readonly #onBatch: SqliteLedgerOptions['onBatch'];
   readonly #started: Promise<number>;
 
   #ids: Uint8Array[] = [];
@@ -67,8 +52,17 @@ export class SqliteLedger implements Ledger {
   #opens: OpenRequest[] = [];
   #operations: PendingOperation[] = [];
   #flying:
-    { readonly waiters: Waiter[]; readonly opens: OpenRequest[]; readonly operations: PendingOperation[] } | undefined;
+    | {
+        readonly sentMs: number;
+        readonly waiters: Waiter[];
+        readonly opens: OpenRequest[];
+        readonly operations: PendingOperation[];
+      }
+    | undefined;
   #scheduled = false;
+  /** Runs while open requests wait for company; when it is over they go by themselves. */
+  #openTimer: NodeJS.Timeout | undefined;
+  #areOpensDue = false;
   #state: 'starting' | 'open' | 'closing' | 'closed' = 'starting';
   #idle: (() => void) | undefined;
   /** Slices that were asked for; a debit of such an account waits for the answer, then reserves. */
@@ -77,6 +71,7 @@ export class SqliteLedger implements Ledger {
   constructor(options: SqliteLedgerOptions) {
     this.#free = options.free;
     this.#onFatal = options.onFatal;
+    this.#onBatch = options.onBatch;
     this.#worker = new Worker(workerUrl('ledger-worker'), { name: 'ledger', workerData: { file: options.file } });
     this.#started = new Promise((resolve, reject) => {
       this.#worker.once('message', (started: LedgerStarted) => {
@@ -107,6 +102,15 @@ export class SqliteLedger implements Ledger {
     return this.#rows.length + (this.#flying?.waiters.length ?? 0);
   }
 
+  /** The store is in this process: a call that gets no answer says so itself. */
+  get silentMs(): number {
+    return 0;
+  }
+
+  left(): void {
+    // The whole balance is in memory; there is no more to be had.
+  }
+
   settle(row: UsageRow): Promise<'billed' | 'lost'> {
     return new Promise((resolve, reject) => {
       const refused = this.#refuse(this.#rows.length);
@@ -124,7 +128,11 @@ export class SqliteLedger implements Ledger {
   open(request: OpenRequest): void {
     if (this.#refuse(this.#opens.length) !== undefined) return; // only a list for after a crash
     this.#opens.push({ ...request, requestId: Uint8Array.from(request.requestId) });
-    this.#schedule();
+    this.#openTimer ??= setTimeout(() => {
+      this.#openTimer = undefined;
+      this.#areOpensDue = true;
+      this.#schedule();
+    }, openWaitMs).unref();
   }
 
   slice(accountId: string, _needMicrocents: bigint): Promise<bigint> {
@@ -135,6 +143,10 @@ export class SqliteLedger implements Ledger {
 
   readBack(requestId: Uint8Array): Promise<OperationAnswers['read_back']> {
     return this.#operate({ kind: 'read_back', requestId: Uint8Array.from(requestId) });
+  }
+
+  async probe(): Promise<void> {
+    await this.#operate({ kind: 'probe' });
   }
 
   async transfer(transfer: Transfer): Promise<boolean> {
@@ -228,18 +240,22 @@ export class SqliteLedger implements Ledger {
 
   #send(): void {
     if (this.#flying !== undefined || this.#state === 'closed') return;
-    if (this.#rows.length + this.#opens.length + this.#operations.length === 0) {
+    const isDue = this.#areOpensDue || this.#state === 'closing';
+    if (this.#rows.length + this.#operations.length + (isDue ? this.#opens.length : 0) === 0) {
       this.#idle?.();
       return;
     }
+    clearTimeout(this.#openTimer);
+    this.#openTimer = undefined;
     const count = Math.min(this.#rows.length, batchRowsMax);
     const ids = new Uint8Array(count * 16);
     for (let index = 0; index < count; index++) ids.set(this.#ids[index]!, index * 16);
     const rows = take(this.#rows, count);
     take(this.#ids, count);
     const opens = take(this.#opens, Math.min(this.#opens.length, batchRowsMax));
+    this.#areOpensDue = this.#opens.length > 0;
     const operations = take(this.#operations, Math.min(this.#operations.length, batchRowsMax));
-    this.#flying = { waiters: take(this.#waiters, count), opens, operations };
+    this.#flying = { sentMs: performance.now(), waiters: take(this.#waiters, count), opens, operations };
     this.#worker.postMessage({
       ids,
       rows,
@@ -252,6 +268,7 @@ export class SqliteLedger implements Ledger {
     const flying = this.#flying;
     if (flying === undefined) return;
     this.#flying = undefined;
+    this.#onBatch?.(flying.waiters.length, performance.now() - flying.sentMs, reply.refused !== undefined);
     if (reply.refused !== undefined) {
       const error = fromFailure(reply.refused);
       for (const waiter of flying.waiters) waiter.reject(error);

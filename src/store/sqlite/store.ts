@@ -1,9 +1,10 @@
 import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
+import { nothingFree, type FreeBalances } from '../ledger.ts';
 import type { Desk } from '../operations.ts';
 import { StoreError } from '../store-error.ts';
 import { DeskThread } from './desk.ts';
-import { SqliteLedger, type FreeBalances } from './ledger.ts';
+import { SqliteLedger, type SqliteLedgerOptions } from './ledger.ts';
 import { takeLock, type Lock } from './lock.ts';
 
 export interface SqliteStoreOptions {
@@ -12,6 +13,8 @@ export interface SqliteStoreOptions {
   readonly free?: FreeBalances;
   /** A thread of the store has died: say so and end the process. Called once. */
   readonly onFatal: (error: Error) => void;
+  /** See `SqliteLedgerOptions`. */
+  readonly onBatch?: NonNullable<SqliteLedgerOptions['onBatch']>;
   readonly log?: (level: 'info' | 'warn', message: string, fields: Readonly<Record<string, unknown>>) => void;
   readonly now?: () => number;
 }
@@ -19,6 +22,10 @@ export interface SqliteStoreOptions {
 export interface SqliteStore {
   readonly ledger: SqliteLedger;
   readonly desk: Desk;
+  /** Names of the migrations that this opening ran. */
+  readonly migrated: readonly string[];
+  /** Runs what must not run twice at once; this process is the only one. */
+  alone<Value>(work: () => Promise<Value>): Promise<Value>;
   close(): Promise<void>;
 }
 
@@ -36,9 +43,15 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Sqli
     dead = true;
   };
   const desk = new DeskThread({ file, onFatal });
-  const ledger = new SqliteLedger({ file, free: options.free ?? nothingFree, onFatal }); // loads while the desk migrates
+  const ledger = new SqliteLedger({
+    file,
+    free: options.free ?? nothingFree(),
+    onFatal,
+    ...(options.onBatch === undefined ? {} : { onBatch: options.onBatch }),
+  }); // loads while the desk migrates
+  let migrated: readonly string[];
   try {
-    const migrated = await desk.start();
+    migrated = await desk.start();
     if (migrated.length > 0) log('info', 'database schema brought up to date', { migrations: migrated });
     const recovered = await ledger.start(now());
     if (recovered > 0) log('warn', 'requests had crashed; they are not charged', { requests: recovered });
@@ -46,10 +59,8 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Sqli
     await close(ledger, desk, lock);
     throw error;
   }
-  return { ledger, desk: desk.desk, close: () => close(ledger, desk, lock) };
+  return { ledger, desk: desk.desk, migrated, alone: (work) => work(), close: () => close(ledger, desk, lock) };
 }
-
-const nothingFree: FreeBalances = { credit: () => {}, reserve: () => false };
 
 /** The ledger first: what is running may still need the desk, and the last one to close folds the WAL into the file. */
 async function close(ledger: SqliteLedger, desk: DeskThread, lock: Lock): Promise<void> {

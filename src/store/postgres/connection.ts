@@ -1,0 +1,228 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import pg from 'pg';
+import { StoreError } from '../store-error.ts';
+import { isConnectionLost, sqlState } from './postgres-error.ts';
+
+const connectTimeoutMs = 3_000;
+/** Connections that fail are tried again after a pause that grows to this, half of it by chance (reliability D3). */
+const pauseMaxMs = 1_000;
+/** `materialized`, which the statements of the ledger need. */
+const oldestServer = 120_000;
+
+/** Where the database is; the URL may hold a password, so it is shown to nobody. */
+export interface PostgresAddress {
+  readonly url: string;
+  /** Where it does not stand in the URL. Without one, the driver looks into the user's password file (`PGPASSFILE`). */
+  readonly password?: string | undefined;
+}
+
+export function clientConfig({ url, password }: PostgresAddress): pg.ClientConfig {
+  return {
+    connectionString: password === undefined ? url : withPassword(url, password),
+    connectionTimeoutMillis: connectTimeoutMs,
+    application_name: 'tokenhouse',
+    keepAlive: true,
+    types: { getTypeParser: typeParser },
+  };
+}
+
+function withPassword(url: string, password: string): string {
+  const parts = new URL(url);
+  parts.password = encodeURIComponent(password);
+  return parts.href;
+}
+
+const parsers: Readonly<Record<number, (text: string) => unknown>> = {
+  20: BigInt, // int8
+  23: BigInt, // int4
+  1700: BigInt, // numeric: what sum() of bigint gives, always whole
+  16: (text) => text === 't',
+  17: bytesOf,
+};
+
+/** Every integer is read as bigint, as on SQLite (store/database.ts); all else stays text. */
+function typeParser(oid: number): (text: string) => unknown {
+  return parsers[oid] ?? String;
+}
+
+/** A copy of its own: a view into the driver's buffer would change later. */
+function bytesOf(text: string): Uint8Array {
+  return Uint8Array.from(Buffer.from(text.slice(2), 'hex')); // \x…
+}
+
+/**
+ * On each connection that writes (M10): what it acknowledges has reached the disk. A server that is set to a stronger
+ * promise, such as a synchronous standby, keeps it.
+ */
+export const durable = `select set_config('synchronous_commit',
+    case when current_setting('synchronous_commit') = 'off' then 'on' else current_setting('synchronous_commit') end, false),
+  set_config('default_transaction_isolation', 'read committed', false),
+  set_config('idle_in_transaction_session_timeout', '10000', false)`;
+
+/** Throws when the server cannot keep our books. */
+export async function refuseUnfitServer(client: pg.ClientBase): Promise<void> {
+  const { rows } = await client.query<{ version: string; encoding: string; writable: string }>(
+    `select current_setting('server_version_num') as version, current_setting('server_encoding') as encoding,
+       current_setting('transaction_read_only') as writable`,
+  );
+  const { version, encoding, writable } = rows[0]!;
+  if (Number(version) < oldestServer)
+    throw new StoreError('unusable', `PostgreSQL 12 or later is needed, and the server is ${version}. Upgrade it.`);
+  if (encoding !== 'UTF8')
+    throw new StoreError(
+      'unusable',
+      `The database has the encoding ${encoding}. Make one with: createdb --encoding UTF8 --template template0 …`,
+    );
+  if (writable === 'on')
+    throw new StoreError(
+      'unusable',
+      'The database takes no writes: it is a standby, or set to read only. Name the primary in `storage`.',
+    );
+}
+
+/** Turns a failure to reach the database into what the operator can do. */
+export function unreachable(error: unknown, shown: string): StoreError {
+  if (error instanceof StoreError) return error;
+  const reason = error instanceof Error ? error.message || reasonOf(error) : String(error);
+  switch (sqlState(error) ?? '') {
+    case '3D000':
+      return new StoreError(
+        'unusable',
+        `${shown}: there is no such database. Make it once: createdb --encoding UTF8 …`,
+        error,
+      );
+    case '28P01':
+    case '28000':
+      return new StoreError(
+        'unusable',
+        `${shown} does not let this user in: ${reason}. Check user and password.`,
+        error,
+      );
+  }
+  return new StoreError(
+    'unusable',
+    `${shown} cannot be reached: ${reason}. Check that PostgreSQL runs there and that \`storage\` names it.`,
+    error,
+  );
+}
+
+/** Of an error without words, as when every address of a host has refused. */
+function reasonOf(error: Error): string {
+  if (error instanceof AggregateError) return (error.errors as Error[]).map((one) => one.message).join(', ');
+  return 'code' in error ? String(error.code) : error.name;
+}
+
+export interface SessionOptions {
+  readonly address: PostgresAddress;
+  /** Run on each new connection before anything else. */
+  readonly greet?: (client: pg.Client) => Promise<void>;
+  readonly onNotification?: (payload: string) => void;
+  /** The server has answered. */
+  readonly onAnswer?: () => void;
+}
+
+interface Answer<Row> {
+  readonly rows: readonly Row[];
+  readonly count: number;
+}
+
+export type Statement = { readonly name: string; readonly text: string } | { readonly text: string };
+
+/** One statement after the other on a connection that is made again when it breaks. */
+export class Session {
+  readonly #options: SessionOptions;
+  #client: pg.Client | undefined;
+  #last: Promise<unknown> = Promise.resolve();
+  #failures = 0;
+  #closed = false;
+
+  constructor(options: SessionOptions) {
+    this.#options = options;
+  }
+
+  /** Rejects with what the driver says. After a connection was lost, the next call makes another one. */
+  query<Row extends object>(statement: Statement, values: readonly unknown[], timeoutMs: number): Promise<Answer<Row>> {
+    return this.exclusively(timeoutMs, (run) => run<Row>(statement, values));
+  }
+
+  /** Gives the connection to one caller for several statements, in a time for all of them together. */
+  exclusively<Value>(timeoutMs: number, work: (run: Run) => Promise<Value>): Promise<Value> {
+    const turn = this.#last.then(
+      () => this.#work(timeoutMs, work),
+      () => this.#work(timeoutMs, work),
+    );
+    this.#last = turn;
+    return turn;
+  }
+
+  async #work<Value>(timeoutMs: number, work: (run: Run) => Promise<Value>): Promise<Value> {
+    const client = await this.#connected();
+    // A server that is silent, not gone: waiting for it for good would block whoever comes next.
+    const timer = setTimeout(() => this.#drop(client), timeoutMs);
+    try {
+      return await work(async (statement, values) => {
+        const result = await client.query({ ...statement, values: [...values] });
+        this.#options.onAnswer?.();
+        return { rows: result.rows as never[], count: result.rowCount ?? 0 };
+      });
+    } catch (error) {
+      if (isConnectionLost(error)) this.#drop(client);
+      else this.#options.onAnswer?.();
+      throw error;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  async #connected(): Promise<pg.Client> {
+    if (this.#closed) throw new StoreError('failed', 'the store is closed');
+    if (this.#client !== undefined) return this.#client;
+    if (this.#failures > 0) {
+      const pauseMs = Math.min(25 * 2 ** this.#failures, pauseMaxMs);
+      await sleep(pauseMs * (0.5 + Math.random() / 2), undefined, { ref: false });
+    }
+    const client = new pg.Client(clientConfig(this.#options.address));
+    client.on('error', () => this.#drop(client));
+    client.on('end', () => this.#drop(client));
+    const { onNotification } = this.#options;
+    if (onNotification !== undefined) client.on('notification', ({ payload }) => onNotification(payload ?? ''));
+    const timer = setTimeout(() => this.#drop(client), 2 * connectTimeoutMs);
+    try {
+      await client.connect();
+      await client.query(durable);
+      await this.#options.greet?.(client);
+      this.#failures = 0;
+      this.#client = client;
+      return client;
+    } catch (error) {
+      this.#failures = Math.min(this.#failures + 1, 10);
+      this.#drop(client);
+      throw error;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** The socket goes at once: asking a server to end the session would wait for one that does not answer. */
+  #drop(client: pg.Client): void {
+    if (this.#client === client) this.#client = undefined;
+    (
+      client as unknown as { readonly connection: { readonly stream: { destroy(): void } } }
+    ).connection.stream.destroy();
+  }
+
+  /** After what is waiting. */
+  async close(): Promise<void> {
+    await this.#last.catch(() => {});
+    this.#closed = true;
+    const client = this.#client;
+    this.#client = undefined;
+    if (client === undefined) return;
+    client.removeAllListeners('end');
+    const timer = setTimeout(() => this.#drop(client), 1_000);
+    await client.end().catch(() => {});
+    clearTimeout(timer);
+  }
+}
+
+export type Run = <Row extends object>(statement: Statement, values: readonly unknown[]) => Promise<Answer<Row>>;

@@ -1,0 +1,228 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { AccountStatus } from '../database.ts';
+import type { AccountLedger, Ending, LeasedBalances, NewAccount, OpenRequest, Transfer, UsageRow } from '../ledger.ts';
+import { StoreError } from '../store-error.ts';
+import { clean } from '../usage-columns.ts';
+import { Session, type PostgresAddress, type Run } from './connection.ts';
+import { Leases, returnChannel } from './leases.ts';
+import { Membership } from './membership.ts';
+import { move } from './move.ts';
+import { isConnectionLost, isWorthAnotherTry, storeErrorOf } from './postgres-error.ts';
+import { Settlements } from './settlements.ts';
+import { beat, readUsage } from './statements.ts';
+
+const operationTimeoutMs = 5_000;
+const probeTimeoutMs = 1_000;
+const conflictTriesMax = 5;
+/** While others give back idle remainders of an account that is to be debited. */
+const debitTriesMax = 4;
+const debitPauseMs = 50;
+
+export interface PostgresLedgerOptions {
+  readonly address: PostgresAddress;
+  readonly free: LeasedBalances;
+  /** Makes UUIDv7s. */
+  readonly newId: () => Uint8Array;
+  /** Called for each transaction: settlements in it, the time until its answer, and whether the store refused it whole. */
+  readonly onBatch?: (rows: number, elapsedMs: number, isRefused: boolean) => void;
+  /** Declared dead by the others while it was not heard of. */
+  readonly onReborn?: () => void;
+}
+
+/**
+ * One of several ledgers on one database. Three connections, so that settlements, questions for money and beats do not
+ * wait for each other. It never dies of the database: while that is away its calls fail, and `silentMs` grows.
+ */
+export class PostgresLedger implements AccountLedger {
+  readonly #free: LeasedBalances;
+  readonly #settling: Session;
+  readonly #operating: Session;
+  readonly #membership: Membership;
+  readonly #settlements: Settlements;
+  readonly #leases: Leases;
+  #answeredMs = performance.now();
+  #state: 'open' | 'closed' = 'open';
+
+  constructor(options: PostgresLedgerOptions) {
+    const { address, free, newId } = options;
+    this.#free = free;
+    const onAnswer = (): void => void (this.#answeredMs = performance.now());
+    this.#settling = new Session({ address, onAnswer });
+    this.#operating = new Session({ address, onAnswer });
+    const beating = new Session({
+      address,
+      onAnswer,
+      greet: async (client) => {
+        // A reaper that waits for an account's row would miss beats; it comes again.
+        await client.query(`listen ${returnChannel}; set lock_timeout = 300`);
+      },
+      onNotification: (payload) => this.#leases.called(payload),
+    });
+    this.#membership = new Membership({
+      session: beating,
+      newId,
+      onBeat: () => {},
+      onReborn: () => {
+        // What is free and what is held was of the earlier life.
+        this.#free.forget();
+        this.#leases.forget();
+        this.#settlements.forgetOpens();
+        options.onReborn?.();
+      },
+    });
+    const replica = (): Uint8Array => this.#membership.id;
+    this.#settlements = new Settlements({ session: this.#settling, replica, onBatch: options.onBatch });
+    this.#leases = new Leases({ session: this.#operating, replica, free });
+  }
+
+  /** The database has its tables. Rejects with what the driver says. */
+  async start(): Promise<void> {
+    await this.#membership.start();
+  }
+
+  get backlog(): number {
+    return this.#settlements.backlog;
+  }
+
+  get silentMs(): number {
+    return performance.now() - this.#answeredMs;
+  }
+
+  slice(accountId: string, needMicrocents: bigint): Promise<bigint> {
+    return this.#leases.slice(accountId, needMicrocents);
+  }
+
+  left(accountId: string, freeMicrocents: bigint): void {
+    this.#leases.left(accountId, freeMicrocents);
+  }
+
+  settle(row: UsageRow): Promise<'billed' | 'lost'> {
+    this.#leases.spent(row.accountId, row.costMicrocents);
+    return this.#settlements.settle(row);
+  }
+
+  open(request: OpenRequest): void {
+    this.#settlements.open(request);
+  }
+
+  async readBack(requestId: Uint8Array): Promise<{ costMicrocents: bigint; ending: Ending } | undefined> {
+    const { rows } = await this.#inWords(
+      this.#operating.query<{ cost: bigint; ending: Ending }>(readUsage, [[requestId]], operationTimeoutMs),
+    );
+    return rows[0] === undefined ? undefined : { costMicrocents: rows[0].cost, ending: rows[0].ending };
+  }
+
+  /** On the connection that settles, and a write: what it finds, a settlement would. */
+  async probe(): Promise<void> {
+    await this.#inWords(this.#settling.query(beat, [this.#membership.id], probeTimeoutMs));
+  }
+
+  async transfer(transfer: Transfer): Promise<boolean> {
+    for (let tries = 0; ; tries++) {
+      try {
+        const moved = await this.#transact((run) => move(run, transfer));
+        // Who was refused a moment ago need not wait any longer.
+        if (moved) this.#free.credit(transfer.creditAccount, 0n);
+        return moved;
+      } catch (error) {
+        if (!isInsufficient(error) || tries >= debitTriesMax) throw error;
+        await this.#callIn(transfer.debitAccount);
+      }
+    }
+  }
+
+  async createAccount({ id, name, creditLimitMicrocents, at, changeId }: NewAccount): Promise<void> {
+    await this.#transact(async (run) => {
+      const text = `insert into account (id, kind, name, status, available, credit_limit, version, created_at)
+        values ($1, 0, $2, 'active', 0, $3, 1, $4)`;
+      await run({ text }, [id, clean(name), creditLimitMicrocents, at]);
+      await run(recordChange, [changeId, at, 'account_created', id]);
+    });
+  }
+
+  async setAccountStatus(accountId: string, status: AccountStatus, at: number, changeId: Uint8Array): Promise<void> {
+    await this.#transact(async (run) => {
+      const text = 'update account set status = $1, version = version + 1 where id = $2 and kind = 0';
+      const { count } = await run({ text }, [status, accountId]);
+      if (count === 0) throw new StoreError('not_found', `there is no account ${accountId}`);
+      await run(recordChange, [changeId, at, 'account_status', accountId]);
+    });
+  }
+
+  async setCreditLimit(accountId: string, toMicrocents: bigint, at: number, changeId: Uint8Array): Promise<void> {
+    for (let tries = 0; ; tries++) {
+      try {
+        await this.#transact(async (run) => {
+          const found = await run({ text: 'select 1 from account where id = $1 and kind = 0 for update' }, [accountId]);
+          if (found.count === 0) throw new StoreError('not_found', `there is no account ${accountId}`);
+          const text = `update account set credit_limit = $1, version = version + 1 where id = $2 and available + $1 >= 0`;
+          const { count } = await run({ text }, [toMicrocents, accountId]);
+          if (count === 0)
+            throw new StoreError('insufficient', `${accountId} is using the credit limit that would be taken away`);
+          await run(recordChange, [changeId, at, 'account_limit', accountId]);
+        });
+        this.#free.credit(accountId, 0n);
+        return;
+      } catch (error) {
+        if (!isInsufficient(error) || tries >= debitTriesMax) throw error;
+        await this.#callIn(accountId);
+      }
+    }
+  }
+
+  /** Writes what is queued, gives everything back and leaves. What comes later is refused. */
+  async close(): Promise<void> {
+    if (this.#state === 'closed') return;
+    this.#state = 'closed';
+    await this.#settlements.close();
+    await this.#leases.close();
+    await this.#settling.close();
+    await this.#operating.close();
+    await this.#membership.close();
+  }
+
+  /** Calls in what is leased and idle of an account: in the balance it can be debited. */
+  async #callIn(accountId: string): Promise<void> {
+    await this.#leases.returnFree(accountId);
+    await this.#leases.callOthers(accountId).catch(() => {});
+    await sleep(debitPauseMs * (0.75 + Math.random() / 2));
+  }
+
+  /** Runs `work` in a transaction; again when it lost a race. A lost connection leaves open what became of it. */
+  async #transact<Value>(work: (run: Run) => Promise<Value>): Promise<Value> {
+    if (this.#state === 'closed') throw new StoreError('failed', 'the ledger is closed');
+    for (let conflicts = 0; ; conflicts++) {
+      try {
+        return await this.#operating.exclusively(operationTimeoutMs, async (run) => {
+          await run({ text: 'begin' }, []);
+          try {
+            const value = await work(run);
+            await run({ text: 'commit' }, []);
+            return value;
+          } catch (error) {
+            if (!isConnectionLost(error)) await run({ text: 'rollback' }, []);
+            throw error;
+          }
+        });
+      } catch (error) {
+        if (conflicts >= conflictTriesMax || !isWorthAnotherTry(error)) throw storeErrorOf(error);
+        await sleep(Math.random() * 10 * 2 ** conflicts);
+      }
+    }
+  }
+
+  async #inWords<Value>(call: Promise<Value>): Promise<Value> {
+    try {
+      return await call;
+    } catch (error) {
+      throw storeErrorOf(error);
+    }
+  }
+}
+
+const recordChange = {
+  name: 'record_change',
+  text: 'insert into change (id, at, kind, ref) values ($1, $2, $3, $4)',
+};
+
+const isInsufficient = (error: unknown): boolean => error instanceof StoreError && error.code === 'insufficient';

@@ -1,0 +1,103 @@
+import type { Session } from './connection.ts';
+import { beat, declareDead, recordCrashes, register, returnSlices } from './statements.ts';
+
+export const beatEveryMs = 250;
+/** Older beats are a dead replica's (money, "BACK / REAP"). */
+const deadAfterMs = 5_000;
+const reapEveryMs = 500;
+const answerTimeoutMs = 1_000;
+
+export interface MembershipOptions {
+  /** A connection for nothing else, so that beats wait for nobody. */
+  readonly session: Session;
+  readonly newId: () => Uint8Array;
+  /** Declared dead while it was not heard of: it goes on under another id, and owns nothing. */
+  readonly onReborn: (id: Uint8Array) => void;
+  /** After each beat that was heard. */
+  readonly onBeat: () => void;
+}
+
+/** This process among the others on the database: says that it lives, and takes back what the dead have left. */
+export class Membership {
+  readonly #options: MembershipOptions;
+  #id: Uint8Array;
+  #timer: NodeJS.Timeout | undefined;
+  #beating: Promise<void> = Promise.resolve();
+  #heardMs = 0;
+  /** Since when beats were heard without a gap. */
+  #steadySinceMs = 0;
+  #reapedMs = 0;
+  #closed = false;
+
+  constructor(options: MembershipOptions) {
+    this.#options = options;
+    this.#id = options.newId();
+  }
+
+  /** Made anew at each start and each rebirth: the fence of everything that is leased. */
+  get id(): Uint8Array {
+    return this.#id;
+  }
+
+  async start(): Promise<void> {
+    await this.#options.session.query(register, [this.#id], 10_000);
+    this.#heardMs = this.#steadySinceMs = performance.now();
+    this.#schedule();
+  }
+
+  #schedule(): void {
+    if (this.#closed) return;
+    this.#timer = setTimeout(() => {
+      this.#beating = this.#beat()
+        .catch(() => {}) // the next beat tries again, on another connection
+        .finally(() => this.#schedule());
+    }, beatEveryMs);
+    this.#timer.unref();
+  }
+
+  async #beat(): Promise<void> {
+    const { session, newId, onReborn, onBeat } = this.#options;
+    const { count } = await session.query(beat, [this.#id], answerTimeoutMs);
+    const nowMs = performance.now();
+    if (count === 0) {
+      const id = newId();
+      await session.query(register, [id], answerTimeoutMs);
+      this.#id = id;
+      onReborn(id);
+    }
+    if (nowMs - this.#heardMs > deadAfterMs / 2) this.#steadySinceMs = nowMs;
+    this.#heardMs = nowMs;
+    onBeat();
+    if (nowMs - this.#reapedMs > reapEveryMs) {
+      this.#reapedMs = nowMs;
+      await this.#reap(nowMs);
+    }
+  }
+
+  /**
+   * After a database was away, everybody's beat is old: so nobody is declared dead by one that has not itself been in
+   * contact for as long.
+   */
+  async #reap(nowMs: number): Promise<void> {
+    const { session } = this.#options;
+    if (nowMs - this.#steadySinceMs >= deadAfterMs) await session.query(declareDead, [deadAfterMs], answerTimeoutMs);
+    await session.query(returnSlices, [], answerTimeoutMs);
+    await session.query(recordCrashes, [], answerTimeoutMs);
+  }
+
+  /** Leaves: what it had goes back at once. Without an answer, the others do it when its beat is old. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    clearTimeout(this.#timer);
+    await this.#beating;
+    const { session } = this.#options;
+    try {
+      await session.query({ text: 'delete from replica where id = $1' }, [this.#id], answerTimeoutMs);
+      await session.query(returnSlices, [], answerTimeoutMs);
+      await session.query(recordCrashes, [], answerTimeoutMs);
+    } catch {
+      // No database: whoever finds the old beat does it.
+    }
+    await session.close();
+  }
+}

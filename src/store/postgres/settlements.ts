@@ -1,0 +1,222 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Ending, OpenRequest, UsageRow } from '../ledger.ts';
+import { StoreError } from '../store-error.ts';
+import { accountColumn, clean, usageColumns, usageValues, type SqlValue } from '../usage-columns.ts';
+import type { Session } from './connection.ts';
+import { isConnectionLost, isWorthAnotherTry, storeErrorOf } from './postgres-error.ts';
+import { open, readUsage, settle } from './statements.ts';
+
+/** Settlements in one transaction; the next thousand waits its turn. */
+const batchRowsMax = 1000;
+/** Far above what admission lets through (`backlog`): a bound, not a plan. */
+const queueMax = 100_000;
+/** As in the SQLite ledger: how long an open request waits for a batch to ride with. */
+const openWaitMs = 100;
+/** A batch without an answer for so long is sent again on another connection. */
+const answerTimeoutMs = 3_000;
+/**
+ * How long a row is tried for while the database is away. Its client is told after two seconds that it pays nothing, and
+ * the repair of that waits behind this.
+ */
+const rowTimeoutMs = 4_000;
+const conflictTriesMax = 5;
+
+interface Settlement {
+  readonly id: string;
+  readonly requestId: Uint8Array;
+  readonly values: readonly SqlValue[];
+  readonly costs: boolean;
+  readonly ending: Ending;
+  /** The life of this replica that the money was held in. */
+  readonly replica: Uint8Array;
+  readonly sinceMs: number;
+  resolve(outcome: 'billed' | 'lost'): void;
+  reject(error: StoreError): void;
+}
+
+export interface SettlementsOptions {
+  readonly session: Session;
+  readonly replica: () => Uint8Array;
+  readonly onBatch: ((rows: number, elapsedMs: number, isRefused: boolean) => void) | undefined;
+}
+
+/** Group commit: what arrives while a transaction commits is the next one. There is no timer. */
+export class Settlements {
+  readonly #options: SettlementsOptions;
+  #queue: Settlement[] = [];
+  #flying = 0;
+  readonly #opens = new Map<string, OpenRequest>();
+  #areOpensDue = false;
+  #openTimer: NodeJS.Timeout | undefined;
+  #working: Promise<void> | undefined;
+  #closed = false;
+
+  constructor(options: SettlementsOptions) {
+    this.#options = options;
+  }
+
+  get backlog(): number {
+    return this.#queue.length + this.#flying;
+  }
+
+  settle(row: UsageRow): Promise<'billed' | 'lost'> {
+    if (this.#closed) return Promise.reject(new StoreError('failed', 'the ledger is closed'));
+    if (this.#queue.length >= queueMax) return Promise.reject(new StoreError('busy', 'too much waits to be written'));
+    if (row.requestId.length !== 16) return Promise.reject(new StoreError('invalid', 'a request id has 16 bytes'));
+    if (typeof row.costMicrocents !== 'bigint')
+      return Promise.reject(new StoreError('invalid', 'a cost is not a bigint'));
+    const id = hexOf(row.requestId);
+    this.#opens.delete(id);
+    return new Promise((resolve, reject) => {
+      this.#queue.push({
+        id,
+        requestId: row.requestId,
+        values: usageValues(row),
+        costs: row.costMicrocents !== 0n,
+        ending: row.ending,
+        replica: this.#options.replica(),
+        sinceMs: performance.now(),
+        resolve,
+        reject,
+      });
+      this.#start();
+    });
+  }
+
+  open(request: OpenRequest): void {
+    if (this.#closed || this.#opens.size >= queueMax) return; // only a list for after a crash
+    this.#opens.set(hexOf(request.requestId), { ...request, requestId: Uint8Array.from(request.requestId) });
+    this.#openTimer ??= setTimeout(() => {
+      this.#openTimer = undefined;
+      this.#areOpensDue = true;
+      this.#start();
+    }, openWaitMs).unref();
+  }
+
+  /** Another life of this replica: its open requests are recorded as crashed already, or were never listed. */
+  forgetOpens(): void {
+    this.#opens.clear();
+  }
+
+  /** Writes what is queued; what comes later is refused. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    clearTimeout(this.#openTimer);
+    this.#opens.clear();
+    await this.#working;
+  }
+
+  /** In the next turn of the event loop, so that all that ends in one turn shares a transaction. */
+  #start(): void {
+    this.#working ??= new Promise<void>((resolve) => setImmediate(resolve))
+      .then(() => this.#work())
+      .finally(() => {
+        this.#working = undefined;
+        if (this.#queue.length > 0) this.#start();
+      });
+  }
+
+  async #work(): Promise<void> {
+    while (this.#queue.length > 0 || this.#areOpensDue) {
+      if (this.#opens.size > 0) await this.#writeOpens();
+      this.#areOpensDue = false;
+      const first = this.#queue[0];
+      if (first === undefined) continue;
+      // Money of an earlier life is settled by itself: another fence.
+      const end = this.#queue.findIndex((one) => one.replica !== first.replica);
+      const batch = this.#queue.splice(0, Math.min(end === -1 ? this.#queue.length : end, batchRowsMax));
+      this.#flying = batch.length;
+      const sentMs = performance.now();
+      const isRefused = await this.#write(batch);
+      this.#flying = 0;
+      this.#options.onBatch?.(batch.length, performance.now() - sentMs, isRefused);
+    }
+  }
+
+  /** Nobody waits for it, and it must not fail anybody's settlement. */
+  async #writeOpens(): Promise<void> {
+    const entries = [...this.#opens.values()].slice(0, batchRowsMax);
+    for (const { requestId } of entries) this.#opens.delete(hexOf(requestId));
+    const column = <Value>(of: (request: OpenRequest) => Value): readonly Value[] => entries.map(of);
+    await this.#options.session
+      .query(
+        open,
+        [
+          this.#options.replica(),
+          column((request) => request.requestId),
+          column((request) => request.accountId),
+          column((request) => request.keyId),
+          column((request) => clean(request.modelId)),
+          column((request) => request.holdMicrocents),
+          column((request) => request.startedAt),
+        ],
+        answerTimeoutMs,
+      )
+      .catch(() => {});
+  }
+
+  /** Tells every row of the batch what became of it; resolves with whether the store refused all of it. */
+  async #write(batch: readonly Settlement[]): Promise<boolean> {
+    for (let conflicts = 0; ;) {
+      try {
+        await this.#writeOnce(batch);
+        return false;
+      } catch (error) {
+        if (isConnectionLost(error)) {
+          // Nobody knows whether it was written. Sending it again is safe: the row that is there stays (M3, reliability D5).
+          const alive = batch.filter((one) => performance.now() - one.sinceMs < rowTimeoutMs);
+          for (const one of batch) if (!alive.includes(one)) one.reject(storeErrorOf(error));
+          if (alive.length === 0) return true;
+          if (alive.length < batch.length) return await this.#write(alive);
+        } else if (isWorthAnotherTry(error) && conflicts < conflictTriesMax) {
+          conflicts += 1;
+          await sleep(Math.random() * 10 * 2 ** conflicts);
+        } else {
+          const refusal = storeErrorOf(error);
+          const isOfOneRow = refusal.code === 'invalid' || refusal.code === 'conflict' || refusal.code === 'not_found';
+          if (batch.length === 1 || !isOfOneRow) {
+            for (const one of batch) one.reject(refusal);
+            return !isOfOneRow;
+          }
+          // One bad row must not fail its neighbours.
+          for (const one of batch) await this.#write([one]);
+          return false;
+        }
+      }
+    }
+  }
+
+  async #writeOnce(batch: readonly Settlement[]): Promise<void> {
+    const { session } = this.#options;
+    const accounts = new Set<string>();
+    for (const one of batch) if (one.costs) accounts.add(one.values[accountColumn] as string);
+    const columns = usageColumns.map((_, index) => batch.map((one) => one.values[index]));
+    const { rows } = await session.query<{ id: string }>(
+      settle,
+      [batch[0]!.replica, [...accounts], batch.map((one) => one.requestId), ...columns],
+      answerTimeoutMs,
+    );
+    const written = new Set(rows.map(({ id }) => id));
+    const rest = batch.filter((one) => !written.has(one.id));
+    const found = rest.length === 0 ? new Map<string, string>() : await this.#endings(rest);
+    for (const one of batch) {
+      const ending = written.has(one.id) ? one.ending : found.get(one.id);
+      // What a sweep has written in its absence is not this settlement (M6).
+      const isBilled = ending !== undefined && (ending !== 'crashed' || one.ending === 'crashed');
+      one.resolve(isBilled ? 'billed' : 'lost');
+    }
+  }
+
+  async #endings(of: readonly Settlement[]): Promise<ReadonlyMap<string, string>> {
+    const { rows } = await this.#options.session.query<{ id: string; ending: string }>(
+      readUsage,
+      [of.map((one) => one.requestId)],
+      answerTimeoutMs,
+    );
+    return new Map(rows.map(({ id, ending }) => [id, ending]));
+  }
+}
+
+export function hexOf(id: Uint8Array): string {
+  return Buffer.from(id.buffer, id.byteOffset, id.byteLength).toString('hex');
+}

@@ -1,0 +1,174 @@
+/**
+ * The statements of the hot path and of the life of a replica, each one round trip and one transaction of its own. The
+ * row of a replica is the fence: whoever hands money out to it locks that row, and whoever declares it dead deletes it.
+ */
+import { usageColumns } from '../usage-columns.ts';
+
+/** Milliseconds since 1970 by the clock of the database: replicas' clocks may differ (reliability M4). */
+const databaseNow = `(extract(epoch from clock_timestamp()) * 1000)::bigint`;
+
+export const register = {
+  name: 'register',
+  text: `insert into replica (id, beat) values ($1::bytea, ${databaseNow})`,
+};
+
+/** No row: this replica was declared dead. */
+export const beat = { name: 'beat', text: `update replica set beat = ${databaseNow} where id = $1::bytea` };
+
+/**
+ * Leases a part of what an account can spend: $3 at least or nothing, up to $4, in steps of $5, and a sixteenth of what
+ * there is at most where less would do, so that others find some too. `$3` may be 0: whatever there is, ahead of need.
+ */
+export const grant = {
+  name: 'grant',
+  text: `
+    with me as (
+      select id from replica where id = $1::bytea for key share
+    ), source as (
+      select account.id, available + credit_limit as spendable from account, me
+      where account.id = $2 and kind = 0 and status = 'active' for no key update of account
+    ), amount as (
+      select id, least(spendable, greatest($3::bigint, least($4::bigint, spendable / 16 / $5::bigint * $5::bigint))) as leased
+      from source where spendable > 0 and spendable >= $3::bigint
+    ), debited as (
+      update account set available = available - amount.leased from amount where account.id = amount.id and amount.leased > 0
+    ), lease as (
+      insert into slice (replica_id, account_id, remaining) select $1::bytea, id, leased from amount where leased > 0
+      on conflict (replica_id, account_id) do update set remaining = slice.remaining + excluded.remaining
+    )
+    select coalesce((select leased from amount), 0)::bigint as leased,
+      exists (select 1 from slice where account_id = $2 and replica_id <> $1::bytea and remaining > 0) as "isElsewhere"`,
+};
+
+/**
+ * Gives $3 of a slice back to the account; no row when the slice is not this replica's any more. Locks the account before
+ * the slice, as `grant` does.
+ */
+export const giveBack = {
+  name: 'give_back',
+  text: `
+    with source as (
+      select id from account where id = $2 for no key update
+    ), returned as (
+      update slice set remaining = remaining - $3::bigint from source
+      where replica_id = $1::bytea and account_id = source.id and remaining >= $3::bigint returning account_id
+    )
+    update account set available = available + $3::bigint where id = (select account_id from returned)`,
+};
+
+const columnTypes: Readonly<Record<(typeof usageColumns)[number], 'text' | 'bigint'>> = {
+  public_id: 'text',
+  client_id: 'text',
+  account_id: 'text',
+  key_id: 'text',
+  model_id: 'text',
+  api: 'text',
+  streamed: 'bigint',
+  started_at: 'bigint',
+  ended_at: 'bigint',
+  prompt_tokens: 'bigint',
+  cached_tokens: 'bigint',
+  completion_tokens: 'bigint',
+  reasoning_tokens: 'bigint',
+  cost: 'bigint',
+  uncharged: 'bigint',
+  hold: 'bigint',
+  ending: 'text',
+  finish: 'text',
+  error_code: 'text',
+  counted: 'bigint',
+  input_price: 'bigint',
+  output_price: 'bigint',
+  cache_read_price: 'bigint',
+  backend: 'text',
+  first_token_ms: 'bigint',
+  total_ms: 'bigint',
+  tags: 'text',
+};
+
+/**
+ * Writes a batch: $1 the replica, $2 the accounts in it, $3 the request ids, from $4 the columns of usage. Rows that cost
+ * something are written only where the replica still owns the slice that the cost was held from (M6); rows that cost
+ * nothing always. Answers with the ids that are new. The account's row is not touched, so replicas do not wait for each
+ * other; slices are locked in the order of accounts, so they cannot deadlock.
+ */
+export const settle = {
+  name: 'settle',
+  text: `
+    with owned as materialized (
+      select account_id from slice where replica_id = $1::bytea and account_id = any($2::text[]) order by account_id for no key update
+    ), batch as (
+      select * from unnest($3::bytea[], ${usageColumns.map((column, index) => `$${index + 4}::${columnTypes[column]}[]`).join(', ')})
+        as of_usage (request_id, ${usageColumns.join(', ')})
+    ), written as (
+      insert into usage (request_id, ${usageColumns.join(', ')})
+      select request_id, ${usageColumns.join(', ')} from batch
+      where cost = 0 or account_id in (select account_id from owned)
+      on conflict (request_id) do nothing returning request_id, account_id, cost
+    ), debited as (
+      update slice set remaining = remaining - total.cost
+      from (select account_id, sum(cost)::bigint as cost from written where cost > 0 group by account_id) as total
+      where slice.replica_id = $1::bytea and slice.account_id = total.account_id
+    ), closed as (
+      delete from open_request where request_id = any($3::bytea[])
+    )
+    select encode(request_id, 'hex') as id from written`,
+};
+
+/** What the ledger has of these requests. */
+export const readUsage = {
+  name: 'read_usage',
+  text: `select encode(request_id, 'hex') as id, cost, ending from usage where request_id = any($1::bytea[])`,
+};
+
+/** Lists requests that run: $1 the replica. A late entry of a request that has settled must not come back as crashed. */
+export const open = {
+  name: 'open',
+  text: `
+    insert into open_request (request_id, account_id, key_id, model_id, hold, started_at, replica_id)
+    select entry.*, $1::bytea from unnest($2::bytea[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[])
+      as entry (request_id, account_id, key_id, model_id, hold, started_at)
+    where not exists (select 1 from usage where usage.request_id = entry.request_id)
+    on conflict (request_id) do nothing`,
+};
+
+/** Declares replicas dead that have not beaten for $1 milliseconds. */
+export const declareDead = {
+  name: 'declare_dead',
+  text: `delete from replica where beat < ${databaseNow} - $1::bigint`,
+};
+
+/**
+ * Gives back what the dead had leased. A statement of its own, whose snapshot is younger than the deletion of their rows:
+ * a lease that was being handed out meanwhile is in it, because \`grant\` and the deletion wait for each other.
+ */
+export const returnSlices = {
+  name: 'return_slices',
+  text: `
+    with stranded as (
+      delete from slice where not exists (select 1 from replica where replica.id = slice.replica_id)
+      returning account_id, remaining
+    ), total as (
+      select account_id, sum(remaining)::bigint as remaining from stranded group by account_id
+    )
+    update account set available = available + total.remaining from total where account.id = total.account_id`,
+};
+
+/** What the dead were running becomes a usage row that costs nothing (M8). The public id is that of ids/uuid.ts. */
+export const recordCrashes = {
+  name: 'record_crashes',
+  text: `
+    with stranded as (
+      delete from open_request where replica_id is not null
+        and not exists (select 1 from replica where replica.id = open_request.replica_id)
+      returning *, greatest(${databaseNow}, started_at) as ended_at
+    )
+    insert into usage (request_id, public_id, account_id, key_id, model_id, api, streamed, started_at, ended_at,
+      prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens, cost, uncharged, hold, ending, counted,
+      input_price, output_price, cache_read_price, total_ms)
+    select request_id,
+      'req_' || substring(encode(request_id, 'hex') from 5 for 8) || substring(encode(request_id, 'hex') from 29 for 4),
+      account_id, key_id, model_id, 'unknown', 0, started_at, ended_at,
+      0, 0, 0, 0, 0, hold, hold, 'crashed', 0, 0, 0, 0, ended_at - started_at
+    from stranded on conflict (request_id) do nothing`,
+};

@@ -1,0 +1,170 @@
+import { sql, type Kysely } from 'kysely';
+import { setTimeout as sleep } from 'node:timers/promises';
+import pg from 'pg';
+import { uuidMaker } from '../../ids/uuid.ts';
+import type { Database } from '../database.ts';
+import { nothingFree, type LeasedBalances } from '../ledger.ts';
+import { migrate, refuseNewer } from '../migrations/migrate.ts';
+import { deskOn, type Desk, type DeskOperation } from '../operations.ts';
+import { recomputeUsageHours } from '../queries.ts';
+import { StoreError } from '../store-error.ts';
+import { clientConfig, refuseUnfitServer, unreachable, type PostgresAddress } from './connection.ts';
+import { kyselyOnPostgres } from './dialect.ts';
+import { PostgresLedger, type PostgresLedgerOptions } from './ledger.ts';
+import { isWorthAnotherTry, storeErrorOf } from './postgres-error.ts';
+
+/** Of the desk: reports wait for each other rather than for connections of the server. */
+const deskConnections = 3;
+/** Names of locks that are held in the database, "tkhs" and a number. */
+const migrationLock = 0x746b6873_0001n;
+const usageHoursLock = 0x746b6873_0002n;
+const aloneLock = 0x746b6873_0003n;
+/**
+ * What a migration waits at most for a table that is being read: everything that comes after it would wait behind it, so
+ * it steps back, and tries again (migrations are online).
+ */
+const tableLockTimeoutMs = 2_000;
+const migrationTriesMax = 20;
+
+export interface PostgresStoreOptions {
+  readonly address: PostgresAddress;
+  /** The address without what is secret in it, for messages. */
+  readonly shown: string;
+  readonly free?: LeasedBalances;
+  readonly onBatch?: NonNullable<PostgresLedgerOptions['onBatch']>;
+  readonly log?: (level: 'info' | 'warn', message: string, fields: Readonly<Record<string, unknown>>) => void;
+}
+
+export interface PostgresStore {
+  readonly ledger: PostgresLedger;
+  readonly desk: Desk;
+  /** Names of the migrations that this opening ran. */
+  readonly migrated: readonly string[];
+  /** Runs what must not run twice at once, here or on another replica. */
+  alone<Value>(work: () => Promise<Value>): Promise<Value>;
+  close(): Promise<void>;
+}
+
+/** Opens the database as one of its replicas. Rejects with a StoreError whose message tells the operator what to do. */
+export async function openPostgresStore(options: PostgresStoreOptions): Promise<PostgresStore> {
+  const { address, shown, log = () => {} } = options;
+  await knock(address, shown);
+  const db = kyselyOnPostgres(address, deskConnections);
+  let ledger: PostgresLedger | undefined;
+  try {
+    const migrated = await migrateAlone(db, shown);
+    if (migrated.length > 0) log('info', 'database schema brought up to date', { migrations: migrated });
+    ledger = new PostgresLedger({
+      address,
+      free: options.free ?? nothingFree(),
+      newId: uuidMaker(),
+      ...(options.onBatch === undefined ? {} : { onBatch: options.onBatch }),
+      onReborn: () => log('warn', 'the database did not hear of this replica; what it had leased went back', {}),
+    });
+    await ledger.start();
+    return {
+      ledger,
+      desk: deskOf(db),
+      migrated,
+      alone: (work) => alone(db, work),
+      close: () => close(ledger!, db),
+    };
+  } catch (error) {
+    await ledger?.close();
+    await db.destroy();
+    throw unreachable(error, shown);
+  }
+}
+
+/** For the command line: the queries of the service, on a connection of its own. Close with `destroy()`. */
+export async function openPostgresReader(address: PostgresAddress, shown: string): Promise<Kysely<Database>> {
+  await knock(address, shown);
+  return kyselyOnPostgres(address, 1);
+}
+
+/** Whether the server is there and fit, before anything is begun. */
+async function knock(address: PostgresAddress, shown: string): Promise<void> {
+  const client = new pg.Client(clientConfig(address));
+  client.on('error', () => {});
+  try {
+    await client.connect();
+    await refuseUnfitServer(client);
+  } catch (error) {
+    throw unreachable(error, shown);
+  } finally {
+    await client.end().catch(() => {});
+  }
+}
+
+/** One replica at a time; the others wait and find it done. The lock ends with the connection, also after kill -9. */
+function migrateAlone(db: Kysely<Database>, shown: string): Promise<readonly string[]> {
+  return db.connection().execute(async (connection) => {
+    await sql`select pg_advisory_lock(${migrationLock})`.execute(connection);
+    try {
+      await refuseNewer(connection);
+      await sql`select set_config('lock_timeout', ${String(tableLockTimeoutMs)}, false)`.execute(connection);
+      for (let tries = 1; ; tries++) {
+        try {
+          return await migrate(connection, 'postgres');
+        } catch (error) {
+          const cause = error instanceof StoreError ? error.cause : error;
+          if (!isWorthAnotherTry(cause) || tries >= migrationTriesMax) throw error;
+          await sleep(500 + Math.random() * 1_000);
+        }
+      }
+    } catch (error) {
+      throw unreachable(error, shown);
+    } finally {
+      await sql`select set_config('lock_timeout', '0', false), pg_advisory_unlock(${migrationLock})`
+        .execute(connection)
+        .catch(() => {});
+    }
+  });
+}
+
+function deskOf(db: Kysely<Database>): Desk {
+  const desk = deskOn(db);
+  const inWords = (name: DeskOperation) => async (request: unknown) => {
+    try {
+      return await (desk[name] as (request: unknown) => Promise<unknown>)(request);
+    } catch (error) {
+      throw storeErrorOf(error);
+    }
+  };
+  const named = Object.fromEntries((Object.keys(desk) as DeskOperation[]).map((name) => [name, inWords(name)]));
+  return {
+    ...(named as unknown as Desk),
+    // Two at once would write over each other, the older sums maybe last; one is enough for all.
+    recomputeUsageHours: (request) =>
+      db.connection().execute(async (connection) => {
+        const { rows } = await sql<{
+          isOurs: boolean;
+        }>`select pg_try_advisory_lock(${usageHoursLock}) as "isOurs"`.execute(connection);
+        if (rows[0]?.isOurs !== true) return 0;
+        try {
+          return await recomputeUsageHours(connection, request);
+        } catch (error) {
+          throw storeErrorOf(error);
+        } finally {
+          await sql`select pg_advisory_unlock(${usageHoursLock})`.execute(connection).catch(() => {});
+        }
+      }),
+  };
+}
+
+function alone<Value>(db: Kysely<Database>, work: () => Promise<Value>): Promise<Value> {
+  return db.connection().execute(async (connection) => {
+    await sql`select pg_advisory_lock(${aloneLock})`.execute(connection);
+    try {
+      return await work();
+    } finally {
+      await sql`select pg_advisory_unlock(${aloneLock})`.execute(connection).catch(() => {});
+    }
+  });
+}
+
+/** The ledger first: what is running may still need the desk. */
+async function close(ledger: PostgresLedger, db: Kysely<Database>): Promise<void> {
+  await ledger.close();
+  await db.destroy();
+}

@@ -1,0 +1,152 @@
+import {
+  closeSync,
+  copyFileSync,
+  existsSync,
+  fsyncSync,
+  linkSync,
+  openSync,
+  renameSync,
+  rmSync,
+  statSync,
+} from 'node:fs';
+import { dirname } from 'node:path';
+import { contentStatus, livePepperIds, type ContentStatus } from '../content-status.ts';
+import { refuseNewer } from '../migrations/migrate.ts';
+import { StoreError } from '../store-error.ts';
+import { verifyLedger, type Verification } from '../verify.ts';
+import {
+  closeConnection,
+  openConnection,
+  openReadOnlyConnection,
+  readPragma,
+  refuseDamaged,
+  refuseForeignFile,
+} from './connection.ts';
+import { kyselyOn, openReadOnly } from './dialect.ts';
+
+/** What a copy of a database has in it, after everything in it was looked at. */
+export interface Examined extends Verification {
+  /** Names of the secrets that its live keys were hashed with. */
+  readonly pepperIds: readonly string[];
+}
+
+/**
+ * Writes a copy of the database as it is at one moment, beside a running owner or without one, and examines it. The
+ * copy is made by a reader, so nobody waits for it; it has no free pages, so nothing that was deleted is in it. When
+ * the file has its name, it is whole, on the disk, and verified.
+ */
+export async function backUp(file: string, target: string): Promise<Examined> {
+  const draft = `${target}.part`;
+  rmSync(draft, { force: true });
+  closeSync(openSync(draft, 'wx', 0o600));
+  try {
+    const connection = openReadOnlyConnection(file);
+    try {
+      connection.prepare('vacuum into ?').run(draft);
+    } finally {
+      connection.close();
+    }
+    syncFile(draft);
+    const examined = await examine(draft);
+    renameSync(draft, target);
+    syncFile(dirname(target));
+    return examined;
+  } catch (error) {
+    rmSync(draft, { force: true });
+    throw error;
+  }
+}
+
+/** Looks at every page and every row. Throws a `StoreError` when the file is none of ours, damaged, or newer than this program. */
+export async function examine(file: string): Promise<Examined> {
+  const connection = openReadOnlyConnection(file);
+  try {
+    if (refuseForeignFile(connection, file) === 'empty')
+      throw new StoreError('unusable', `${file} is empty: there is nothing in it to restore.`);
+    refuseDamaged(connection, file, 'thorough');
+    const db = kyselyOn(connection);
+    await refuseNewer(db);
+    // Requests may have been running when the copy was made: they become `crashed` at the next start.
+    const verification = await verifyLedger(db, { owned: true });
+    const pepperIds = await livePepperIds(db);
+    return { ...verification, pepperIds };
+  } finally {
+    connection.close();
+  }
+}
+
+/**
+ * Puts a copy in the place of the database, which its caller owns by the lock. What was there keeps a second name,
+ * which is returned. At every moment there is either the old database or the new one under the name, never none.
+ */
+export async function putInPlace(
+  source: string,
+  file: string,
+  now: Date,
+): Promise<{ readonly examined: Examined; readonly kept: string | undefined }> {
+  const draft = `${file}.restore`;
+  rmSync(draft, { force: true });
+  try {
+    copyFileSync(source, draft);
+    syncFile(draft);
+    // The copy is what counts: it is examined, not what it was copied from.
+    const examined = await examine(draft);
+    if (examined.differences.length > 0)
+      throw new StoreError(
+        'unusable',
+        `${source} does not verify: ${examined.differences.length} differences. Nothing was changed.`,
+      );
+    const kept = existsSync(file) ? keep(file, `${file}.before-restore-${stamp(now)}`) : undefined;
+    for (const ending of ['-wal', '-shm']) rmSync(`${file}${ending}`, { force: true });
+    renameSync(draft, file);
+    syncFile(dirname(file));
+    return { examined, kept };
+  } finally {
+    for (const ending of ['', '-wal', '-shm']) rmSync(`${draft}${ending}`, { force: true });
+  }
+}
+
+/** Gives the old database a second name, if possible with its write-ahead log folded into it; else the log has one too. */
+function keep(file: string, name: string): string {
+  try {
+    closeConnection(openConnection(file));
+  } catch {
+    // Damaged, or none of ours: it is kept as it is.
+  }
+  const log = `${file}-wal`;
+  if (existsSync(log) && statSync(log).size > 0) copyFileSync(log, `${name}-wal`);
+  linkSync(file, name);
+  return name;
+}
+
+export interface DatabaseStatus extends ContentStatus {
+  readonly bytes: bigint;
+  readonly freeBytes: bigint;
+}
+
+/** A look at a database, beside a running owner or without one. */
+export async function databaseStatus(file: string): Promise<DatabaseStatus> {
+  const connection = openReadOnlyConnection(file);
+  const pageBytes = readPragma(connection, 'page_size') as bigint;
+  const bytes = (readPragma(connection, 'page_count') as bigint) * pageBytes;
+  const freeBytes = (readPragma(connection, 'freelist_count') as bigint) * pageBytes;
+  connection.close();
+  const db = openReadOnly(file);
+  try {
+    return { bytes, freeBytes, ...(await contentStatus(db)) };
+  } finally {
+    await db.destroy();
+  }
+}
+
+export const stamp = (now: Date): string => now.toISOString().slice(0, 19).replaceAll(/[-:]/g, '');
+
+/** Of a file or a folder: what has a name must also have it after a power loss. */
+export function syncFile(path: string): void {
+  const descriptor = openSync(path, 'r');
+  try {
+    fsyncSync(descriptor);
+  } finally {
+    closeSync(descriptor);
+  }
+}

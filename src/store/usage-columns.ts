@@ -1,0 +1,78 @@
+import type { UsageRow } from './ledger.ts';
+
+export type SqlValue = string | number | bigint | null;
+
+/** The columns of usage behind `request_id`, in the order in which `usageValues` gives them. */
+export const usageColumns = [
+  'public_id',
+  'client_id',
+  'account_id',
+  'key_id',
+  'model_id',
+  'api',
+  'streamed',
+  'started_at',
+  'ended_at',
+  'prompt_tokens',
+  'cached_tokens',
+  'completion_tokens',
+  'reasoning_tokens',
+  'cost',
+  'uncharged',
+  'hold',
+  'ending',
+  'finish',
+  'error_code',
+  'counted',
+  'input_price',
+  'output_price',
+  'cache_read_price',
+  'backend',
+  'first_token_ms',
+  'total_ms',
+  'tags',
+] as const;
+
+export const accountColumn = usageColumns.indexOf('account_id');
+export const costColumn = usageColumns.indexOf('cost');
+
+export function usageValues(row: UsageRow): SqlValue[] {
+  return [
+    clean(row.publicId),
+    row.clientId === null ? null : clean(row.clientId),
+    row.accountId,
+    row.keyId,
+    clean(row.modelId),
+    row.api,
+    row.streamed ? 1 : 0,
+    row.startedAt,
+    row.endedAt,
+    row.promptTokens,
+    row.cachedTokens,
+    row.completionTokens,
+    row.reasoningTokens,
+    row.costMicrocents,
+    row.unchargedMicrocents,
+    row.holdMicrocents,
+    row.ending,
+    row.finish === null ? null : clean(row.finish),
+    row.errorCode,
+    row.counted ? 1 : 0,
+    row.inputPrice,
+    row.outputPrice,
+    row.cacheReadPrice,
+    row.backend === null ? null : clean(row.backend),
+    row.firstTokenMs,
+    row.totalMs,
+    row.tags === null ? null : clean(row.tags),
+  ];
+}
+
+/** reliability D9: PostgreSQL refuses U+0000, and a lone surrogate is no text; a settlement must not fail on a label. */
+export function clean(text: string): string {
+  return unclean.test(text) ? text.replace(uncleanAll, '\ufffd') : text;
+}
+
+// With the flag u a surrogate class matches lone surrogates only.
+const unclean = /[\0\ud800-\udfff]/u;
+const uncleanAll = /[\0\ud800-\udfff]/gu;

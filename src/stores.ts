@@ -1,0 +1,66 @@
+import { existsSync, mkdirSync } from 'node:fs';
+
+import type { Kysely } from 'kysely';
+
+import type { StorageConfig } from './config/config.ts';
+import type { Database } from './store/database.ts';
+import type { AccountLedger, LeasedBalances } from './store/ledger.ts';
+import type { Desk } from './store/operations.ts';
+
+/** What the service and the command line know of a store, whichever it is. */
+export interface Store {
+  readonly ledger: AccountLedger;
+  readonly desk: Desk;
+  /** Names of the migrations that this opening ran. */
+  readonly migrated: readonly string[];
+  /** Runs what must not run twice at once, here or in another process on the same books. */
+  alone<Value>(work: () => Promise<Value>): Promise<Value>;
+  close(): Promise<void>;
+}
+
+export interface StoreOptions {
+  /** The free balances in memory. A command that never asks for a slice needs none. */
+  readonly free?: LeasedBalances;
+  /** A part of the store has died that it cannot live without: say so and end the process. Called once. */
+  readonly onFatal: (error: Error) => void;
+  /** Called for each transaction: settlements in it, the time until its answer, and whether the store refused it whole. */
+  readonly onBatch?: (rows: number, elapsedMs: number, isRefused: boolean) => void;
+  readonly log?: (level: 'info' | 'warn', message: string, fields: Readonly<Record<string, unknown>>) => void;
+}
+
+/** Opens the store that the configuration names, the one place that decides which; the other is not even loaded. */
+export async function openStore(storage: StorageConfig, options: StoreOptions): Promise<Store> {
+  if (storage.type === 'sqlite') {
+    const { openSqliteStore } = await import('./store/sqlite/store.ts');
+    return await openSqliteStore({ file: storage.path, ...options });
+  }
+  // Not for the books: the control socket is there, and the secret where none is given.
+  mkdirSync(storage.directory, { recursive: true, mode: 0o700 });
+  const { openPostgresStore } = await import('./store/postgres/store.ts');
+  return await openPostgresStore({ address: addressOf(storage), shown: storage.shown, ...options });
+}
+
+/** The same queries beside a running service or without one. Close with `destroy()`. Undefined: there is no file yet. */
+export async function openStoreReader(storage: StorageConfig): Promise<Kysely<Database> | undefined> {
+  if (storage.type === 'sqlite') {
+    if (!existsSync(storage.path)) return undefined;
+    const { openReadOnly } = await import('./store/sqlite/dialect.ts');
+    return openReadOnly(storage.path);
+  }
+  const { openPostgresReader } = await import('./store/postgres/store.ts');
+  return await openPostgresReader(addressOf(storage), storage.shown);
+}
+
+/** Whether some process works on the store now; for reports only. */
+export async function isStoreInUse(storage: StorageConfig, db: Kysely<Database>): Promise<boolean> {
+  if (storage.type === 'sqlite') {
+    const { isOwned } = await import('./store/sqlite/lock.ts');
+    return isOwned(storage.path);
+  }
+  // The dead are in it for five seconds, which the next one alive records as crashed.
+  return (await db.selectFrom('replica').select('id').limit(1).execute()).length > 0;
+}
+
+function addressOf({ url, password }: Extract<StorageConfig, { type: 'postgres' }>) {
+  return { url: url.reveal(), password: password?.reveal() };
+}
