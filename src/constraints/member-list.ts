@@ -1,0 +1,115 @@
+import { alternatives, emptyText, literal, repetition, sequence, type Expression } from './grammar.ts';
+import { bracketed, whiteSpace } from './json-text.ts';
+import type { Work } from './work.ts';
+
+/** `pair`: the name, the colon and the value. */
+export interface Member {
+  readonly pair: Expression;
+  readonly isRequired: boolean;
+}
+
+const comma = sequence(literal(','), whiteSpace);
+
+/** The members of an object: those that are declared in their order, each or not, then others. */
+export class MemberList {
+  readonly #members: readonly Member[];
+  /** A member that is not declared, if there can be any. */
+  readonly #other: Expression | undefined;
+  readonly #min: number;
+  readonly #max: number | undefined;
+  readonly #work: Work;
+  /** Puts an expression into a rule. */
+  readonly #shared: (expression: Expression) => Expression;
+  /** Whether members must be counted to keep the bounds; otherwise only the first one is told from the others. */
+  readonly #isCounted: boolean;
+  readonly #made = new Map<string, Expression | undefined>();
+
+  constructor(
+    members: readonly Member[],
+    other: Expression | undefined,
+    bounds: { readonly min: number; readonly max: number | undefined },
+    work: Work,
+    shared: (expression: Expression) => Expression,
+  ) {
+    const { min, max } = bounds;
+    const required = members.filter(({ isRequired }) => isRequired).length;
+    this.#members = members;
+    this.#other = other;
+    this.#min = min;
+    this.#max = max;
+    this.#work = work;
+    this.#shared = shared;
+    this.#isCounted = required < min || (max !== undefined && (other !== undefined || members.length > max));
+  }
+
+  /** The whole object; `undefined` when none keeps the bounds. */
+  written(): Expression | undefined {
+    const inner = this.#from(0, 0);
+    const canBeEmpty = this.#min === 0 && this.#members.every(({ isRequired }) => !isRequired);
+    const forms = canBeEmpty ? [literal('{}')] : [];
+    if (inner !== undefined) forms.push(bracketed('{', inner, '}'));
+    return forms.length === 0 ? undefined : alternatives(...forms);
+  }
+
+  /** What can follow in front of the member `index` when `count` are written; never nothing when `count` is 0. */
+  #from(index: number, count: number): Expression | undefined {
+    const key = `${index} ${count}`;
+    if (this.#made.has(key)) return this.#made.get(key);
+    this.#work.spend(5);
+    const forms = count === 0 ? this.#first() : this.#next(index, count);
+    const whole = alternatives(...forms);
+    const made =
+      forms.length === 0
+        ? undefined
+        : whole.kind === 'sequence' && whole.items.length === 0
+          ? whole
+          : this.#shared(whole);
+    this.#made.set(key, made);
+    return made;
+  }
+
+  /** Any member can be the first one up to the first that is required. */
+  #first(): readonly Expression[] {
+    const forms: Expression[] = [];
+    const isRoom = this.#max === undefined || this.#max > 0;
+    if (!isRoom) return forms;
+    for (const [index, { pair, isRequired }] of this.#members.entries()) {
+      this.#work.spend(1);
+      const tail = this.#from(index + 1, 1);
+      if (tail !== undefined) forms.push(sequence(pair, tail));
+      if (isRequired) return forms;
+    }
+    const other = this.#other;
+    if (other === undefined) return forms;
+    const [min, max] = this.#isCounted ? [Math.max(this.#min - 1, 0), this.#max] : [0, undefined];
+    const more = repetition(sequence(comma, other), min, max === undefined ? undefined : max - 1);
+    return [...forms, sequence(other, more)];
+  }
+
+  /** This member or, when it is optional, what follows it. */
+  #next(index: number, count: number): readonly Expression[] {
+    const forms: Expression[] = [];
+    const member = this.#members[index];
+    if (member === undefined) {
+      const others = this.#others(count);
+      return others === undefined ? [] : [others];
+    }
+    const isRoom = !this.#isCounted || this.#max === undefined || count < this.#max;
+    const tail = isRoom ? this.#from(index + 1, this.#oneMore(count)) : undefined;
+    if (tail !== undefined) forms.push(sequence(comma, member.pair, tail));
+    const without = member.isRequired ? undefined : this.#from(index + 1, count);
+    if (without !== undefined) forms.push(without);
+    return forms;
+  }
+
+  #oneMore(count: number): number {
+    return this.#isCounted ? Math.min(count + 1, this.#max ?? Math.max(this.#min, 1)) : 1;
+  }
+
+  #others(count: number): Expression | undefined {
+    const missing = this.#isCounted ? Math.max(this.#min - count, 0) : 0;
+    if (this.#other === undefined) return missing === 0 ? emptyText : undefined;
+    const room = this.#isCounted && this.#max !== undefined ? this.#max - count : undefined;
+    return repetition(sequence(comma, this.#other), missing, room);
+  }
+}

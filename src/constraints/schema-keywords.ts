@@ -1,0 +1,61 @@
+/** A JSON Schema that is an object; its keywords are not checked yet. */
+export type SchemaObject = Readonly<Record<string, unknown>>;
+
+export const isRecord = (value: unknown): value is SchemaObject =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/** Keywords whose value is a schema, or a list of schemas. */
+const schemas: ReadonlySet<string> = new Set([
+  'items',
+  'additionalItems',
+  'prefixItems',
+  'contains',
+  'additionalProperties',
+  'propertyNames',
+  'unevaluatedItems',
+  'unevaluatedProperties',
+  'allOf',
+  'anyOf',
+  'oneOf',
+  'not',
+  'if',
+  'then',
+  'else',
+]);
+
+/** Keywords whose value holds schemas by name. */
+const namedSchemas: ReadonlySet<string> = new Set([
+  'properties',
+  'patternProperties',
+  'dependentSchemas',
+  'dependencies',
+]);
+
+/**
+ * A copy in which each schema directly inside is replaced by what `replace` makes of it. Data that only looks like a schema
+ * (`enum`, `const`, `default`, a property called `items`) is left alone.
+ */
+export function eachSubschema(
+  schema: SchemaObject,
+  place: string,
+  replace: (child: unknown, place: string) => unknown,
+): SchemaObject {
+  // fromEntries makes own members of names like __proto__.
+  return Object.fromEntries(
+    Object.entries(schema).map(([keyword, value]) => {
+      const at = `${place}/${pointerPart(keyword)}`;
+      if (schemas.has(keyword)) {
+        if (Array.isArray(value)) return [keyword, value.map((child, index) => replace(child, `${at}/${index}`))];
+        return [keyword, isRecord(value) ? replace(value, at) : value];
+      }
+      if (!namedSchemas.has(keyword) || !isRecord(value)) return [keyword, value];
+      const members = Object.entries(value).map(([name, child]) => [
+        name,
+        isRecord(child) ? replace(child, `${at}/${pointerPart(name)}`) : child,
+      ]);
+      return [keyword, Object.fromEntries(members)];
+    }),
+  );
+}
+
+export const pointerPart = (name: string): string => name.replaceAll('~', '~0').replaceAll('/', '~1');
