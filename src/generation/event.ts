@@ -1,10 +1,26 @@
-/** One alternative at a position of the answer, or the chosen token itself. */
-export interface TokenLogprob {
+/** A token and how likely the model found it. */
+export interface TokenProbability {
   readonly token: string;
   readonly tokenId: number | undefined;
-  /** Natural logarithm, after temperature. */
+  /** What the token stands for, where the backend knows more than its text (half a character has no text). */
+  readonly bytes: readonly number[] | undefined;
+  /**
+   * Natural logarithm of the model's own probability: before temperature, penalties, biases and constraints, as vLLM and
+   * llama-server report it by default.
+   */
   readonly logprob: number;
-  readonly top: readonly { readonly token: string; readonly tokenId: number | undefined; readonly logprob: number }[];
+}
+
+/** The chosen token at a position of the answer, with the likeliest ones there. */
+export interface TokenLogprob extends TokenProbability {
+  readonly top: readonly TokenProbability[];
+  /** Where its text begins in the text of the answer, in UTF-16 code units, where the engine knows. */
+  readonly start?: number;
+}
+
+/** A token of a prompt. Before the first one stands nothing, so it has no probability. */
+export interface PromptToken extends Omit<TokenLogprob, 'logprob'> {
+  readonly logprob: number | undefined;
 }
 
 /** Token counts. `cachedTokens` are inside `promptTokens`, `reasoningTokens` inside `completionTokens`. */
@@ -29,8 +45,18 @@ export function knownUsage(report: UsageReport): Usage {
 
 export type FinishReason = 'stop' | 'length' | 'tool-calls';
 
-/** Why an answer was cut to `length`, where the engine knows. */
-export type FinishCause = 'max-tokens' | 'window' | 'repetition' | 'credit';
+/** Why an answer was cut to `length`, where the engine knows. `constraint`: no token of the model continues it any more. */
+export type FinishCause = 'max-tokens' | 'window' | 'repetition' | 'credit' | 'constraint';
+
+/** A prompt as its engine read it. */
+export interface ReadPrompt {
+  /** Empty unless it is to be echoed. */
+  readonly text: string;
+  /** Present when ids are wanted. */
+  readonly tokenIds?: readonly number[];
+  /** Present when it is to be echoed with probabilities. */
+  readonly tokens?: readonly PromptToken[];
+}
 
 /**
  * What an engine says while it generates. Deltas only: a dialect that draws block boundaries derives them.
@@ -39,12 +65,8 @@ export type FinishCause = 'max-tokens' | 'window' | 'repetition' | 'credit';
 export type GenerationEvent =
   /** Always the first event of a stream. `undefined`: the backend does not tell the prompt's length before it writes; whoever needs a figure keeps its estimate until a `usage` says more. */
   | { readonly type: 'start'; readonly promptTokens: number | undefined; readonly cachedTokens?: number }
-  | {
-      readonly type: 'prompt';
-      readonly choice: number;
-      readonly tokenIds: readonly number[];
-      readonly logprobs?: readonly TokenLogprob[];
-    }
+  /** What the choice was given, when the request asks for it (`TokenControls`): once, before anything else of the choice. */
+  | ({ readonly type: 'prompt'; readonly choice: number } & ReadPrompt)
   | {
       readonly type: 'text';
       readonly choice: number;

@@ -1,9 +1,10 @@
 import { knownUsage } from './event.ts';
-import type { FinishCause, FinishReason, GenerationBatch, TokenLogprob, Usage } from './event.ts';
+import type { FinishCause, FinishReason, GenerationBatch, ReadPrompt, TokenLogprob, Usage } from './event.ts';
 
 /** A run of one kind of content, in the order in which the model produced it. */
 export type Block =
-  | { readonly type: 'text'; text: string }
+  /** `logprobs`: those of this run, where they were asked for; a choice has all of its own. */
+  | { readonly type: 'text'; text: string; logprobs?: TokenLogprob[] }
   | { readonly type: 'reasoning'; text: string }
   | {
       readonly type: 'tool-call';
@@ -22,6 +23,8 @@ export interface Finish {
 
 export interface Choice {
   readonly index: number;
+  /** When the request asked for it. */
+  readonly prompt?: ReadPrompt;
   readonly blocks: readonly Block[];
   readonly logprobs: readonly TokenLogprob[];
   readonly tokenIds: readonly number[];
@@ -35,6 +38,7 @@ export interface Generation {
 }
 
 interface OpenChoice {
+  prompt: ReadPrompt | undefined;
   blocks: Block[];
   logprobs: TokenLogprob[];
   tokenIds: number[];
@@ -52,13 +56,22 @@ export class Fold {
     for (const event of batch) {
       switch (event.type) {
         case 'start':
-        case 'prompt':
           break;
+        case 'prompt': {
+          const { type: _, choice, ...prompt } = event;
+          this.#open(choice).prompt = prompt;
+          break;
+        }
         case 'text': {
           const choice = this.#open(event.choice);
           appendText(choice.blocks, 'text', event.text);
-          if (event.logprobs !== undefined) choice.logprobs.push(...event.logprobs);
-          if (event.tokenIds !== undefined) choice.tokenIds.push(...event.tokenIds);
+          const last = choice.blocks.at(-1);
+          const ofBlock = event.logprobs !== undefined && last?.type === 'text' ? (last.logprobs ??= []) : undefined;
+          for (const logprob of event.logprobs ?? []) {
+            choice.logprobs.push(logprob);
+            ofBlock?.push(logprob);
+          }
+          for (const id of event.tokenIds ?? []) choice.tokenIds.push(id);
           break;
         }
         case 'reasoning':
@@ -103,6 +116,7 @@ export class Fold {
         if (choice.finish === undefined) throw new Error(`choice ${index} has no finish`);
         return {
           index,
+          ...(choice.prompt === undefined ? {} : { prompt: choice.prompt }),
           blocks: choice.blocks,
           logprobs: choice.logprobs,
           tokenIds: choice.tokenIds,
@@ -115,7 +129,7 @@ export class Fold {
 
   #open(index: number): OpenChoice {
     for (let next = this.#choices.length; next <= index; next++) {
-      this.#choices.push({ blocks: [], logprobs: [], tokenIds: [], finish: undefined });
+      this.#choices.push({ prompt: undefined, blocks: [], logprobs: [], tokenIds: [], finish: undefined });
     }
     const choice = this.#choices[index];
     if (choice === undefined) throw new Error('no such choice');
@@ -125,6 +139,8 @@ export class Fold {
 }
 
 function appendText(blocks: Block[], type: 'text' | 'reasoning', text: string): void {
+  // Such a delta carries token ids or probabilities; it neither opens nor ends a block.
+  if (text === '') return;
   const last = blocks.at(-1);
   if (last?.type === type) last.text += text;
   else blocks.push({ type, text });

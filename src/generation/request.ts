@@ -24,18 +24,52 @@ export interface Sampling {
 export type Part =
   | { readonly type: 'text'; readonly text: string }
   | { readonly type: 'image-url'; readonly url: string; readonly at: string }
+  | ImagePart
   | {
       readonly type: 'file';
       readonly fileId: string | undefined;
       readonly data: string | undefined;
+      /** Of a document that is to be fetched. */
+      readonly url?: string;
       readonly filename: string | undefined;
       readonly at: string;
     };
 
-/** Reasoning that comes back from an earlier turn; `seal` is what our own encoder attached to it. */
+/** An image whose bytes are here, checked as far as its header tells. */
+export interface ImagePart {
+  readonly type: 'image';
+  readonly mediaType: ImageMediaType;
+  /** Strict base64 of the whole file. */
+  readonly base64: string;
+  readonly size: ImageSize;
+  readonly at: string;
+}
+
+export type ImageMediaType = 'image/png' | 'image/jpeg' | 'image/gif' | 'image/webp';
+
+/** In pixels. */
+export interface ImageSize {
+  readonly width: number;
+  readonly height: number;
+}
+
+/** What images are in a prompt: a good guess, which is on the low side, and what they never exceed. */
+export interface ImageTokens {
+  readonly likely: number;
+  readonly most: number;
+}
+
+/** Reasoning that comes back from an earlier turn. */
 export interface ReasoningText {
+  /** Empty where only the seal has it. */
   readonly text: string;
-  readonly seal: string | undefined;
+  readonly seal: Seal | undefined;
+}
+
+/** What an encoder attached to reasoning, as the client sent it back: not yet checked. `at` is the field that held it. */
+export interface Seal {
+  readonly value: string;
+  readonly at: string;
 }
 
 export interface ToolCall {
@@ -53,8 +87,19 @@ export type Message =
       readonly content: readonly Part[];
       readonly reasoning: readonly ReasoningText[];
       readonly toolCalls: readonly ToolCall[];
+      /** The last message of a conversation whose answer goes on with these words, instead of being a turn of its own. */
+      readonly isBeginning?: boolean;
     }
   | { readonly role: 'tool'; readonly toolCallId: string | undefined; readonly content: readonly Part[] };
+
+/** Whether the answer goes on with the last message, which the client has begun for the model. */
+export const continuesLast = (prompt: Prompt): boolean => beginningOf(prompt) !== undefined;
+
+/** The message that the answer goes on with. */
+export function beginningOf(prompt: Prompt): Extract<Message, { readonly role: 'assistant' }> | undefined {
+  const last = prompt.type === 'messages' ? prompt.messages.at(-1) : undefined;
+  return last?.role === 'assistant' && last.isBeginning === true ? last : undefined;
+}
 
 /** One conversation, or lists of ready prompts (text completions): choice = prompt index × n + i. */
 export type Prompt =
@@ -81,10 +126,66 @@ export type Constraint =
   | { readonly type: 'grammar'; readonly text: string }
   | { readonly type: 'regex'; readonly pattern: string };
 
+/** A constraint as the client sent it, and as the text of a grammar that llama.cpp and its relatives take. */
+export interface EngineConstraint {
+  readonly source: Constraint;
+  /** GBNF with the start rule `root`; `undefined` where nobody has compiled it. */
+  readonly gbnf: string | undefined;
+}
+
+/**
+ * Where reasoning goes: beside the answer, into the answer between the model's own tags (§4.2.5(1)), or nowhere, neither as text
+ * nor as a count of its own (§4.2.5(4)).
+ */
+export type ReasoningForm = 'separate' | 'inline' | 'hidden';
+
 /** What the client said of reasoning: a tier as written, not yet checked, or a switch; `at` is the field that held it. */
 export type RequestedEffort =
   | { readonly type: 'tier'; readonly value: string; readonly at: string }
   | { readonly type: 'switch'; readonly on: boolean; readonly at: string };
+
+/** What text completions say of single tokens (contracts §1.1). */
+export interface TokenControls {
+  /** The answer is preceded by its prompt, which has probabilities too where `logprobs` are wanted. */
+  readonly echo: boolean;
+  /** Ids of the prompt and of the answer are told. */
+  readonly tellsIds: boolean;
+  /** Tokens with logprobs must be known by their ids. */
+  readonly namesIds: boolean;
+  /** Tokens that end the answer and are no part of it. */
+  readonly stopIds: readonly number[];
+  /** What ends a generation for the model never comes. */
+  readonly ignoresEnd: boolean;
+  /** Before so many tokens nothing ends the answer. */
+  readonly tokensMin: number;
+  /** Control tokens have no text. */
+  readonly skipsSpecial: boolean;
+  /** What ended the answer, a stop sequence or a token of `stopIds`, is a part of it. */
+  readonly includesStop: boolean;
+  /** A text gets the tokens before it that the vocabulary asks for. */
+  readonly addsSpecial: boolean;
+}
+
+/** What the body of a request calls what errors name, for their `param`. */
+export interface FieldPaths {
+  /** The field that holds the prompt, as a whole. */
+  readonly prompt: string;
+  readonly toolChoice: string;
+  readonly toolChoiceName: string;
+  /** The field that says which form the answer has, and the one that holds the form's own text. */
+  readonly constraintType: string;
+  readonly constraintText: string;
+  /** The field beside which `tools` stand when both give the answer a form. */
+  readonly constraint: string;
+  /** The field that asks for log probabilities; absent: `logprobs`. */
+  readonly logprobs?: string;
+  /** Of the tool with this index in `tools`. */
+  tool(index: number, part: 'type' | 'name' | 'parameters'): string;
+  /** Of the message of role `tool` with this index in the prompt. */
+  toolCallId(message: number): string;
+  /** Of a token in a list of ids, where prompts may be such lists. */
+  tokenId?(prompt: number, index: number): string;
+}
 
 /** A decoded request, before the policy of the model's card has been applied to it. */
 export interface GenerationRequest {
@@ -107,6 +208,9 @@ export interface GenerationRequest {
   /** How many alternatives to report beside each chosen token; `undefined` = no logprobs. */
   readonly logprobs: number | undefined;
   readonly logitBias: Readonly<Record<string, number>> | undefined;
+  /** Only where prompts are texts or ids. */
+  readonly tokens?: TokenControls;
+  readonly at: FieldPaths;
 }
 
 /** What an engine is asked to do: a request after every policy, with nothing left open. */
@@ -122,11 +226,14 @@ export interface EngineRequest {
   readonly tools: readonly Tool[];
   readonly toolChoice: ToolChoice;
   readonly parallelToolCalls: boolean;
-  readonly constraint: Constraint | undefined;
+  readonly constraint: EngineConstraint | undefined;
   readonly effort: Effort;
-  readonly preserveThinking: boolean;
+  readonly reasoningForm: ReasoningForm;
+  /** Tokens that reasoning may take beyond `maxTokens` (§4.2.1(5)). */
+  readonly reasoningRoomTokens: number;
   readonly logprobs: number | undefined;
   readonly logitBias: Readonly<Record<string, number>> | undefined;
+  readonly tokens?: TokenControls;
   /** Cached prompts may be shared only between requests with the same value: one per account (reliability §3.5). */
   readonly cacheScope: string;
   /** false under zero data retention: nothing of the request may outlive it, prompt caches included. */

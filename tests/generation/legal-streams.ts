@@ -27,10 +27,12 @@ const logprob: fc.Arbitrary<number> = fc.oneof(
   fc.double({ min: -50, max: 0, noNaN: true }).map((value) => (Object.is(value, -0) ? 0 : value)),
   fc.constant(-Infinity),
 );
-const alternative = fc.record({ token: text, tokenId: fc.option(fc.nat(200_000), { nil: undefined }), logprob });
+const bytes = fc.option(fc.array(fc.nat(255), { maxLength: 4 }), { nil: undefined });
+const alternative = fc.record({ token: text, tokenId: fc.option(fc.nat(200_000), { nil: undefined }), bytes, logprob });
 const tokenLogprob: fc.Arbitrary<TokenLogprob> = fc.record({
   token: text,
   tokenId: fc.option(fc.nat(200_000), { nil: undefined }),
+  bytes,
   logprob,
   top: fc.array(alternative, { maxLength: 3 }),
 });

@@ -1,0 +1,71 @@
+import type { Calls } from './calls.ts';
+import { readString, readValue, readWholeString } from './json.ts';
+import { ignore, Malformed, type Reading, type Source } from './source.ts';
+
+/**
+ * Reads a call that is written as one object, `{"name": "f", "arguments": {…}}`, with `parameters` for Llama. The order of the
+ * fields is free; of two of the same name the first counts. An object that begins with another field is none.
+ */
+export function* readCallObject(source: Source, calls: Calls): Reading {
+  yield* source.expect('{');
+  let name: string | undefined;
+  let early: string | undefined;
+  let isBegun = false;
+  for (;;) {
+    yield* source.blanks();
+    const field = yield* readWholeString(source);
+    if (!fields.has(field)) throw new Malformed();
+    yield* source.blanks();
+    yield* source.expect(':');
+    yield* source.blanks();
+    let isWhole = true;
+    if (field === 'name' && name === undefined) name = yield* readWholeString(source);
+    else if (!argumentFields.has(field) || early !== undefined || isBegun) yield* readValue(source, ignore);
+    else if (name === undefined) {
+      const collected: string[] = [];
+      if (!(yield* readArguments(source, (text) => collected.push(text)))) throw new Malformed();
+      early = collected.join('');
+    } else {
+      calls.begin(name);
+      isBegun = true;
+      isWhole = yield* readArguments(source, calls.arguments);
+      calls.finish();
+    }
+    if (!isWhole) return;
+    yield* source.blanks();
+    if (yield* source.accept(',')) continue;
+    yield* source.expect('}');
+    if (isBegun) return;
+    if (name === undefined) throw new Malformed();
+    calls.begin(name);
+    calls.arguments(early ?? '');
+    calls.finish();
+    return;
+  }
+}
+
+/** The rest of a list of calls, behind its bracket. */
+export function* readCallArray(source: Source, calls: Calls): Reading {
+  do {
+    yield* source.blanks();
+    yield* readCallObject(source, calls);
+    yield* source.blanks();
+  } while (yield* source.accept(','));
+  yield* source.expect(']');
+}
+
+/** Some models write the object as a string that holds it. */
+export function* readArguments(source: Source, pass: (text: string) => void): Reading<boolean> {
+  const first = yield* source.peek();
+  if (first === '"') {
+    yield* readString(source, pass);
+    return true;
+  }
+  if (first === '{' || first === '[') return yield* readValue(source, pass);
+  // `null`, most of all: no arguments.
+  yield* readValue(source, ignore);
+  return true;
+}
+
+const argumentFields: ReadonlySet<string> = new Set(['arguments', 'parameters']);
+const fields: ReadonlySet<string> = new Set(['name', 'id', 'type', ...argumentFields]);

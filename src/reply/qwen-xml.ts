@@ -1,0 +1,88 @@
+import type { Calls } from './calls.ts';
+import { Malformed, Marks, type Reading, type Source } from './source.ts';
+
+/**
+ * Reads `<function=f><parameter=a>…</parameter></function>` and passes it on as JSON. What a parameter's text means depends on
+ * its schema: a string is quoted, anything else should be JSON already.
+ */
+export function* readXmlCall(source: Source, calls: Calls): Reading {
+  yield* source.expect('<function=');
+  const name = yield* readName(source);
+  calls.begin(name);
+  let separator = '{';
+  for (;;) {
+    yield* source.blanks();
+    if (yield* source.accept('</function>')) break;
+    // Cut off, or astray: the object is left open, as broken as it is.
+    if (!(yield* source.accept('<parameter='))) throw new Malformed();
+    const parameter = yield* readName(source);
+    calls.arguments(`${separator}${JSON.stringify(parameter)}: `);
+    separator = ', ';
+    if (calls.isText(name, parameter)) yield* readText(source, calls.arguments);
+    else yield* readJson(source, calls.arguments);
+  }
+  calls.arguments(separator === '{' ? '{}' : '}');
+  calls.finish();
+}
+
+function* readName(source: Source): Reading<string> {
+  let name = '';
+  yield* source.while(nameRun, (text) => {
+    name += text;
+    if (name.length > nameCharactersMax) throw new Malformed();
+  });
+  yield* source.expect('>');
+  return name;
+}
+
+/** The line breaks behind the opening mark and before the closing one are layout. */
+function* readText(source: Source, pass: (text: string) => void): Reading {
+  yield* source.accept('\n');
+  pass('"');
+  let held = '';
+  const mark = yield* source.until(closing, (text) => {
+    const whole = held + text;
+    // A line break that may be the last, or half a character, which cannot be quoted on its own.
+    held = /[\n\ud800-\udbff]$/.exec(whole)?.[0] ?? '';
+    pass(quoted(whole.slice(0, whole.length - held.length)));
+  });
+  if (held !== '\n') pass(quoted(held));
+  if (mark === undefined) throw new Malformed();
+  pass('"');
+}
+
+function* readJson(source: Source, pass: (text: string) => void): Reading {
+  let text = '';
+  let isLong = false;
+  const mark = yield* source.until(closing, (piece) => {
+    text += piece;
+    isLong ||= text.length > jsonCharactersMax;
+    if (!isLong) return;
+    pass(text);
+    text = '';
+  });
+  if (!isLong) pass(jsonOf(text.trim()));
+  else pass(text);
+  if (mark === undefined) throw new Malformed();
+}
+
+function jsonOf(text: string): string {
+  if (text === 'True' || text === 'False') return text.toLowerCase();
+  if (text === 'None' || text === '') return 'null';
+  try {
+    JSON.parse(text);
+    return text;
+  } catch {
+    return JSON.stringify(text);
+  }
+}
+
+function quoted(text: string): string {
+  return JSON.stringify(text).slice(1, -1);
+}
+
+const closing = new Marks(['</parameter>']);
+const nameRun = /[^<>]+/y;
+const nameCharactersMax = 1024;
+/** A value that is no text is looked at whole; a longer one passes as it is. */
+const jsonCharactersMax = 64 * 1024;

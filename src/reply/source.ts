@@ -1,0 +1,146 @@
+/** A reading that pauses where the text is used up, and goes on when there is more. */
+export type Reading<T = void> = Generator<void, T>;
+
+/**
+ * Text that arrives in pieces, for readers that are written as if it were there at once: they are generators that pause at the
+ * end of what has come. They see characters, never pieces, so what they find cannot depend on where the text was cut.
+ *
+ * What is kept: a look-ahead no longer than a mark, and, while a record runs, the text since it began.
+ */
+export class Source {
+  #text = '';
+  #at = 0;
+  #ended = false;
+  #record: string | undefined;
+
+  feed(text: string): void {
+    this.#text = this.#text.slice(this.#at) + text;
+    this.#at = 0;
+  }
+
+  end(): void {
+    this.#ended = true;
+  }
+
+  /** From here on what is read can still be taken back, as text; `already` is what was read of it before. */
+  record(already = ''): void {
+    this.#record = already;
+  }
+
+  /** What was read since `record` is settled; answers it. */
+  settle(): string {
+    const record = this.#record ?? '';
+    this.#record = undefined;
+    return record;
+  }
+
+  /** The next character, or `undefined` at the end. */
+  *peek(): Reading<string | undefined> {
+    while (this.#at >= this.#text.length) {
+      if (this.#ended) return undefined;
+      yield;
+    }
+    return this.#text.charAt(this.#at);
+  }
+
+  /** Reads the literal, if it is what comes. */
+  *accept(literal: string): Reading<boolean> {
+    for (let matched = 0; matched < literal.length;) {
+      const there = Math.min(literal.length, this.#text.length - this.#at);
+      if (!literal.startsWith(this.#text.slice(this.#at, this.#at + there))) return false;
+      matched = there;
+      if (matched === literal.length) break;
+      if (this.#ended) return false;
+      yield;
+    }
+    this.#take(literal.length);
+    return true;
+  }
+
+  /** Reads the literal; anything else is malformed. */
+  *expect(literal: string): Reading {
+    if (!(yield* this.accept(literal))) throw new Malformed();
+  }
+
+  /** Reads as much as comes of what a sticky expression matches, which is a run of one class of characters. */
+  *while(run: RegExp, take: (text: string) => void): Reading {
+    while ((yield* this.peek()) !== undefined) {
+      run.lastIndex = this.#at;
+      const length = run.exec(this.#text)?.[0].length ?? 0;
+      if (length > 0) take(this.#take(length));
+      if (this.#at < this.#text.length) return;
+    }
+  }
+
+  *blanks(): Reading {
+    yield* this.while(blankRun, ignore);
+  }
+
+  /** Passes text on up to the first of the marks, which is read and answered; `undefined`: the text ended before one came. */
+  *until(marks: Marks, pass: (text: string) => void): Reading<string | undefined> {
+    for (;;) {
+      const found = marks.find(this.#text, this.#at, this.#ended);
+      if (found.at > this.#at) pass(this.#take(found.at - this.#at));
+      if (found.mark !== undefined) {
+        this.#take(found.mark.length);
+        return found.mark;
+      }
+      if (this.#ended) return undefined;
+      yield;
+    }
+  }
+
+  #take(length: number): string {
+    const text = this.#text.slice(this.#at, this.#at + length);
+    this.#at += length;
+    if (this.#record !== undefined) {
+      this.#record += text;
+      if (this.#record.length > recordMax) throw new Malformed();
+    }
+    return text;
+  }
+}
+
+/** What a call says before its name is known: arguments may come first. Longer than this, it is no call. */
+const recordMax = 64 * 1024;
+
+/** The text is not what its start mark promised. */
+export class Malformed extends Error {
+  override readonly name = 'Malformed';
+}
+
+/**
+ * Literals to look for. The character that begins any of them stands nowhere else in them, so marks cannot overlap, and what
+ * could be the beginning of one is at most one place at the end of the text.
+ */
+export class Marks {
+  readonly #marks: readonly string[];
+  readonly #starts: RegExp;
+
+  constructor(marks: readonly string[]) {
+    this.#marks = marks;
+    const starts = new Set(marks.map((mark) => mark.charAt(0)));
+    const overlaps = (mark: string) => [...mark.slice(1)].some((character) => starts.has(character));
+    const hides = (mark: string) => marks.some((other) => other !== mark && mark.startsWith(other));
+    if (marks.some((mark) => mark === '' || overlaps(mark) || hides(mark))) throw new Error('marks may not overlap');
+    const codes = [...starts].map((start) => `\\u${start.charCodeAt(0).toString(16).padStart(4, '0')}`);
+    this.#starts = new RegExp(codes.length === 0 ? '(?!)' : `[${codes.join('')}]`, 'g');
+  }
+
+  /** The first mark from `from` on; without one, `at` is where the beginning of one may stand, or the text's end. */
+  find(text: string, from: number, ended: boolean): { readonly at: number; readonly mark?: string } {
+    this.#starts.lastIndex = from;
+    for (let match = this.#starts.exec(text); match !== null; match = this.#starts.exec(text)) {
+      const at = match.index;
+      const mark = this.#marks.find((candidate) => text.startsWith(candidate, at));
+      if (mark !== undefined) return { at, mark };
+      const rest = text.slice(at);
+      if (!ended && this.#marks.some((candidate) => candidate.startsWith(rest))) return { at };
+    }
+    return { at: text.length };
+  }
+}
+
+export const blankRun = /\s+/y;
+
+export function ignore(): void {}
