@@ -1,63 +1,114 @@
 import type { BackendConfig, LlamaBackendConfig, ModelConfig } from './config/config.ts';
+import { identityOf } from './config/identity.ts';
 import type { Environment } from './config/environment.ts';
 import type { LimitsConfig } from './config/config.ts';
 import type { Engine } from './engines/engine.ts';
 import { createLlamaEngine } from './engines/llama/engine.ts';
-import { createOpenAiEngine } from './engines/openai/openai-engine.ts';
+import { MemoryBudget } from './engines/llama/memory-budget.ts';
+import { flavors } from './engines/openai/flavors.ts';
+import { createOpenAiEngine, defaultMaxConcurrency } from './engines/openai/openai-engine.ts';
 import { scriptRule } from './engines/scripted/script-schema.ts';
 import type { ScriptSettings } from './engines/scripted/script-schema.ts';
 import { createScriptedEngine } from './engines/scripted/scripted-engine.ts';
 import type { Log } from './log.ts';
 import { fetchModelFile } from './model-files/fetch-model-file.ts';
+import type { FetchedModelFile } from './model-files/fetch-model-file.ts';
 import type { FetchProgress } from './model-files/meter.ts';
-import type { Backend } from './pipeline/dispatch.ts';
+import type { Backend } from './pipeline/places.ts';
 
 /** A backend with what its start-up tells. */
 export interface OpenBackend extends Backend {
   readonly modelId: string;
+  /** The same as long as nothing has changed that its engine was started with: then it may go on through a reload. */
+  readonly identity: string;
   /** Address of a server that is not ours and is first spoken to when a request comes; undefined for our own engines. */
   readonly address: string | undefined;
   /** Resolves when it can take work for the first time; rejects, in words for an operator, when it never will. */
   readonly ready: Promise<void>;
+  /** The verified file of an embedded model. */
+  readonly modelFile: Promise<FetchedModelFile> | undefined;
 }
 
 export interface BackendServices {
   readonly environment: Environment;
   readonly limits: LimitsConfig;
   readonly log: Log;
+  /** Of all embedded models. */
+  readonly memory: MemoryBudget;
   readonly onDownload: (modelId: string, progress: FetchProgress) => void;
   /** Aborted when the service stops, so that a download does not outlive it. */
   readonly stopping: AbortSignal;
 }
 
-/** Starts the engines of a model: the one place where kinds of engines are named. */
-export function openBackends(model: ModelConfig, services: BackendServices): OpenBackend[] {
-  return model.backends.map((config) => {
-    const { engine, ready } = openEngine(model, config, services);
-    return {
-      modelId: model.id,
-      address: config.engine === 'openai' ? new URL(config.url).origin : undefined,
-      label: config.name,
-      engine,
-      ready,
-      concurrencyMax: config.engine === 'openai' ? (config.concurrencyMax ?? Infinity) : Infinity,
-      zdr: config.engine === 'openai' && config.zdr,
-      running: 0,
-    };
-  });
+/** What the embedded models of a service share. */
+export function memoryBudgetOf(models: readonly ModelConfig[], limits: LimitsConfig): MemoryBudget {
+  const embedded = models.flatMap(({ backends }) => backends).filter(({ engine }) => engine === 'llama');
+  return new MemoryBudget({ cacheBytesMax: limits.cacheBytesMax, models: embedded.length });
 }
+
+/** Starts the engine of a backend: the one place where kinds of engines are named. */
+export function openBackend(model: ModelConfig, config: BackendConfig, services: BackendServices): OpenBackend {
+  const { engine, ready, modelFile } = openEngine(model, config, services);
+  // Whoever waits for `ready` sees the failure; nobody has to.
+  ready.catch(() => {});
+  return {
+    modelId: model.id,
+    identity: backendIdentity(model, config, services.limits),
+    address: config.engine === 'openai' ? new URL(config.url).origin : undefined,
+    label: config.name,
+    engine,
+    ready,
+    modelFile,
+    concurrencyMax: config.engine === 'openai' ? (config.concurrencyMax ?? defaultMaxConcurrency) : Infinity,
+    queueMax: config.engine === 'openai' ? config.queueMax : 0,
+    zdr: config.zdr,
+    enforces: config.engine === 'openai' ? flavors[config.flavor].enforces : everyConstraint,
+    running: 0,
+  };
+}
+
+/** Our own engines. A script says what it says. */
+const everyConstraint = ['json-object', 'json-schema', 'regex', 'grammar'] as const;
+
+/** Everything that an engine may have been started with. Left out is what only the card and the pipeline read. */
+export function backendIdentity(model: ModelConfig, config: BackendConfig, limits: LimitsConfig): string {
+  const cardOnly: readonly (keyof ModelConfig)[] = [
+    'displayName',
+    'description',
+    'ownedBy',
+    'tier',
+    'deprecationDate',
+    'maxOutputTokens',
+    'pricing',
+    'sampling',
+    'capabilities',
+    'zdrCapabilities',
+    'backends',
+  ];
+  const started = Object.entries(model).filter(([name]) => !cardOnly.includes(name as keyof ModelConfig));
+  return identityOf([started, config, reasons(model), limits.firstTokenTimeoutMs, limits.streamIdleTimeoutMs]);
+}
+
+/** Whether the model can be told how much to reason. */
+const reasons = ({ capabilities, zdrCapabilities }: ModelConfig): boolean =>
+  [...capabilities.efforts, ...zdrCapabilities.efforts].some((effort) => effort !== 'none');
 
 function openEngine(
   model: ModelConfig,
   config: BackendConfig,
   services: BackendServices,
-): { readonly engine: Engine; readonly ready: Promise<void> } {
+): {
+  readonly engine: Engine;
+  readonly ready: Promise<void>;
+  readonly modelFile?: Promise<FetchedModelFile>;
+} {
   const { limits } = services;
   switch (config.engine) {
     case 'llama': {
+      const file = fetchFile(model, config, services);
       const engine = createLlamaEngine({
         name: model.id,
-        modelFile: modelFile(model, config, services),
+        modelFile: file.then(({ path }) => path),
         contextLength: model.contextLength,
         defaultSystem: model.template.defaultSystem,
         queueLimit: config.queueMax,
@@ -66,17 +117,31 @@ function openEngine(
         log: (event) =>
           services.log.service({ level: 'info', event: `llama_${event.event}`, detail: plainFields(event) }),
         ...(config.slots === undefined ? {} : { slots: config.slots }),
-        ...(config.threads === undefined ? {} : { prefillThreads: config.threads }),
+        ...(config.threads === undefined ? {} : { threads: config.threads }),
+        ...(config.decodeThreads === undefined ? {} : { decodeThreads: config.decodeThreads }),
+        ...(config.idleUnloadMs === undefined ? {} : { idleUnloadMs: config.idleUnloadMs }),
+        ...(config.memoryBytesMax === undefined ? {} : { rssBytesMax: config.memoryBytesMax }),
+        memory: services.memory,
       });
-      return { engine, ready: engine.ready };
+      return { engine, ready: engine.ready, modelFile: file };
     }
     case 'openai': {
       const engine = createOpenAiEngine({
         name: model.id,
         url: config.url,
         flavor: config.flavor,
+        reasons: reasons(model),
+        specialTokens: config.specialTokens,
+        systemFirst: config.systemMessages === 'first',
+        forward: config.forward,
         firstTokenTimeoutMs: limits.firstTokenTimeoutMs,
         idleTimeoutMs: limits.streamIdleTimeoutMs,
+        onTrouble: (trouble) =>
+          services.log.service({
+            level: 'warn',
+            event: 'backend_trouble',
+            detail: { model: model.id, backend: config.name, ...trouble },
+          }),
         ...(config.model === undefined ? {} : { model: config.model }),
         ...(config.apiKey === undefined ? {} : { apiKey: config.apiKey.reveal() }),
         ...(config.concurrencyMax === undefined ? {} : { maxConcurrency: config.concurrencyMax }),
@@ -93,8 +158,12 @@ function openEngine(
   }
 }
 
-async function modelFile(model: ModelConfig, config: LlamaBackendConfig, services: BackendServices): Promise<string> {
-  const fetched = await fetchModelFile({
+function fetchFile(
+  model: ModelConfig,
+  config: LlamaBackendConfig,
+  services: BackendServices,
+): Promise<FetchedModelFile> {
+  return fetchModelFile({
     sources: config.sources,
     sha256: config.sha256,
     bytes: config.bytes,
@@ -103,7 +172,6 @@ async function modelFile(model: ModelConfig, config: LlamaBackendConfig, service
     onProgress: (progress) => services.onDownload(model.id, progress),
     signal: services.stopping,
   });
-  return fetched.path;
 }
 
 /** Figures and words of an engine's own events; what else it holds is left out. */

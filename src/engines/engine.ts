@@ -1,9 +1,12 @@
+import type { ApiError } from '../errors.ts';
 import type { GenerationStream } from '../generation/event.ts';
 import type { EngineRequest } from '../generation/request.ts';
+import type { ImageTokenRule } from './image-tokens.ts';
 
 /** Whether an engine can take work now, in words that an operator can act on. */
 export type EngineStatus =
-  | { readonly state: 'ready' }
+  /** A detail says what is unusual: a model that is unloaded takes work, and is loaded again for it. */
+  | { readonly state: 'ready'; readonly detail?: string }
   | { readonly state: 'starting'; readonly detail: string }
   | { readonly state: 'down'; readonly detail: string };
 
@@ -25,7 +28,15 @@ export interface Engine {
   generate(request: EngineRequest, signal: AbortSignal): GenerationStream;
   /** Exact number of prompt tokens after the template, or `undefined` when this backend cannot count. */
   countTokens(request: EngineRequest, signal: AbortSignal): Promise<number | undefined>;
+  /** What this engine cannot do of a request, for good: 400, and nothing of it was tried. Absent where it can do everything. */
+  refusal?(request: EngineRequest): ApiError | undefined;
+  /** Token ids are below it; `undefined` while it is not known, absent where the backend does not tell. */
+  readonly vocabularySize?: number | undefined;
+  /** How many tokens an image may become; absent where this engine takes no images. */
+  readonly imageTokens?: ImageTokenRule;
   status(): EngineStatus;
+  /** Answers that wait for a place; absent where this engine has no queue. */
+  readonly waiting?: number;
   /** Stops taking work, ends what runs, frees processes and sockets. */
   close(): Promise<void>;
 }

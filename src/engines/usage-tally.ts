@@ -25,7 +25,8 @@ const overshootTokens = 64;
 /**
  * Keeps the token counts of one request from whatever a backend reports (reliability U10). A figure that cannot be true
  * (negative, fractional, no number, far beyond the bounds) counts as not reported; what was not reported is counted, one
- * token per delta. Counts are cumulative and never shrink. Usage that rests on a count is marked `counted`.
+ * token per delta. Counts are cumulative and never shrink. Usage that rests on a count is marked `counted`, and so is one
+ * of which a reported figure was not believed (`isDoubted`).
  */
 export class UsageTally {
   readonly #bounds: UsageBounds;
@@ -38,13 +39,15 @@ export class UsageTally {
   #totalReasoning: number | undefined;
   /** Deltas since the last report on the whole request. */
   #later = 0;
+  #isDoubted = false;
 
   constructor(bounds: UsageBounds) {
     this.#bounds = bounds;
-    this.#perChoice = Array.from({ length: bounds.choices }, newChoiceTally);
+    this.#perChoice = [];
+    for (let choice = 0; choice < bounds.choices; choice++) this.#perChoice.push(newChoiceTally());
     const prompts = Math.ceil(bounds.choices / bounds.choicesPerPrompt);
-    this.#prompts = Array.from({ length: prompts }, () => undefined);
-    this.#cached = Array.from({ length: prompts }, () => 0);
+    this.#prompts = new Array<undefined>(prompts).fill(undefined);
+    this.#cached = new Array<number>(prompts).fill(0);
   }
 
   /** One delta of a choice, which stands for `tokens` tokens. */
@@ -64,10 +67,10 @@ export class UsageTally {
   /** The length of the prompt of a choice, told before its answer. */
   prompt(choice: number, promptTokens: unknown, cachedTokens: unknown): void {
     const index = Math.floor(choice / this.#bounds.choicesPerPrompt);
-    const tokens = figure(promptTokens, this.#bounds.promptTokensMax);
+    const tokens = this.#figure(promptTokens, this.#bounds.promptTokensMax);
     if (tokens === undefined) return;
     this.#prompts[index] = tokens;
-    this.#cached[index] = Math.min(figure(cachedTokens, this.#bounds.promptTokensMax) ?? this.#cached[index]!, tokens);
+    this.#cached[index] = this.#part(cachedTokens, tokens, this.#bounds.promptTokensMax) ?? this.#cached[index]!;
   }
 
   /** What the backend says about one choice. */
@@ -76,26 +79,35 @@ export class UsageTally {
     const tally = this.#perChoice[choice]!;
     const completion = this.#completion(raw.completionTokens, 1);
     if (completion !== undefined) {
+      if (completion < (tally.reported ?? 0)) this.#isDoubted = true;
       tally.reported = Math.max(tally.reported ?? 0, completion);
       tally.later = 0;
     }
-    tally.reasoning = figure(raw.reasoningTokens, this.#bounds.completionTokensMax) ?? tally.reasoning;
+    const { completionTokensMax } = this.#bounds;
+    tally.reasoning = this.#part(raw.reasoningTokens, completion, completionTokensMax) ?? tally.reasoning;
   }
 
   /** What the backend says about the whole request. */
   reportTotal(raw: RawUsage): void {
-    const prompt = figure(raw.promptTokens, this.#bounds.promptTokensMax);
+    const prompt = this.#figure(raw.promptTokens, this.#bounds.promptTokensMax);
     if (prompt !== undefined) {
+      if (prompt < (this.#totalPrompt ?? 0)) this.#isDoubted = true;
       this.#totalPrompt = Math.max(this.#totalPrompt ?? 0, prompt);
-      this.#totalCached = figure(raw.cachedTokens, this.#bounds.promptTokensMax) ?? this.#totalCached;
+      this.#totalCached = this.#part(raw.cachedTokens, prompt, this.#bounds.promptTokensMax) ?? this.#totalCached;
     }
     const completion = this.#completion(raw.completionTokens, this.#bounds.choices);
     if (completion !== undefined) {
+      if (completion < (this.#totalCompletion ?? 0)) this.#isDoubted = true;
       this.#totalCompletion = Math.max(this.#totalCompletion ?? 0, completion);
       this.#later = 0;
     }
     const reasoningMax = this.#bounds.completionTokensMax * this.#bounds.choices;
-    this.#totalReasoning = figure(raw.reasoningTokens, reasoningMax) ?? this.#totalReasoning;
+    this.#totalReasoning = this.#part(raw.reasoningTokens, completion, reasoningMax) ?? this.#totalReasoning;
+  }
+
+  /** Whether the backend has told a figure that cannot be true. */
+  get isDoubted(): boolean {
+    return this.#isDoubted;
   }
 
   /** Whether the backend has reported on everything that was generated. */
@@ -145,8 +157,24 @@ export class UsageTally {
 
   #completion(value: unknown, choices: number): number | undefined {
     const max = this.#bounds.completionTokensMax * choices;
-    const tokens = figure(value, max + overshootTokens);
+    const tokens = this.#figure(value, max + overshootTokens);
     return tokens === undefined ? undefined : Math.min(tokens, max);
+  }
+
+  /** A count of something that is a part of `whole`: lowered to it, and doubted, when it is more. */
+  #part(value: unknown, whole: number | undefined, max: number): number | undefined {
+    const tokens = this.#figure(value, max);
+    if (tokens === undefined || whole === undefined || tokens <= whole) return tokens;
+    this.#isDoubted = true;
+    return whole;
+  }
+
+  /** A count between 0 and `max`; anything else that was told is doubted. */
+  #figure(value: unknown, max: number): number | undefined {
+    if (value === undefined || value === null) return undefined;
+    if (Number.isInteger(value) && (value as number) >= 0 && (value as number) <= max) return value as number;
+    this.#isDoubted = true;
+    return undefined;
   }
 }
 
@@ -166,7 +194,3 @@ const newChoiceTally = (): ChoiceTally => ({
   deltas: 0,
   reasoningDeltas: 0,
 });
-
-function figure(value: unknown, max: number): number | undefined {
-  return Number.isInteger(value) && (value as number) >= 0 && (value as number) <= max ? (value as number) : undefined;
-}

@@ -68,6 +68,33 @@ export async function fetchModelFile(options: FetchOptions): Promise<FetchedMode
   }
 }
 
+/** What looking for a file needs; nothing of it is fetched. */
+export type SearchOptions = Pick<FetchOptions, 'sources' | 'sha256' | 'bytes' | 'directory'>;
+
+/** The file where it is already on this computer, with its bytes verified; else why each place does not have it. */
+export async function findModelFile(
+  options: SearchOptions,
+): Promise<FetchedModelFile | { readonly attempts: readonly SourceAttempt[] }> {
+  const search: Search = { ...options, onProgress: () => {}, signal: undefined };
+  const present = await inFolder(search);
+  if (present !== undefined) return present;
+  const attempts: SourceAttempt[] = [];
+  for (const source of options.sources) {
+    if (source.type !== 'path') continue;
+    try {
+      return await inPlace(source.path, source.label, search);
+    } catch (error) {
+      attempts.push({ source: source.label, problem: inWords(error) });
+    }
+  }
+  return { attempts };
+}
+
+interface Search extends SearchOptions {
+  readonly onProgress: (progress: FetchProgress) => void;
+  readonly signal: AbortSignal | undefined;
+}
+
 interface Order extends FetchOptions {
   readonly onProgress: (progress: FetchProgress) => void;
   readonly limits: FetchLimits;
@@ -140,7 +167,7 @@ async function remote(
  * The file in the model folder: under the name that a source gives it, under its hash, or, where the size is known, under any
  * name. Files with other bytes are left alone.
  */
-async function inFolder(order: Order): Promise<FetchedModelFile | undefined> {
+async function inFolder(order: Search): Promise<FetchedModelFile | undefined> {
   const names = [nameFor(order), `${order.sha256}.gguf`, order.sha256, ...(await namesOfSize(order))];
   for (const name of new Set(names)) {
     const file = path.join(order.directory, name);
@@ -151,7 +178,7 @@ async function inFolder(order: Order): Promise<FetchedModelFile | undefined> {
 
 const filesLookedAtMax = 1_000;
 
-async function namesOfSize({ directory, bytes }: Order): Promise<string[]> {
+async function namesOfSize({ directory, bytes }: Search): Promise<string[]> {
   if (bytes === undefined) return [];
   const names = (await readdir(directory).catch(() => []))
     .filter((name) => name.toLowerCase().endsWith('.gguf'))
@@ -160,20 +187,20 @@ async function namesOfSize({ directory, bytes }: Order): Promise<string[]> {
   return names.filter((_, index) => sizes[index]?.size === bytes);
 }
 
-async function isWanted(file: string, order: Order): Promise<boolean> {
+async function isWanted(file: string, order: Search): Promise<boolean> {
   const found = await stat(file).catch(() => undefined);
   if (found === undefined || !found.isFile() || (order.bytes !== undefined && found.size !== order.bytes)) return false;
   return (await hashOf(file, found.size, order)) === order.sha256;
 }
 
-async function hashOf(file: string, size: number, order: Order): Promise<string> {
+async function hashOf(file: string, size: number, order: Search): Promise<string> {
   const meter = new Meter(path.basename(file), order.onProgress);
   meter.begin('checking', size);
   return rememberedSha256(file, order.directory, { signal: order.signal, onBytes: (bytes) => meter.report(bytes) });
 }
 
 /** A file elsewhere on this computer is used where it is. */
-async function inPlace(file: string, label: string, order: Order): Promise<FetchedModelFile> {
+async function inPlace(file: string, label: string, order: Search): Promise<FetchedModelFile> {
   const found = await stat(file).catch(() => undefined);
   if (found === undefined || !found.isFile()) throw new SourceProblem('there is no such file');
   if (order.bytes !== undefined && found.size !== order.bytes)

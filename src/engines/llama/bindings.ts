@@ -1,5 +1,6 @@
-import { availableParallelism, freemem } from 'node:os';
+import { availableParallelism } from 'node:os';
 import type { LlamaContextSequence } from 'node-llama-cpp';
+import { byteReader } from './token-bytes.ts';
 
 /**
  * The only file that knows node-llama-cpp, and the only one that touches what it calls internal: the addon's own model,
@@ -18,7 +19,7 @@ export async function openModel(options: OpenOptions): Promise<LlamaModel> {
     progressLogs: false,
     logLevel: LlamaLogLevel.disabled,
     logger: () => {},
-    maxThreads: options.prefillThreads,
+    maxThreads: options.threadsMax,
   });
   const model = await llama.loadModel({
     modelPath: options.modelFile,
@@ -26,13 +27,12 @@ export async function openModel(options: OpenOptions): Promise<LlamaModel> {
     defaultContextFlashAttention: 'auto',
   });
   const contextLength = Math.min(options.contextLength, model.trainContextSize);
-  const bytesPerToken = cacheBytesPerToken(model.fileInfo.metadata);
-  const slots = slotsWithin(options.slots, contextLength * bytesPerToken, options.cacheBytesMax ?? freemem() * 0.25);
+  const { slots } = options;
   const context = await model.createContext({
     sequences: slots,
     contextSize: contextLength,
     batchSize: Math.max(options.batchTokens, slots),
-    threads: options.prefillThreads,
+    threads: options.threadsMax,
     flashAttention: 'auto',
   });
   const addon = addonOf({ llama, model, context });
@@ -41,16 +41,18 @@ export async function openModel(options: OpenOptions): Promise<LlamaModel> {
   const ids = sequences.map((sequence) => (sequence as unknown as { readonly _sequenceId: number })._sequenceId);
   const tokenizer: unknown = model.fileInfo.metadata.tokenizer;
   const template = isRecord(tokenizer) ? tokenizer['chat_template'] : undefined;
+  const bytesOf = byteReader(addon.model, addon.model.getVocabularyType() === bytePairVocabulary);
+  let threadsNow: number | undefined;
 
   return {
     facts: {
       slots,
       contextLength,
       batchTokens: context.batchSize,
-      cacheBytesPerToken: bytesPerToken,
       vocabularySize: vocabularySizeOf(tokenizer),
       chatTemplate: typeof template === 'string' ? template : undefined,
       bos: model.tokens.bos ?? undefined,
+      eos: model.tokens.eos ?? model.tokens.eot ?? undefined,
       prependBos: model.tokens.shouldPrependBosToken,
       bosText: model.tokens.bosString ?? '',
       eosText: model.tokens.eosString ?? '',
@@ -59,26 +61,49 @@ export async function openModel(options: OpenOptions): Promise<LlamaModel> {
     // Control tokens are no text; user-defined ones (`<think>`) are.
     detokenize: (ids) => addon.model.detokenize(Uint32Array.from(ids), false),
     tokenText: (id) => addon.model.getTokenString(id),
+    tokenBytes: (id) => bytesOf(id),
     tokenTraits: (id) => traitsOf(addon.model.getTokenAttributes(id)),
     isEndOfGeneration: (id) => addon.model.isEogToken(id),
     createSampler: () => new SamplerHandle(new addon.Sampler(addon.model)),
+    createGrammar: (gbnf) => {
+      const compiled = new addon.Grammar(gbnf, { addonExports: addon.exports, rootRuleName: 'root' });
+      return {
+        begin: () => new GrammarStateHandle(new addon.GrammarState(addon.model, compiled), addon.Sampler),
+      };
+    },
+    createOdds: (top) => new OddsHandle(top, () => new addon.Sampler(addon.model)),
     beginBatch: (tokens) => addon.context.initBatch(tokens),
     addToBatch: (slot, position, tokens, sampled) => {
       const last = sampled ? Uint32Array.of(tokens.length - 1) : noTokens;
       return addon.context.addToBatch(ids[slot] ?? -1, position, tokens, last)[0];
     },
+    addScoredToBatch: (slot, position, tokens) => [
+      ...addon.context.addToBatch(ids[slot] ?? -1, position, tokens, Uint32Array.from(tokens.keys())),
+    ],
     decode: (threads) => {
-      addon.context.setThreads(threads);
+      if (threads !== threadsNow) addon.context.setThreads(threads);
+      threadsNow = threads;
       return addon.context.decodeBatch();
     },
-    sample: async (wanted) => {
-      const one = ({ logits, sampler }: Wanted) => addon.context.sampleToken(logits, samplerOf(sampler));
+    settle: async (logits, odds) => oddsHandleOf(odds).settle(addon.context, logits),
+    odds: (logits, odds, id) => oddsHandleOf(odds).of(addon.context, logits, id),
+    sample: async (wanted, done) => {
+      const one = async ({ logits, sampler }: Wanted, index: number): Promise<number> => {
+        try {
+          return await addon.context.sampleToken(logits, samplerOf(sampler));
+        } catch {
+          // A token that its grammar cannot take, which is nothing to the other answers.
+          return -1;
+        } finally {
+          done?.(index);
+        }
+      };
       const [first, ...others] = wanted;
       if (first === undefined) return [];
       // llama.cpp puts the logits of a batch into order when they are first asked for, without a lock: two samplers at that
       // moment swap the answers of two requests (seen 53 times in 20,000 steps of 4). The first one goes alone.
-      const id = await one(first);
-      return [id, ...(await Promise.all(others.map(one)))];
+      const id = await one(first, 0);
+      return [id, ...(await Promise.all(others.map((each, index) => one(each, index + 1))))];
     },
     truncate: (slot, length) => {
       const id = ids[slot] ?? -1;
@@ -100,13 +125,11 @@ export interface OpenOptions {
   readonly modelFile: string;
   /** Tokens per sequence; lowered to what the model was trained for. */
   readonly contextLength: number;
-  /** Sequences wanted; lowered to what fits the cache budget. */
+  /** Sequences; each takes memory for all of its tokens at once. */
   readonly slots: number;
   readonly batchTokens: number;
-  readonly prefillThreads: number;
+  readonly threadsMax: number;
   readonly gpu: false | 'auto';
-  /** Budget of the key-value cache; a quarter of the free memory when not given. */
-  readonly cacheBytesMax?: number;
 }
 
 /** What a token may do: control tokens steer the model, user-defined ones are found in any text before it is split. */
@@ -122,10 +145,11 @@ export interface ModelFacts {
   readonly contextLength: number;
   /** Most tokens that one decode takes. */
   readonly batchTokens: number;
-  readonly cacheBytesPerToken: number;
   readonly vocabularySize: number;
   readonly chatTemplate: string | undefined;
   readonly bos: number | undefined;
+  /** What ends an answer; a model may have several. */
+  readonly eos: number | undefined;
   readonly prependBos: boolean;
   readonly bosText: string;
   readonly eosText: string;
@@ -139,15 +163,27 @@ export interface LlamaModel {
   /** Incomplete UTF-8 comes out as U+FFFD. */
   detokenize(ids: readonly number[]): string;
   tokenText(id: number): string;
+  /** What a token stands for in the text, though it be half a character. */
+  tokenBytes(id: number): readonly number[];
   tokenTraits(id: number): TokenTraits;
   isEndOfGeneration(id: number): boolean;
   createSampler(): Sampler;
+  /** Throws when llama.cpp cannot read it. The start rule is `root`. */
+  createGrammar(gbnf: string): Grammar;
+  /** For the chosen token and the `top` likeliest ones. */
+  createOdds(top: number): Odds;
   beginBatch(tokens: number): void;
   /** `sampled` asks for logits after the last token and answers where they will be. */
   addToBatch(slot: number, position: number, tokens: Uint32Array, sampled: boolean): number | undefined;
+  /** The same with logits after each token. They take 4 bytes for each token of the vocabulary. */
+  addScoredToBatch(slot: number, position: number, tokens: Uint32Array): readonly number[];
   decode(threads: number): Promise<void>;
+  /** To be called before `odds` when nothing of the batch was sampled. */
+  settle(logits: number, odds: Odds): Promise<void>;
   /** A token for each answer of the batch, -1 where none fits. Runs on the thread pool, on several cores. */
-  sample(wanted: readonly Wanted[]): Promise<readonly number[]>;
+  sample(wanted: readonly Wanted[], done?: (index: number) => void): Promise<readonly number[]>;
+  /** How likely the model found a token there, whatever a sampler made of it. Only after `sample` of the same batch. */
+  odds(logits: number, odds: Odds, id: number): Promise<TokenOdds>;
   /** Forgets a slot's tokens from `length` on; answers how many are left, which may be 0. */
   truncate(slot: number, length: number): number;
   cachedTokens(slot: number): number;
@@ -174,6 +210,33 @@ export interface SamplerConfig {
   readonly repeatPenaltyFrequencyPenalty?: number;
   readonly tokenBiasKeys?: Uint32Array;
   readonly tokenBiasValues?: Float32Array;
+  /** What is sampled is taken by the grammar, but for the end of a generation. */
+  readonly grammar?: GrammarState;
+}
+
+/** A grammar that llama.cpp has read. */
+export interface Grammar {
+  begin(): GrammarState;
+}
+
+/** How far one text has come in a grammar. */
+export interface GrammarState {
+  /** Whether the token may come next; the end of a generation, when the text is complete. */
+  allows(id: number): boolean;
+  /** Takes a token that was not sampled; false: it does not fit, and the state is of no use any more. */
+  take(id: number): boolean;
+}
+
+/** Keeps what looking at probabilities needs, for one answer. */
+export interface Odds {
+  dispose(): void;
+}
+
+/** Natural logarithms of probabilities over the whole vocabulary. */
+export interface TokenOdds {
+  readonly logprob: number;
+  /** The likeliest tokens, as many as were asked for. */
+  readonly top: readonly { readonly id: number; readonly logprob: number }[];
 }
 
 /** Keeps its random state over `configure` as long as the seed is the same. */
@@ -182,9 +245,7 @@ export interface Sampler {
   dispose(): void;
 }
 
-/** One thread a decode is fastest (the prebuilt binary starts and joins threads at every step), all of them a prefill. */
-export const defaultDecodeThreads = 1;
-export const defaultPrefillThreads = (): number => availableParallelism();
+export const defaultThreads = (): number => availableParallelism();
 
 const noTokens = new Uint32Array(0);
 
@@ -194,25 +255,47 @@ interface AddonModel {
   getTokenString(id: number): string;
   getTokenAttributes(id: number): number;
   isEogToken(id: number): boolean;
+  getVocabularyType(): number;
 }
 interface AddonContext {
   initBatch(size: number): void;
   addToBatch(sequence: number, position: number, tokens: Uint32Array, logits: Uint32Array): Uint32Array;
   decodeBatch(): Promise<void>;
   sampleToken(logits: number, sampler: AddonSampler): Promise<number>;
+  sampleToken(
+    logits: number,
+    sampler: AddonSampler,
+    probabilities: boolean,
+    confidence: boolean,
+  ): Promise<readonly [id: number, probabilities: readonly number[] | undefined, confidence: number | undefined]>;
   removeTokenCellsFromSequence(sequence: number, start: number, end: number): boolean;
   getSequenceKvCacheMinPosition(sequence: number): number;
   getSequenceKvCacheMaxPosition(sequence: number): number;
   setThreads(threads: number): void;
 }
 interface AddonSampler {
-  applyConfig(config: SamplerConfig): void;
+  applyConfig(
+    config: Partial<Omit<SamplerConfig, 'grammar'>> & { readonly grammarEvaluationState?: AddonGrammarState },
+  ): void;
   dispose(): void;
 }
+interface AddonSamplerClass {
+  new (model: AddonModel): AddonSampler;
+  acceptGrammarEvaluationStateToken(state: AddonGrammarState, id: number): void;
+  canBeNextTokenForGrammarEvaluationState(state: AddonGrammarState, id: number): boolean;
+}
+type AddonGrammar = object;
+type AddonGrammarState = object;
 interface Addon {
   readonly model: AddonModel;
   readonly context: AddonContext;
-  readonly Sampler: new (model: AddonModel) => AddonSampler;
+  readonly Sampler: AddonSamplerClass;
+  readonly Grammar: new (
+    gbnf: string,
+    options: { readonly addonExports: object; readonly rootRuleName: string },
+  ) => AddonGrammar;
+  readonly GrammarState: new (model: AddonModel, grammar: AddonGrammar) => AddonGrammarState;
+  readonly exports: object;
 }
 
 /** The addon's objects inside the package's, checked method by method: another version fails here, in words. */
@@ -221,7 +304,7 @@ function addonOf(objects: { readonly llama: object; readonly model: object; read
   const context = member(objects.context, '_ctx');
   const bindings = member(objects.llama, '_bindings');
   const methods = {
-    model: ['tokenize', 'detokenize', 'getTokenString', 'getTokenAttributes', 'isEogToken'],
+    model: ['tokenize', 'detokenize', 'getTokenString', 'getTokenAttributes', 'isEogToken', 'getVocabularyType'],
     context: [
       'initBatch',
       'addToBatch',
@@ -232,7 +315,7 @@ function addonOf(objects: { readonly llama: object; readonly model: object; read
       'getSequenceKvCacheMaxPosition',
       'setThreads',
     ],
-    bindings: ['AddonSampler'],
+    bindings: ['AddonSampler', 'AddonGrammar', 'AddonGrammarEvaluationState'],
   };
   for (const [object, names] of [
     [model, methods.model],
@@ -245,10 +328,18 @@ function addonOf(objects: { readonly llama: object; readonly model: object; read
       }
     }
   }
+  const classes = bindings as {
+    readonly AddonSampler: Addon['Sampler'];
+    readonly AddonGrammar: Addon['Grammar'];
+    readonly AddonGrammarEvaluationState: Addon['GrammarState'];
+  };
   return {
     model: model as AddonModel,
     context: context as AddonContext,
-    Sampler: (bindings as { readonly AddonSampler: Addon['Sampler'] }).AddonSampler,
+    Sampler: classes.AddonSampler,
+    Grammar: classes.AddonGrammar,
+    GrammarState: classes.AddonGrammarEvaluationState,
+    exports: bindings,
   };
 }
 
@@ -264,18 +355,131 @@ class SamplerHandle implements Sampler {
   constructor(addon: AddonSampler) {
     this.addon = addon;
   }
-  configure(config: SamplerConfig): void {
-    this.addon.applyConfig(config);
+  configure({ grammar, ...config }: SamplerConfig): void {
+    this.addon.applyConfig(
+      grammar === undefined ? config : { ...config, grammarEvaluationState: grammarHandleOf(grammar).addon },
+    );
   }
   dispose(): void {
     this.addon.dispose();
   }
 }
 
+class GrammarStateHandle implements GrammarState {
+  readonly addon: AddonGrammarState;
+  readonly #sampler: AddonSamplerClass;
+  constructor(addon: AddonGrammarState, sampler: AddonSamplerClass) {
+    this.addon = addon;
+    this.#sampler = sampler;
+  }
+  allows(id: number): boolean {
+    return this.#sampler.canBeNextTokenForGrammarEvaluationState(this.addon, id);
+  }
+  take(id: number): boolean {
+    // llama.cpp ends the process on an end of generation that does not fit.
+    if (!this.allows(id)) return false;
+    try {
+      this.#sampler.acceptGrammarEvaluationStateToken(this.addon, id);
+      return true;
+    } catch {
+      return false;
+    }
+  }
+}
+
+function grammarHandleOf(state: GrammarState): GrammarStateHandle {
+  if (!(state instanceof GrammarStateHandle)) throw new Error('a grammar of another model');
+  return state;
+}
+
+/**
+ * Probabilities in this version of the addon: a sampler can tell what share of what its filters leave the chosen token has, and
+ * list all of what is left, which is cheap behind a small top_k. So the likeliest token is asked for its share of the whole
+ * vocabulary, and the others for their ratio to it. The share costs a sort of the vocabulary (3 ms a token at 49,000 tokens,
+ * 11 at 150,000, on the thread pool), the rest 0.2 ms. Newer versions tell the sum itself (`includeSelected`): this class is the
+ * seam.
+ */
+class OddsHandle implements Odds {
+  readonly #top: number;
+  readonly #whole: AddonSampler;
+  readonly #best: AddonSampler;
+  readonly #one: AddonSampler;
+
+  constructor(top: number, create: () => AddonSampler) {
+    this.#top = top;
+    this.#whole = create();
+    this.#whole.applyConfig({ temperature: 0, seed: 1 });
+    this.#best = create();
+    this.#best.applyConfig({ temperature: 1, topK: Math.max(1, top), seed: 1 });
+    this.#one = create();
+  }
+
+  /** The first look at the logits of a batch is taken alone (see `sample`). */
+  async settle(context: AddonContext, logits: number): Promise<void> {
+    await context.sampleToken(logits, this.#best);
+  }
+
+  async of(context: AddonContext, logits: number, id: number): Promise<TokenOdds> {
+    const [[, , share], [, listed]] = await Promise.all([
+      context.sampleToken(logits, this.#whole, false, true),
+      context.sampleToken(logits, this.#best, true, false),
+    ]);
+    const [first] = ratiosOf(listed);
+    if (share === undefined || first === undefined) throw new Error('the addon tells no probabilities');
+    const best = Math.log(share);
+    const top = ratiosOf(listed).map(({ id, ratio }) => ({
+      id,
+      logprob: Math.min(0, best + Math.log(ratio / first.ratio)),
+    }));
+    const logprob = top.find((token) => token.id === id)?.logprob ?? (await this.#below(context, logits, id, best));
+    return { logprob, top: top.slice(0, this.#top) };
+  }
+
+  /** Of a token that is not among the likeliest: it is lifted until it stands beside the best one. */
+  async #below(context: AddonContext, logits: number, id: number, best: number): Promise<number> {
+    for (const lift of [40, 80]) {
+      this.#one.applyConfig({
+        temperature: 1,
+        topK: 2,
+        seed: 1,
+        tokenBiasKeys: Uint32Array.of(id),
+        tokenBiasValues: Float32Array.of(lift),
+      });
+      const [, listed] = await context.sampleToken(logits, this.#one, true, false);
+      const ratios = ratiosOf(listed);
+      const own = ratios.find((token) => token.id === id);
+      const other = ratios.find((token) => token.id !== id);
+      if (own !== undefined && other !== undefined && own.ratio > 0 && other.ratio > 0)
+        return Math.min(0, best + Math.log(own.ratio / other.ratio) - lift);
+    }
+    return -Infinity;
+  }
+
+  dispose(): void {
+    for (const sampler of [this.#whole, this.#best, this.#one]) sampler.dispose();
+  }
+}
+
+function oddsHandleOf(odds: Odds): OddsHandle {
+  if (!(odds instanceof OddsHandle)) throw new Error('odds of another model');
+  return odds;
+}
+
+/** The addon lists ids and probabilities in turn, the likeliest first. */
+function ratiosOf(listed: readonly number[] | undefined): readonly { readonly id: number; readonly ratio: number }[] {
+  const ratios: { readonly id: number; readonly ratio: number }[] = [];
+  for (let index = 0; listed !== undefined && index + 1 < listed.length; index += 2)
+    ratios.push({ id: listed[index] ?? -1, ratio: listed[index + 1] ?? 0 });
+  return ratios;
+}
+
 function samplerOf(sampler: Sampler): AddonSampler {
   if (!(sampler instanceof SamplerHandle)) throw new Error('a sampler of another model');
   return sampler.addon;
 }
+
+/** llama_vocab_type in llama.h */
+const bytePairVocabulary = 2;
 
 // llama_token_attr in llama.h
 const attribute = { control: 8, userDefined: 16, stripsBefore: 128, stripsAfter: 256 };
@@ -293,32 +497,6 @@ function vocabularySizeOf(tokenizer: unknown): number {
   const tokens = isRecord(tokenizer) && isRecord(tokenizer['ggml']) ? tokenizer['ggml']['tokens'] : undefined;
   if (!Array.isArray(tokens)) throw new Error('the model file has no vocabulary');
   return tokens.length;
-}
-
-/** Keys and values of all layers, two bytes each: 23,040 for SmolLM2-135M. */
-function cacheBytesPerToken(metadata: unknown): number {
-  if (!isRecord(metadata) || !isRecord(metadata['general'])) return 0;
-  const architecture = metadata[String(metadata['general']['architecture'])];
-  if (!isRecord(architecture) || !isRecord(architecture['attention'])) return 0;
-  const attention = architecture['attention'];
-  const layers = numberOf(architecture['block_count']);
-  const heads = numberOf(attention['head_count']);
-  const width = heads === 0 ? 0 : numberOf(architecture['embedding_length']) / heads;
-  const perHead = (numberOf(attention['key_length']) || width) + (numberOf(attention['value_length']) || width);
-  const keyHeads = attention['head_count_kv'];
-  const headsInAll = Array.isArray(keyHeads)
-    ? keyHeads.reduce<number>((sum, count) => sum + numberOf(count), 0)
-    : (numberOf(keyHeads) || heads) * layers;
-  return headsInAll * perHead * 2;
-}
-
-function slotsWithin(wanted: number, bytesPerSlot: number, budgetBytes: number): number {
-  const fitting = bytesPerSlot === 0 ? wanted : Math.floor(budgetBytes / bytesPerSlot);
-  return Math.max(1, Math.min(wanted, fitting));
-}
-
-function numberOf(value: unknown): number {
-  return typeof value === 'number' || typeof value === 'bigint' ? Number(value) : 0;
 }
 
 function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {

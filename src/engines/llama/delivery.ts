@@ -1,8 +1,8 @@
 import type { GenerationEvent } from '../../generation/event.ts';
-import type { JobEnding, JobReader } from './loop.ts';
-import { unreadTokensMax, type ChildMessage } from './protocol.ts';
-import { StopMatcher } from './stop.ts';
-import { IncrementalText } from './text.ts';
+import { ChoiceReply, type ReplyForm } from './choice-reply.ts';
+import type { PromptEcho } from './prompt-echo.ts';
+import type { Direction, JobEnding, JobReader, MadeToken } from './loop.ts';
+import { unreadTokensMax, type ChildMessage, type Refusal } from './protocol.ts';
 
 export interface DeliveryOptions {
   readonly request: number;
@@ -10,22 +10,28 @@ export interface DeliveryOptions {
   readonly promptTokens: readonly number[];
   /** Answers to each prompt: choice = prompt × choices + i. */
   readonly choices: number;
-  readonly stop: readonly string[];
-  readonly detokenize: (ids: readonly number[]) => string;
+  readonly form: ReplyForm;
+  /** What of its prompt each choice is to be told; `undefined`: nothing. */
+  readonly echo?: ((prompt: number) => PromptEcho) | undefined;
+  /** The field of the request that bounds the answer, for its error. */
+  readonly constraintParam: string | undefined;
   readonly send: (message: ChildMessage) => void;
   /** All choices have ended, or one failed and the others are to be given up. */
   readonly over: (outcome: { readonly failed: boolean }) => void;
 }
 
 /**
- * The way of one request back to its reader: tokens become text, text that could begin a stop sequence waits, and what is
- * ready leaves every 10 ms in one message together with the usage so far, so that a stream which is given up in the middle is
- * billed for what was made. The first token leaves at once.
+ * The way of one request back to its reader: tokens become events (`choice-reply.ts`), and what is ready leaves every 10 ms in one
+ * message together with the usage so far, so that a stream which is given up in the middle is billed for what was made. The
+ * first token leaves at once.
  */
 export class Delivery {
   readonly #options: DeliveryOptions;
-  readonly #choices: Choice[];
+  readonly #choices: readonly ChoiceReply[];
   readonly #cached: (number | undefined)[];
+  /** Of prompts that have not been told. */
+  readonly #echoes = new Map<number, PromptEcho>();
+  #prompts: GenerationEvent[] = [];
   #ready: GenerationEvent[] = [];
   #started = false;
   #open: number;
@@ -40,24 +46,30 @@ export class Delivery {
     this.#options = options;
     this.#cached = options.promptTokens.map(() => undefined);
     this.#open = options.promptTokens.length * options.choices;
-    this.#choices = Array.from({ length: this.#open }, () => ({
-      text: new IncrementalText(options.detokenize),
-      stop: new StopMatcher(options.stop),
-      unsent: '',
-    }));
+    this.#choices = Array.from({ length: this.#open }, (_, choice) => new ChoiceReply(choice, options.form));
+    if (options.echo !== undefined)
+      for (const choice of this.#choices.keys())
+        this.#echoes.set(choice, options.echo(Math.floor(choice / options.choices)));
   }
 
   /** What the loop tells of one choice. */
   reader(choice: number): JobReader {
-    // An arrow function for each: `takesMore` is asked at every step.
+    const reply = this.#choices[choice];
+    if (reply === undefined) throw new Error('no such choice');
+    // An arrow function: `takesMore` is asked at every step.
     const takesMore = () => this.#unreadTokens < unreadTokensMax;
     return {
       get takesMore() {
         return takesMore();
       },
+      get tokensBeyond() {
+        return reply.tokensBeyond;
+      },
       started: (cachedTokens) => this.#start(choice, cachedTokens),
-      token: (id) => this.#token(choice, id),
-      ended: (ending) => this.#end(choice, ending),
+      scored: (odds) => this.#echoes.get(choice)?.push(odds),
+      token: (token) => this.#token(choice, reply, token),
+      insteadOfEnd: () => reply.insteadOfEnd(),
+      ended: (ending) => this.#end(choice, reply, ending),
     };
   }
 
@@ -83,38 +95,42 @@ export class Delivery {
     this.#send([{ type: 'start', promptTokens, ...(this.#cached.length === 1 ? { cachedTokens } : {}) }], false);
   }
 
-  #token(index: number, id: number): string | undefined {
-    const choice = this.#choices[index];
-    if (choice === undefined) return undefined;
+  /** The prompt goes before all else that is said of its choice, and after it has been read. */
+  #tellPrompt(choice: number): void {
+    const echo = this.#echoes.get(choice);
+    if (echo === undefined) return;
+    this.#echoes.delete(choice);
+    this.#prompts.push({ type: 'prompt', choice, ...echo.read() });
+  }
+
+  #token(choice: number, reply: ChoiceReply, token: MadeToken): Direction | undefined {
+    this.#tellPrompt(choice);
     this.#completionTokens++;
     this.#unsentTokens++;
     this.#unreadTokens++;
-    const { text, matched } = choice.stop.push(choice.text.push(id));
-    choice.unsent += text;
+    const direction = reply.token(token);
     if (!this.#flushedOnce) this.#flush(false);
     else this.#timer ??= setTimeout(() => this.#flush(false), coalesceMs);
-    return matched;
+    return direction;
   }
 
-  #end(index: number, ending: JobEnding): void {
-    const choice = this.#choices[index];
-    if (choice === undefined || this.#closed) return;
+  #end(choice: number, reply: ChoiceReply, ending: JobEnding): void {
+    if (this.#closed) return;
     switch (ending.type) {
       case 'cancelled':
         return;
       case 'failed':
-        this.close();
-        this.#options.send({ type: 'refused', request: this.#options.request, refusal: failure(ending.detail) });
-        this.#options.over({ failed: true });
+        this.#fail(failure(ending.detail));
+        return;
+      case 'too-slow':
+        this.#fail(tooSlow(this.#options.constraintParam));
         return;
       case 'stop':
       case 'length': {
-        if (ending.type === 'length' || ending.stopSequence === undefined) {
-          const rest = choice.stop.push(choice.text.flush());
-          choice.unsent += rest.text + (rest.matched === undefined ? choice.stop.flush() : '');
-        }
-        const { type: reason, ...details } = ending;
-        this.#ready.push({ type: 'finish', choice: index, reason, ...details });
+        this.#tellPrompt(choice);
+        const reason = reply.end(ending);
+        const { type: _, ...details } = ending;
+        this.#ready.push(...reply.drain(), { type: 'finish', choice, reason, ...details });
         this.#open--;
         if (this.#open === 0) {
           this.#flush(true);
@@ -125,14 +141,22 @@ export class Delivery {
     }
   }
 
+  #fail(refusal: Refusal): void {
+    this.close();
+    this.#options.send({ type: 'refused', request: this.#options.request, refusal });
+    this.#options.over({ failed: true });
+  }
+
   #flush(last: boolean): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     this.#flushedOnce = true;
-    const events: GenerationEvent[] = [];
-    for (const [choice, state] of this.#choices.entries()) {
-      if (state.unsent !== '') events.push({ type: 'text', choice, text: state.unsent });
-      state.unsent = '';
+    const events: GenerationEvent[] = this.#prompts;
+    this.#prompts = [];
+    let reasoningTokens = 0;
+    for (const reply of this.#choices) {
+      events.push(...reply.drain());
+      reasoningTokens += reply.reasoningTokens;
     }
     events.push(...this.#ready, {
       type: 'usage',
@@ -140,7 +164,7 @@ export class Delivery {
         promptTokens: sum(this.#options.promptTokens),
         cachedTokens: sum(this.#cached.map((tokens) => tokens ?? 0)),
         completionTokens: this.#completionTokens,
-        reasoningTokens: 0,
+        reasoningTokens,
       },
     });
     this.#ready = [];
@@ -154,22 +178,28 @@ export class Delivery {
   }
 }
 
-interface Choice {
-  readonly text: IncrementalText;
-  readonly stop: StopMatcher;
-  unsent: string;
-}
-
 const coalesceMs = 10;
 
-function failure(detail: string) {
+function failure(detail: string): Refusal {
   return {
     code: 'backend_http_error',
     message: 'The engine of this model failed while it worked on this request.',
     param: undefined,
     extra: {},
     detail,
-  } as const;
+  };
+}
+
+/** Contracts decision 13. */
+function tooSlow(param: string | undefined): Refusal {
+  return {
+    code: 'unsupported_value',
+    message:
+      'Keeping the answer to this grammar takes too long: a token took more than two seconds. Make it less ambiguous.',
+    param,
+    extra: {},
+    detail: 'the constraint takes too long',
+  };
 }
 
 function sum(numbers: readonly number[]): number {

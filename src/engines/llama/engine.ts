@@ -1,11 +1,14 @@
 import { ApiError } from '../../errors.ts';
 import type { GenerationBatch, GenerationStream } from '../../generation/event.ts';
-import type { EngineRequest, Prompt, Sampling } from '../../generation/request.ts';
+import type { Constraint, EngineRequest, Prompt, Sampling } from '../../generation/request.ts';
 import type { Engine, EngineStatus } from '../engine.ts';
-import { defaultDecodeThreads, defaultPrefillThreads } from './bindings.ts';
-import { Supervisor, type ChildEvent } from './child-process.ts';
+import { defaultThreads } from './bindings.ts';
+import { Supervisor, type ChildEvent, type ChildMeasure } from './child-process.ts';
+import { readGgufHeader } from './gguf-header.ts';
 import { Mailbox } from './mailbox.ts';
-import { refuseOversized } from './prompt.ts';
+import { MemoryBudget, type MemoryClaim } from './memory-budget.ts';
+import { ModelRefused } from './model-refused.ts';
+import { offeredTools, refuseOversized } from './prompt.ts';
 import { unreadTokensMax, type ChildMessage, type Refusal, type Work } from './protocol.ts';
 import { Suspects } from './suspects.ts';
 
@@ -16,7 +19,7 @@ export interface LlamaEngineOptions {
   readonly modelFile: Promise<string>;
   /** Tokens per sequence, prompt and answer together. */
   readonly contextLength: number;
-  /** Answers at once, 4 when not given; lowered to what fits the cache budget. */
+  /** Answers at once; when not given 4, or as many as the memory budget has room for. */
   readonly slots?: number;
   /** Answers that may wait for a slot, 64 when not given; beyond it requests are refused (429 `backend_at_capacity`). */
   readonly queueLimit?: number;
@@ -24,11 +27,13 @@ export interface LlamaEngineOptions {
   readonly defaultSystem: 'template' | 'none';
   /** For fields that a request leaves open; neutral values (temperature 1) where this leaves them open too. */
   readonly samplingDefaults?: Partial<Sampling>;
-  /** Budget of the key-value cache; a quarter of the free memory when not given. */
-  readonly cacheBytesMax?: number;
+  /** Shared with the service's other models; one of its own when not given. */
+  readonly memory?: MemoryBudget;
   readonly gpu?: false | 'auto';
+  /** For reading prompts: at most so many, one for each core when not given. */
+  readonly threads?: number;
+  /** For writing: one or all, whichever is faster, when not given. */
   readonly decodeThreads?: number;
-  readonly prefillThreads?: number;
   /** From the request to its first token, waiting included: 120 s (contracts decision 23). */
   readonly firstTokenTimeoutMs?: number;
   /** Between two tokens, while the reader waits: 60 s (contracts decision 23). */
@@ -36,8 +41,10 @@ export interface LlamaEngineOptions {
   readonly loadTimeoutMs?: number;
   /** A child that does not answer for so long is killed: 4 s, looked at every second. */
   readonly silenceMs?: number;
-  /** An idle child with more resident memory than this is replaced. */
+  /** An idle child with more resident memory is replaced; when not given twice the file, the cache and 1 GiB. */
   readonly rssBytesMax?: number;
+  /** A model without a request for so long is unloaded, and loaded again for the next one; never when not given. */
+  readonly idleUnloadMs?: number;
   readonly log: (event: LlamaEngineEvent) => void;
 }
 
@@ -51,6 +58,8 @@ export interface LlamaEngine extends Engine {
   readonly ready: Promise<void>;
   /** Of the present child. */
   readonly pid: number | undefined;
+  /** What the present child says of itself. */
+  measure(): Promise<ChildMeasure>;
 }
 
 /**
@@ -78,9 +87,11 @@ class ForkedLlamaEngine implements LlamaEngine {
   >();
   readonly #suspects = new Suspects();
   #supervisor: Supervisor | undefined;
+  #memory: MemoryClaim | undefined;
   #missing: EngineStatus = { state: 'starting', detail: 'The model file is being fetched.' };
   #slots = 1;
   #contextLength: number;
+  #vocabularySize: number | undefined;
   #jobs = 0;
   #lastRequest = 0;
   #closed = false;
@@ -104,6 +115,18 @@ class ForkedLlamaEngine implements LlamaEngine {
     return this.#supervisor?.pid;
   }
 
+  async measure(): Promise<ChildMeasure> {
+    return (await this.#supervisor?.measure()) ?? { rssBytes: 0, working: 0 };
+  }
+
+  get waiting(): number {
+    return Math.max(0, this.#jobs - this.#slots);
+  }
+
+  get vocabularySize(): number | undefined {
+    return this.#vocabularySize;
+  }
+
   status(): EngineStatus {
     if (this.#closed) return { state: 'down', detail: 'The engine is closed.' };
     return this.#supervisor?.state ?? this.#missing;
@@ -112,7 +135,9 @@ class ForkedLlamaEngine implements LlamaEngine {
   async *generate(request: EngineRequest, signal: AbortSignal): GenerationStream & AsyncGenerator<GenerationBatch> {
     signal.throwIfAborted();
     this.#refuse(request);
-    const content = request.retain ? [request.prompt, request.logitBias] : undefined;
+    const content = request.retain
+      ? [request.prompt, request.logitBias, request.constraint?.gbnf, request.tools]
+      : undefined;
     if (content !== undefined && this.#suspects.condemns(content))
       throw failed('This request has ended the engine of the model twice and is not tried again.');
     const exchange: Exchange = { mailbox: new Mailbox(), jobs: promptCount(request.prompt) * request.choices, content };
@@ -171,42 +196,66 @@ class ForkedLlamaEngine implements LlamaEngine {
     this.#closed = true;
     this.#failAll(() => away('The engine of this model is closed.'));
     await this.#supervisor?.close();
+    this.#memory?.release();
   }
 
-  #supervise(modelFile: string): Promise<void> {
-    if (this.#closed) throw new Error('The engine was closed before it was ready.');
+  async #supervise(modelFile: string): Promise<void> {
     const { name: model, log } = this.#options;
-    this.#supervisor = new Supervisor({
+    try {
+      const header = await readGgufHeader(modelFile);
+      const contextLength = Math.min(this.#options.contextLength, header.contextLength ?? Infinity);
+      if (this.#closed) throw new Error('The engine was closed before it was ready.');
+      const memory = this.#options.memory ?? new MemoryBudget({ cacheBytesMax: undefined, models: 1 });
+      this.#memory = memory.claim({ ...header, contextLength, slots: this.#options.slots });
+      this.#supervisor = this.#supervisorOf(modelFile, contextLength, header.fileBytes, this.#memory);
+    } catch (error) {
+      const reason = error instanceof ModelRefused ? error.message : codeOf(error);
+      this.#missing = { state: 'down', detail: `The model cannot be used: ${reason}` };
+      if (!this.#closed) log({ model, event: 'failed', reason });
+      throw error;
+    }
+    try {
+      await this.#supervisor.ready;
+    } catch (error) {
+      this.#memory.release();
+      throw error;
+    }
+  }
+
+  #supervisorOf(modelFile: string, contextLength: number, fileBytes: number, memory: MemoryClaim): Supervisor {
+    const { name: model, log } = this.#options;
+    const threadsMax = this.#options.threads ?? defaultThreads();
+    return new Supervisor({
       load: {
         modelFile,
-        contextLength: this.#options.contextLength,
-        slots: this.#options.slots ?? 4,
-        cacheBytesMax: this.#options.cacheBytesMax,
+        contextLength,
+        slots: memory.slots,
         defaultSystem: this.#options.defaultSystem,
         samplingDefaults: this.#options.samplingDefaults ?? {},
         gpu: this.#options.gpu ?? false,
-        decodeThreads: this.#options.decodeThreads ?? defaultDecodeThreads,
-        prefillThreads: this.#options.prefillThreads ?? defaultPrefillThreads(),
+        decodeThreads: this.#options.decodeThreads,
+        threadsMax,
       },
       silenceMs: this.#options.silenceMs ?? 4000,
       loadTimeoutMs: this.#options.loadTimeoutMs ?? 600_000,
-      rssBytesMax: this.#options.rssBytesMax,
+      // The file may be in memory twice: as it is, and rearranged for the processor.
+      rssBytesMax: this.#options.rssBytesMax ?? fileBytes * 2 + memory.cacheBytes + 2 ** 30,
+      idleUnloadMs: this.#options.idleUnloadMs,
       isIdle: () => this.#exchanges.size === 0 && this.#counts.size === 0,
       onMessage: (message) => this.#receive(message),
-      onLost: () => this.#lose(),
+      onLost: ({ loaded }) => this.#lose(loaded),
       onEvent: (event) => log({ model, ...event }),
     });
-    return this.#supervisor.ready;
   }
 
   #refuse(request: EngineRequest): void {
-    refuseUnbuilt(request);
+    refuseUnfit(request);
     const status = this.status();
     if (status.state !== 'ready')
       throw away(
         status.state === 'starting' ? 'The model is still being loaded.' : 'The engine of this model is not available.',
       );
-    refuseOversized(request.prompt, this.#contextLength);
+    refuseOversized(request.prompt, this.#contextLength, offeredTools(request));
   }
 
   #open(exchange: Exchange): number {
@@ -236,6 +285,7 @@ class ForkedLlamaEngine implements LlamaEngine {
       case 'ready':
         this.#slots = message.slots;
         this.#contextLength = message.contextLength;
+        this.#vocabularySize = message.vocabularySize;
         return;
       case 'events': {
         // Of a cancelled request something may still be on its way.
@@ -267,8 +317,12 @@ class ForkedLlamaEngine implements LlamaEngine {
   }
 
   /** A death ends the requests that the child worked on, and no others (reliability E1). */
-  #lose(): void {
-    for (const { content } of this.#exchanges.values()) if (content !== undefined) this.#suspects.accuse(content);
+  #lose(loaded: boolean): void {
+    // Before the model was loaded, none of them had been looked at.
+    if (loaded) {
+      const contents = [...this.#exchanges.values()].map(({ content }) => content);
+      this.#suspects.accuse(contents.filter((content) => content !== undefined));
+    }
     this.#failAll(() => failed('The engine of this model stopped while it worked on this request.'));
   }
 
@@ -285,32 +339,62 @@ const reportTokens = unreadTokensMax / 4;
 const countsMax = 256;
 const countTimeoutMs = 30_000;
 
-/** What comes with later work is refused here too, so that a card's flag set too early is an error and no silence. */
-function refuseUnbuilt(request: EngineRequest): void {
-  const unbuilt = (param: string) =>
-    new ApiError('unsupported_feature', `This model does not support \`${param}\`.`, { param });
-  if (request.tools.length > 0 && request.toolChoice.type !== 'none') throw unbuilt('tools');
-  if (request.constraint !== undefined) throw unbuilt('response_format');
-  if (request.logprobs !== undefined) throw unbuilt('logprobs');
-  const jobs = promptCount(request.prompt) * request.choices;
-  if (promptCount(request.prompt) === 0)
-    throw new ApiError('unsupported_value', 'There is no prompt.', { param: 'prompt' });
-  if (!(jobs >= 1 && jobs <= jobsMax)) {
-    throw new ApiError('unsupported_value', `A request may ask for ${jobsMax} answers at most.`, { param: 'n' });
+/** What no check before this one may have let through, so that nothing odd ever reaches the child. */
+function refuseUnfit(request: EngineRequest): void {
+  const unfit = (param: string, message: string) => new ApiError('unsupported_value', message, { param });
+  const { constraint, sampling, stop, logprobs, logitBias, maxTokens } = request;
+  if (constraint !== undefined && constraint.gbnf === undefined) {
+    throw new ApiError('unsupported_feature', 'This model does not support `response_format`.', {
+      param: constraintParam(constraint.source),
+    });
   }
+  const jobs = promptCount(request.prompt) * request.choices;
+  if (promptCount(request.prompt) === 0) throw unfit('prompt', 'There is no prompt.');
+  if (!(jobs >= 1 && jobs <= jobsMax)) throw unfit('n', `A request may ask for ${jobsMax} answers at most.`);
+  if (!Number.isFinite(maxTokens)) throw unfit('max_tokens', '`max_tokens` is no number.');
+  for (const [name, value] of Object.entries(sampling))
+    if (value !== undefined && !Number.isFinite(value)) throw unfit(name, `\`${name}\` is no number.`);
+  if (logprobs !== undefined && !(Number.isInteger(logprobs) && logprobs >= 0 && logprobs <= logprobsMax))
+    throw unfit('top_logprobs', `\`top_logprobs\` must be between 0 and ${logprobsMax}.`);
+  if (stop.length > stopsMax || stop.some((sequence) => sequence.length > stopLengthMax))
+    throw unfit('stop', `There may be ${stopsMax} stop sequences of ${stopLengthMax} characters each.`);
+  if (Object.keys(logitBias ?? {}).length > biasesMax)
+    throw unfit('logit_bias', `\`logit_bias\` may name ${biasesMax} tokens.`);
 }
+
+function constraintParam(source: Constraint): string {
+  return source.type === 'regex' ? 'regex' : 'response_format';
+}
+
+const logprobsMax = 20;
+const stopsMax = 16;
+const stopLengthMax = 4096;
+/** Twice the largest vocabulary there is. */
+const biasesMax = 524_288;
 
 function promptCount(prompt: Prompt): number {
   return prompt.type === 'messages' ? 1 : prompt.prompts.length;
 }
 
 function workOf(request: EngineRequest): Work {
-  const { prompt, choices, maxTokens, sampling, stop, effort, logitBias, cacheScope, retain } = request;
-  return { prompt, choices, maxTokens, sampling, stop, effort, logitBias, cacheScope, retain };
+  const { prompt, choices, maxTokens, sampling, stop, logprobs, logitBias, cacheScope, retain, constraint } = request;
+  const { tools, toolChoice, parallelToolCalls, effort, reasoningForm, reasoningRoomTokens, tokens } = request;
+  return {
+    ...{ prompt, choices, maxTokens, sampling, stop, logprobs, logitBias, cacheScope, retain },
+    ...{ tools, toolChoice, parallelToolCalls, effort, reasoningForm, reasoningRoomTokens },
+    ...(tokens === undefined ? {} : { tokens }),
+    gbnf: constraint?.gbnf,
+    constraintParam: constraint && constraintParam(constraint.source),
+  };
 }
 
 function errorOf(refusal: Refusal): ApiError {
   return new ApiError(refusal.code, refusal.message, { param: refusal.param, extra: refusal.extra });
+}
+
+/** Why a file could not be read: the system's word for it, without a path. */
+function codeOf(error: unknown): string {
+  return error instanceof Error && 'code' in error ? `it cannot be read (${String(error.code)})` : 'it cannot be read';
 }
 
 function away(message: string): ApiError {

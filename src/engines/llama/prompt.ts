@@ -1,10 +1,16 @@
 import { ApiError } from '../../errors.ts';
-import type { EngineRequest, Prompt } from '../../generation/request.ts';
+import type { EngineRequest, Message, Prompt, Tool } from '../../generation/request.ts';
 import type { LlamaModel } from './bindings.ts';
 import type { ChatTemplate, Piece } from './chat-template.ts';
 
 /** The fields of a request that decide its prompts. */
-export type PromptRequest = Pick<EngineRequest, 'prompt' | 'effort'>;
+export type PromptRequest = Pick<EngineRequest, 'prompt' | 'effort' | 'tokens'> & ToolsRequest;
+type ToolsRequest = Partial<Pick<EngineRequest, 'tools' | 'toolChoice'>>;
+
+/** The tools that the model is told of: none when it may call none. */
+export function offeredTools({ tools = [], toolChoice }: ToolsRequest): readonly Tool[] {
+  return toolChoice?.type === 'none' ? [] : tools;
+}
 
 /**
  * Turns prompts into token ids such that no text of a client becomes a token that steers the model (reliability §3.4).
@@ -18,59 +24,80 @@ export class PromptTokenizer {
   readonly #model: LlamaModel;
   readonly #template: ChatTemplate | undefined;
   readonly #structure: StructureTokens;
+  /** The ids of a line break at the beginning of a text. */
+  readonly #anchor: Uint32Array;
 
   constructor(model: LlamaModel, template: ChatTemplate | undefined) {
     this.#model = model;
     this.#template = template;
     this.#structure = new StructureTokens(model, template?.source ?? '');
+    this.#anchor = model.tokenize('\n', false);
   }
 
   /** The ids of each prompt of a request, all of them within the window; else a refusal in words. */
   prompts(request: PromptRequest): readonly (readonly number[])[] {
-    const prompts = this.#idsOf(request);
-    const limit = this.#model.facts.contextLength;
+    const work = this.promptsInPieces(request);
+    for (;;) {
+      const { done, value } = work.next();
+      if (done === true) return value;
+    }
+  }
+
+  /** The same in pieces of some milliseconds, so that answers are written between them. */
+  *promptsInPieces(request: PromptRequest): Generator<void, readonly (readonly number[])[]> {
+    refuseBombs(request);
+    const prompts = yield* this.#idsOf(request);
     for (const [index, ids] of prompts.entries()) {
       if (ids.length === 0)
         throw new ApiError('unsupported_value', 'The prompt is empty.', { param: paramOf(request.prompt, index) });
+      const limit = this.#model.facts.contextLength;
       if (ids.length + 1 > limit) throw tooLong(`The prompt has ${ids.length} tokens`, limit, ids.length);
     }
     return prompts;
   }
 
-  #idsOf(request: PromptRequest): readonly (readonly number[])[] {
+  *#idsOf(request: PromptRequest): Generator<void, readonly (readonly number[])[]> {
     const { prompt } = request;
     switch (prompt.type) {
       case 'messages':
-        return [this.#conversation(request, prompt)];
-      case 'texts':
-        return prompt.prompts.map((text, index) => {
-          refuseBomb(text, `prompt[${index}]`);
-          return this.#withBos(this.#plain(text));
-        });
+        return [yield* this.#conversation(request, prompt)];
+      case 'texts': {
+        const prompts: (readonly number[])[] = [];
+        for (const text of prompt.prompts) {
+          const ids: number[] = [];
+          yield* this.#appendPlain(ids, text);
+          prompts.push(request.tokens?.addsSpecial === false ? ids : this.#withBos(ids));
+        }
+        return prompts;
+      }
       case 'token-ids':
-        return prompt.prompts.map((ids, index) => this.#validated(ids, index));
+        return prompt.prompts.map((ids, index) => this.#validated(ids, index, prompt.prompts.length === 1));
     }
   }
 
-  #conversation(request: PromptRequest, prompt: Extract<Prompt, { type: 'messages' }>): readonly number[] {
+  *#conversation(
+    request: PromptRequest,
+    prompt: Extract<Prompt, { type: 'messages' }>,
+  ): Generator<void, readonly number[]> {
     if (this.#template === undefined) {
       throw new ApiError('unsupported_feature', 'This model has no chat template: use text completions.', {
         param: 'messages',
       });
     }
-    const pieces = this.#template.render(prompt.messages, { thinking: request.effort !== 'none' });
-    for (const piece of pieces) if (piece.client) refuseBomb(piece.text, 'messages');
-    return this.#withBos(this.#joined(pieces));
+    const pieces = this.#template.render(prompt.messages, {
+      effort: request.effort,
+      tools: offeredTools(request),
+    });
+    return this.#withBos(yield* this.#joined(pieces));
   }
 
-  #joined(pieces: readonly Piece[]): number[] {
+  *#joined(pieces: readonly Piece[]): Generator<void, number[]> {
     const ids: number[] = [];
     let region = '';
     let stripsAfter = false;
-    const close = (stripsBefore: boolean) => {
+    const stripped = (stripsBefore: boolean): string => {
       const text = stripsAfter ? region.trimStart() : region;
-      append(ids, this.#plain(stripsBefore ? text.trimEnd() : text));
-      region = '';
+      return stripsBefore ? text.trimEnd() : text;
     };
     for (const piece of pieces) {
       if (piece.client) region += piece.text;
@@ -78,7 +105,8 @@ export class PromptTokenizer {
         let end = 0;
         for (const found of this.#structure.findAll(piece.text)) {
           region += piece.text.slice(end, found.at);
-          close(found.stripsBefore);
+          yield* this.#appendPlain(ids, stripped(found.stripsBefore));
+          region = '';
           ids.push(found.id);
           stripsAfter = found.stripsAfter;
           end = found.at + found.literal.length;
@@ -86,20 +114,35 @@ export class PromptTokenizer {
         region += piece.text.slice(end);
       }
     }
-    close(false);
+    yield* this.#appendPlain(ids, stripped(false));
     return ids;
   }
 
-  /** The ids of a text without any token that steers: each one that appears is broken up, until none is left. */
-  #plain(text: string): readonly number[] {
-    let parts: readonly string[] = [text];
+  /**
+   * Adds the ids of a text, a slice at a time: the tokenizer blocks this thread, and two megabytes of hostile text took it 5 s.
+   * A prompt of twice the window is given up without counting further, so what it costs is bounded by the window.
+   */
+  *#appendPlain(ids: number[], text: string): Generator<void> {
+    const limit = this.#model.facts.contextLength;
+    for (let start = 0; start < text.length;) {
+      const end = sliceEnd(text, start);
+      append(ids, this.#plain(text.slice(start, end), start > 0));
+      if (ids.length > limit * 2) throw tooLong(`The prompt has more than ${limit * 2} tokens`, limit);
+      start = end;
+      yield;
+    }
+  }
+
+  /** The ids of a slice without any token that steers: those that appear are broken up, until none is left. */
+  #plain(slice: string, continues: boolean): readonly number[] {
+    let parts: readonly string[] = [slice];
     for (let round = 0; round < breakRoundsMax; round++) {
-      const ids = parts.flatMap((part, index) =>
-        index === 0 ? [...this.#model.tokenize(part, false)] : this.#continued(part),
-      );
-      const literal = this.#structure.literalAmong(ids);
-      if (literal === undefined) return ids;
-      const broken = parts.flatMap((part) => breakAt(part, literal));
+      const ids: number[] = [];
+      for (const [index, part] of parts.entries())
+        append(ids, continues || index > 0 ? this.#continued(part) : this.#model.tokenize(part, false));
+      const literals = this.#structure.literalsAmong(ids);
+      if (literals.size === 0) return ids;
+      const broken = [...literals].reduce((pieces, literal) => pieces.flatMap((part) => breakAt(part, literal)), parts);
       if (broken.length === parts.length) break;
       parts = broken;
     }
@@ -107,12 +150,11 @@ export class PromptTokenizer {
   }
 
   /** Ids of a part that follows another: SentencePiece would put a blank before it, so a line break is, and is taken away. */
-  #continued(part: string): readonly number[] {
-    const anchor = [...this.#model.tokenize('\n', false)];
-    const ids = [...this.#model.tokenize(`\n${part}`, false)];
-    return anchor.every((id, index) => ids[index] === id)
-      ? ids.slice(anchor.length)
-      : [...this.#model.tokenize(part, false)];
+  #continued(part: string): Uint32Array {
+    const ids = this.#model.tokenize(`\n${part}`, false);
+    return this.#anchor.every((id, index) => ids[index] === id)
+      ? ids.subarray(this.#anchor.length)
+      : this.#model.tokenize(part, false);
   }
 
   #withBos(ids: readonly number[]): readonly number[] {
@@ -120,12 +162,13 @@ export class PromptTokenizer {
     return prependBos && bos !== undefined && ids[0] !== bos ? [bos, ...ids] : ids;
   }
 
-  #validated(ids: readonly number[], index: number): readonly number[] {
+  /** The service has looked, when the model was loaded then. */
+  #validated(ids: readonly number[], index: number, isOnly: boolean): readonly number[] {
     const size = this.#model.facts.vocabularySize;
-    const bad = ids.find((id) => !Number.isInteger(id) || id < 0 || id >= size);
-    if (bad === undefined) return ids;
+    const bad = ids.findIndex((id) => !Number.isInteger(id) || id < 0 || id >= size);
+    if (bad < 0) return ids;
     throw new ApiError('unsupported_value', `A token id is not between 0 and ${size - 1}.`, {
-      param: `prompt[${index}]`,
+      param: isOnly ? `prompt[${bad}]` : `prompt[${index}][${bad}]`,
     });
   }
 }
@@ -134,12 +177,25 @@ export class PromptTokenizer {
  * Refuses, before anything is spent on it, a request whose text cannot fit the window: no tokenizer here reaches 16 bytes a
  * token on more than runs of blanks (reliability §3.4, token bombs).
  */
-export function refuseOversized(prompt: Prompt, contextLength: number): void {
+export function refuseOversized(prompt: Prompt, contextLength: number, tools: readonly Tool[] = []): void {
   const bytesMax = contextLength * 16;
-  if (prompt.type === 'messages' && prompt.messages.length > contextLength) {
-    throw tooLong(`The prompt has ${prompt.messages.length} messages`, contextLength);
+  if (prompt.type === 'messages') {
+    if (prompt.messages.length > contextLength)
+      throw tooLong(`The prompt has ${prompt.messages.length} messages`, contextLength);
+    const turns = prompt.messages.reduce(
+      (sum, message) => sum + 1 + (message.role === 'assistant' ? message.toolCalls.length : 0),
+      0,
+    );
+    // Each takes a template some 50 µs in one piece, during which nobody else is served.
+    if (turns > turnsMax) {
+      throw new ApiError('unsupported_value', `A conversation may have ${turnsMax} messages and calls at most.`, {
+        param: 'messages',
+      });
+    }
   }
-  if (bytesOf(prompt, bytesMax) > bytesMax) throw tooLong(`The prompt is longer than ${bytesMax} bytes`, contextLength);
+  const toolBytes = tools.reduce((sum, tool) => sum + textsOfTool(tool).join('').length, 0);
+  if (bytesOf(prompt, bytesMax) + toolBytes > bytesMax)
+    throw tooLong(`The prompt is longer than ${bytesMax} bytes`, contextLength);
 }
 
 /** The tokens that steer a model. */
@@ -173,9 +229,13 @@ class StructureTokens {
     }
   }
 
-  literalAmong(ids: readonly number[]): string | undefined {
-    const id = ids.find((candidate) => this.#literals.has(candidate));
-    return id === undefined ? undefined : this.#literals.get(id);
+  literalsAmong(ids: readonly number[]): ReadonlySet<string> {
+    const literals = new Set<string>();
+    for (const id of ids) {
+      const literal = this.#literals.get(id);
+      if (literal !== undefined) literals.add(literal);
+    }
+    return literals;
   }
 }
 
@@ -198,6 +258,7 @@ function isStructure(literal: string, template: string): boolean {
 }
 
 const breakRoundsMax = 32;
+const turnsMax = 4096;
 
 /** Cuts a text inside each occurrence of a literal, after its first character. */
 function breakAt(text: string, literal: string): readonly string[] {
@@ -211,20 +272,81 @@ function breakAt(text: string, literal: string): readonly string[] {
   return [...parts, text.slice(start)];
 }
 
-/** llama.cpp splits some vocabularies with std::regex, whose stack overflows on long runs of one class of characters. */
-function refuseBomb(text: string, param: string): void {
-  if (text.length <= runLengthMax) return;
-  for (const [run] of text.matchAll(/[\p{L}\p{M}]+|\p{N}+|\s+|[^\p{L}\p{M}\p{N}\s]+/gu)) {
-    if (run.length > runLengthMax) {
-      throw new ApiError(
-        'unsupported_value',
-        `A text has more than ${runLengthMax} letters, digits, blanks or signs in a row.`,
-        { param },
-      );
-    }
+/**
+ * Where a slice ends: the last place at which every known way of splitting a text begins a new word anyway, so that the ids are
+ * those of the whole text. Where there is none (a text without blanks, lines or punctuation), in the middle of a word: other
+ * ids for the same text, once in 4,096 characters.
+ */
+function sliceEnd(text: string, start: number): number {
+  const most = start + sliceLength;
+  if (most >= text.length) return text.length;
+  for (const boundary of boundaries) {
+    for (let end = most; end > start + sliceLength / 2; end--)
+      if (boundary.test(text.slice(end - 2, end + 2))) return end;
+  }
+  // No cut inside a character of two halves.
+  const half = text.charCodeAt(most);
+  return half >= 0xdc00 && half <= 0xdfff ? most - 1 : most;
+}
+
+const sliceLength = 4096;
+
+/** Two characters before the cut and two after it. */
+const boundaries = [/^.\S\x20\p{L}$/su, /^\S\n\p{L}.$/su, /^[\p{L}\p{N}]{2}[,.;:!?()，。、；：！？]./su] as const;
+
+/**
+ * llama.cpp splits some vocabularies with std::regex, whose stack overflows on long runs of one class of characters. Looked for
+ * in what the client wrote, before any of it is rendered or split.
+ */
+function refuseBombs(request: PromptRequest): void {
+  const { prompt } = request;
+  for (const tool of offeredTools(request)) for (const text of textsOfTool(tool)) refuseBomb(text, 'tools');
+  switch (prompt.type) {
+    case 'token-ids':
+      return;
+    case 'texts':
+      for (const [index, text] of prompt.prompts.entries()) refuseBomb(text, `prompt[${index}]`);
+      return;
+    case 'messages':
+      for (const message of prompt.messages) for (const text of textsOf(message)) refuseBomb(text, 'messages');
   }
 }
 
+function* textsOf(message: Message): Generator<string> {
+  for (const part of message.content) if (part.type === 'text') yield part.text;
+  if (message.role !== 'assistant') return;
+  for (const { text } of message.reasoning) yield text;
+  for (const call of message.toolCalls) yield* [call.name, call.arguments];
+}
+
+function textsOfTool({ name, description, parameters }: Tool): readonly string[] {
+  return [name, description ?? '', JSON.stringify(parameters ?? {})];
+}
+
+function refuseBomb(text: string, param: string): void {
+  if (hasLongRun(text)) {
+    throw new ApiError(
+      'unsupported_value',
+      `A text has more than ${runLengthMax} letters, digits, blanks or signs in a row.`,
+      { param },
+    );
+  }
+}
+
+/** A long run covers a multiple of half its length, and from there goes on for that half: nothing else need be looked at. */
+function hasLongRun(text: string): boolean {
+  const half = runLengthMax / 2;
+  const runFrom = new RegExp(run.source, 'uy');
+  for (let probe = 0; probe < text.length; probe += half) {
+    runFrom.lastIndex = probe;
+    if (!runFrom.test(text) || runFrom.lastIndex - probe <= half) continue;
+    const around = text.slice(Math.max(0, probe - half), probe + runLengthMax + 1);
+    for (const [found] of around.matchAll(run)) if (found.length > runLengthMax) return true;
+  }
+  return false;
+}
+
+const run = /[\p{L}\p{M}]+|\p{N}+|\s+|[^\p{L}\p{M}\p{N}\s]+/gu;
 const runLengthMax = 8192;
 
 function tooLong(what: string, limit: number, promptTokens?: number): ApiError {
@@ -249,12 +371,7 @@ function bytesOf(prompt: Prompt, bytesMax: number): number {
     case 'messages': {
       let bytes = 0;
       for (const message of prompt.messages) {
-        for (const part of message.content) if (part.type === 'text') bytes += Buffer.byteLength(part.text);
-        if (message.role === 'assistant') {
-          for (const { text } of message.reasoning) bytes += Buffer.byteLength(text);
-          for (const call of message.toolCalls)
-            bytes += Buffer.byteLength(call.name) + Buffer.byteLength(call.arguments);
-        }
+        for (const text of textsOf(message)) bytes += Buffer.byteLength(text);
         if (bytes > bytesMax) return bytes;
       }
       return bytes;
@@ -262,7 +379,7 @@ function bytesOf(prompt: Prompt, bytesMax: number): number {
   }
 }
 
-function append(ids: number[], more: readonly number[]): void {
+function append(ids: number[], more: Iterable<number>): void {
   // Spreading a long list into push() overflows the stack.
   for (const id of more) ids.push(id);
 }

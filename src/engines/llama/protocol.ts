@@ -1,6 +1,7 @@
 import type { ErrorCode } from '../../errors.ts';
 import type { GenerationEvent } from '../../generation/event.ts';
 import type { EngineRequest, Sampling } from '../../generation/request.ts';
+import type { PromptRequest } from './prompt.ts';
 
 /**
  * What the service and an engine child tell each other, over the channel of `fork` with structured cloning. `request` numbers
@@ -11,7 +12,7 @@ import type { EngineRequest, Sampling } from '../../generation/request.ts';
 export type HostMessage =
   | { readonly type: 'load'; readonly options: LoadOptions }
   | { readonly type: 'generate'; readonly request: number; readonly work: Work }
-  | { readonly type: 'count'; readonly request: number; readonly work: Pick<Work, 'prompt' | 'effort'> }
+  | { readonly type: 'count'; readonly request: number; readonly work: PromptRequest }
   /** The reader has taken this many more tokens. */
   | { readonly type: 'taken'; readonly request: number; readonly tokens: number }
   | { readonly type: 'cancel'; readonly request: number }
@@ -23,6 +24,7 @@ export type ChildMessage =
       readonly type: 'ready';
       readonly slots: number;
       readonly contextLength: number;
+      readonly vocabularySize: number;
       readonly removesDefaultSystem: boolean;
     }
   | { readonly type: 'unusable'; readonly detail: string }
@@ -35,25 +37,45 @@ export type ChildMessage =
     }
   | { readonly type: 'refused'; readonly request: number; readonly refusal: Refusal }
   | { readonly type: 'counted'; readonly request: number; readonly tokens: number }
-  | { readonly type: 'pong'; readonly rssBytes: number };
+  /** `working`: answers that are being made or wait for a slot. */
+  | { readonly type: 'pong'; readonly rssBytes: number; readonly working: number };
 
 export interface LoadOptions {
   readonly modelFile: string;
   readonly contextLength: number;
   readonly slots: number;
-  readonly cacheBytesMax: number | undefined;
   readonly defaultSystem: 'template' | 'none';
   readonly samplingDefaults: Partial<Sampling>;
   readonly gpu: false | 'auto';
-  readonly decodeThreads: number;
-  readonly prefillThreads: number;
+  /** undefined: chosen by timing. */
+  readonly decodeThreads: number | undefined;
+  readonly threadsMax: number;
 }
 
 /** What of a request the child needs. */
 export type Work = Pick<
   EngineRequest,
-  'prompt' | 'choices' | 'maxTokens' | 'sampling' | 'stop' | 'effort' | 'logitBias' | 'cacheScope' | 'retain'
->;
+  | 'prompt'
+  | 'choices'
+  | 'maxTokens'
+  | 'sampling'
+  | 'stop'
+  | 'tools'
+  | 'toolChoice'
+  | 'parallelToolCalls'
+  | 'effort'
+  | 'reasoningForm'
+  | 'reasoningRoomTokens'
+  | 'logprobs'
+  | 'logitBias'
+  | 'tokens'
+  | 'cacheScope'
+  | 'retain'
+> & {
+  /** The grammar of the answer, and the field that it comes from. */
+  readonly gbnf: string | undefined;
+  readonly constraintParam: string | undefined;
+};
 
 /** An `ApiError` in a form that survives the channel. `detail` is for the log only. */
 export interface Refusal {

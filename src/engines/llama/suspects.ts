@@ -8,14 +8,15 @@ export class Suspects {
   readonly #key = randomBytes(32);
   readonly #deaths = new Map<string, { count: number; readonly untilMs: number }>();
 
-  /** A child died while it worked on this. */
-  accuse(content: unknown): void {
+  /** A child died while it worked on these. The same request twice is there at one death, not at two. */
+  accuse(contents: readonly unknown[]): void {
     this.#forgetOld();
-    const digest = this.#digest(content);
-    const known = this.#deaths.get(digest);
-    if (known !== undefined) known.count++;
-    else if (this.#deaths.size < suspectsMax)
-      this.#deaths.set(digest, { count: 1, untilMs: performance.now() + memoryMs });
+    for (const digest of new Set(contents.map((content) => this.#digest(content)))) {
+      const known = this.#deaths.get(digest);
+      if (known !== undefined) known.count++;
+      else if (this.#deaths.size < suspectsMax)
+        this.#deaths.set(digest, { count: 1, untilMs: performance.now() + memoryMs });
+    }
   }
 
   /** Whether this was there at two deaths. */

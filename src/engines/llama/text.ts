@@ -5,6 +5,7 @@
  */
 export class IncrementalText {
   readonly #detokenize: (ids: readonly number[]) => string;
+  readonly #literals: ReadonlyMap<number, string>;
   /** Tokens whose text has left whole; they only give the following ones their context. */
   #context: readonly number[] = [];
   #contextLength = 0;
@@ -12,11 +13,21 @@ export class IncrementalText {
   /** Characters of the pending tokens' text that have left already. */
   #sent = 0;
 
-  constructor(detokenize: (ids: readonly number[]) => string) {
+  /** `literals`: texts of tokens that are none by themselves, control tokens that stand around calls and reasoning. */
+  constructor(
+    detokenize: (ids: readonly number[]) => string,
+    literals: ReadonlyMap<number, string> = new Map<number, string>(),
+    context: readonly number[] = [],
+  ) {
     this.#detokenize = detokenize;
+    this.#literals = literals;
+    this.#context = context;
+    this.#contextLength = context.length === 0 ? 0 : detokenize(context).length;
   }
 
   push(id: number): string {
+    const literal = this.#literals.get(id);
+    if (literal !== undefined) return this.flush() + literal;
     this.#pending.push(id);
     const text = this.#detokenize([...this.#context, ...this.#pending]).slice(this.#contextLength);
     const cut = text.endsWith(replacement) && this.#pending.length < pendingMax;

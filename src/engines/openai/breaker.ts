@@ -1,6 +1,7 @@
 /**
  * Stops asking a backend that cannot be connected to. States: closed (all may try) → open after `failuresMax` failures in
- * a row (nobody may) → half-open when the pause is over (one may try) → closed, or open again for twice as long.
+ * a row (nobody may) → closed again by a look at the backend that finds it, or open for twice as long. Looks are made by
+ * the engine itself when the pause is over, so that no client's request is spent on finding out.
  * The clock is passed in; pauses are jittered so that replicas do not come back together.
  */
 export class Breaker {
@@ -10,7 +11,6 @@ export class Breaker {
   #failures = 0;
   #pauseMs: number;
   #openUntilMs = 0;
-  #isProbing = false;
 
   constructor(pauseMinMs = 1_000, pauseMaxMs = 30_000) {
     this.#pauseMinMs = pauseMinMs;
@@ -18,39 +18,35 @@ export class Breaker {
     this.#pauseMs = pauseMinMs;
   }
 
-  /** Whether a request may try now. Who gets `true` reports exactly one of the three outcomes. */
-  admit(nowMs: number): boolean {
-    if (this.#failures < this.#failuresMax) return true;
-    if (nowMs < this.#openUntilMs || this.#isProbing) return false;
-    this.#isProbing = true;
-    return true;
+  get isOpen(): boolean {
+    return this.#failures >= this.#failuresMax;
   }
 
+  /** Something came back, for whoever asked. */
   succeeded(): void {
     this.#failures = 0;
-    this.#isProbing = false;
     this.#pauseMs = this.#pauseMinMs;
   }
 
+  /** A request could not connect. Requests that had started before it opened do not make the pause longer. */
   failed(nowMs: number, random = Math.random()): void {
-    const wasProbe = this.#isProbing;
-    this.#isProbing = false;
-    this.#failures = Math.min(this.#failures + 1, this.#failuresMax);
-    if (this.#failures < this.#failuresMax) return;
-    // Requests that had started before it opened do not make the pause longer.
-    if (nowMs < this.#openUntilMs && !wasProbe) return;
+    if (this.isOpen) return;
+    this.#failures++;
+    if (this.isOpen) this.#pause(nowMs, random);
+  }
+
+  /** The look at the end of a pause found nobody. */
+  lookFailed(nowMs: number, random = Math.random()): void {
+    if (this.isOpen) this.#pause(nowMs, random);
+  }
+
+  /** How long until the next look; 0 when it is time, or when the breaker is closed. */
+  pauseLeftMs(nowMs: number): number {
+    return this.isOpen ? Math.max(0, this.#openUntilMs - nowMs) : 0;
+  }
+
+  #pause(nowMs: number, random: number): void {
     this.#openUntilMs = nowMs + this.#pauseMs * (0.8 + 0.4 * random);
     this.#pauseMs = Math.min(this.#pauseMs * 2, this.#pauseMaxMs);
-  }
-
-  /** The try ended without saying anything about the backend. */
-  abandoned(): void {
-    this.#isProbing = false;
-  }
-
-  /** How long nobody may try; 0 when somebody may. */
-  pauseLeftMs(nowMs: number): number {
-    if (this.#failures < this.#failuresMax) return 0;
-    return this.#isProbing ? 1 : Math.max(0, this.#openUntilMs - nowMs);
   }
 }

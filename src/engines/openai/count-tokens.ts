@@ -1,12 +1,11 @@
 import type { Pool } from 'undici';
 import type { EngineRequest } from '../../generation/request.ts';
-import type { Flavor } from './flavors.ts';
-import { chatMessages, toolFields } from './request.ts';
+import { chatMessages, continuationFields, effortFields, readable, toolFields } from './request.ts';
+import type { UpstreamServer } from './request.ts';
 
 export interface CountingBackend {
   readonly pool: Pool;
-  readonly flavor: Flavor;
-  readonly model: string;
+  readonly server: UpstreamServer;
   /** The base path without the API's version: these routes stand beside it. */
   readonly rootPath: string;
   readonly headers: readonly string[];
@@ -17,16 +16,23 @@ const timeoutMs = 10_000;
 const bodyBytesMax = 64 * 1024 * 1024;
 
 /** Asks the backend how many tokens the prompt is; `undefined` when it has no such route or does not answer. */
-export async function countTokens(request: EngineRequest, backend: CountingBackend): Promise<number | undefined> {
-  const { flavor } = backend;
+export async function countTokens(unguarded: EngineRequest, backend: CountingBackend): Promise<number | undefined> {
+  const { server } = backend;
+  const { flavor, model } = server;
+  const request = readable(unguarded, server);
   const { prompt } = request;
   if (prompt.type === 'token-ids') return prompt.prompts.reduce((sum, ids) => sum + ids.length, 0);
   if (flavor.counting === 'none') return undefined;
   if (prompt.type === 'texts') return sumOf(prompt.prompts, (text) => countText(text, backend));
-  const messages = chatMessages(prompt.messages, flavor, request.preserveThinking);
-  const fields = { messages, ...toolFields(request, flavor), ...flavor.effort(request.effort) };
+  const fields = {
+    messages: chatMessages(prompt.messages),
+    ...toolFields(request, flavor),
+    ...effortFields(request, server),
+    ...continuationFields(request, flavor),
+  };
   if (flavor.counting === 'tokenize-messages') {
-    const counted = await ask('/tokenize', { model: backend.model, add_generation_prompt: true, ...fields }, backend);
+    // The opening of the answer is counted unless a request says otherwise.
+    const counted = await ask('/tokenize', { model, ...fields }, backend);
     return tokenCount(counted?.['count']);
   }
   const applied = await ask('/apply-template', fields, backend);
@@ -35,8 +41,9 @@ export async function countTokens(request: EngineRequest, backend: CountingBacke
 }
 
 async function countText(text: string, backend: CountingBackend): Promise<number | undefined> {
-  if (backend.flavor.counting === 'tokenize-messages') {
-    const counted = await ask('/tokenize', { model: backend.model, prompt: text }, backend);
+  const { flavor, model } = backend.server;
+  if (flavor.counting === 'tokenize-messages') {
+    const counted = await ask('/tokenize', { model, prompt: text }, backend);
     return tokenCount(counted?.['count']);
   }
   // As its completions do it: with the special tokens that the vocabulary begins a text with.

@@ -1,11 +1,12 @@
-import type { IncomingHttpHeaders } from 'node:http';
-import { errors, type Dispatcher } from 'undici';
 import { ApiError } from '../../errors.ts';
 import type { GenerationBatch, GenerationEvent } from '../../generation/event.ts';
+import type { AnswerHead } from './answer-reader.ts';
+import { connectionClosed, type AnswerHandler, type Call } from './connections.ts';
 import { InBandError, type ChunkDecoder } from './decode.ts';
 import { answerError, connectError, httpError, timeoutError, type UpstreamAnswer } from './failures.ts';
 import type { Flavor } from './flavors.ts';
 import { SseReader, StreamFault } from './sse.ts';
+import { causeCode, type BackendTrouble } from './trouble.ts';
 
 /** How an exchange left its connection and its backend, told once, when the connection is free or gone. */
 export type ExchangeOutcome = 'answered' | 'connect-failed' | 'abandoned';
@@ -13,28 +14,32 @@ export type ExchangeOutcome = 'answered' | 'connect-failed' | 'abandoned';
 export interface ExchangeOptions {
   readonly model: string;
   readonly flavor: Flavor;
-  readonly path: string;
-  readonly headers: readonly string[];
-  readonly body: string;
+  /** The path of the token that is at fault when the server says that one is none of its own. */
+  readonly tokenIdAt: () => string;
   readonly decoder: ChunkDecoder;
   readonly signal: AbortSignal;
   readonly firstTokenTimeoutMs: number;
   readonly idleTimeoutMs: number;
-  readonly dispatch: (options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler) => void;
-  /** Whether a socket that was used before may still be in the pool, so that a reset can mean "it was stale". */
-  readonly mayBeStale: () => boolean;
+  /** Sends the request; `isFresh`: on a connection that nothing was sent on. */
+  readonly send: (handler: AnswerHandler, isFresh: boolean) => Call;
   /** The first byte of an answer: the backend is there. */
   readonly onAlive: () => void;
   readonly onAnswerError: (answer: UpstreamAnswer) => void;
+  readonly onTrouble: (trouble: BackendTrouble) => void;
+  /** The answer is over; the connection may still need a moment. Told once. */
+  readonly onOver: () => void;
   readonly onReleased: (outcome: ExchangeOutcome) => void;
 }
 
-/** Bytes that may wait for the reader; then the socket is paused. A read of the socket is at most 64 KB. */
+/** Events of so many bytes may wait for the reader; then the socket is paused. */
 const bufferBytesMax = 64 * 1024;
 const errorBodyBytesMax = 64 * 1024;
 const wholeBodyBytesMax = 32 * 1024 * 1024;
 /** How long a connection gets to end its body after the answer is complete, so that it can be used again. */
 const drainMs = 500;
+
+/** What a connection ends with that the server had closed already. */
+const staleCodes: ReadonlySet<unknown> = new Set(['ECONNRESET', 'EPIPE', connectionClosed]);
 
 type Body = 'none' | 'events' | 'whole' | 'error';
 
@@ -44,30 +49,31 @@ interface Waiting {
 }
 
 /**
- * One request to a backend and the stream of its answer. Pulled: bytes are buffered up to a bound and decoded when the
- * reader asks, all that came together as one batch. A pending read rejects at once when the signal aborts, and the
+ * One request to a backend and the stream of its answer. Bytes are decoded as they come; their events wait for the reader up
+ * to a bound, and all that came together are one batch. A pending read rejects at once when the signal aborts, and the
  * socket is destroyed with it, also while nobody reads.
  *
  * States: running → over (`#end`), after which `next` answers done. The connection's own life ends in `#release`.
  */
-export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Dispatcher.DispatchHandler {
+export class Exchange implements AsyncIterator<GenerationBatch, undefined>, AnswerHandler {
   readonly #options: ExchangeOptions;
   readonly #decoder: ChunkDecoder;
   readonly #sse: SseReader;
-  #controller: Dispatcher.DispatchController | undefined;
+  #call: Call | undefined;
   #waiting: Waiting | undefined;
   #isOver = false;
   /** An error that came while nobody was reading. */
   #failure: { readonly error: unknown } | undefined;
   #isReleased = false;
   #hasFirstBatch = false;
-  #isFlushQueued = false;
 
   #body: Body = 'none';
   #status = 0;
   #retryAfter: string | undefined;
   #hasBytes = false;
+  /** Of a body that is no event stream, which is read when it is whole. */
   #chunks: Buffer[] = [];
+  /** Of the body, since the reader was there last. */
   #bufferedBytes = 0;
   /** What the reader is told after the events that came before it. */
   #fault: { readonly error: unknown } | undefined;
@@ -85,8 +91,8 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Disp
     this.#sse = new SseReader((data, name) => this.#decoder.event(data, name));
     options.signal.addEventListener('abort', this.#onAbort, { once: true });
     // Absolute: 1xx heads, comments and role chunks do not move it (reliability U2, U3).
-    this.#timer = setTimeout(() => this.#fail(timeoutError(options.model)), options.firstTokenTimeoutMs);
-    this.#send();
+    this.#timer = setTimeout(() => this.#timeOut('no_first_token_in_time'), options.firstTokenTimeoutMs);
+    this.#call = options.send(this, false);
   }
 
   next(): Promise<IteratorResult<GenerationBatch, undefined>> {
@@ -97,11 +103,7 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Disp
     } catch (error) {
       return Promise.reject(error as Error);
     }
-    return new Promise((resolve, reject) => {
-      this.#waiting = { resolve, reject };
-      // Resuming the socket can have brought bytes before there was anybody to wake.
-      if (this.#chunks.length > 0 || this.#ended !== undefined) this.#wake();
-    });
+    return new Promise((resolve, reject) => (this.#waiting = { resolve, reject }));
   }
 
   return(): Promise<IteratorResult<GenerationBatch, undefined>> {
@@ -112,99 +114,76 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Disp
     return Promise.resolve({ done: true, value: undefined });
   }
 
-  onRequestStart(controller: Dispatcher.DispatchController): void {
-    this.#controller = controller;
-    // It ended while the connection was being opened.
-    if (this.#isOver) controller.abort(new Error('the request is over'));
-  }
-
-  onResponseStarted(): void {
-    if (this.#hasBytes) return;
+  onBegin(): void {
     this.#hasBytes = true;
     this.#options.onAlive();
   }
 
-  onResponseStart(_controller: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
-    this.onResponseStarted();
-    if (status < 200) return;
+  onHead({ status, fields }: AnswerHead): void {
     this.#status = status;
     this.#lastByteAtMs = performance.now();
-    this.#retryAfter = first(headers['retry-after']);
-    this.#body = bodyKind(status, headers);
+    this.#retryAfter = fields.get('retry-after');
+    this.#body = bodyKind(status, fields);
   }
 
-  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+  onBody(bytes: Buffer, from: number, to: number): void {
+    this.#bufferedBytes += to - from;
     if (this.#isOver) {
       // What follows a complete answer is read away for a moment; more than its end is not waited for.
-      this.#bufferedBytes += chunk.length;
       if (this.#bufferedBytes > bufferBytesMax) this.#destroy();
       return;
     }
     this.#lastByteAtMs = performance.now();
-    this.#chunks.push(chunk);
-    this.#bufferedBytes += chunk.length;
     if (this.#body === 'events') {
-      if (this.#bufferedBytes >= bufferBytesMax) controller.pause();
-    } else if (this.#bufferedBytes > (this.#body === 'whole' ? wholeBodyBytesMax : errorBodyBytesMax)) {
-      this.#ended = { error: undefined };
-      this.#controller?.abort(new Error('the body is too long'));
+      this.#decodeEvents(bytes, from, to);
+      if (this.#bufferedBytes >= bufferBytesMax) this.#call?.pause();
+      return;
     }
+    this.#chunks.push(Buffer.from(bytes.subarray(from, to)));
+    if (this.#bufferedBytes > (this.#body === 'whole' ? wholeBodyBytesMax : errorBodyBytesMax)) {
+      this.#ended = { error: undefined };
+      this.#destroy();
+      this.#wake();
+    }
+  }
+
+  onReadEnd(): void {
     this.#wake();
   }
 
-  onResponseEnd(): void {
+  onOver(): void {
     this.#ended ??= { error: undefined };
-    this.#wake();
     this.#release('answered');
+    this.#wake();
   }
 
-  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
-    // `#controller` is unset when the connection was never opened: then nothing was sent.
-    const wasOpened = this.#controller !== undefined;
-    if (!this.#isOver && this.#isStale(error, wasOpened)) {
+  onBroken(error: Error, wasUsedBefore: boolean): void {
+    // A kept connection can be closed by the server in the moment in which it is used. Nothing came back, so nothing was
+    // generated that anybody saw: one more try, on a connection of its own (reliability U4).
+    const isStale = wasUsedBefore && !this.#hasBytes && staleCodes.has((error as { code?: unknown }).code);
+    if (isStale && !this.#isOver && !this.#hasRetried) {
       this.#hasRetried = true;
-      this.#controller = undefined;
-      return this.#send();
+      this.#call = this.#options.send(this, true);
+      return;
     }
     this.#ended ??= { error };
-    this.#wake();
     this.#release(this.#hasBytes ? 'answered' : this.#isOver ? 'abandoned' : 'connect-failed');
-  }
-
-  #send(): void {
-    const { path, headers, body, dispatch } = this.#options;
-    dispatch({ path, method: 'POST', headers: headers as string[], body, headersTimeout: 0, bodyTimeout: 0 }, this);
-  }
-
-  /**
-   * A pooled socket can be closed by the server in the moment in which it is used. Nothing came back, so nothing was
-   * generated that anybody saw: one more try on another socket (reliability U4).
-   */
-  #isStale(error: Error, wasOpened: boolean): boolean {
-    if (this.#hasBytes || this.#hasRetried || !wasOpened || !this.#options.mayBeStale()) return false;
-    const { code, socket } = error as { code?: string; socket?: { bytesRead?: number } };
-    if (code === 'UND_ERR_SOCKET') return (socket?.bytesRead ?? 1) > 0;
-    return code === 'ECONNRESET' || code === 'EPIPE';
+    this.#wake();
   }
 
   /** All chunks of one read of the socket come in one go; the reader gets them as one batch, afterwards. */
   #wake(): void {
-    if (this.#waiting === undefined || this.#isFlushQueued) return;
-    this.#isFlushQueued = true;
-    queueMicrotask(() => {
-      this.#isFlushQueued = false;
-      const waiting = this.#waiting;
-      if (waiting === undefined) return;
-      try {
-        const result = this.#take();
-        if (result === undefined) return;
-        this.#waiting = undefined;
-        waiting.resolve(result);
-      } catch (error) {
-        this.#waiting = undefined;
-        waiting.reject(error);
-      }
-    });
+    const waiting = this.#waiting;
+    if (waiting === undefined) return;
+    try {
+      const result = this.#take();
+      if (result === undefined) return;
+      this.#waiting = undefined;
+      waiting.resolve(result);
+    } catch (error) {
+      this.#waiting = undefined;
+      waiting.reject(error);
+    }
   }
 
   /** What the reader gets now; `undefined`: wait. Throws what the stream fails with. */
@@ -227,21 +206,24 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Disp
   }
 
   #advance(): IteratorResult<GenerationBatch, undefined> | undefined {
-    try {
-      this.#decode();
-    } catch (error) {
-      this.#fault ??= { error };
+    if (this.#bufferedBytes > 0 && this.#body === 'events') {
+      this.#bufferedBytes = 0;
+      this.#call?.resume();
     }
+    if (this.#ended !== undefined && this.#ended.error === undefined) this.#decodeEnd();
     const events: GenerationEvent[] = this.#decoder.drain();
     if (this.#decoder.isOverrun) {
       this.#decoder.cut();
       events.push(...this.#decoder.drain());
       this.#fault = undefined;
       this.#destroy();
-    }
+    } else if (this.#decoder.isCutShort) this.#destroy();
     const hasEnded = this.#ended !== undefined && this.#fault === undefined;
     if (this.#decoder.isComplete || (hasEnded && this.#decoder.isFinished)) {
       events.push(...this.#decoder.closing());
+      if (this.#decoder.isUsageDoubted) {
+        this.#options.onTrouble({ trouble: 'implausible_usage', status: this.#status, cause: null });
+      }
       this.#end();
       this.#drain();
       return events.length === 0 ? { done: true, value: undefined } : { done: false, value: events };
@@ -256,23 +238,25 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Disp
     return undefined;
   }
 
-  #decode(): void {
+  #decodeEvents(bytes: Buffer, from: number, to: number): void {
     if (this.#fault !== undefined) return;
-    const hasEnded = this.#ended !== undefined && this.#ended.error === undefined;
-    if (this.#body !== 'events') {
-      if (hasEnded) this.#decodeWhole();
-      return;
+    try {
+      this.#sse.push(bytes, from, to);
+    } catch (error) {
+      this.#fault = { error };
     }
-    const chunks = this.#chunks;
-    if (chunks.length > 0) {
-      this.#chunks = [];
-      this.#bufferedBytes = 0;
-      for (const chunk of chunks) this.#sse.push(chunk);
-      if (this.#controller?.paused === true) this.#controller.resume();
+  }
+
+  #decodeEnd(): void {
+    if (this.#fault !== undefined) return;
+    try {
+      if (this.#body !== 'events') this.#decodeWhole();
+      // Once every choice has its finish, a cut last event (the usage) takes nothing from the answer.
+      else if (this.#decoder.isFinished) this.#endQuietly();
+      else this.#sse.end();
+    } catch (error) {
+      this.#fault = { error };
     }
-    // Once every choice has its finish, a cut last event (the usage) takes nothing from the answer.
-    if (hasEnded && !this.#decoder.isFinished) this.#sse.end();
-    else if (hasEnded) this.#endQuietly();
   }
 
   #endQuietly(): void {
@@ -295,9 +279,15 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Disp
     // Before the first text an error in the answer is as good as one in its head.
     if (error instanceof InBandError && !this.#hasFirstBatch)
       return this.#answerError(error.body, statusOf(error.body));
-    // Without the body that it carries: causes are logged.
-    if (error instanceof InBandError) return httpError(this.#options.model, new StreamFault(error.message));
-    if (error instanceof StreamFault) return httpError(this.#options.model, error);
+    if (error instanceof InBandError) {
+      this.#options.onTrouble({ trouble: 'error_in_answer', status: statusOf(error.body), cause: null });
+      // Without the body that it carries: causes are logged.
+      return httpError(this.#options.model, new StreamFault(error.message));
+    }
+    if (error instanceof StreamFault) {
+      this.#options.onTrouble({ trouble: 'unreadable_answer', status: this.#status, cause: error.message });
+      return httpError(this.#options.model, error);
+    }
     return new ApiError('internal_error', 'The service failed while it read the answer of a backend.', {
       cause: error,
     });
@@ -306,34 +296,48 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Disp
   #answerError(body: unknown, status = this.#status): ApiError {
     const answer = { status, retryAfter: this.#retryAfter, body };
     this.#options.onAnswerError(answer);
-    return answerError(answer, this.#options.flavor, this.#options.model);
+    this.#options.onTrouble({
+      trouble: status === this.#status ? 'http_status' : 'error_in_answer',
+      status,
+      cause: null,
+    });
+    const error = answerError(answer, this.#options.flavor, this.#options.model);
+    return error.code === 'unsupported_value' && error.param === 'prompt'
+      ? new ApiError(error.code, error.message, { param: this.#options.tokenIdAt() })
+      : error;
   }
 
   #brokenError(error: Error): ApiError {
     const { model } = this.#options;
     if (error instanceof ApiError) return error;
-    // A parser's error quotes the bytes that it could not read.
-    const cause = error instanceof errors.HTTPParserError ? new Error('the answer is not HTTP') : error;
-    return this.#hasBytes || cause !== error ? httpError(model, cause) : connectError(model, cause);
+    const isConnect = !this.#hasBytes;
+    const trouble = isConnect ? 'cannot_connect' : 'connection_broke';
+    this.#options.onTrouble({ trouble, status: this.#status === 0 ? null : this.#status, cause: causeCode(error) });
+    return isConnect ? connectError(model, error) : httpError(model, error);
   }
 
   /** From the first batch on it is silence that counts, not the whole time (reliability U7). */
   #watchIdle(): void {
     this.#hasFirstBatch = true;
     clearTimeout(this.#timer);
-    const { idleTimeoutMs, model } = this.#options;
+    const { idleTimeoutMs } = this.#options;
     const check = (): void => {
       // A paused socket is silent because the reader is slow.
-      const isHeard = this.#chunks.length > 0 || this.#ended !== undefined;
+      const isHeard = this.#bufferedBytes > 0 || this.#ended !== undefined;
       const idleMs = isHeard ? 0 : performance.now() - this.#lastByteAtMs;
       if (idleMs < idleTimeoutMs) this.#timer = setTimeout(check, Math.max(1, idleTimeoutMs - idleMs));
       else if (this.#decoder.isFinished) {
         // The answer is whole; only the closing usage is missing.
         this.#ended = { error: undefined };
         this.#wake();
-      } else this.#fail(timeoutError(model));
+      } else this.#timeOut('silent_in_mid_answer');
     };
     this.#timer = setTimeout(check, idleTimeoutMs);
+  }
+
+  #timeOut(trouble: BackendTrouble['trouble']): void {
+    this.#options.onTrouble({ trouble, status: null, cause: null });
+    this.#fail(timeoutError(this.#options.model));
   }
 
   /** Ends the stream with an error, from outside a read. */
@@ -348,6 +352,7 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Disp
   }
 
   #end(): void {
+    if (!this.#isOver) this.#options.onOver();
     this.#isOver = true;
     this.#chunks = [];
     this.#bufferedBytes = 0;
@@ -357,12 +362,14 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Disp
 
   #drain(): void {
     if (this.#isReleased) return;
-    if (this.#controller?.paused === true) this.#controller.resume();
+    this.#call?.resume();
     this.#drainTimer = setTimeout(() => this.#destroy(), drainMs).unref();
   }
 
   #destroy(): void {
-    if (!this.#isReleased) this.#controller?.abort(new Error('the request is over'));
+    if (this.#isReleased) return;
+    this.#call?.abandon();
+    this.#release(this.#hasBytes ? 'answered' : 'abandoned');
   }
 
   #release(outcome: ExchangeOutcome): void {
@@ -374,17 +381,13 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Disp
 }
 
 /** What the head promises. A redirect, a page, or a coding that was not asked for is an error whose body is not shown. */
-function bodyKind(status: number, headers: IncomingHttpHeaders): Body {
+function bodyKind(status: number, fields: AnswerHead['fields']): Body {
   if (status !== 200) return 'error';
-  const coding = first(headers['content-encoding']);
+  const coding = fields.get('content-encoding');
   if (coding !== undefined && coding !== 'identity') return 'error';
-  const type = first(headers['content-type'])?.toLowerCase() ?? 'text/event-stream';
+  const type = fields.get('content-type')?.toLowerCase() ?? 'text/event-stream';
   if (type.startsWith('text/event-stream')) return 'events';
   return type.startsWith('application/json') ? 'whole' : 'error';
-}
-
-function first(value: string | string[] | undefined): string | undefined {
-  return typeof value === 'string' ? value : value?.[0];
 }
 
 function parsed(body: string): unknown {

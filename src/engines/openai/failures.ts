@@ -29,7 +29,8 @@ export function answerError(answer: UpstreamAnswer, flavor: Flavor, model: strin
   if (status === 429) {
     return new ApiError('backend_overloaded', 'The backend of the model refuses more work. Try again a little later.', {
       extra: { model },
-      retryAfterSeconds,
+      // §7.5: every 429 says when.
+      retryAfterSeconds: retryAfterSeconds ?? 1,
     });
   }
   if (status === 503) {
@@ -37,7 +38,7 @@ export function answerError(answer: UpstreamAnswer, flavor: Flavor, model: strin
     if (isFull && !isLoading(answer, flavor)) {
       return new ApiError('backend_at_capacity', 'All places of the model are taken. Try again a little later.', {
         extra: { model },
-        retryAfterSeconds,
+        retryAfterSeconds: retryAfterSeconds ?? 1,
       });
     }
     return unavailable(model, retryAfterSeconds);
@@ -89,18 +90,20 @@ export function atCapacity(model: string): ApiError {
   });
 }
 
-/** `Retry-After` in seconds or as a date, between 1 second and 1 hour; anything else is dropped (reliability U13). */
-export function retryAfterOf(header: string | undefined, now = Date.now()): number | undefined {
+/**
+ * `Retry-After` in seconds or as a date, brought between 1 second and 1 hour; what cannot be read counts as 1 second
+ * (reliability U13). `undefined`: the backend sent none.
+ */
+function retryAfterOf(header: string | undefined, now = Date.now()): number | undefined {
   if (header === undefined) return undefined;
   const value = header.trim();
-  let seconds: number;
-  if (/^\d{1,10}$/.test(value)) seconds = Number(value);
+  let seconds = Number.NaN;
+  if (/^\d+(\.\d+)?(e\+?\d+)?$/i.test(value)) seconds = Math.ceil(Number(value));
   // RFC 9110 §5.6.7: the one form of a date that senders may write.
   else if (/^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/.test(value)) {
     seconds = Math.ceil((Date.parse(value) - now) / 1_000);
-  } else return undefined;
-  if (Number.isNaN(seconds)) return undefined;
-  return Math.min(Math.max(seconds, 1), 3_600);
+  }
+  return Number.isNaN(seconds) ? 1 : Math.min(Math.max(seconds, 1), 3_600);
 }
 
 interface Fault {
@@ -111,18 +114,21 @@ interface Fault {
 }
 
 const queueFull =
-  /queue (is )?full|no slot available|at capacity|too many (concurrent )?requests|overloaded|max_num_seqs|waiting queue/i;
+  /queue (is )?full|no slot available|at capacity|too many (concurrent )?requests|overloaded|max_num_seqs|waiting queue|currently busy|backlog limit/i;
 
 /** The numbers in the texts of vLLM, SGLang and OpenAI; llama-server gives fields. */
 const windowTexts = [
   /maximum context length (?:is|of) (?<limit>\d+)/i,
-  /context length \((?<limit>\d+) tokens\)/i,
+  /context length \((?<limit>\d+)(?: tokens)?\)/i,
   /maximum model length of (?<limit>\d+)/i,
+  /cannot be greater than max_(?:model_len|total_tokens) ?= ?(?<limit>\d+)/i,
+  /supports at most (?<limit>\d+) completion tokens/i,
 ];
 const promptTexts = [
   /(?<prompt>\d+) in the messages/i,
-  /(?:has|contains at least|resulted in) (?<prompt>\d+) (?:input )?tokens/i,
+  /(?:has|contains|contains at least|resulted in) (?<prompt>\d+) (?:input )?tokens/i,
   /input \((?<prompt>\d+) tokens\)/i,
+  /input length \((?<prompt>\d+)\)/i,
   /prompt \(length (?<prompt>\d+)\)/i,
 ];
 

@@ -1,5 +1,9 @@
-import type { Constraint, Effort } from '../../generation/request.ts';
+import type { Constraint, Effort, EngineConstraint } from '../../generation/request.ts';
 import type { ErrorCode } from '../../errors.ts';
+import { openAiImageTokens, openModelImageTokens } from '../image-tokens.ts';
+import type { ImageTokenRule } from '../image-tokens.ts';
+import type { CompletionNames } from './completion-fields.ts';
+import { plainEffort, reasoningBudgetTokens } from '../reasoning-effort.ts';
 
 export const flavorNames = ['llama-server', 'vllm', 'sglang', 'openai'] as const;
 export type FlavorName = (typeof flavorNames)[number];
@@ -14,22 +18,34 @@ export interface Flavor {
   readonly repetitionPenalty: string | undefined;
   /** Seeds are taken modulo this. */
   readonly seedModulus: number;
-  readonly effort: (effort: Effort) => Readonly<Record<string, unknown>>;
-  /** The field of an assistant message that carries its reasoning back. */
-  readonly reasoningField: string | undefined;
+  /** The name of the longest answer, for models that reason; `max_tokens` for all others. */
+  readonly reasoningLimit: 'max_tokens' | 'max_completion_tokens';
+  /** How a model that reasons is told how much. The tiers are those of the model's card: its server knows them. */
+  readonly effort: (effort: Effort, isConstrained: boolean) => Readonly<Record<string, unknown>>;
   /** A forced function: by name, or (servers that know only the words) as the one tool of a `required` choice. */
   readonly namedToolChoice: 'by-name' | 'as-only-tool';
-  /** The fields of a constraint, or `undefined` when the server cannot enforce it. */
-  readonly constraint: (constraint: Constraint) => Readonly<Record<string, unknown>> | undefined;
-  /** Whether text completions take token ids and texts, several at once. */
-  readonly hasCompletions: boolean;
+  /** Constraints that the server keeps an answer to. Others are never sent to it. */
+  readonly enforces: readonly Constraint['type'][];
+  /** Constraints that the server would keep the reasoning to as well: with them the model is told not to reason. */
+  readonly constrainsReasoning: readonly Constraint['type'][];
+  /** The fields of a constraint that it enforces. */
+  readonly constraint: (constraint: EngineConstraint, effort: Effort) => Readonly<Record<string, unknown>>;
+  /** What makes the server go on with the assistant's words at the end of the conversation; `undefined`: nothing does. */
+  readonly continuation: Readonly<Record<string, unknown>> | undefined;
+  /** Whether its answer then begins with these words. */
+  readonly echoesBeginning: boolean;
+  /** The fewest alternatives that it can be asked for beside a chosen token. */
+  readonly topLogprobsMin: number;
+  /** Text completions: what of them the server can do. */
+  readonly completions: CompletionNames;
   /**
-   * How cached prompts are kept apart (reliability §3.5): by a salt in the request; by switching the cache off as soon
-   * as a second scope appears; or not at all, where the server offers nothing.
+   * How cached prompts are kept apart (reliability §3.5): by a salt in the request; by switching the cache off, unless
+   * the server was fresh and until a second scope appears; or not at all, where the server offers nothing.
    */
   readonly cacheIsolation: 'salt' | 'switch' | 'none';
   readonly closingUsage: 'total' | 'per-choice';
   readonly counting: 'apply-template' | 'tokenize-messages' | 'none';
+  readonly imageTokens: ImageTokenRule;
   /** Idle sockets end before the server ends them, so that no request meets a closing one. */
   readonly keepAliveMs: number;
   readonly requestsPerSocket: number | undefined;
@@ -46,19 +62,43 @@ export interface Refusal {
   readonly param?: string;
 }
 
-/** Tiers beyond the three that chat templates know count as the highest of these (specification §4.2.5). */
-const templateEffort = (effort: Effort): string => (effort === 'xhigh' || effort === 'max' ? 'high' : effort);
+/** A schema without a name gets one, because several servers want one. */
+function responseFormat(constraint: Constraint): Readonly<Record<string, unknown>> {
+  switch (constraint.type) {
+    case 'json-object':
+      return { response_format: { type: 'json_object' } };
+    case 'json-schema': {
+      const { name = 'answer', schema } = constraint;
+      return { response_format: { type: 'json_schema', json_schema: { name, schema, strict: true } } };
+    }
+    case 'grammar':
+    case 'regex':
+      throw new Error(`response_format cannot carry a ${constraint.type}`);
+  }
+}
 
-const responseFormat = (constraint: Constraint): Readonly<Record<string, unknown>> | undefined => {
-  if (constraint.type === 'json-object') return { response_format: { type: 'json_object' } };
-  if (constraint.type !== 'json-schema') return undefined;
-  const { name = 'answer', schema } = constraint;
-  return { response_format: { type: 'json_schema', json_schema: { name, schema, strict: true } } };
+const noImages: Refusal = {
+  text: /(image|audio|video) input is not supported|is not a multimodal model|At most 0 image/i,
+  code: 'unsupported_feature',
+  message: 'The model does not take images. Leave them out, or choose a model whose card has `vision`.',
+};
+
+/** Of a prompt of ids; the path of the token is put in its place. */
+const foreignToken: Refusal = {
+  text: /out of vocabulary|prompt contains invalid tokens|greater than or equal to the vocab|exceeds? (the )?vocab(ulary)?[ _]size/i,
+  code: 'unsupported_value',
+  message: "A token id is not one of the model's.",
+  param: 'prompt',
+};
+
+const unenforceable: Omit<Refusal, 'text'> = {
+  code: 'unsupported_value',
+  message: 'The model cannot enforce this schema or grammar. Check its syntax and references, or make it simpler.',
 };
 
 /**
  * llama.cpp's server. Its answers are recorded in tests/fixtures/upstream/llama-server; field names are those of
- * tools/server/server-schema.cpp. `return_progress` makes it tell the prompt's length before it writes.
+ * tools/server/server-schema.cpp and server-common.cpp. `return_progress` makes it tell the prompt's length before it writes.
  */
 const llamaServer: Flavor = {
   always: { stream_options: { include_usage: true }, return_progress: true },
@@ -67,116 +107,218 @@ const llamaServer: Flavor = {
   repetitionPenalty: 'repeat_penalty',
   // 2^32 − 1 means "random".
   seedModulus: 2 ** 32 - 1,
-  effort: (effort) =>
-    effort === 'none'
-      ? { chat_template_kwargs: { enable_thinking: false } }
-      : { chat_template_kwargs: { enable_thinking: true, reasoning_effort: templateEffort(effort) } },
-  reasoningField: 'reasoning_content',
+  reasoningLimit: 'max_tokens',
+  // Not every template knows tiers, or a switch at all: a budget ends the reasoning at the tag of the model. It would force
+  // that tag against a grammar.
+  effort: (effort, isConstrained) => ({
+    chat_template_kwargs:
+      effort === 'none'
+        ? { enable_thinking: false, thinking: false }
+        : { enable_thinking: true, thinking: true, reasoning_effort: effort },
+    ...(isConstrained || effort === 'max' ? {} : { reasoning_budget_tokens: reasoningBudgetTokens[effort] }),
+  }),
   // An object is read as "auto", without an error.
   namedToolChoice: 'as-only-tool',
-  constraint: (constraint) =>
-    constraint.type === 'grammar' ? { grammar: constraint.text } : responseFormat(constraint),
-  hasCompletions: true,
+  enforces: ['json-object', 'json-schema', 'regex', 'grammar'],
+  constrainsReasoning: ['regex', 'grammar'],
+  // Its own converter of schemas leaves things out in silence, so the grammar is ours (lessons of ggml-org/llama.cpp#19051).
+  // A grammar of ours would hold for the reasoning too; with `response_format` it holds after it.
+  constraint: ({ source, gbnf }, effort) =>
+    effort !== 'none' && (source.type === 'json-object' || source.type === 'json-schema')
+      ? responseFormat(source)
+      : { grammar: gbnf },
+  // It always does, but where the template is to let the model think first.
+  continuation: { chat_template_kwargs: { enable_thinking: false, thinking: false } },
+  echoesBeginning: true,
+  // 0 means "no logprobs at all".
+  topLogprobsMin: 1,
+  // Fields of tools/server/server-schema.cpp; an echo is refused there, and not every token of a stream is told.
+  completions: {
+    echo: false,
+    tellsIds: undefined,
+    namesIds: 'always',
+    stopIds: undefined,
+    ignoresEnd: 'ignore_eos',
+    tokensMin: undefined,
+    skipsSpecial: undefined,
+    includesStop: undefined,
+    addsSpecial: undefined,
+    constrains: true,
+  },
   cacheIsolation: 'switch',
   // Each choice ends with a usage chunk of its own, without a choice in it.
   closingUsage: 'per-choice',
   counting: 'apply-template',
+  imageTokens: openModelImageTokens,
   // It closes after 5 s or 100 requests.
   keepAliveMs: 4_000,
   requestsPerSocket: 90,
   loading: /loading model/i,
   refusals: [
-    {
-      text: /(image|audio|video) input is not supported/i,
-      code: 'unsupported_feature',
-      message: 'The model does not take images. Leave them out, or choose a model whose card has `vision`.',
-    },
+    noImages,
+    foreignToken,
     {
       text: /failed to (download|load) image/i,
       code: 'model_request_rejected',
       message: 'An image could not be fetched or read. Send it as a data URI.',
     },
     {
+      text: /logprobs is not supported with tools/i,
+      code: 'unsupported_parameter',
+      message: 'The model gives no logprobs beside tools.',
+      param: 'logprobs',
+    },
+    {
+      ...unenforceable,
       text: /failed to parse grammar|JSON schema error|Unable to generate parser|cannot resolve \$ref/i,
-      code: 'unsupported_value',
-      message: 'The model cannot enforce this schema or grammar. Check its syntax and references, or make it simpler.',
     },
   ],
 };
 
-/** vLLM; names of vllm/entrypoints/openai/chat_completion/protocol.py. */
+/**
+ * vLLM 0.8 and later; names of vllm/entrypoints/openai/chat_completion/protocol.py and, before 0.13, of
+ * vllm/entrypoints/openai/protocol.py. Its answers are recorded in tests/fixtures/upstream/vllm and vllm-0.11.
+ */
 const vllm: Flavor = {
   always: { stream_options: { include_usage: true, continuous_usage_stats: true } },
   topK: 'top_k',
   minP: 'min_p',
   repetitionPenalty: 'repetition_penalty',
   seedModulus: Number.MAX_SAFE_INTEGER,
+  reasoningLimit: 'max_tokens',
+  // Templates of Qwen and GLM read `enable_thinking`, those of DeepSeek, Kimi and Granite `thinking`. Versions up to 0.11
+  // refuse tiers above high at the top; what stands in the arguments of the template wins there, and nobody judges it.
   effort: (effort) =>
     effort === 'none'
-      ? { chat_template_kwargs: { enable_thinking: false } }
-      : { chat_template_kwargs: { enable_thinking: true }, reasoning_effort: templateEffort(effort) },
-  reasoningField: 'reasoning_content',
+      ? { chat_template_kwargs: { enable_thinking: false, thinking: false } }
+      : {
+          chat_template_kwargs: { enable_thinking: true, thinking: true, reasoning_effort: effort },
+          reasoning_effort: plainEffort(effort),
+        },
   namedToolChoice: 'by-name',
-  constraint: (constraint) => {
-    if (constraint.type === 'grammar') return { structured_outputs: { grammar: constraint.text } };
-    if (constraint.type === 'regex') return { structured_outputs: { regex: constraint.pattern } };
-    return responseFormat(constraint);
+  enforces: ['json-object', 'json-schema', 'regex', 'grammar'],
+  constrainsReasoning: [],
+  // Both servers read grammars in the notation of xgrammar, which is GBNF, whatever notation the client wrote.
+  // `structured_outputs` came with 0.10.2, `guided_*` went with 0.12. Each version ignores the name that it does not know.
+  constraint: ({ source, gbnf }) => {
+    switch (source.type) {
+      case 'json-object':
+      case 'json-schema':
+        return responseFormat(source);
+      case 'regex':
+        return { structured_outputs: { regex: source.pattern }, guided_regex: source.pattern };
+      case 'grammar':
+        return { structured_outputs: { grammar: gbnf }, guided_grammar: gbnf };
+    }
   },
-  hasCompletions: true,
+  continuation: { add_generation_prompt: false, continue_final_message: true },
+  echoesBeginning: false,
+  topLogprobsMin: 0,
+  // vllm/entrypoints/openai/completion/protocol.py.
+  completions: {
+    echo: true,
+    tellsIds: 'return_token_ids',
+    namesIds: 'return_tokens_as_token_ids',
+    stopIds: 'stop_token_ids',
+    ignoresEnd: 'ignore_eos',
+    tokensMin: 'min_tokens',
+    skipsSpecial: 'skip_special_tokens',
+    includesStop: 'include_stop_str_in_output',
+    addsSpecial: 'add_special_tokens',
+    constrains: true,
+  },
   cacheIsolation: 'salt',
   closingUsage: 'total',
   counting: 'tokenize-messages',
+  imageTokens: openModelImageTokens,
   // uvicorn closes after 5 s.
   keepAliveMs: 4_000,
   requestsPerSocket: undefined,
   loading: undefined,
   refusals: [
+    noImages,
+    foreignToken,
     {
-      text: /(is not a multimodal model|At most 0 image)/i,
-      code: 'unsupported_feature',
-      message: 'The model does not take images. Leave them out, or choose a model whose card has `vision`.',
+      ...unenforceable,
+      text: /not supported by xgrammar|(Invalid|Failed to (convert|parse|compile))[^"]{0,40}(grammar|regex|json schema)/i,
     },
   ],
 };
 
-/** SGLang; names of sglang/srt/entrypoints/openai/protocol.py. */
+/**
+ * SGLang; names of sglang/srt/entrypoints/openai/protocol.py. Its answers are recorded in tests/fixtures/upstream/sglang.
+ * Older ones cannot count messages and refuse to; then the prompt's length is estimated.
+ */
 const sglang: Flavor = {
   ...vllm,
+  // Beside the arguments of the template, some versions would take the tier for a second value of the same name.
   effort: (effort) =>
     effort === 'none'
       ? { chat_template_kwargs: { thinking: false, enable_thinking: false } }
-      : {
-          chat_template_kwargs: { thinking: true, enable_thinking: true },
-          reasoning_effort: templateEffort(effort),
-        },
-  constraint: (constraint) => {
-    if (constraint.type === 'grammar') return { ebnf: constraint.text };
-    if (constraint.type === 'regex') return { regex: constraint.pattern };
-    return responseFormat(constraint);
+      : { chat_template_kwargs: { thinking: true, enable_thinking: true }, reasoning_effort: effort },
+  constraint: ({ source, gbnf }) => {
+    switch (source.type) {
+      case 'json-object':
+      case 'json-schema':
+        return responseFormat(source);
+      case 'regex':
+        return { regex: source.pattern };
+      case 'grammar':
+        return { ebnf: gbnf };
+    }
   },
-  counting: 'none',
-  refusals: [],
+  // CompletionRequest in the same file.
+  completions: { ...vllm.completions, namesIds: undefined, includesStop: 'no_stop_trim', addsSpecial: undefined },
+  refusals: [foreignToken, { ...unenforceable, text: /(Failed to compile|Invalid) (json|regex|ebnf|grammar)/i }],
 };
 
-/** Any other server: only what the OpenAI API documents, because some refuse fields that they do not know. */
+/** Any other server, for example OpenAI's (tests/fixtures/upstream/openai): only what the OpenAI API documents, because some refuse fields that they do not know. */
 const openai: Flavor = {
   always: { stream_options: { include_usage: true } },
   topK: undefined,
   minP: undefined,
   repetitionPenalty: undefined,
   seedModulus: Number.MAX_SAFE_INTEGER,
-  effort: (effort) => (effort === 'none' ? {} : { reasoning_effort: templateEffort(effort) }),
-  reasoningField: undefined,
+  // "max_tokens is not compatible with o-series models"; older servers know no other name.
+  reasoningLimit: 'max_completion_tokens',
+  effort: (effort) => ({ reasoning_effort: effort }),
   namedToolChoice: 'by-name',
-  constraint: responseFormat,
-  hasCompletions: false,
+  enforces: ['json-object', 'json-schema'],
+  constrainsReasoning: [],
+  constraint: ({ source }) => responseFormat(source),
+  continuation: undefined,
+  echoesBeginning: false,
+  topLogprobsMin: 0,
+  completions: {
+    echo: false,
+    tellsIds: undefined,
+    namesIds: undefined,
+    stopIds: undefined,
+    ignoresEnd: undefined,
+    tokensMin: undefined,
+    skipsSpecial: undefined,
+    includesStop: undefined,
+    addsSpecial: undefined,
+    constrains: false,
+  },
   cacheIsolation: 'none',
   closingUsage: 'total',
   counting: 'none',
+  imageTokens: openAiImageTokens,
   keepAliveMs: 4_000,
   requestsPerSocket: undefined,
   loading: undefined,
-  refusals: [],
+  // A schema that it would not enforce strictly it refuses.
+  refusals: [
+    { ...unenforceable, text: /Invalid schema for response_format/i, param: 'response_format' },
+    foreignToken,
+    {
+      text: /not supported in the v1\/completions endpoint/i,
+      code: 'unsupported_feature',
+      message: 'The model takes messages only, and cannot go on with a text.',
+      param: 'prompt',
+    },
+  ],
 };
 
 export const flavors: Readonly<Record<FlavorName, Flavor>> = { 'llama-server': llamaServer, vllm, sglang, openai };

@@ -1,15 +1,29 @@
+import { randomBytes } from 'node:crypto';
 import { Pool } from 'undici';
 import type { GenerationBatch, GenerationStream } from '../../generation/event.ts';
-import type { EngineRequest } from '../../generation/request.ts';
+import type { ApiError } from '../../errors.ts';
+import { continuesLast } from '../../generation/request.ts';
+import type { EngineRequest, Prompt } from '../../generation/request.ts';
 import type { Engine, EngineStatus } from '../engine.ts';
+import type { ImageTokenRule } from '../image-tokens.ts';
 import { UsageTally } from '../usage-tally.ts';
 import { Breaker } from './breaker.ts';
+import { Connections } from './connections.ts';
 import { countTokens } from './count-tokens.ts';
+import { asksForEcho, largestIdAt } from './completion-fields.ts';
 import { ChunkDecoder } from './decode.ts';
+import { ownEcho } from './echoed-prompt.ts';
 import { Exchange, type ExchangeOutcome } from './exchange.ts';
 import { atCapacity, isLoading, unavailable } from './failures.ts';
 import { flavors, type Flavor, type FlavorName } from './flavors.ts';
-import { upstreamRequest } from './request.ts';
+import { Freshness } from './freshness.ts';
+import { jsonBody } from './image-body.ts';
+import { EchoedBeginning } from './echoed-beginning.ts';
+import { refusalOf, upstreamRequest } from './request.ts';
+import type { ForwardedField, UpstreamRequest, UpstreamServer } from './request.ts';
+import { guarded } from './special-tokens.ts';
+import type { SpecialTokens } from './special-tokens.ts';
+import { causeCode, TroubleTeller, type ToldTrouble } from './trouble.ts';
 
 export interface OpenAiEngineOptions {
   /** The model's public id: it stands in errors, and is what the backend is asked for unless `model` says otherwise. */
@@ -20,20 +34,33 @@ export interface OpenAiEngineOptions {
   /** The model's name at the backend. */
   readonly model?: string;
   readonly apiKey?: string;
-  /** Requests at once, and connections; beyond it requests are refused, never queued. Default 256. */
+  /** Requests at once, and connections; beyond it requests are refused: who waits, waits in front of the engine. */
   readonly maxConcurrency?: number;
   /** From the request to the first text, whatever else the backend sends. Default 120 s. */
   readonly firstTokenTimeoutMs?: number;
   /** Silence between bytes after the first text. Default 60 s. */
   readonly idleTimeoutMs?: number;
-  /** Fields beyond the internal language that this backend understands. Reserved: the language carries none yet. */
-  readonly forward?: readonly string[];
+  /** For the operator: what goes wrong with this backend, told at a bounded rate. */
+  readonly onTrouble?: (trouble: ToldTrouble) => void;
+  /** Sampling fields that this server takes although its flavor does not. */
+  readonly forward?: readonly ForwardedField[];
+  /** Whether the model reasons, and can be told how much. Default false. */
+  readonly reasons?: boolean;
+  /** Whether the model's template takes system messages in front only. Default false. */
+  readonly systemFirst?: boolean;
+  /** What becomes of special tokens in the texts of clients. Default: they pass. */
+  readonly specialTokens?: SpecialTokens;
 }
 
 /** Generates on any OpenAI-compatible server, always streaming. */
 export function createOpenAiEngine(options: OpenAiEngineOptions): Engine {
   return new OpenAiEngine(options);
 }
+
+export const defaultMaxConcurrency = 256;
+
+/** A look at a backend that could not be connected to. */
+const lookTimeoutMs = 3_000;
 
 /** Connections beside those of generations, so that counting does not wait for a stream to end. */
 const countingConnections = 2;
@@ -43,19 +70,23 @@ const loadingMs = 5_000;
 
 class OpenAiEngine implements Engine {
   readonly #name: string;
-  readonly #model: string;
   readonly #flavor: Flavor;
-  readonly #pool: Pool;
+  readonly #server: UpstreamServer;
+  readonly #connections: Connections;
   readonly #countingPool: Pool;
   readonly #basePath: string;
   readonly #headers: readonly string[];
+  /** The lines of every request's head, after the first. */
+  readonly #headLines: string;
   readonly #maxConcurrency: number;
   readonly #firstTokenTimeoutMs: number;
   readonly #idleTimeoutMs: number;
   readonly #breaker = new Breaker();
+  readonly #troubles: TroubleTeller;
+  #lookTimer: NodeJS.Timeout | undefined;
   readonly #closing = new AbortController();
+  readonly #freshness: Freshness;
   #running = 0;
-  #lastReusableAtMs = -Infinity;
   #loadingUntilMs = -Infinity;
   #soleCacheScope: string | undefined;
   #hasSeveralScopes = false;
@@ -70,12 +101,22 @@ class OpenAiEngine implements Engine {
       throw new TypeError('the API key must be visible ASCII');
     }
     this.#name = options.name;
-    this.#model = options.model ?? options.name;
     this.#flavor = flavors[options.flavor];
+    this.#server = {
+      flavor: this.#flavor,
+      model: options.model ?? options.name,
+      reasons: options.reasons ?? false,
+      forward: options.forward ?? [],
+      specialTokens: options.specialTokens ?? { mode: 'pass', texts: [] },
+      systemFirst: options.systemFirst ?? false,
+      // A new one with each engine: what a server has cached for us is found again as long as this engine lives.
+      saltKey: randomBytes(32),
+    };
     this.#basePath = url.pathname.replace(/\/+$/, '');
-    this.#maxConcurrency = options.maxConcurrency ?? 256;
+    this.#maxConcurrency = options.maxConcurrency ?? defaultMaxConcurrency;
     this.#firstTokenTimeoutMs = options.firstTokenTimeoutMs ?? 120_000;
     this.#idleTimeoutMs = options.idleTimeoutMs ?? 60_000;
+    this.#troubles = new TroubleTeller(options.onTrouble ?? (() => {}));
     this.#headers = [
       ...['content-type', 'application/json'],
       ...['accept', 'text/event-stream, application/json'],
@@ -83,41 +124,60 @@ class OpenAiEngine implements Engine {
       ...(options.apiKey === undefined ? [] : ['authorization', `Bearer ${options.apiKey}`]),
     ];
     const { keepAliveMs, requestsPerSocket } = this.#flavor;
-    const connection: Pool.Options = {
+    const connectTimeoutMs = 2_000;
+    this.#connections = new Connections({ url, connectTimeoutMs, keepAliveMs, requestsPerSocket });
+    this.#headLines = headLines([...['host', url.host, 'connection', 'keep-alive'], ...this.#headers]);
+    this.#countingPool = new Pool(url.origin, {
       pipelining: 1,
-      connect: { timeout: 2_000 },
+      connect: { timeout: connectTimeoutMs },
       keepAliveTimeout: keepAliveMs,
       keepAliveMaxTimeout: keepAliveMs,
       maxHeaderSize: 16 * 1024,
+      connections: countingConnections,
       ...(requestsPerSocket === undefined ? {} : { maxRequestsPerClient: requestsPerSocket }),
-    };
-    this.#pool = new Pool(url.origin, { ...connection, connections: this.#maxConcurrency });
-    this.#countingPool = new Pool(url.origin, { ...connection, connections: countingConnections });
+    });
+    this.#freshness = new Freshness({
+      pool: this.#countingPool,
+      flavor: this.#flavor,
+      rootPath: this.#rootPath,
+      headers: this.#headers,
+      signal: this.#closing.signal,
+    });
   }
 
   generate(request: EngineRequest, signal: AbortSignal): GenerationStream {
     // Nothing happens before the first read: a stream that is never read holds nothing.
-    return new LazyStream(signal, () => this.#open(request, signal));
+    return new LazyStream(signal, {
+      before: () => this.#beforeOpening(request),
+      open: () => this.#open(request, signal),
+    });
   }
 
   async countTokens(request: EngineRequest, signal: AbortSignal): Promise<number | undefined> {
     signal.throwIfAborted();
     return countTokens(request, {
       pool: this.#countingPool,
-      flavor: this.#flavor,
-      model: this.#model,
-      rootPath: this.#basePath.replace(/\/v1$/, ''),
+      server: this.#server,
+      rootPath: this.#rootPath,
       headers: this.#headers,
       signal: AbortSignal.any([signal, this.#closing.signal]),
     });
   }
 
+  refusal(request: EngineRequest): ApiError | undefined {
+    return refusalOf(request, this.#flavor);
+  }
+
+  get imageTokens(): ImageTokenRule {
+    return this.#flavor.imageTokens;
+  }
+
   status(): EngineStatus {
     if (this.#closing.signal.aborted) return { state: 'down', detail: 'closed' };
     const nowMs = performance.now();
-    const pauseMs = this.#breaker.pauseLeftMs(nowMs);
-    if (pauseMs > 0) {
-      return { state: 'down', detail: `cannot be connected to; next try in ${Math.ceil(pauseMs / 1_000)} s` };
+    if (this.#breaker.isOpen) {
+      const pauseMs = this.#breaker.pauseLeftMs(nowMs);
+      return { state: 'down', detail: `cannot be connected to; next look in ${Math.ceil(pauseMs / 1_000)} s` };
     }
     if (nowMs < this.#loadingUntilMs) return { state: 'starting', detail: 'the backend is loading its model' };
     return { state: 'ready' };
@@ -125,92 +185,169 @@ class OpenAiEngine implements Engine {
 
   async close(): Promise<void> {
     if (this.#closing.signal.aborted) return;
+    clearTimeout(this.#lookTimer);
     this.#closing.abort(unavailable(this.#name));
-    await Promise.all([this.#pool.destroy(unavailable(this.#name)), this.#countingPool.destroy()]);
+    this.#connections.close(unavailable(this.#name));
+    await this.#countingPool.destroy();
+  }
+
+  /** The path without the API's version. */
+  get #rootPath(): string {
+    return this.#basePath.replace(/\/v1$/, '');
+  }
+
+  /** What a request must wait for, bounded, before it can be written: as a rule nothing. */
+  #beforeOpening(request: EngineRequest): Promise<void> | undefined {
+    if (this.#flavor.cacheIsolation !== 'switch' || this.#hasSeveralScopes || !request.retain) return undefined;
+    // What is refused anyway asks nothing.
+    const isRefused = this.#closing.signal.aborted || this.#breaker.isOpen || this.#running >= this.#maxConcurrency;
+    return isRefused ? undefined : this.#freshness.settle();
   }
 
   #open(request: EngineRequest, signal: AbortSignal): Exchange {
     if (this.#closing.signal.aborted) throw unavailable(this.#name);
-    const { path, body } = upstreamRequest(request, this.#flavor, this.#model, this.#mayCachePrompt(request));
+    const { path, body } = upstreamRequest(request, this.#server, this.#mayCachePrompt(request));
     if (this.#running >= this.#maxConcurrency) throw atCapacity(this.#name);
-    const nowMs = performance.now();
-    if (!this.#breaker.admit(nowMs)) {
-      throw unavailable(this.#name, Math.max(1, Math.ceil(this.#breaker.pauseLeftMs(nowMs) / 1_000)));
+    if (this.#breaker.isOpen) {
+      throw unavailable(this.#name, Math.max(1, Math.ceil(this.#breaker.pauseLeftMs(performance.now()) / 1_000)));
     }
-    const text = JSON.stringify(body);
-    const decoder = this.#decoder(request, text);
+    const images = imageCount(request.prompt);
+    const { text, pieces, length, textLength } = jsonBody(body, images > 0);
+    const decoder = this.#decoder(request, promptTokensMax(textLength, images), this.#echo(request, body));
+    const head = `POST ${this.#basePath}${path} HTTP/1.1\r\n${this.#headLines}x-request-id: ${request.id}\r\ncontent-length: ${length}\r\n\r\n`;
+    const outgoing = { text: head + text, pieces };
     this.#running++;
     return new Exchange({
       model: this.#name,
       flavor: this.#flavor,
-      path: this.#basePath + path,
-      headers: [...this.#headers, 'x-request-id', request.id],
-      body: text,
+      tokenIdAt: () => largestIdAt(request.prompt),
       decoder,
       signal,
       firstTokenTimeoutMs: this.#firstTokenTimeoutMs,
       idleTimeoutMs: this.#idleTimeoutMs,
-      dispatch: (options, handler) => {
-        this.#pool.dispatch(options, handler);
-      },
-      mayBeStale: () => performance.now() - this.#lastReusableAtMs < this.#flavor.keepAliveMs + 1_000,
+      send: (handler, isFresh) => this.#connections.send(outgoing, handler, isFresh),
       onAlive: () => this.#breaker.succeeded(),
       onAnswerError: (answer) => {
         if (isLoading(answer, this.#flavor)) this.#loadingUntilMs = performance.now() + loadingMs;
       },
+      onTrouble: (trouble) => this.#troubles.note(trouble, performance.now()),
+      onOver: () => this.#running--,
       onReleased: (outcome) => this.#released(outcome),
     });
   }
 
-  #decoder(request: EngineRequest, body: string): ChunkDecoder {
+  /** The words that this server says again before it goes on with them, as it was sent them. */
+  #echo({ prompt }: EngineRequest, { messages }: UpstreamRequest['body']): EchoedBeginning | undefined {
+    if (!this.#flavor.echoesBeginning || !continuesLast(prompt)) return undefined;
+    const last = (messages as readonly { readonly content?: unknown }[]).at(-1)?.content;
+    return typeof last === 'string' ? new EchoedBeginning(last) : undefined;
+  }
+
+  #decoder(request: EngineRequest, promptTokensMax: number, echo: EchoedBeginning | undefined): ChunkDecoder {
     const prompts = request.prompt.type === 'messages' ? 1 : request.prompt.prompts.length;
     const choices = prompts * request.choices;
     const tally = new UsageTally({
       choices,
       choicesPerPrompt: request.choices,
-      promptTokensMax: promptTokensMax(request, body),
-      completionTokensMax: request.maxTokens,
+      promptTokensMax,
+      completionTokensMax: request.maxTokens + request.reasoningRoomTokens,
     });
     return new ChunkDecoder({
+      echo,
       requestId: request.id,
       choices,
       choicesPerPrompt: request.choices,
-      maxTokens: request.maxTokens,
-      wantsLogprobs: request.logprobs !== undefined,
+      maxTokens: request.maxTokens + request.reasoningRoomTokens,
+      reasoningForm: request.reasoningForm,
+      splitsThinking: this.#server.reasons && request.reasoningForm !== 'inline',
+      logprobs: request.logprobs,
+      takesOneCall: !request.parallelToolCalls,
       closingUsage: this.#flavor.closingUsage,
       tally,
+      ...(request.prompt.type === 'messages'
+        ? {}
+        : {
+            completion: {
+              prompts: this.#readyPrompts(request),
+              isEchoed: asksForEcho(request),
+              ownEcho: (index) => ownEcho(request, index),
+              tellsIds: request.tokens?.tellsIds ?? false,
+              hasLogprobs: request.logprobs !== undefined,
+            },
+          }),
     });
   }
 
+  /** As the server gets them, for they come back so. */
+  #readyPrompts(request: EngineRequest): readonly string[] | readonly (readonly number[])[] {
+    const { prompt } = asksForEcho(request) ? guarded(request, this.#server.specialTokens) : request;
+    return prompt.type === 'messages' ? [] : prompt.prompts;
+  }
+
   #released(outcome: ExchangeOutcome): void {
-    this.#running--;
-    const nowMs = performance.now();
-    if (outcome === 'answered') this.#lastReusableAtMs = nowMs;
-    else if (outcome === 'connect-failed') this.#breaker.failed(nowMs);
-    else this.#breaker.abandoned();
+    if (outcome !== 'connect-failed') return;
+    this.#breaker.failed(performance.now());
+    if (this.#breaker.isOpen) this.#lookLater();
+  }
+
+  #lookLater(): void {
+    if (this.#lookTimer !== undefined || this.#closing.signal.aborted) return;
+    const look = (): void => {
+      this.#lookTimer = undefined;
+      void this.#look();
+    };
+    this.#lookTimer = setTimeout(look, this.#breaker.pauseLeftMs(performance.now())).unref();
+  }
+
+  /** Any answer at all says that requests may be sent again (reliability U1). */
+  async #look(): Promise<void> {
+    try {
+      const { body } = await this.#countingPool.request({
+        method: 'GET',
+        path: `${this.#basePath}/models`,
+        headers: this.#headers as string[],
+        signal: AbortSignal.any([this.#closing.signal, AbortSignal.timeout(lookTimeoutMs)]),
+      });
+      this.#breaker.succeeded();
+      body.on('error', () => {}).destroy();
+    } catch (error) {
+      if (this.#closing.signal.aborted) return;
+      this.#troubles.note({ trouble: 'cannot_connect', status: null, cause: causeCode(error) }, performance.now());
+      this.#breaker.lookFailed(performance.now());
+      if (this.#breaker.isOpen) this.#lookLater();
+    }
   }
 
   /**
-   * For a server whose cache knows no salts: it may keep prompts as long as it has seen one scope only. A prompt under
-   * zero data retention stays in a slot until the next one, so after it nothing may be matched either.
+   * For a server whose cache knows no salts: it may keep prompts when it held none before us, and as long as it has seen
+   * one scope only. A prompt under zero data retention stays in a slot until the next one, so after it nothing may be
+   * matched either. What a server holds that was started again while we run came from us, so the scopes still tell.
    */
   #mayCachePrompt(request: EngineRequest): boolean {
     this.#soleCacheScope ??= request.cacheScope;
     if (!request.retain || this.#soleCacheScope !== request.cacheScope) this.#hasSeveralScopes = true;
-    return !this.#hasSeveralScopes;
+    return !this.#hasSeveralScopes && this.#freshness.isKnownFresh;
   }
+}
+
+interface Opening {
+  /** Asked at the first read: what to wait for, if anything. Never rejects. */
+  readonly before: () => Promise<void> | undefined;
+  readonly open: () => AsyncIterator<GenerationBatch, undefined>;
 }
 
 /** Opens its source at the first read; an abort before that is an abort too. To be read once. */
 class LazyStream implements AsyncIterableIterator<GenerationBatch, undefined> {
   readonly #signal: AbortSignal;
-  readonly #open: () => AsyncIterator<GenerationBatch, undefined>;
+  readonly #opening: Opening;
   #source: AsyncIterator<GenerationBatch, undefined> | undefined;
+  /** Ends the wait of the first read, when its reader leaves. */
+  #leave: (() => void) | undefined;
   #isOver = false;
 
-  constructor(signal: AbortSignal, open: () => AsyncIterator<GenerationBatch, undefined>) {
+  constructor(signal: AbortSignal, opening: Opening) {
     this.#signal = signal;
-    this.#open = open;
+    this.#opening = opening;
   }
 
   [Symbol.asyncIterator](): this {
@@ -220,9 +357,22 @@ class LazyStream implements AsyncIterableIterator<GenerationBatch, undefined> {
   next(): Promise<IteratorResult<GenerationBatch, undefined>> {
     if (this.#source !== undefined) return this.#source.next();
     if (this.#isOver) return Promise.resolve({ done: true, value: undefined });
+    if (this.#leave !== undefined) return Promise.reject(new Error('a read of the stream is already pending'));
+    if (this.#signal.aborted) return this.#open();
+    const wait = this.#opening.before();
+    return wait === undefined ? this.#open() : this.#openAfter(wait);
+  }
+
+  return(): Promise<IteratorResult<GenerationBatch, undefined>> {
+    this.#isOver = true;
+    this.#leave?.();
+    return this.#source?.return?.() ?? Promise.resolve({ done: true, value: undefined });
+  }
+
+  #open(): Promise<IteratorResult<GenerationBatch, undefined>> {
     try {
       this.#signal.throwIfAborted();
-      this.#source = this.#open();
+      this.#source = this.#opening.open();
     } catch (error) {
       this.#isOver = true;
       return Promise.reject(error as Error);
@@ -230,21 +380,35 @@ class LazyStream implements AsyncIterableIterator<GenerationBatch, undefined> {
     return this.#source.next();
   }
 
-  return(): Promise<IteratorResult<GenerationBatch, undefined>> {
-    this.#isOver = true;
-    return this.#source?.return?.() ?? Promise.resolve({ done: true, value: undefined });
+  /** An abort or a reader that leaves ends the wait at once; what is waited for goes on. */
+  async #openAfter(wait: Promise<void>): Promise<IteratorResult<GenerationBatch, undefined>> {
+    let leave = (): void => {};
+    const left = new Promise<void>((resolve) => (leave = resolve));
+    this.#leave = leave;
+    this.#signal.addEventListener('abort', leave, { once: true });
+    await Promise.race([wait, left]);
+    this.#signal.removeEventListener('abort', leave);
+    this.#leave = undefined;
+    return this.#isOver ? { done: true, value: undefined } : this.#open();
   }
+}
+
+/** Names and values in turn. */
+function headLines(headers: readonly string[]): string {
+  let lines = '';
+  for (let i = 0; i < headers.length; i += 2) lines += `${headers[i]}: ${headers[i + 1]}\r\n`;
+  return lines;
 }
 
 /**
  * No tokenizer makes more tokens than there are bytes; the rest is what a chat template may add by itself, and what an
  * image may stand for.
  */
-function promptTokensMax(request: EngineRequest, body: string): number {
-  const { prompt } = request;
+const promptTokensMax = (textBytes: number, images: number): number => textBytes + 8_192 + images * 65_536;
+
+function imageCount(prompt: Prompt): number {
+  if (prompt.type !== 'messages') return 0;
   let images = 0;
-  if (prompt.type === 'messages') {
-    for (const message of prompt.messages) for (const part of message.content) if (part.type !== 'text') images++;
-  }
-  return Buffer.byteLength(body) + 8_192 + images * 65_536;
+  for (const message of prompt.messages) for (const part of message.content) if (part.type === 'image') images++;
+  return images;
 }

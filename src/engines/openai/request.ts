@@ -1,7 +1,31 @@
-import { createHash } from 'node:crypto';
+import { createHmac } from 'node:crypto';
 import { ApiError } from '../../errors.ts';
+import { continuesLast } from '../../generation/request.ts';
 import type { EngineRequest, Message, Part, Tool } from '../../generation/request.ts';
+import { completionFields, completionRefusal } from './completion-fields.ts';
+import { inlineSystemAsUser } from '../inline-system.ts';
 import type { Flavor } from './flavors.ts';
+import { ImageUrl } from './image-body.ts';
+import { guarded } from './special-tokens.ts';
+import type { SpecialTokens } from './special-tokens.ts';
+
+/** What is known of the server that a request goes to. */
+export interface UpstreamServer {
+  readonly flavor: Flavor;
+  /** The model's id there. */
+  readonly model: string;
+  /** Whether the model reasons, so that its template can be told how much: some templates refuse to be told. */
+  readonly reasons: boolean;
+  /** Sampling fields that the server takes although its flavor does not. */
+  readonly forward: readonly ForwardedField[];
+  readonly specialTokens: SpecialTokens;
+  /** Whether the model's template takes system messages in front only: later ones then are words of the user. */
+  readonly systemFirst: boolean;
+  /** Makes salts that nobody can guess. */
+  readonly saltKey: Uint8Array;
+}
+
+export type ForwardedField = 'top_k' | 'min_p' | 'repetition_penalty';
 
 export interface UpstreamRequest {
   /** Below the base URL. */
@@ -14,33 +38,35 @@ export interface UpstreamRequest {
  * client invents can reach a backend and ask for work that the meter does not see.
  */
 export function upstreamRequest(
-  request: EngineRequest,
-  flavor: Flavor,
-  model: string,
+  unguarded: EngineRequest,
+  server: UpstreamServer,
   mayCachePrompt: boolean,
 ): UpstreamRequest {
-  const common = { model, ...samplingFields(request, flavor), ...cacheFields(request, flavor, mayCachePrompt) };
+  const { flavor } = server;
+  const refusal = refusalOf(unguarded, flavor);
+  if (refusal !== undefined) throw refusal;
+  const request = readable(unguarded, server);
+  const common = {
+    model: server.model,
+    ...samplingFields(request, server),
+    ...cacheFields(request, server, mayCachePrompt),
+  };
   const { prompt } = request;
   switch (prompt.type) {
     case 'messages':
       return {
         path: '/chat/completions',
-        body: { ...common, ...chatFields(request, prompt.messages, flavor), stream: true, ...flavor.always },
+        body: { ...common, ...chatFields(request, prompt.messages, server), stream: true, ...flavor.always },
       };
     case 'token-ids':
     case 'texts': {
-      if (!flavor.hasCompletions) {
-        throw new ApiError('unsupported_feature', 'The model takes messages only, no ready prompts.', {
-          param: 'prompt',
-        });
-      }
       const { prompts } = prompt;
       return {
         path: '/completions',
         body: {
           ...common,
           prompt: prompts.length === 1 ? prompts[0] : prompts,
-          ...(request.logprobs === undefined ? {} : { logprobs: request.logprobs }),
+          ...completionFields(request, flavor),
           ...constraintFields(request, flavor),
           stream: true,
           ...flavor.always,
@@ -50,12 +76,16 @@ export function upstreamRequest(
   }
 }
 
+/** The request as the server can read it: nothing in it is taken for a token of its own, and its template takes the roles. */
+export function readable(request: EngineRequest, { specialTokens, systemFirst }: UpstreamServer): EngineRequest {
+  const safe = guarded(request, specialTokens);
+  const { prompt } = safe;
+  if (!systemFirst || prompt.type !== 'messages') return safe;
+  return { ...safe, prompt: { ...prompt, messages: inlineSystemAsUser(prompt.messages) } };
+}
+
 /** Messages as the backend's template reads them; also what its token counter is asked with. */
-export function chatMessages(
-  messages: readonly Message[],
-  flavor: Flavor,
-  preserveThinking: boolean,
-): readonly Readonly<Record<string, unknown>>[] {
+export function chatMessages(messages: readonly Message[]): readonly Readonly<Record<string, unknown>>[] {
   return messages.map((message) => {
     switch (message.role) {
       case 'system':
@@ -64,13 +94,10 @@ export function chatMessages(
       case 'tool':
         return { role: 'tool', tool_call_id: message.toolCallId ?? '', content: contentOf(message.content) };
       case 'assistant': {
-        const reasoning = message.reasoning.map((part) => part.text).join('\n');
-        const hasReasoning = preserveThinking && reasoning !== '' && flavor.reasoningField !== undefined;
         const calls = message.toolCalls;
         return {
           role: 'assistant',
           content: message.content.length === 0 && calls.length > 0 ? null : contentOf(message.content),
-          ...(hasReasoning ? { [flavor.reasoningField]: reasoning } : {}),
           ...(calls.length === 0
             ? {}
             : {
@@ -88,8 +115,9 @@ export function chatMessages(
 
 /** Tools and the choice among them. */
 export function toolFields(request: EngineRequest, flavor: Flavor): Readonly<Record<string, unknown>> {
-  if (request.tools.length === 0) return {};
   const { toolChoice } = request;
+  // What may not be called is not told of, so that no server calls it all the same (contracts §0.14).
+  if (request.tools.length === 0 || toolChoice.type === 'none') return {};
   const parallel = request.parallelToolCalls ? {} : { parallel_tool_calls: false };
   if (toolChoice.type !== 'function') {
     return { tools: request.tools.map(toolOf), tool_choice: toolChoice.type, ...parallel };
@@ -105,33 +133,71 @@ export function toolFields(request: EngineRequest, flavor: Flavor): Readonly<Rec
   };
 }
 
+/** How much a model that reasons is to reason; nothing for others. */
+export function effortFields(request: EngineRequest, { flavor, reasons }: UpstreamServer) {
+  if (!reasons) return {};
+  const { constraint } = request;
+  const isSilenced = constraint !== undefined && flavor.constrainsReasoning.includes(constraint.source.type);
+  return flavor.effort(isSilenced ? 'none' : request.effort, constraint !== undefined);
+}
+
+/** What servers of the flavor cannot do of a request, whatever model they have; another backend may. */
+export const refusalOf = (request: EngineRequest, flavor: Flavor): ApiError | undefined =>
+  completionRefusal(request, flavor) ?? continuationRefusal(request, flavor);
+
+/** What the server needs to know in order to go on with the last message. */
+export const continuationFields = ({ prompt }: EngineRequest, { continuation }: Flavor) =>
+  continuesLast(prompt) ? continuation : undefined;
+
+function continuationRefusal({ prompt }: EngineRequest, { continuation }: Flavor): ApiError | undefined {
+  if (continuation !== undefined || !continuesLast(prompt)) return undefined;
+  return new ApiError(
+    'unsupported_feature',
+    'The backend of the model cannot go on with a message of the assistant: let the conversation end with one of the user.',
+    { param: 'messages' },
+  );
+}
+
 function chatFields(
   request: EngineRequest,
   messages: readonly Message[],
-  flavor: Flavor,
+  server: UpstreamServer,
 ): Readonly<Record<string, unknown>> {
+  const { flavor } = server;
   return {
-    messages: chatMessages(messages, flavor, request.preserveThinking),
+    messages: chatMessages(messages),
     ...toolFields(request, flavor),
     ...constraintFields(request, flavor),
-    ...flavor.effort(request.effort),
-    ...(request.logprobs === undefined ? {} : { logprobs: true, top_logprobs: request.logprobs }),
+    ...effortFields(request, server),
+    ...continuationFields(request, flavor),
+    ...(request.logprobs === undefined
+      ? {}
+      : { logprobs: true, top_logprobs: Math.max(request.logprobs, flavor.topLogprobsMin) }),
   };
 }
 
-function samplingFields(request: EngineRequest, flavor: Flavor): Readonly<Record<string, unknown>> {
+/** Part 1: these fields reach every model, each server under its own names. */
+function samplingFields(
+  request: EngineRequest,
+  { flavor, reasons, forward }: UpstreamServer,
+): Readonly<Record<string, unknown>> {
   const { sampling } = request;
-  const fields: Record<string, unknown> = { max_tokens: request.maxTokens };
+  const fields: Record<string, unknown> = {
+    // Text completions know one name.
+    [reasons && request.prompt.type === 'messages' ? flavor.reasoningLimit : 'max_tokens']:
+      request.maxTokens + request.reasoningRoomTokens,
+  };
   const put = (name: string | undefined, value: unknown): void => {
     if (name !== undefined && value !== undefined) fields[name] = value;
   };
+  const forwarded = (name: ForwardedField): string | undefined => (forward.includes(name) ? name : undefined);
   put('temperature', sampling.temperature);
   put('top_p', sampling.topP);
-  put(flavor.topK, sampling.topK);
-  put(flavor.minP, sampling.minP);
+  put(flavor.topK ?? forwarded('top_k'), sampling.topK);
+  put(flavor.minP ?? forwarded('min_p'), sampling.minP);
   put('presence_penalty', sampling.presencePenalty);
   put('frequency_penalty', sampling.frequencyPenalty);
-  put(flavor.repetitionPenalty, sampling.repetitionPenalty);
+  put(flavor.repetitionPenalty ?? forwarded('repetition_penalty'), sampling.repetitionPenalty);
   put('seed', sampling.seed === undefined ? undefined : Math.abs(sampling.seed) % flavor.seedModulus);
   if (request.stop.length > 0) fields['stop'] = request.stop;
   if (request.choices > 1) fields['n'] = request.choices;
@@ -139,32 +205,33 @@ function samplingFields(request: EngineRequest, flavor: Flavor): Readonly<Record
   return fields;
 }
 
+/** Fails closed: what the server would not enforce it is not sent. `dispatch` does not choose such a backend. */
 function constraintFields(request: EngineRequest, flavor: Flavor): Readonly<Record<string, unknown>> {
   const { constraint } = request;
   if (constraint === undefined) return {};
-  const fields = flavor.constraint(constraint);
-  if (fields !== undefined) return fields;
-  if (constraint.type === 'regex') {
+  const { type } = constraint.source;
+  if (flavor.enforces.includes(type)) return flavor.constraint(constraint, request.effort);
+  if (type === 'regex') {
     throw new ApiError('unsupported_regex', 'The model cannot keep an answer to a regular expression.', {
       param: 'regex',
     });
   }
-  throw new ApiError('unsupported_response_format', 'The model cannot keep an answer to a grammar.', {
-    param: 'response_format',
+  throw new ApiError('unsupported_response_format', 'The model cannot keep an answer to this format.', {
+    param: 'response_format.type',
   });
 }
 
 /** Cached prompts are shared inside a scope only, and never under zero data retention (reliability §3.5, §4). */
 function cacheFields(
   request: EngineRequest,
-  flavor: Flavor,
+  { flavor, saltKey }: UpstreamServer,
   mayCachePrompt: boolean,
 ): Readonly<Record<string, unknown>> {
   switch (flavor.cacheIsolation) {
     case 'salt': {
       // A salt of its own makes what the server keeps of this request unreachable.
       const scope = request.retain ? request.cacheScope : `${request.cacheScope} ${request.id}`;
-      return { cache_salt: createHash('sha256').update(scope).digest('base64url') };
+      return { cache_salt: createHmac('sha256', saltKey).update(scope).digest('base64url') };
     }
     case 'switch':
       return { cache_prompt: mayCachePrompt };
@@ -180,8 +247,11 @@ function contentOf(parts: readonly Part[]): string | readonly Readonly<Record<st
     switch (part.type) {
       case 'text':
         return { type: 'text', text: part.text };
+      case 'image':
+        return { type: 'image_url', image_url: { url: new ImageUrl(part) } };
       case 'image-url':
-        return { type: 'image_url', image_url: { url: part.url } };
+        // Backends stand in networks of their own, and would fetch it without any of our checks.
+        throw new Error('an image was not fetched before its request went to a backend');
       case 'file':
         throw new ApiError('unsupported_feature', 'The model takes no files.', { param: part.at });
     }

@@ -31,11 +31,18 @@ export class SseReader {
     this.#onEvent = onEvent;
   }
 
-  push(bytes: Buffer): void {
-    const whole = this.#wholeCharacters(bytes);
-    const text = whole.toString('utf8');
+  push(bytes: Buffer, from = 0, to = bytes.length): void {
+    if (from === to) return;
+    if (this.#cutBytes !== undefined || bytes[to - 1]! >= 0x80) {
+      const whole = this.#wholeCharacters(bytes.subarray(from, to));
+      this.#pushWhole(whole, 0, whole.length);
+    } else this.#pushWhole(bytes, from, to);
+  }
+
+  #pushWhole(bytes: Buffer, from: number, to: number): void {
+    const text = bytes.toString('utf8', from, to);
     // The decoder writes U+FFFD for what it cannot read; the check is free for text of one byte per character.
-    if (text.includes('\ufffd') && !isUtf8(whole)) this.#pushUpToFault(whole);
+    if (text.includes('\ufffd') && !isUtf8(bytes.subarray(from, to))) this.#pushUpToFault(bytes.subarray(from, to));
     else if (text !== '') this.#pushText(text);
   }
 
@@ -142,7 +149,8 @@ export class SseReader {
     }
     const cut = cutTailBytes(bytes);
     if (cut === 0) return bytes;
-    this.#cutBytes = bytes.subarray(bytes.length - cut);
+    // The bytes of a read are valid during it only.
+    this.#cutBytes = Buffer.from(bytes.subarray(bytes.length - cut));
     return bytes.subarray(0, bytes.length - cut);
   }
 }

@@ -15,9 +15,10 @@ const faultCodes = [
 ] as const satisfies readonly ErrorCode[];
 
 const strict = { additionalProperties: false } as const;
-const milliseconds = Type.Integer({ minimum: 0, maximum: 3_600_000 });
+const milliseconds = (description: string) => Type.Integer({ minimum: 0, maximum: 3_600_000, description, default: 0 });
 /** A text is cut into words; a list is played piece by piece as it stands. */
-const text = Type.Union([Type.String(), Type.Array(Type.String(), { maxItems: 100_000 })]);
+const text = (description: string) =>
+  Type.Union([Type.String(), Type.Array(Type.String(), { maxItems: 100_000 })], { description });
 
 /** One rule of `scripts` in tokenhouse.yaml. */
 export const scriptSchema = Type.Object(
@@ -25,27 +26,39 @@ export const scriptSchema = Type.Object(
     when: Type.Optional(
       Type.Object(
         {
-          model: Type.Optional(Type.String()),
-          last_text: Type.Optional(Type.String()),
+          model: Type.Optional(Type.String({ description: 'id of the model' })),
+          last_text: Type.Optional(Type.String({ description: 'a part of the text of the last message' })),
           last_role: Type.Optional(
-            Type.Union([Type.Literal('system'), Type.Literal('user'), Type.Literal('assistant'), Type.Literal('tool')]),
+            Type.Union(
+              [Type.Literal('system'), Type.Literal('user'), Type.Literal('assistant'), Type.Literal('tool')],
+              {
+                description: 'role of the last message',
+              },
+            ),
           ),
-          tools: Type.Optional(Type.Boolean()),
-          turn: Type.Optional(Type.Integer({ minimum: 0 })),
+          tools: Type.Optional(Type.Boolean({ description: 'whether tools are offered' })),
+          turn: Type.Optional(
+            Type.Integer({ minimum: 0, description: 'how many assistant messages the conversation has' }),
+          ),
         },
         { ...strict, description: 'Conditions, all of which must hold. A rule without them always applies.' },
       ),
     ),
     say: Type.Array(
       Type.Union([
-        Type.Object({ reasoning: text }, strict),
-        Type.Object({ text }, strict),
+        Type.Object({ reasoning: text('thought; cut into words, or a list of pieces as they stand') }, strict),
+        Type.Object({ text: text('said; cut into words, or a list of pieces as they stand') }, strict),
         Type.Object(
           {
             tool_call: Type.Object(
               {
-                name: Type.String({ minLength: 1, maxLength: 256 }),
-                arguments: Type.Optional(Type.Union([text, Type.Record(Type.String(), Type.Unknown())])),
+                name: Type.String({ minLength: 1, maxLength: 256, description: 'called' }),
+                arguments: Type.Optional(
+                  Type.Union([text('JSON, whole or in pieces'), Type.Record(Type.String(), Type.Unknown())], {
+                    description: 'with these arguments',
+                    default: {},
+                  }),
+                ),
               },
               strict,
             ),
@@ -55,20 +68,27 @@ export const scriptSchema = Type.Object(
       ]),
       { maxItems: 1_000, description: 'What is said, in order.' },
     ),
-    repeat: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000, description: 'How often `say` is played.' })),
-    first_token_ms: Type.Optional(milliseconds),
-    pace_ms: Type.Optional(milliseconds),
+    repeat: Type.Optional(
+      Type.Integer({ minimum: 1, maximum: 1_000_000, description: 'how often `say` is played', default: 1 }),
+    ),
+    first_token_ms: Type.Optional(milliseconds('wait before the first token')),
+    pace_ms: Type.Optional(milliseconds('time between tokens')),
     chunk: Type.Optional(
       Type.Union([Type.Literal('word'), Type.Literal('character'), Type.Literal('whole')], {
-        description: 'How texts are cut into tokens; default `word`. `character` with a long pace is a slow drip.',
+        description: 'how texts are cut into tokens; `character` with a long pace is a slow drip',
+        default: 'word',
       }),
     ),
     fault: Type.Optional(
       Type.Object(
         {
-          after_tokens: Type.Integer({ minimum: 0 }),
-          type: Type.Union([Type.Literal('cut'), Type.Literal('hang'), Type.Literal('error')]),
-          code: Type.Optional(Type.Enum(faultCodes)),
+          after_tokens: Type.Integer({ minimum: 0, description: 'something goes wrong after so many tokens' }),
+          type: Type.Union([Type.Literal('cut'), Type.Literal('hang'), Type.Literal('error')], {
+            description: 'ends without a finish, falls silent, or fails with the code',
+          }),
+          code: Type.Optional(
+            Type.Enum(faultCodes, { description: 'code of the error', default: 'backend_http_error' }),
+          ),
         },
         {
           ...strict,
@@ -90,11 +110,11 @@ export const scriptSchema = Type.Object(
             strict,
           ),
         ],
-        { description: 'Figures reported instead of the true ones, possible or not; `none`: reports nothing.' },
+        { description: 'figures to report instead of the true ones, possible or not; none reports nothing' },
       ),
     ),
     prompt_tokens: Type.Optional(
-      Type.Integer({ minimum: 0, description: 'Length of the prompt, instead of counting.' }),
+      Type.Integer({ minimum: 0, description: 'length of the prompt, instead of counting' }),
     ),
   },
   strict,

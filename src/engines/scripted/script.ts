@@ -2,6 +2,7 @@ import type { ErrorCode } from '../../errors.ts';
 import type { FinishReason } from '../../generation/event.ts';
 import type { EngineRequest, Message } from '../../generation/request.ts';
 import type { RawUsage } from '../usage-tally.ts';
+import { idOf } from './vocabulary.ts';
 
 /** What a request must look like for a rule to apply; what is `undefined` does not matter. */
 export interface ScriptCondition {
@@ -54,6 +55,7 @@ export interface ScriptPlan {
   readonly tokens: readonly ScriptToken[];
   readonly reason: FinishReason;
   readonly stopSequence: string | undefined;
+  readonly stopTokenId: number | undefined;
   readonly cause: 'max-tokens' | 'window' | undefined;
 }
 
@@ -85,14 +87,32 @@ export function tokensOf(rule: ScriptRule): readonly ScriptToken[] {
 /** What one choice says after stop strings, `max_tokens` and the window have been applied to it. */
 export function planOf(tokens: readonly ScriptToken[], request: EngineRequest, windowTokens: number): ScriptPlan {
   const limit = Math.min(request.maxTokens, windowTokens);
-  const stopped = request.stop.length === 0 ? undefined : stopAt(tokens, request.stop, limit);
-  if (stopped !== undefined) return { ...stopped, reason: 'stop', cause: undefined };
+  const stopped =
+    request.stop.length === 0 ? undefined : stopAt(tokens, request.stop, limit, request.tokens?.includesStop);
+  const named = stopTokenAt(stopped?.tokens ?? tokens.slice(0, limit), request);
+  if (named !== undefined) return named;
+  if (stopped !== undefined) return { ...stopped, reason: 'stop', stopTokenId: undefined, cause: undefined };
   if (tokens.length > limit) {
     const cause = request.maxTokens <= windowTokens ? 'max-tokens' : 'window';
-    return { tokens: tokens.slice(0, limit), reason: 'length', stopSequence: undefined, cause };
+    return { tokens: tokens.slice(0, limit), reason: 'length', stopSequence: undefined, stopTokenId: undefined, cause };
   }
   const reason = tokens.some((token) => token.type === 'tool-call') ? 'tool-calls' : 'stop';
-  return { tokens, reason, stopSequence: undefined, cause: undefined };
+  return { tokens, reason, stopSequence: undefined, stopTokenId: undefined, cause: undefined };
+}
+
+/** Up to the first token that the client named as an end. */
+function stopTokenAt(tokens: readonly ScriptToken[], { tokens: controls }: EngineRequest): ScriptPlan | undefined {
+  if (controls === undefined || controls.stopIds.length === 0) return undefined;
+  const at = tokens.findIndex((token) => token.type === 'text' && controls.stopIds.includes(idOf(token.text)));
+  const found = tokens[at];
+  if (found?.type !== 'text') return undefined;
+  return {
+    tokens: tokens.slice(0, controls.includesStop ? at + 1 : at),
+    reason: 'stop',
+    stopSequence: undefined,
+    stopTokenId: idOf(found.text),
+    cause: undefined,
+  };
 }
 
 /**
@@ -111,6 +131,19 @@ export function promptTokensOf(request: EngineRequest): number {
         (sum, message) => sum + messageTokens(message),
         tools.length === 0 ? 0 : textTokens(JSON.stringify(tools)),
       );
+  }
+}
+
+/** Each prompt has the window for itself. */
+export function longestPromptTokens(request: EngineRequest): number {
+  const { prompt } = request;
+  switch (prompt.type) {
+    case 'token-ids':
+      return prompt.prompts.reduce((most, ids) => Math.max(most, ids.length), 0);
+    case 'texts':
+      return prompt.prompts.reduce((most, text) => Math.max(most, textTokens(text)), 0);
+    case 'messages':
+      return promptTokensOf(request);
   }
 }
 
@@ -151,6 +184,7 @@ function stopAt(
   tokens: readonly ScriptToken[],
   stops: readonly string[],
   limit: number,
+  isIncluded = false,
 ): Pick<ScriptPlan, 'tokens' | 'stopSequence'> | undefined {
   const longest = Math.max(...stops.map((stop) => stop.length));
   // A match can begin in an earlier token, so the end of what was said is kept.
@@ -164,7 +198,8 @@ function stopAt(
       .filter(({ at }) => at !== -1)
       .sort((a, b) => a.at - b.at)[0];
     if (hit !== undefined) {
-      return { tokens: cutText(tokens.slice(0, i + 1), text.length - hit.at), stopSequence: hit.stop };
+      const end = hit.at + (isIncluded ? hit.stop.length : 0);
+      return { tokens: cutText(tokens.slice(0, i + 1), text.length - end), stopSequence: hit.stop };
     }
     tail = longest > 1 ? text.slice(1 - longest) : '';
   }
@@ -183,10 +218,14 @@ function cutText(tokens: ScriptToken[], characters: number): readonly ScriptToke
   return tokens;
 }
 
+/** Whatever its size. */
+export const imageTokens = 256;
+
 function messageTokens(message: Message): number {
   let tokens = 4;
   for (const part of message.content) {
-    tokens += part.type === 'text' ? textTokens(part.text) : part.type === 'file' ? textTokens(part.data ?? '') : 256;
+    tokens +=
+      part.type === 'text' ? textTokens(part.text) : part.type === 'file' ? textTokens(part.data ?? '') : imageTokens;
   }
   if (message.role !== 'assistant') return tokens;
   for (const reasoning of message.reasoning) tokens += textTokens(reasoning.text);

@@ -1,9 +1,11 @@
 import { ApiError } from '../../errors.ts';
 import type { GenerationBatch, GenerationEvent, GenerationStream } from '../../generation/event.ts';
-import type { EngineRequest } from '../../generation/request.ts';
+import type { EngineRequest, ImageTokens } from '../../generation/request.ts';
 import type { Engine, EngineStatus } from '../engine.ts';
 import { UsageTally } from '../usage-tally.ts';
 import {
+  imageTokens,
+  longestPromptTokens,
   matchingRule,
   planOf,
   promptTokensOf,
@@ -13,6 +15,7 @@ import {
   type ScriptRule,
   type ScriptToken,
 } from './script.ts';
+import { idOf, logprobOf, readPrompt, vocabularySize } from './vocabulary.ts';
 
 export interface ScriptedEngineOptions {
   /** The model's public id, which rules may ask for. */
@@ -52,6 +55,21 @@ class ScriptedEngine implements Engine {
     return Promise.resolve(this.#rule(request).promptTokens ?? promptTokensOf(request));
   }
 
+  imageTokens(): ImageTokens {
+    return { likely: imageTokens, most: imageTokens };
+  }
+
+  get vocabularySize(): number {
+    return vocabularySize;
+  }
+
+  /** A script ends where it ends, whatever a client would have it do. */
+  refusal({ tokens }: EngineRequest): ApiError | undefined {
+    const param = tokens?.ignoresEnd === true ? 'ignore_eos' : (tokens?.tokensMin ?? 0) > 0 ? 'min_tokens' : undefined;
+    if (param === undefined) return undefined;
+    return new ApiError('unsupported_parameter', `A scripted model does not support '${param}'.`, { param });
+  }
+
   status(): EngineStatus {
     return this.#closing.signal.aborted ? { state: 'down', detail: 'closed' } : { state: 'ready' };
   }
@@ -66,8 +84,11 @@ class ScriptedEngine implements Engine {
     throwIfAborted(stops);
     const rule = this.#rule(request);
     const promptTokens = rule.promptTokens ?? promptTokensOf(request);
-    const windowTokens = this.#options.contextLength - promptTokens;
-    if (windowTokens < 1) throw this.#tooLong(promptTokens);
+    const refusal = this.refusal(request);
+    if (refusal !== undefined) throw refusal;
+    const longest = rule.promptTokens ?? longestPromptTokens(request);
+    const windowTokens = this.#options.contextLength - longest;
+    if (windowTokens < 1) throw this.#tooLong(longest);
     const prompts = request.prompt.type === 'messages' ? 1 : request.prompt.prompts.length;
     const choices = prompts * request.choices;
     const plan = planOf(this.#tokens.get(rule)!, request, windowTokens);
@@ -79,7 +100,7 @@ class ScriptedEngine implements Engine {
     });
     if (rule.usage !== 'none') tally.prompt(0, promptTokens, 0);
     const start: GenerationEvent = { type: 'start', promptTokens: rule.usage === 'none' ? undefined : promptTokens };
-    yield* this.#tokenBatches(start, rule, plan, choices, request.id, tally, stops);
+    yield* this.#tokenBatches(start, rule, plan, choices, request, tally, stops);
   }
 
   /** The tokens at their pace, then the finish of every choice and the usage; or the fault of the rule on the way. */
@@ -88,7 +109,7 @@ class ScriptedEngine implements Engine {
     rule: ScriptRule,
     plan: ScriptPlan,
     choices: number,
-    requestId: string,
+    request: EngineRequest,
     tally: UsageTally,
     stops: readonly AbortSignal[],
   ): AsyncGenerator<GenerationBatch, undefined, undefined> {
@@ -101,6 +122,11 @@ class ScriptedEngine implements Engine {
     let said = 0;
     // A prompt and its first token, or its finish or fault, come together: `start` alone would look like an answer.
     if (rule.firstTokenMs > 0) await until(startMs, stops);
+    for (let choice = 0; choice < choices; choice++) {
+      const prompt = readPrompt(request, Math.floor(choice / request.choices));
+      if (prompt !== undefined) batch.push({ type: 'prompt', choice, ...prompt });
+    }
+    const starts = textStarts(tokens);
     while (said < end) {
       const dueMs = startMs + said * paceMs;
       if (paceMs > 0) await until(dueMs, stops);
@@ -109,7 +135,7 @@ class ScriptedEngine implements Engine {
       const to = Math.min(end, said + Math.min(due, batchTokens));
       for (; said < to; said++) {
         for (let choice = 0; choice < choices; choice++) {
-          pushToken(batch, tokens[said]!, choice, requestId);
+          pushToken(batch, tokens[said]!, said, starts[said]!, choice, request);
           tally.delta(choice, tokens[said]!.type === 'reasoning');
         }
       }
@@ -149,15 +175,41 @@ class ScriptedEngine implements Engine {
   }
 }
 
-function pushToken(batch: GenerationEvent[], token: ScriptToken, choice: number, requestId: string): void {
+/** Where the text of each token begins in the answer. */
+function textStarts(tokens: readonly ScriptToken[]): readonly number[] {
+  let length = 0;
+  return tokens.map((token) => {
+    const start = length;
+    if (token.type === 'text') length += token.text.length;
+    return start;
+  });
+}
+
+function pushToken(
+  batch: GenerationEvent[],
+  token: ScriptToken,
+  at: number,
+  start: number,
+  choice: number,
+  { id, tokens, logprobs: top }: EngineRequest,
+): void {
   switch (token.type) {
     case 'text':
+      if (tokens !== undefined) {
+        const ids = tokens.tellsIds ? { tokenIds: [idOf(token.text)] } : {};
+        const logprobs =
+          top === undefined || token.text === '' ? {} : { logprobs: [logprobOf(token.text, at, start, top)] };
+        batch.push({ type: 'text', choice, text: token.text, ...ids, ...logprobs });
+        return;
+      }
+      if (token.text !== '') batch.push({ type: 'text', choice, text: token.text });
+      return;
     case 'reasoning':
       // A token that a stop string has eaten is counted, but says nothing.
       if (token.text !== '') batch.push({ type: token.type, choice, text: token.text });
       return;
     case 'tool-call':
-      batch.push({ ...token, choice, id: `call_${requestId}${choice}_${token.call}` });
+      batch.push({ ...token, choice, id: `call_${id}${choice}_${token.call}` });
       return;
     case 'tool-arguments':
       batch.push({ ...token, choice });
@@ -170,6 +222,7 @@ function finishOf(plan: ScriptPlan, choice: number): GenerationEvent {
     choice,
     reason: plan.reason,
     ...(plan.stopSequence === undefined ? {} : { stopSequence: plan.stopSequence }),
+    ...(plan.stopTokenId === undefined ? {} : { stopTokenId: plan.stopTokenId }),
     ...(plan.cause === undefined ? {} : { cause: plan.cause }),
   };
 }

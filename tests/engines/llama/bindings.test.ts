@@ -24,7 +24,7 @@ const options = (modelFile: string, overrides: Partial<OpenOptions> = {}): OpenO
   contextLength: 256,
   slots: 3,
   batchTokens: 64,
-  prefillThreads: 2,
+  threadsMax: 2,
   gpu: false,
   ...overrides,
 });
@@ -89,7 +89,6 @@ describe('the bindings', () => {
     assert.equal(facts.contextLength, 256);
     assert.equal(facts.batchTokens, 64);
     // 2 layers × 2 key heads × (16 key + 16 value dimensions) × 2 bytes
-    assert.equal(facts.cacheBytesPerToken, 256);
     assert.ok(facts.chatTemplate?.includes('<|im_start|>'));
     assert.equal(facts.prependBos, false);
     assert.equal(facts.bosText, '<|endoftext|>');
@@ -148,7 +147,7 @@ describe('the bindings', () => {
     const triggers = ['user', 'system', 'tool', 'role'];
     const path = join(folder, 'triggers.gguf');
     writeTinyGguf(path, { script: triggers.map((trigger, index) => [trigger, ` answer ${index}`]) });
-    const model = await openModel(options(path, { slots: 4, batchTokens: 128, prefillThreads: 1 }));
+    const model = await openModel(options(path, { slots: 4, batchTokens: 128, threadsMax: 1 }));
     const samplers = triggers.map(() => samplerWith(model, { ...neutral, temperature: 0 }));
     // Sampled all at once, one round in 400 went wrong.
     for (let round = 0; round < 4000; round++) {
@@ -228,6 +227,68 @@ describe('the bindings', () => {
     random.truncate(1, 0);
   });
 
+  test('tell exact probabilities of the whole vocabulary, whatever the sampler did', async () => {
+    const prompt = random.tokenize('A service takes', false);
+    random.beginBatch(prompt.length);
+    const logits = random.addToBatch(1, 0, prompt, true) ?? -1;
+    await random.decode(1);
+    await random.sample([{ logits, sampler: samplerWith(random, { ...neutral, temperature: 2, topK: 1 }) }]);
+    const size = random.facts.vocabularySize;
+    const all = random.createOdds(size);
+    const { top } = await random.odds(logits, all, 0);
+    assert.equal(new Set(top.map((token) => token.id)).size, size);
+    const sum = top.reduce((total, { logprob }) => total + Math.exp(logprob), 0);
+    assert.ok(Math.abs(sum - 1) < 1e-4, String(sum));
+    const few = random.createOdds(3);
+    for (const { id, logprob } of [...top.slice(0, 6), ...top.slice(-6)]) {
+      const odds = await random.odds(logits, few, id);
+      assert.ok(Math.abs(odds.logprob - logprob) < 1e-3, `${odds.logprob} ${logprob}`);
+      assert.deepEqual(
+        odds.top,
+        top.slice(0, 3).map((token, index) => ({ ...token, logprob: odds.top[index]?.logprob })),
+      );
+    }
+    for (const odds of [all, few]) odds.dispose();
+    random.truncate(1, 0);
+  });
+
+  test('follow grammars: what fits, what does not, when a text is complete, and what cannot be read', async () => {
+    const state = scripted.createGrammar('root ::= "a" ("b" | "c")').begin();
+    const end = scripted.facts.eos ?? -1;
+    assert.deepEqual(
+      [state.allows(id(scripted, 'a')), state.allows(id(scripted, 'b')), state.allows(end)],
+      [true, false, false],
+    );
+    assert.equal(state.take(end), false, 'and the process lives');
+    assert.equal(state.take(id(scripted, 'a')), true);
+    assert.equal(state.take(id(scripted, 'c')), true);
+    assert.deepEqual([state.allows(id(scripted, 'b')), state.allows(end)], [false, true]);
+    for (const bad of ['', 'root ::= (', 'root ::= nowhere']) assert.throws(() => scripted.createGrammar(bad));
+    // The script insists on ` one`; an error of one sampler is nothing to the others.
+    const prompt = Uint32Array.of(id(scripted, 'assistant\n'));
+    scripted.beginBatch(2);
+    const logits = [1, 2].map((slot) => scripted.addToBatch(slot, 0, prompt, true) ?? -1);
+    await scripted.decode(1);
+    const grammar = scripted.createGrammar('root ::= "xyz"').begin();
+    const banned = {
+      tokenBiasKeys: Uint32Array.from({ length: scripted.facts.vocabularySize }, (_, token) => token),
+      tokenBiasValues: new Float32Array(scripted.facts.vocabularySize).fill(-Infinity),
+    };
+    const ids = await scripted.sample([
+      { logits: logits[0] ?? -1, sampler: samplerWith(scripted, { ...neutral, ...banned, grammar }) },
+      { logits: logits[1] ?? -1, sampler: samplerWith(scripted, neutral) },
+    ]);
+    assert.equal(scripted.detokenize([ids[1] ?? -1]), ' one');
+    for (const slot of [1, 2]) scripted.truncate(slot, 0);
+  });
+
+  test('tell the bytes of tokens', () => {
+    const bytesOf = (text: string) =>
+      [...random.tokenize(text, true)].flatMap((token) => [...random.tokenBytes(token)]);
+    for (const text of ['é😀 漢', 'The quick\n', '<think>', '<|im_end|>', '\t"\\'])
+      assert.equal(Buffer.from(bytesOf(text)).toString(), text);
+  });
+
   test('penalise repetition over the tokens that are given and those that are sampled', async () => {
     const prompt = random.tokenize('A service takes', false);
     const config = {
@@ -240,17 +301,6 @@ describe('the bindings', () => {
     const made = await generate(random, 1, prompt, samplerWith(random, config), 40);
     random.truncate(1, 0);
     assert.equal(new Set([...prompt, ...made]).size, new Set(prompt).size + made.length, 'no token comes twice');
-  });
-
-  test('take no more slots than the budget of the cache has room for, and no fewer than one', async () => {
-    for (const [budget, slots] of [
-      [256 * 256 * 2, 2],
-      [1, 1],
-    ] as const) {
-      const model = await openModel(options(scriptedFile, { cacheBytesMax: budget }));
-      assert.equal(model.facts.slots, slots);
-      await model.dispose();
-    }
   });
 
   test('take no more context than the model was trained for', async () => {

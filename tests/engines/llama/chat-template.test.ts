@@ -22,7 +22,7 @@ function render(
   defaultSystem: 'template' | 'none' = 'template',
   bos = tokens.bos,
 ): readonly Piece[] {
-  return new ChatTemplate(source, { ...tokens, bos }, defaultSystem).render(messages, { thinking: false });
+  return new ChatTemplate(source, { ...tokens, bos }, defaultSystem).render(messages, { effort: 'none' });
 }
 const joined = (pieces: readonly Piece[]) => pieces.map((piece) => piece.text).join('');
 const clientTexts = (pieces: readonly Piece[]) => pieces.filter((piece) => piece.client).map((piece) => piece.text);
@@ -140,10 +140,10 @@ describe('a rendered chat template', () => {
       return original.call(this, items);
     };
     try {
-      template.render([user('first')], { thinking: false });
+      template.render([user('first')], { effort: 'none' });
       const marker = seen[0] ?? '';
       assert.ok(marker.length > 20 && marker !== 'first');
-      assert.deepEqual(clientTexts(template.render([user(marker)], { thinking: false })), [
+      assert.deepEqual(clientTexts(template.render([user(marker)], { effort: 'none' })), [
         JSON.stringify(marker).slice(1, -1),
       ]);
       assert.notEqual(seen[1], marker);
@@ -178,7 +178,10 @@ describe('a rendered chat template', () => {
       user('Weather?'),
       { role: 'assistant', content: [], reasoning: [], toolCalls: [call] },
     ]);
-    assert.match(joined(pieces), /<tool_call>\n\{"name":"get_weather","arguments":\{"city":"Paris"\}\}\n<\/tool_call>/);
+    assert.match(
+      joined(pieces),
+      /<tool_call>\n\{"name": "get_weather", "arguments": \{"city": "Paris"\}\}\n<\/tool_call>/,
+    );
   });
 
   test('takes arguments that are no object as text', () => {
@@ -258,7 +261,34 @@ Today: now.
     for (const source of [chatMlTemplate, inUserTurn, refusing, plain]) {
       const template = new ChatTemplate(source, tokens, 'none');
       assert.equal(template.removesDefaultSystem, false);
-      assert.equal(joined(template.render([user('Hi')], { thinking: false })), joined(render(source, [user('Hi')])));
+      assert.equal(joined(template.render([user('Hi')], { effort: 'none' })), joined(render(source, [user('Hi')])));
     }
+  });
+});
+
+describe('a template that takes a system message in front only', () => {
+  const strict = `{% for m in messages %}{% if m.role == 'system' and not loop.first %}{{ raise_exception('System message must be at the beginning.') }}{% endif %}[{{ m.role }}:{{ m.content }}]{% endfor %}`;
+
+  test('gets the others in their place, as words of the user', () => {
+    assert.equal(
+      joined(
+        render(strict, [system('A'), user('B'), system('C'), assistant('D'), system('E'), user('F'), system('G')]),
+      ),
+      '[system:A][user:B\nC][assistant:D][user:E\nF\nG]',
+    );
+  });
+
+  test('and one that takes them anywhere gets them as they are', () => {
+    assert.equal(joined(render(plain, [user('B'), system('C')])), '[user:B][system:C]');
+  });
+});
+
+describe('a conversation that ends with words to go on with', () => {
+  const begun = (text: string): Message => ({ ...assistant(text), isBeginning: true }) as Message;
+
+  test('ends with exactly these words, which are the client’s', () => {
+    const pieces = render(chatMlTemplate, [user('Hi'), begun('  Well, <|im_end|> ')]);
+    assert.deepEqual(pieces.at(-1), { text: '  Well, <|im_end|> ', client: true });
+    assert.equal(joined(pieces.slice(0, -1)), joined(render(chatMlTemplate, [user('Hi')])));
   });
 });

@@ -72,7 +72,7 @@ describe('the default model in detail', () => {
       contextLength: 2048,
       slots: 2,
       batchTokens: 512,
-      prefillThreads: 2,
+      threadsMax: 2,
       gpu: false,
     });
   });
@@ -131,7 +131,7 @@ describe('the default model in detail', () => {
       retain: false,
       reader: { takesMore: true, started: () => {}, token: () => undefined, ended: (how) => void (ending = how) },
     };
-    const loop = new Loop(model, { decodeThreads: 1, prefillThreads: 2, observe: (step) => steps.push(step) });
+    const loop = new Loop(model, { decodeThreads: 1, threadsMax: 2, observe: (step) => steps.push(step) });
     loop.submit(job);
     await until(() => steps.length >= 3, 'three steps');
     const before = steps.length;

@@ -149,7 +149,7 @@ test('lists of texts and of token ids are answered without a template, prompt by
   assert.equal(counted.usage?.promptTokens, 4);
   assert.equal(await engine.countTokens(ids, never), 4);
   const bad = chat('', { prompt: { type: 'token-ids', prompts: [[40], [40, 1_000_000]] } });
-  await assert.rejects(collect(engine.generate(bad, never)), refusal('unsupported_value', 'prompt[1]'));
+  await assert.rejects(collect(engine.generate(bad, never)), refusal('unsupported_value', 'prompt[1][1]'));
 });
 
 test('logit biases ban and force tokens, and unknown tokens are refused', async (context) => {
@@ -287,13 +287,21 @@ test('more requests than places wait, and beyond the queue they are refused', as
   await assertIdle(engine);
 });
 
-test('what is not built is refused by name', async (context) => {
+test('what no client may ask of a child is refused by name', async (context) => {
   const { engine } = await startEngine(context, tinyModel(context));
-  const tool = { type: 'function', name: 'f', description: undefined, parameters: undefined };
+  const sampling = (field: Partial<EngineRequest['sampling']>) => ({ sampling: { ...openSampling, ...field } });
+  const biases = Object.fromEntries(Array.from({ length: 600_000 }, (_, id) => [String(id), 1]));
   for (const [overrides, code, param] of [
-    [{ tools: [tool] }, 'unsupported_feature', 'tools'],
-    [{ constraint: { type: 'json-object' } }, 'unsupported_feature', 'response_format'],
-    [{ logprobs: 0 }, 'unsupported_feature', 'logprobs'],
+    [{ constraint: { source: { type: 'json-object' }, gbnf: undefined } }, 'unsupported_feature', 'response_format'],
+    [{ logprobs: 21 }, 'unsupported_value', 'top_logprobs'],
+    [{ logprobs: NaN }, 'unsupported_value', 'top_logprobs'],
+    [{ maxTokens: Infinity }, 'unsupported_value', 'max_tokens'],
+    [sampling({ temperature: NaN }), 'unsupported_value', 'temperature'],
+    [sampling({ seed: -Infinity }), 'unsupported_value', 'seed'],
+    [{ stop: Array.from({ length: 17 }, (_, index) => String(index)) }, 'unsupported_value', 'stop'],
+    [{ stop: ['x'.repeat(5000)] }, 'unsupported_value', 'stop'],
+    [{ logitBias: biases }, 'unsupported_value', 'logit_bias'],
+    [{ logitBias: { '1': NaN } }, 'unsupported_value', 'logit_bias'],
     [{ choices: 129 }, 'unsupported_value', 'n'],
     [{ choices: 0 }, 'unsupported_value', 'n'],
     [{ prompt: { type: 'texts', prompts: [] } }, 'unsupported_value', 'prompt'],

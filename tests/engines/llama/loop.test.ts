@@ -31,7 +31,7 @@ describe('the loop', () => {
   ) => {
     const path = join(folder, `${name}.gguf`);
     writeTinyGguf(path, options);
-    return openModel({ modelFile: path, contextLength, slots, batchTokens: 128, prefillThreads: 2, gpu: false });
+    return openModel({ modelFile: path, contextLength, slots, batchTokens: 128, threadsMax: 2, gpu: false });
   };
   before(async () => {
     scripted = await open('scripted', 2, 256, {
@@ -54,7 +54,7 @@ describe('the loop', () => {
   function start(context: TestContext, model: LlamaModel, observe?: (step: Step) => void, broken?: () => void): Loop {
     const loop = new Loop(model, {
       decodeThreads: 1,
-      prefillThreads: 2,
+      threadsMax: 2,
       ...(observe === undefined ? {} : { observe }),
       ...(broken === undefined ? {} : { broken }),
     });
@@ -93,10 +93,11 @@ describe('the loop', () => {
           assert.equal(made.cached, undefined, 'started once');
           made.cached = cached;
         },
-        token: (id) => {
+        token: ({ id }) => {
           assert.equal(made.ending, undefined, 'no token after the end');
           made.ids.push(id);
-          return onToken?.(made);
+          const stopSequence = onToken?.(made);
+          return stopSequence === undefined ? undefined : { stop: { sequence: stopSequence } };
         },
         ended: (ending) => {
           assert.equal(made.ending, undefined, 'ends once');
@@ -140,6 +141,18 @@ describe('the loop', () => {
     assert.deepEqual(made.ending, { type: 'stop', stopSequence: 'w2' });
   });
 
+  test('a reader that fails ends its own answer, and the log gets nothing of the text', async (context) => {
+    const loop = start(context, scripted);
+    const failing = run(loop, trigger(), {
+      onToken: ({ ids }) => (ids.length < 3 ? undefined : (JSON.parse('secret') as undefined)),
+    });
+    const other = run(loop, trigger(), { maxTokens: 20 });
+    await until(() => failing.ending !== undefined && other.ending !== undefined, 'both have ended');
+    assert.deepEqual(failing.ending, { type: 'failed', detail: 'the reader failed: SyntaxError' });
+    assert.deepEqual(other.ending, { type: 'length', cause: 'max-tokens' });
+    assert.equal(other.ids.length, 20);
+  });
+
   test('gives waiting jobs their turn in order', async (context) => {
     const order: number[] = [];
     const loop = start(context, scripted);
@@ -152,6 +165,22 @@ describe('the loop', () => {
     await ended(...runs);
     for (const { ids } of runs) assert.equal(scripted.detokenize(ids), words(10).join(''));
     assert.deepEqual(order, [0, 1, 2, 3, 4, 5, 6, 7]);
+  });
+
+  test('gives the next place to the account that holds fewest', async (context) => {
+    const order: string[] = [];
+    const loop = start(context, scripted);
+    const of = (cacheScope: string) =>
+      run(loop, trigger(), {
+        cacheScope,
+        maxTokens: 20,
+        onToken: ({ ids }) => (ids.length === 1 ? void order.push(cacheScope) : undefined),
+      });
+    // Two places: one account asks for ten answers, then others come.
+    const runs = [...Array.from({ length: 10 }, () => of('many')), of('one'), of('two')];
+    await ended(...runs);
+    assert.ok(order.indexOf('one') <= 4 && order.indexOf('two') <= 5, order.join());
+    assert.equal(order.length, 12);
   });
 
   test('goes on writing while it reads long prompts, and reads them side by side', async (context) => {
@@ -257,6 +286,37 @@ describe('the loop', () => {
     assert.equal((await once(prompt, 'a')).cached, 59);
   });
 
+  test('reads a long prompt once for several answers to it, and short ones side by side', async (context) => {
+    const steps: Step[] = [];
+    const loop = start(context, random, (step) => steps.push(step));
+    const read = async (promptTokens: number, maxTokens: number, first: number) => {
+      const group = {};
+      const prompt = someTokens(promptTokens, first);
+      steps.length = 0;
+      const runs = [1, 2, 3].map(() =>
+        run(loop, prompt, { group, maxTokens, cacheScope: String(first), sampling: banEnd(random) }),
+      );
+      await ended(...runs);
+      return steps.flatMap(({ prefilled }) => prefilled).reduce((sum, { tokens }) => sum + tokens, 0);
+    };
+    assert.equal(await read(100, 20, 30), 102, 'the last token again for each of the others');
+    assert.equal(await read(20, 20, 45), 60);
+  });
+
+  test('says what it is told to say, and keeps to a grammar from where it is told', async (context) => {
+    const grammar = random.createGrammar('root ::= "x" [yz] "x"');
+    const opening = [...random.tokenize('The', false)];
+    const loop = start(context, random);
+    const made = run(loop, someTokens(10), {
+      opening,
+      constraint: { grammar, from: 'opening' },
+      sampling: settings(),
+    });
+    await ended(made);
+    assert.match(random.detokenize(made.ids), /^Thex[yz]x$/);
+    assert.deepEqual(made.ending, { type: 'stop' });
+  });
+
   test('takes nothing from the cache and leaves nothing in it when nothing may be retained', async (context) => {
     const loop = start(context, random);
     const prompt = someTokens(60, 30);
@@ -326,7 +386,12 @@ describe('the loop', () => {
       maxTokens: 100,
       onToken: ({ ids }) =>
         ids.length === 10
-          ? void [1, 2, 3].forEach((chore) => loop.chore(chore, () => done.push(chore, ids.length)))
+          ? void [1, 2, 3].forEach((chore) =>
+              loop.chore(
+                chore,
+                once(() => done.push(chore, ids.length)),
+              ),
+            )
           : undefined,
     });
     await ended(made);
@@ -336,12 +401,35 @@ describe('the loop', () => {
     );
     const at = done.filter((_, index) => index % 2 === 1);
     assert.deepEqual([(at[1] ?? 0) - (at[0] ?? 0), (at[2] ?? 0) - (at[1] ?? 0)], [1, 1]);
-    loop.chore(5, () => done.push(5));
-    loop.chore(4, () => done.push(4));
+    loop.chore(
+      5,
+      once(() => done.push(5)),
+    );
+    loop.chore(
+      4,
+      once(() => done.push(4)),
+    );
     loop.dropChore(5);
     await until(() => done.at(-1) === 4, 'the last chore');
     assert.ok(!done.includes(5), 'what is dropped is not done');
-    assert.equal(loop.idle, true);
+    assert.equal(loop.working, 0);
+  });
+
+  test('does a long chore in pieces, and others between them', async (context) => {
+    const done: string[] = [];
+    const loop = start(context, scripted);
+    const long = function* (name: string): Generator<void> {
+      for (let piece = 0; piece < 3; piece++) {
+        done.push(`${name}${piece}`);
+        yield;
+      }
+    };
+    loop.chore(1, long('a'));
+    loop.chore(2, long('b'));
+    loop.chore(3, long('c'));
+    loop.dropChore(3);
+    await until(() => done.length === 6, 'both chores');
+    assert.deepEqual(done, ['a0', 'b0', 'a1', 'b1', 'a2', 'b2']);
   });
 
   test('ends everything when it is closed', async (context) => {
@@ -351,6 +439,8 @@ describe('the loop', () => {
     for (const { ending } of runs) assert.deepEqual(ending, { type: 'cancelled' });
   });
 });
+
+const settings = () => samplingSettings({ ...openSampling, seed: 3 }, {}, undefined, 0, () => 1);
 
 /** Random weights may end an answer at any moment: this one may not. */
 function banEnd(model: LlamaModel) {
@@ -364,4 +454,14 @@ function banEnd(model: LlamaModel) {
     0,
     () => 1,
   );
+}
+
+/** A chore of one piece. */
+function once(work: () => unknown): Iterator<void> {
+  return {
+    next: () => {
+      work();
+      return { done: true, value: undefined };
+    },
+  };
 }

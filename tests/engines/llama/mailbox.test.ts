@@ -51,9 +51,9 @@ describe('suspects', () => {
   test('are condemned after two deaths and acquitted by one good end', () => {
     const suspects = new Suspects();
     const poison = [{ type: 'texts', prompts: ['poison'] }];
-    suspects.accuse(poison);
+    suspects.accuse([poison, structuredClone(poison)]);
     assert.equal(suspects.condemns(poison), false);
-    suspects.accuse(structuredClone(poison));
+    suspects.accuse([structuredClone(poison)]);
     assert.equal(suspects.condemns(poison), true);
     assert.equal(suspects.condemns(['other']), false);
     suspects.acquit(poison);
@@ -62,7 +62,7 @@ describe('suspects', () => {
 
   test('are at most 256', () => {
     const suspects = new Suspects();
-    for (let index = 0; index < 300; index++) for (let death = 0; death < 2; death++) suspects.accuse(index);
+    for (let index = 0; index < 300; index++) for (let death = 0; death < 2; death++) suspects.accuse([index]);
     assert.equal(suspects.condemns(255), true);
     assert.equal(suspects.condemns(256), false);
   });

@@ -21,7 +21,7 @@ describe('the pace of reading prompts', () => {
       [0.9, 32],
       [0.7, 64],
       [0.05, 512],
-      [30, 8],
+      [30, 32],
     ] as const) {
       const steps = play(new Pace(1, 512), 30, (_, count) => tokenMs * count);
       assert.equal(steps.at(-1)?.tokens, tokens, `${tokenMs} ms a token`);
@@ -47,6 +47,6 @@ describe('the pace of reading prompts', () => {
 
   test('stays within its bounds for clocks that show nothing', () => {
     const pace = new Pace(4, 128);
-    for (const { tokens } of play(pace, 100, () => 0)) assert.ok(tokens >= 8 && tokens <= 128);
+    for (const { tokens } of play(pace, 100, () => 0)) assert.ok(tokens >= 32 && tokens <= 128);
   });
 });

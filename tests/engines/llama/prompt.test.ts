@@ -31,7 +31,7 @@ async function open(name: string, options: TinyGgufOptions): Promise<Subject> {
     contextLength: 4096,
     slots: 1,
     batchTokens: 512,
-    prefillThreads: 1,
+    threadsMax: 1,
     gpu: false,
   });
   const { chatTemplate = '', bosText: bos, eosText: eos } = model.facts;
@@ -182,7 +182,7 @@ describe('token ids of a prompt', () => {
     const size = bpe.model.facts.vocabularySize;
     assert.deepEqual(prompts([0, size - 1], [5]), [[0, size - 1], [5]]);
     for (const bad of [size, -1, 1.5, NaN, 2 ** 32])
-      refuses('unsupported_value', 'prompt[1]', () => prompts([1], [1, bad]));
+      refuses('unsupported_value', 'prompt[1][1]', () => prompts([1], [1, bad]));
     refuses('unsupported_value', 'prompt[0]', () => prompts([]));
   });
 
@@ -207,7 +207,74 @@ describe('token ids of a prompt', () => {
         bpe.tokenizer.prompts({ prompt: { type: 'texts', prompts: [bomb] }, effort: 'none' }),
       );
     }
+    // Blank texts are no marker for the template, and are looked at all the same.
+    for (const blanks of [' '.repeat(131_072), '\n'.repeat(131_072)]) {
+      refuses('unsupported_value', 'messages', () => chatIds(bpe, [user(blanks)]));
+      refuses('unsupported_value', 'messages', () => chatIds(bpe, [user('x'), assistant(blanks), user('y')]));
+    }
     refuses('context_length_exceeded', undefined, () => chatIds(bpe, [user('word 1234, '.repeat(2000))]));
+  });
+
+  test('are not made of runs longer than 8,192, wherever they stand', () => {
+    const ids = (text: string) => {
+      // Far beyond the window: an allowed run is refused for its length.
+      try {
+        return chatIds(bpe, [user(text)]).length;
+      } catch (error) {
+        return error instanceof ApiError ? error.code : error;
+      }
+    };
+    for (const before of [0, 1, 4095, 4096, 4097, 8191, 20_000]) {
+      const text = (length: number) => `${'a1'.repeat(before / 2)} ${'='.repeat(length)} b`;
+      assert.equal(ids(text(8193)), 'unsupported_value', `after ${before}`);
+      assert.equal(ids(text(8192)), 'context_length_exceeded', `after ${before}`);
+    }
+  });
+
+  test('of a long text are those of the whole text, though it is split in pieces', () => {
+    const text = fc.array(
+      fc.constantFrom('the ', 'fox\n', 'a, b. ', '7 ', '{"city": "Paris"}\n\n', 'é', '  - ', 'Who? ', '😀 ', 'answer '),
+      { minLength: 3000, maxLength: 6000 },
+    );
+    fc.assert(
+      fc.property(text, (words) => {
+        const long = words.join('');
+        const wide = { ...bpe.model, facts: { ...bpe.model.facts, contextLength: 1_000_000 } };
+        const work = new PromptTokenizer(wide, undefined).promptsInPieces({
+          prompt: { type: 'texts', prompts: [long] },
+          effort: 'none',
+        });
+        let pieces = 0;
+        for (;;) {
+          const { done, value } = work.next();
+          if (done !== true) {
+            pieces++;
+            continue;
+          }
+          assert.deepEqual(value, [[...bpe.model.tokenize(long, false)]]);
+          break;
+        }
+        assert.ok(pieces >= long.length / 4096 && pieces <= long.length / 2048 + 1, `${pieces} for ${long.length}`);
+      }),
+      { numRuns: 10 },
+    );
+  });
+
+  test('of a prompt far beyond the window are not all made', () => {
+    let tokenized = 0;
+    const counting = {
+      ...bpe.model,
+      tokenize: (text: string, special: boolean) => {
+        tokenized += text.length;
+        return bpe.model.tokenize(text, special);
+      },
+    };
+    const tokenizer = new PromptTokenizer(counting, undefined);
+    const text = 'word 1234, '.repeat(100_000);
+    refuses('context_length_exceeded', undefined, () =>
+      tokenizer.prompts({ prompt: { type: 'texts', prompts: [text] }, effort: 'none' }),
+    );
+    assert.ok(tokenized < text.length / 10, `${tokenized} of ${text.length} characters`);
   });
 
   test('of a model without a template are for text completions only', () => {
@@ -217,6 +284,20 @@ describe('token ids of a prompt', () => {
     );
     assert.equal(tokenizer.prompts({ prompt: { type: 'texts', prompts: ['the'] }, effort: 'none' }).length, 1);
   });
+});
+
+test('a conversation of very many turns is refused before it is rendered', () => {
+  const call = { id: 'c', name: 'f', arguments: '{}' };
+  const calls = (count: number): Message => ({
+    role: 'assistant',
+    content: [],
+    reasoning: [],
+    toolCalls: new Array<typeof call>(count).fill(call),
+  });
+  refuseOversized({ type: 'messages', messages: new Array<Message>(4096).fill(user('')) }, 100_000);
+  refuseOversized({ type: 'messages', messages: [calls(4095)] }, 100_000);
+  for (const messages of [new Array<Message>(4097).fill(user('')), [user(''), calls(4095)]])
+    refuses('unsupported_value', 'messages', () => refuseOversized({ type: 'messages', messages }, 100_000));
 });
 
 test('a text that cannot fit the window is refused before it is split', () => {

@@ -6,6 +6,7 @@ import { inspect } from 'node:util';
 import { ApiError, type ErrorCode } from '../../../src/errors.ts';
 import type { Engine } from '../../../src/engines/engine.ts';
 import { createOpenAiEngine, type OpenAiEngineOptions } from '../../../src/engines/openai/openai-engine.ts';
+import type { ToldTrouble } from '../../../src/engines/openai/trouble.ts';
 import type { GenerationBatch } from '../../../src/generation/event.ts';
 import type { EngineRequest } from '../../../src/generation/request.ts';
 import { chatChunk, event, eventually, Upstream, usageChunk, type UpstreamHandler } from '../../support/upstream.ts';
@@ -184,9 +185,12 @@ describe('an upstream that fails before the first text', { timeout: 60_000 }, ()
       ['5', (seconds) => seconds === 5],
       ['0', (seconds) => seconds === 1],
       ['999999999', (seconds) => seconds === 3_600],
-      ['1e12', (seconds) => seconds === undefined],
-      ['soon', (seconds) => seconds === undefined],
-      ['-3', (seconds) => seconds === undefined],
+      ['1.5', (seconds) => seconds === 2],
+      ['1e12', (seconds) => seconds === 3_600],
+      ['9'.repeat(400), (seconds) => seconds === 3_600],
+      ['soon', (seconds) => seconds === 1],
+      ['-3', (seconds) => seconds === 1],
+      ['Sat, 99 Foo 2026 99:99:99 GMT', (seconds) => seconds === 1],
       [inAMinute, (seconds) => seconds !== undefined && seconds > 50 && seconds <= 61],
       ['Wed, 21 Oct 2015 07:28:00 GMT', (seconds) => seconds === 1],
     ];
@@ -707,17 +711,37 @@ describe('an upstream that behaves, in its own way', { timeout: 60_000 }, () => 
     );
   });
 
-  it('is left alone for a while when it cannot be connected to, then asked once', async () => {
-    const port = await closedPort();
-    const engine = createOpenAiEngine({ name: 'm', url: `http://127.0.0.1:${port}/v1`, flavor: 'vllm' });
+  it('is left alone when it cannot be connected to, until a look of the engine itself finds it again', async () => {
+    // On an address of its own, so that nobody else takes the port while it is closed.
+    const port = await closedPort('127.0.0.7');
+    const troubles: ToldTrouble[] = [];
+    const engine = createOpenAiEngine({
+      name: 'm',
+      url: `http://127.0.0.7:${port}/v1`,
+      flavor: 'vllm',
+      onTrouble: (trouble) => troubles.push(trouble),
+    });
     for (let i = 0; i < 3; i++) await rejectsWith(engine, 'backend_connect_error');
     assert.equal(engine.status().state, 'down');
     const refused = await rejectsWith(engine, 'no_healthy_backends');
     assert.ok((refused.retryAfterSeconds ?? 0) >= 1);
-    await eventually('the pause is over', () => engine.status().state === 'ready');
-    const [first, second] = await Promise.all([outcome(engine), outcome(engine)]);
-    assert.deepEqual([first, second], ['backend_connect_error', 'no_healthy_backends']);
+    assert.deepEqual(troubles[0], { trouble: 'cannot_connect', status: null, cause: 'ECONNREFUSED', times: 1 });
+    const upstream = await Upstream.start(
+      (exchange) => {
+        if (exchange.method === 'GET') exchange.json(404, {});
+        else whole(exchange);
+      },
+      { host: '127.0.0.7', port },
+    );
+    await eventually('the engine has looked', () => engine.status().state === 'ready', 30_000);
+    assert.deepEqual(
+      upstream.exchanges.map(({ method, path }) => `${method} ${path}`),
+      ['GET /v1/models'],
+      'no request was spent on finding out',
+    );
+    assert.equal(textOf(await run(engine)), 'Hello');
     await engine.close();
+    await upstream.close();
   });
 });
 
@@ -854,15 +878,6 @@ async function failsWith(
   assert.fail(`${what}: not refused with ${code}`);
 }
 
-async function outcome(engine: Engine): Promise<string> {
-  try {
-    await run(engine);
-    return 'answered';
-  } catch (error) {
-    return error instanceof ApiError ? error.code : String(error);
-  }
-}
-
 function whole(exchange: Exchange, text = 'Hello'): void {
   exchange.events();
   exchange.chunk(chatChunk({ role: 'assistant', content: '' }));
@@ -886,9 +901,9 @@ function raw(stream: string): UpstreamHandler {
 }
 
 /** A port that nobody listens on. */
-async function closedPort(): Promise<number> {
+async function closedPort(host = '127.0.0.1'): Promise<number> {
   const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  await new Promise<void>((resolve) => server.listen(0, host, resolve));
   const { port } = server.address() as AddressInfo;
   await new Promise<void>((resolve) => server.close(() => resolve()));
   return port;

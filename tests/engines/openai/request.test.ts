@@ -1,16 +1,49 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { flavorNames, flavors, type FlavorName } from '../../../src/engines/openai/flavors.ts';
+import { ImageUrl } from '../../../src/engines/openai/image-body.ts';
 import { createOpenAiEngine } from '../../../src/engines/openai/openai-engine.ts';
 import { upstreamRequest } from '../../../src/engines/openai/request.ts';
-import type { EngineRequest } from '../../../src/generation/request.ts';
+import type { UpstreamServer } from '../../../src/engines/openai/request.ts';
+import { ApiError } from '../../../src/errors.ts';
+import type { Effort, EngineConstraint, EngineRequest, ImagePart, Message } from '../../../src/generation/request.ts';
 import { chatChunk, event, Upstream, usageChunk } from '../../support/upstream.ts';
 import { all, engineRequest, textOf } from '../contract.ts';
 import { recordedJson } from './decoding.ts';
 
+const schema = { type: 'object' };
+const jsonObject: EngineConstraint = { source: { type: 'json-object' }, gbnf: 'root ::= "object"' };
+const jsonSchema: EngineConstraint = { source: { type: 'json-schema', schema, name: 'x' }, gbnf: 'root ::= "schema"' };
+const regex: EngineConstraint = { source: { type: 'regex', pattern: 'a+' }, gbnf: 'root ::= "a"+' };
+const grammar: EngineConstraint = { source: { type: 'grammar', text: 'S ::= "a"' }, gbnf: 'root ::= "a"' };
+
 const weather = { type: 'function', name: 'get_weather', description: 'w', parameters: { type: 'object' } };
-const bodyOf = (flavor: FlavorName, more: Partial<EngineRequest> = {}): Record<string, unknown> =>
-  upstreamRequest(engineRequest('hi', more), flavors[flavor], 'm', true).body as Record<string, unknown>;
+const image: ImagePart = {
+  type: 'image',
+  mediaType: 'image/png',
+  base64: 'AAAA',
+  size: { width: 1, height: 1 },
+  at: 'messages[1]',
+};
+const serverOf = (flavor: FlavorName, more: Partial<UpstreamServer> = {}): UpstreamServer => ({
+  flavor: flavors[flavor],
+  model: 'm',
+  reasons: false,
+  forward: [],
+  specialTokens: { mode: 'pass', texts: [] },
+  systemFirst: false,
+  saltKey: Buffer.alloc(32),
+  ...more,
+});
+const bodyOf = (
+  flavor: FlavorName,
+  more: Partial<EngineRequest> = {},
+  server: Partial<UpstreamServer> = {},
+): Record<string, unknown> =>
+  upstreamRequest(engineRequest('hi', more), serverOf(flavor, server), true).body as Record<string, unknown>;
+/** The fields of these names, where there are any. */
+const only = (body: Record<string, unknown>, ...names: readonly string[]): Record<string, unknown> =>
+  Object.fromEntries(Object.entries(body).filter(([name]) => names.includes(name)));
 
 describe('what is sent upstream', () => {
   it('is the least for a plain request', () => {
@@ -26,11 +59,80 @@ describe('what is sent upstream', () => {
       max_tokens: 9,
       cache_prompt: true,
       messages: [{ role: 'user', content: 'hi' }],
-      chat_template_kwargs: { enable_thinking: false },
       stream: true,
       stream_options: { include_usage: true },
       return_progress: true,
     });
+    const { cache_salt: salt, ...vllm } = bodyOf('vllm', { maxTokens: 9 });
+    assert.match(String(salt), /^[\w-]{43}$/);
+    assert.deepEqual(vllm, {
+      model: 'm',
+      max_tokens: 9,
+      messages: [{ role: 'user', content: 'hi' }],
+      stream: true,
+      stream_options: { include_usage: true, continuous_usage_stats: true },
+    });
+  });
+
+  it('has no field that a client could have made up (architecture, traps)', () => {
+    const known: readonly (readonly [FlavorName, string])[] = [
+      ['llama-server', 'cache_prompt max_tokens messages model return_progress stream stream_options'],
+      ['vllm', 'cache_salt max_tokens messages model stream stream_options'],
+      ['sglang', 'cache_salt max_tokens messages model stream stream_options'],
+      ['openai', 'max_tokens messages model stream stream_options'],
+    ];
+    const invented = { priority: 9, best_of: 5, prompt_logprobs: 3, cache_salt: 'mine', ignore_eos: true };
+    for (const [flavor, names] of known) {
+      assert.deepEqual(Object.keys(bodyOf(flavor, invented as Partial<EngineRequest>)).toSorted(), names.split(' '));
+    }
+  });
+
+  it('gives the answer the extra room of reasoning, §4.2.1(5)', () => {
+    for (const flavor of flavorNames) {
+      assert.equal(bodyOf(flavor, { maxTokens: 9, reasoningRoomTokens: 100 })['max_tokens'], 109, flavor);
+    }
+    const reasons = bodyOf('openai', { maxTokens: 9, reasoningRoomTokens: 100 }, { reasons: true });
+    assert.deepEqual(only(reasons, 'max_tokens', 'max_completion_tokens'), { max_completion_tokens: 109 });
+  });
+
+  it('tells a model that reasons how much, in the words of its server, §4.2.5(2); other models nothing', () => {
+    const names = ['chat_template_kwargs', 'reasoning_effort', 'reasoning_budget_tokens', 'reasoning'];
+    const told = (flavor: FlavorName, effort: Effort, constraint?: EngineConstraint): unknown =>
+      only(bodyOf(flavor, { effort, constraint }, { reasons: true }), ...names);
+    const off = { chat_template_kwargs: { enable_thinking: false, thinking: false } };
+    const on = { enable_thinking: true, thinking: true };
+    assert.deepEqual(told('vllm', 'none'), off);
+    assert.deepEqual(told('vllm', 'low'), {
+      chat_template_kwargs: { ...on, reasoning_effort: 'low' },
+      reasoning_effort: 'low',
+    });
+    assert.deepEqual(told('vllm', 'max'), {
+      chat_template_kwargs: { ...on, reasoning_effort: 'max' },
+      reasoning_effort: 'high',
+    });
+    assert.deepEqual(told('sglang', 'none'), off);
+    assert.deepEqual(told('sglang', 'xhigh'), { chat_template_kwargs: on, reasoning_effort: 'xhigh' });
+    assert.deepEqual(told('llama-server', 'none'), { ...off, reasoning_budget_tokens: 0 });
+    assert.deepEqual(told('llama-server', 'medium'), {
+      chat_template_kwargs: { ...on, reasoning_effort: 'medium' },
+      reasoning_budget_tokens: 2_048,
+    });
+    assert.deepEqual(told('llama-server', 'max'), { chat_template_kwargs: { ...on, reasoning_effort: 'max' } });
+    assert.deepEqual(told('openai', 'none'), { reasoning_effort: 'none' });
+    assert.deepEqual(told('openai', 'xhigh'), { reasoning_effort: 'xhigh' });
+    // A grammar of ours would hold for the reasoning too, and a budget would force its tag against the grammar.
+    assert.deepEqual(told('llama-server', 'high', regex), off);
+    for (const flavor of flavorNames) {
+      assert.deepEqual(only(bodyOf(flavor, { effort: 'high' }), ...names), {}, flavor);
+    }
+  });
+
+  it('asks for as many alternatives as the server needs to give any', () => {
+    const asked = (flavor: FlavorName, logprobs: number): unknown =>
+      only(bodyOf(flavor, { logprobs }), 'logprobs', 'top_logprobs');
+    assert.deepEqual(asked('llama-server', 0), { logprobs: true, top_logprobs: 1 });
+    assert.deepEqual(asked('llama-server', 5), { logprobs: true, top_logprobs: 5 });
+    assert.deepEqual(asked('vllm', 0), { logprobs: true, top_logprobs: 0 });
   });
 
   it('has the sampling fields under the names of the server, and only those that it knows', () => {
@@ -69,12 +171,13 @@ describe('what is sent upstream', () => {
       });
     }
     assert.deepEqual(picked('openai'), { ...common, seed: 2 ** 32 + 6 });
+    const forwarding = bodyOf('openai', { sampling }, { forward: ['top_k', 'repetition_penalty'] });
+    assert.deepEqual(only(forwarding, 'top_k', 'min_p', 'repetition_penalty'), { top_k: 40, repetition_penalty: 1.1 });
   });
 
   it('carries a conversation with tools whole', () => {
     const { messages, tools, tool_choice } = bodyOf('vllm', {
       tools: [weather],
-      preserveThinking: true,
       prompt: {
         type: 'messages',
         messages: [
@@ -87,15 +190,12 @@ describe('what is sent upstream', () => {
           },
           {
             role: 'user',
-            content: [
-              { type: 'text', text: 'x' },
-              { type: 'image-url', url: 'data:image/png;base64,AA', at: 'messages[1]' },
-            ],
+            content: [{ type: 'text', text: 'x' }, image],
           },
           {
             role: 'assistant',
             content: [],
-            reasoning: [{ text: 'thought', seal: undefined }],
+            reasoning: [],
             toolCalls: [{ id: 'call_1', name: 'get_weather', arguments: '{"city": "Paris"}' }],
           },
           { role: 'tool', toolCallId: 'call_1', content: [{ type: 'text', text: 'sunny' }] },
@@ -108,13 +208,12 @@ describe('what is sent upstream', () => {
         role: 'user',
         content: [
           { type: 'text', text: 'x' },
-          { type: 'image_url', image_url: { url: 'data:image/png;base64,AA' } },
+          { type: 'image_url', image_url: { url: new ImageUrl(image) } },
         ],
       },
       {
         role: 'assistant',
         content: null,
-        reasoning_content: 'thought',
         tool_calls: [
           { id: 'call_1', type: 'function', function: { name: 'get_weather', arguments: '{"city": "Paris"}' } },
         ],
@@ -125,6 +224,23 @@ describe('what is sent upstream', () => {
       { type: 'function', function: { name: 'get_weather', description: 'w', parameters: { type: 'object' } } },
     ]);
     assert.equal(tool_choice, 'auto');
+  });
+
+  it('leaves system messages in their place, as words of the user where a template takes them in front only', () => {
+    const text = (role: 'system' | 'user', words: string): Message => ({
+      role,
+      content: [{ type: 'text', text: words }],
+    });
+    const said = text('user', 'b');
+    const answer: Message = { ...said, role: 'assistant', reasoning: [], toolCalls: [] };
+    const messages = [text('system', 'a'), said, text('system', 'c'), answer, text('system', 'd')];
+    const prompt = { type: 'messages' as const, messages };
+    const rolesOf = (systemFirst: boolean): unknown =>
+      (bodyOf('vllm', { prompt }, { systemFirst })['messages'] as { role: string; content: string }[]).map(
+        ({ role, content }) => `${role}: ${content}`,
+      );
+    assert.deepEqual(rolesOf(false), ['system: a', 'user: b', 'system: c', 'assistant: b', 'system: d']);
+    assert.deepEqual(rolesOf(true), ['system: a', 'user: b\nc', 'assistant: b', 'user: d']);
   });
 
   it('forces a function by name, or as the only tool where names are not understood', () => {
@@ -144,30 +260,64 @@ describe('what is sent upstream', () => {
     );
   });
 
-  it('has each constraint in the words of the server, or is refused', () => {
-    const schema = { type: 'object' };
-    for (const flavor of flavorNames) {
-      assert.deepEqual(bodyOf(flavor, { constraint: { type: 'json-schema', schema, name: 'x' } })['response_format'], {
-        type: 'json_schema',
-        json_schema: { name: 'x', schema, strict: true },
-      });
+  it('has each constraint in the words of the server, §4.2.3', () => {
+    const names = [
+      'response_format',
+      'structured_outputs',
+      'guided_regex',
+      'guided_grammar',
+      'regex',
+      'ebnf',
+      'grammar',
+    ];
+    const sent = (flavor: FlavorName, constraint: EngineConstraint, more: Partial<EngineRequest> = {}): unknown =>
+      only(bodyOf(flavor, { constraint, ...more }, { reasons: true }), ...names);
+    const asFormat = { response_format: { type: 'json_schema', json_schema: { name: 'x', schema, strict: true } } };
+    const asObject = { response_format: { type: 'json_object' } };
+    for (const flavor of ['vllm', 'sglang', 'openai'] as const) {
+      assert.deepEqual(sent(flavor, jsonSchema), asFormat);
+      assert.deepEqual(sent(flavor, jsonObject), asObject);
     }
-    const grammar = { constraint: { type: 'grammar', text: 'root ::= "a"' } } as const;
-    const regex = { constraint: { type: 'regex', pattern: 'a+' } } as const;
-    assert.equal(bodyOf('llama-server', grammar)['grammar'], 'root ::= "a"');
-    assert.deepEqual(bodyOf('vllm', grammar)['structured_outputs'], { grammar: 'root ::= "a"' });
-    assert.deepEqual(bodyOf('vllm', regex)['structured_outputs'], { regex: 'a+' });
-    assert.equal(bodyOf('sglang', grammar)['ebnf'], 'root ::= "a"');
-    assert.equal(bodyOf('sglang', regex)['regex'], 'a+');
-    assert.throws(() => bodyOf('llama-server', regex), { code: 'unsupported_regex' });
-    assert.throws(() => bodyOf('openai', grammar), { code: 'unsupported_response_format' });
+    // Without reasoning the grammar is ours; a schema after reasoning only the server itself can place.
+    assert.deepEqual(sent('llama-server', jsonSchema), { grammar: 'root ::= "schema"' });
+    assert.deepEqual(sent('llama-server', jsonObject), { grammar: 'root ::= "object"' });
+    assert.deepEqual(sent('llama-server', jsonSchema, { effort: 'low' }), asFormat);
+    assert.deepEqual(sent('llama-server', jsonObject, { effort: 'low' }), asObject);
+    assert.deepEqual(sent('llama-server', regex), { grammar: 'root ::= "a"+' });
+    assert.deepEqual(sent('llama-server', grammar, { effort: 'low' }), { grammar: 'root ::= "a"' });
+    assert.deepEqual(sent('vllm', regex), { structured_outputs: { regex: 'a+' }, guided_regex: 'a+' });
+    assert.deepEqual(sent('vllm', grammar), {
+      structured_outputs: { grammar: 'root ::= "a"' },
+      guided_grammar: 'root ::= "a"',
+    });
+    assert.deepEqual(sent('sglang', regex), { regex: 'a+' });
+    assert.deepEqual(sent('sglang', grammar), { ebnf: 'root ::= "a"' });
+  });
+
+  it('is refused, not sent without it, where the server cannot keep to a constraint', () => {
+    assert.throws(() => bodyOf('openai', { constraint: regex }), { code: 'unsupported_regex', param: 'regex' });
+    assert.throws(() => bodyOf('openai', { constraint: grammar }), {
+      code: 'unsupported_response_format',
+      param: 'response_format.type',
+    });
+    for (const flavor of flavorNames) {
+      for (const constraint of [jsonObject, jsonSchema, regex, grammar]) {
+        const { type } = constraint.source;
+        if (!flavors[flavor].enforces.includes(type)) {
+          assert.throws(() => bodyOf(flavor, { constraint }), ApiError, `${flavor} ${type}`);
+          continue;
+        }
+        const plain = Object.keys(bodyOf(flavor));
+        const added = Object.keys(bodyOf(flavor, { constraint })).filter((name) => !plain.includes(name));
+        assert.ok(added.length > 0, `${flavor} ${type}`);
+      }
+    }
   });
 
   it('has ready prompts as text completions, or is refused', () => {
     const ids = upstreamRequest(
       engineRequest('', { prompt: { type: 'token-ids', prompts: [[1, 2]] }, logprobs: 2 }),
-      flavors['llama-server'],
-      'm',
+      serverOf('llama-server'),
       true,
     );
     assert.equal(ids.path, '/completions');
@@ -177,10 +327,7 @@ describe('what is sent upstream', () => {
       'a',
       'b',
     ]);
-    assert.throws(() => bodyOf('openai', { prompt: { type: 'texts', prompts: ['a'] } }), {
-      code: 'unsupported_feature',
-      param: 'prompt',
-    });
+    assert.equal(bodyOf('openai', { prompt: { type: 'texts', prompts: ['a'] } })['prompt'], 'a');
   });
 
   it('keeps cached prompts of accounts apart, and those under zero data retention from everybody', () => {
@@ -189,29 +336,11 @@ describe('what is sent upstream', () => {
     assert.notEqual(salt({}), salt({ cacheScope: 'account-2' }));
     assert.notEqual(salt({ id: 'a', retain: false }), salt({ id: 'b', retain: false }));
     assert.match(String(salt({})), /^[\w-]{43}$/);
+    assert.notEqual(salt({}), bodyOf('vllm', {}, { saltKey: Buffer.alloc(32, 1) })['cache_salt']);
   });
 });
 
 describe('the engine over the wire', { timeout: 30_000 }, () => {
-  it('lets llama-server cache prompts only while it serves one scope', async () => {
-    const cached: unknown[] = [];
-    const upstream = await Upstream.start((exchange) => {
-      cached.push((JSON.parse(exchange.body) as Record<string, unknown>)['cache_prompt']);
-      exchange.events();
-      exchange.chunk(
-        chatChunk({ content: 'x' }, 'stop') + usageChunk({ prompt_tokens: 1, completion_tokens: 1 }) + event('[DONE]'),
-      );
-      exchange.endChunks();
-    });
-    const engine = createOpenAiEngine({ name: 'm', url: upstream.url, flavor: 'llama-server' });
-    for (const cacheScope of ['a', 'a', 'b', 'a']) {
-      await all(engine.generate(engineRequest('x', { cacheScope }), new AbortController().signal));
-    }
-    assert.deepEqual(cached, [true, true, false, false]);
-    await engine.close();
-    await upstream.close();
-  });
-
   it('sends the key, our id and no wish for compression', async () => {
     const upstream = await Upstream.start((exchange) => exchange.json(200, recordedJson('chat-stop.json').body));
     const engine = createOpenAiEngine({
@@ -223,7 +352,7 @@ describe('the engine over the wire', { timeout: 30_000 }, () => {
     });
     const batches = await all(engine.generate(engineRequest('x'), new AbortController().signal));
     assert.equal(textOf(batches), 'Hello from the');
-    const { path, headers, body } = upstream.exchanges[0]!;
+    const { path, headers, body } = upstream.exchanges.find(({ method }) => method === 'POST')!;
     assert.equal(path, '/v1/chat/completions');
     assert.equal(headers.get('authorization'), 'Bearer sk-1');
     assert.equal(headers.get('accept-encoding'), 'identity');
@@ -311,5 +440,39 @@ describe('the engine over the wire', { timeout: 30_000 }, () => {
     assert.equal(await count('openai', { prompt: { type: 'token-ids', prompts: [[1, 2], [3]] } }), 3);
     await upstream.close();
     assert.equal(await count('vllm'), undefined);
+  });
+});
+
+describe('words to go on with', () => {
+  const begun = { role: 'assistant', content: [{ type: 'text', text: 'one,' }], reasoning: [], toolCalls: [] } as const;
+  const prompt = (isBeginning: boolean): EngineRequest['prompt'] => ({
+    type: 'messages',
+    messages: [
+      { role: 'user', content: [{ type: 'text', text: 'hi' }] },
+      isBeginning ? { ...begun, isBeginning } : begun,
+    ],
+  });
+
+  it('are the last message, and each kind of server is told to go on in its own words', () => {
+    const expected = {
+      vllm: { add_generation_prompt: false, continue_final_message: true },
+      sglang: { add_generation_prompt: false, continue_final_message: true },
+      'llama-server': { chat_template_kwargs: { enable_thinking: false, thinking: false } },
+    };
+    for (const flavor of ['vllm', 'sglang', 'llama-server'] as const) {
+      const body = bodyOf(flavor, { prompt: prompt(true) });
+      assert.deepEqual((body['messages'] as unknown[]).at(-1), { role: 'assistant', content: 'one,' });
+      const names = ['add_generation_prompt', 'continue_final_message', 'chat_template_kwargs'];
+      assert.deepEqual(only(body, ...names), expected[flavor]);
+      // A message of the assistant that the client has finished is none.
+      assert.deepEqual(only(bodyOf(flavor, { prompt: prompt(false) }), ...names), {});
+    }
+  });
+
+  it('are refused where nothing makes the server go on', () => {
+    assert.throws(
+      () => bodyOf('openai', { prompt: prompt(true) }),
+      (error) => error instanceof ApiError && error.code === 'unsupported_feature' && error.param === 'messages',
+    );
   });
 });

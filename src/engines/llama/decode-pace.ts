@@ -1,0 +1,122 @@
+/**
+ * How a step that only writes is best made: for how many of the waiting answers at once, and with how many threads. llama.cpp's
+ * repacked kernels are fast for one row and for multiples of four or eight and slow between, so of six waiting answers four in
+ * turn may come faster than all six; and a second thread, which the prebuilt binary starts and joins at every step, costs more
+ * than it brings for one row and brings more than it costs for eight.
+ *
+ * Learnt from the steps themselves instead of timed at load: a trial is a step like any other, so it delays no first answer and
+ * keeps no idle core busy, it sees the depth of the real contexts, it follows a machine that changes under us, and there is no
+ * file to go stale. What trials cost above the best known way is bounded by a share of the time that the other steps take.
+ */
+export class DecodePace {
+  readonly #cells: readonly Cell[];
+  #steps = 0;
+  #nextTrial = firstTrial;
+  #trying: Cell | undefined;
+  /** What trials may cost still; below zero nothing is tried. */
+  #creditMs = 0;
+
+  /** The first number of threads is taken until something is known. */
+  constructor(threads: readonly number[], widthMax: number) {
+    this.#cells = threads.flatMap((count) =>
+      Array.from({ length: widthMax }, (_, index) => new Cell(count, index + 1)),
+    );
+  }
+
+  /** For the next step, when so many answers wait for their next token. */
+  next(waiting: number): { readonly threads: number; readonly width: number } {
+    const possible = this.#cells.filter(({ width }) => width <= waiting);
+    const best = bestOf(possible);
+    this.#trying = this.#mayTry() ? trialOf(possible, best, this.#steps) : undefined;
+    return this.#trying ?? best;
+  }
+
+  /** Takes notice of the step that `next` was asked for, when nothing else disturbed it. */
+  observe(threads: number, width: number, elapsedMs: number): void {
+    const cell = this.#cells.find((other) => other.threads === threads && other.width === width);
+    if (cell === undefined) return;
+    this.#steps++;
+    if (cell === this.#trying) {
+      const known = bestOf(this.#cells.filter((other) => other.width <= width)).tokenMs;
+      this.#creditMs -= Math.max(0, elapsedMs - (known === Infinity ? elapsedMs : known * width));
+      this.#nextTrial = this.#steps + (cell.seen < enough ? trialEveryFirst : trialEvery);
+    } else this.#creditMs = Math.min(creditMsMax, this.#creditMs + elapsedMs * trialShare);
+    this.#trying = undefined;
+    cell.see(elapsedMs, this.#steps);
+  }
+
+  #mayTry(): boolean {
+    return this.#steps >= this.#nextTrial && this.#creditMs >= 0;
+  }
+}
+
+/** One way of making a step, and what it took when it was last used. */
+class Cell {
+  readonly threads: number;
+  readonly width: number;
+  readonly #recentMs: number[] = [];
+  #tokenMs = Infinity;
+  seen = 0;
+  lastStep = 0;
+
+  constructor(threads: number, width: number) {
+    this.threads = threads;
+    this.width = width;
+  }
+
+  /** For one token of one answer; the least of the last few, since a busy machine only ever makes a step longer. */
+  get tokenMs(): number {
+    return this.#tokenMs;
+  }
+
+  see(elapsedMs: number, step: number): void {
+    // No finer than the clock, so that a cost is never zero.
+    this.#recentMs.push(Math.max(elapsedMs, 0.001));
+    if (this.#recentMs.length > enough) this.#recentMs.shift();
+    this.#tokenMs = Math.min(...this.#recentMs) / this.width;
+    this.seen++;
+    this.lastStep = step;
+  }
+}
+
+/** The widest step of the first number of threads, unless another way is clearly faster. */
+function bestOf(possible: readonly Cell[]): Cell {
+  const [first] = possible;
+  if (first === undefined) throw new Error('a step for nobody');
+  let best = possible.findLast(({ threads }) => threads === first.threads) ?? first;
+  // Nothing is known of it yet: a step will tell.
+  if (best.seen === 0) return best;
+  // Of equals the widest, so that nobody waits without need.
+  for (const cell of possible.toSorted((a, b) => b.width - a.width))
+    if (cell.tokenMs < best.tokenMs * clearly) best = cell;
+  return best;
+}
+
+/** What is least known goes first, then what was seen longest ago; what has shown itself to be much worse comes rarely. */
+function trialOf(possible: readonly Cell[], best: Cell, step: number): Cell | undefined {
+  const candidates = possible.filter(
+    (cell) =>
+      cell !== best &&
+      (cell.seen < enough || cell.tokenMs < best.tokenMs * hopeless || step - cell.lastStep > hopelessEvery),
+  );
+  const [first, ...others] = candidates;
+  if (first === undefined) return undefined;
+  return others.reduce((next, cell) => (goesBefore(cell, next) ? cell : next), first);
+}
+
+function goesBefore(cell: Cell, other: Cell): boolean {
+  const [known, otherKnown] = [Math.min(cell.seen, enough), Math.min(other.seen, enough)];
+  return known === otherKnown ? cell.lastStep < other.lastStep : known < otherKnown;
+}
+
+/** Steps before the first trial, so that a first answer has begun. */
+const firstTrial = 8;
+const trialEveryFirst = 2;
+const trialEvery = 32;
+const trialShare = 0.03;
+const creditMsMax = 100;
+/** A way that was seen so often is known; so many of its latest times count. */
+const enough = 3;
+const clearly = 0.95;
+const hopeless = 1.5;
+const hopelessEvery = 2048;

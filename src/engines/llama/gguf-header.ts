@@ -1,0 +1,374 @@
+import { open, type FileHandle } from 'node:fs/promises';
+import { ModelRefused } from './model-refused.ts';
+
+/** What is known of a model file without loading it. */
+export interface GgufHeader {
+  readonly fileBytes: number;
+  readonly architecture: string;
+  /** Tokens that the model was trained for; undefined when the file does not say. */
+  readonly contextLength: number | undefined;
+  /** Keys and values of one token in all layers, two bytes each: 23,040 for SmolLM2-135M. 0 when there are none. */
+  readonly cacheBytesPerToken: number;
+  readonly vocabularySize: number;
+  readonly hasChatTemplate: boolean;
+  readonly tensorCount: number;
+}
+
+/**
+ * Reads the header of a GGUF file and checks everything that llama.cpp takes on trust, so that a truncated or foreign file is
+ * refused in words and does not crash the child. Throws `ModelRefused`, or the system's error when the file cannot be read.
+ *
+ * It reads front to back in pieces of 256 KiB and keeps a few numbers, so neither its memory nor its time depends on what the
+ * file claims: every count is bounded, every length has to fit what is left of the file, and the event loop gets its turn
+ * between pieces.
+ */
+export async function readGgufHeader(path: string): Promise<GgufHeader> {
+  const file = await open(path, 'r');
+  try {
+    const stat = await file.stat();
+    if (!stat.isFile()) throw new ModelRefused('it is no file');
+    return await readHeader(new Reader(file, stat.size));
+  } finally {
+    await file.close();
+  }
+}
+
+async function readHeader(reader: Reader): Promise<GgufHeader> {
+  if (reader.fileBytes < fixedBytes)
+    throw new ModelRefused(`it has ${reader.fileBytes} bytes, too few for a GGUF file`);
+  await reader.need(fixedBytes);
+  if (reader.uint32() !== magic) throw new ModelRefused('it is no GGUF file');
+  const version = reader.uint32();
+  if (version !== 2 && version !== 3) {
+    throw new ModelRefused(
+      version === 0x02000000 || version === 0x03000000
+        ? 'it is a GGUF file for big-endian computers'
+        : `it has version ${version} of GGUF, and only 2 and 3 are known`,
+    );
+  }
+  const tensorCount = reader.count('tensors', tensorsMax);
+  const entryCount = reader.count('entries', entriesMax);
+  const metadata = await readMetadata(reader, entryCount);
+  await checkTensors(reader, tensorCount, alignmentOf(metadata));
+
+  const architecture = metadata.get('general.architecture');
+  if (typeof architecture !== 'string' || architecture === '')
+    throw new ModelRefused('it does not say which architecture it has');
+  if (architecture === 'clip') throw new ModelRefused('it is the image part of a model, not a model');
+  const vocabulary = metadata.get('tokenizer.ggml.tokens');
+  if (!(vocabulary instanceof Elements) || vocabulary.count === 0) throw new ModelRefused('it has no vocabulary');
+  const contextLength = metadata.get(`${architecture}.context_length`);
+  return {
+    fileBytes: reader.fileBytes,
+    architecture,
+    contextLength: isCount(contextLength) ? contextLength : undefined,
+    cacheBytesPerToken: cacheBytesPerToken(metadata, architecture),
+    vocabularySize: vocabulary.count,
+    hasChatTemplate: metadata.has('tokenizer.chat_template'),
+    tensorCount,
+  };
+}
+
+/** Numbers, short texts and short lists of numbers as they are; of anything longer only that it is there and its length. */
+type Kept = number | string | Elements;
+
+class Elements {
+  readonly count: number;
+  readonly numbers: readonly number[];
+  constructor(count: number, numbers: readonly number[]) {
+    this.count = count;
+    this.numbers = numbers;
+  }
+}
+
+async function readMetadata(reader: Reader, entryCount: number): Promise<ReadonlyMap<string, Kept>> {
+  const metadata = new Map<string, Kept>();
+  for (let entry = 0; entry < entryCount; entry++) {
+    const key = await reader.text(keyBytesMax);
+    if (key === undefined) throw new ModelRefused(`it has a key of more than ${keyBytesMax} bytes`);
+    if (metadata.has(key)) throw new ModelRefused('it has a key twice');
+    await reader.need(4);
+    metadata.set(key, await readValue(reader, reader.uint32()));
+  }
+  return metadata;
+}
+
+async function readValue(reader: Reader, type: number): Promise<Kept> {
+  if (type === valueType.string) return (await reader.text(keptTextBytesMax)) ?? '';
+  if (type !== valueType.array) return await readNumber(reader, type);
+  await reader.need(12);
+  const elementType = reader.uint32();
+  const count = reader.count('elements in a list', Number.MAX_SAFE_INTEGER);
+  if (elementType === valueType.array) throw new ModelRefused('it has a list of lists');
+  if (elementType === valueType.string) {
+    // Each takes eight bytes at least, so a count that the file cannot hold ends here and not after a long time.
+    reader.mustHold(count * 8);
+    await reader.skipTexts(count);
+    return new Elements(count, []);
+  }
+  const bytes = numberBytes(elementType);
+  reader.mustHold(count * bytes);
+  const numbers: number[] = [];
+  while (numbers.length < Math.min(count, keptNumbersMax)) numbers.push(await readNumber(reader, elementType));
+  await reader.skip((count - numbers.length) * bytes);
+  return new Elements(count, numbers);
+}
+
+async function readNumber(reader: Reader, type: number): Promise<number> {
+  const bytes = numberBytes(type);
+  await reader.need(bytes);
+  switch (type) {
+    case valueType.float32:
+    case valueType.float64:
+      return reader.float(bytes);
+    case valueType.int8:
+    case valueType.int16:
+    case valueType.int32:
+    case valueType.int64:
+      return reader.integer(bytes, true);
+    default:
+      return reader.integer(bytes, false);
+  }
+}
+
+function numberBytes(type: number): number {
+  switch (type) {
+    case valueType.uint8:
+    case valueType.int8:
+    case valueType.bool:
+      return 1;
+    case valueType.uint16:
+    case valueType.int16:
+      return 2;
+    case valueType.uint32:
+    case valueType.int32:
+    case valueType.float32:
+      return 4;
+    case valueType.uint64:
+    case valueType.int64:
+    case valueType.float64:
+      return 8;
+    default:
+      throw new ModelRefused(`it has a value of the unknown type ${type}`);
+  }
+}
+
+function alignmentOf(metadata: ReadonlyMap<string, Kept>): number {
+  const alignment = metadata.get('general.alignment') ?? 32;
+  if (isCount(alignment) && alignment >= 8 && alignment <= 2 ** 20 && (alignment & (alignment - 1)) === 0)
+    return alignment;
+  throw new ModelRefused('its alignment is no power of two');
+}
+
+/** Every tensor has to lie inside the file: llama.cpp maps the file and reads where the table points. */
+async function checkTensors(reader: Reader, count: number, alignment: number): Promise<void> {
+  if (count === 0) throw new ModelRefused('it has no tensors');
+  let end = 0;
+  for (let tensor = 0; tensor < count; tensor++) {
+    if ((await reader.text(keyBytesMax)) === undefined) throw new ModelRefused('it has a tensor with a very long name');
+    await reader.need(4);
+    const dimensions = reader.uint32();
+    if (dimensions < 1 || dimensions > 4) throw new ModelRefused(`it has a tensor of ${dimensions} dimensions`);
+    await reader.need(dimensions * 8 + 12);
+    const sides = Array.from({ length: dimensions }, () => reader.integer(8, false));
+    const type = reader.uint32();
+    const offset = reader.integer(8, false);
+    const elements = sides.reduce((product, side) => product * side, 1);
+    if (!sides.every(isCount) || elements > Number.MAX_SAFE_INTEGER)
+      throw new ModelRefused('it has a tensor of impossible size');
+    if (offset % alignment !== 0) throw new ModelRefused('it has a tensor at an odd place');
+    const [blockElements, blockBytes] = blockOf.get(type) ?? [1, 0];
+    if ((sides[0] ?? 0) % blockElements !== 0) throw new ModelRefused('it has a tensor of impossible size');
+    end = Math.max(end, offset + (elements / blockElements) * blockBytes);
+  }
+  const start = Math.ceil(reader.position / alignment) * alignment;
+  if (start + end > reader.fileBytes)
+    throw new ModelRefused(`it ends too early: it has ${reader.fileBytes} bytes and its tensors need ${start + end}`);
+}
+
+function cacheBytesPerToken(metadata: ReadonlyMap<string, Kept>, architecture: string): number {
+  const number = (name: string): number => {
+    const value = metadata.get(`${architecture}.${name}`);
+    return isCount(value) ? value : 0;
+  };
+  const layers = number('block_count');
+  const heads = number('attention.head_count');
+  const width = heads === 0 ? 0 : number('embedding_length') / heads;
+  const perHead = (number('attention.key_length') || width) + (number('attention.value_length') || width);
+  const keyHeads = metadata.get(`${architecture}.attention.head_count_kv`);
+  const headsInAll =
+    keyHeads instanceof Elements
+      ? keyHeads.numbers.reduce((sum, count) => sum + (isCount(count) ? count : 0), 0)
+      : (number('attention.head_count_kv') || heads) * layers;
+  return headsInAll * perHead * 2;
+}
+
+/** A whole number above zero that is exact. */
+function isCount(value: unknown): value is number {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value > 0;
+}
+
+/** A window of the file. `need` brings bytes into it, the others take them out. */
+class Reader {
+  readonly fileBytes: number;
+  readonly #file: FileHandle;
+  #window = Buffer.alloc(0);
+  /** Where the window begins in the file, and where the next byte lies in the window. */
+  #windowStart = 0;
+  #at = 0;
+
+  constructor(file: FileHandle, fileBytes: number) {
+    this.#file = file;
+    this.fileBytes = fileBytes;
+  }
+
+  get position(): number {
+    return this.#windowStart + this.#at;
+  }
+
+  mustHold(bytes: number): void {
+    if (!(bytes <= this.fileBytes - this.position)) throw new ModelRefused('it ends in the middle of its header');
+    if (this.position + bytes > headerBytesMax)
+      throw new ModelRefused(`its header has more than ${headerBytesMax} bytes`);
+  }
+
+  async need(bytes: number): Promise<void> {
+    if (this.#window.length - this.#at >= bytes) return;
+    this.mustHold(bytes);
+    this.#windowStart = this.position;
+    this.#at = 0;
+    const window = Buffer.alloc(Math.min(Math.max(bytes, windowBytes), this.fileBytes - this.#windowStart));
+    let filled = 0;
+    while (filled < window.length) {
+      const { bytesRead } = await this.#file.read(window, filled, window.length - filled, this.#windowStart + filled);
+      if (bytesRead === 0) throw new ModelRefused('it became shorter while it was read');
+      filled += bytesRead;
+    }
+    this.#window = window;
+  }
+
+  async skip(bytes: number): Promise<void> {
+    const left = this.#window.length - this.#at;
+    if (bytes <= left) {
+      this.#at += bytes;
+      return;
+    }
+    this.mustHold(bytes);
+    this.#windowStart = this.position + bytes;
+    this.#window = Buffer.alloc(0);
+    this.#at = 0;
+  }
+
+  /** A text of at most so many bytes; a longer one is passed over. */
+  async text(bytesMax: number): Promise<string | undefined> {
+    await this.need(8);
+    const bytes = this.integer(8, false);
+    this.mustHold(bytes);
+    if (bytes > bytesMax) {
+      await this.skip(bytes);
+      return undefined;
+    }
+    await this.need(bytes);
+    this.#at += bytes;
+    return this.#window.toString('utf8', this.#at - bytes, this.#at);
+  }
+
+  /** A vocabulary has up to 300,000 texts: waiting for each one, though it is there, would cost more than reading it. */
+  async skipTexts(count: number): Promise<void> {
+    for (let text = 0; text < count; text++) {
+      if (this.#window.length - this.#at < 8) await this.need(8);
+      const bytes = this.integer(8, false);
+      if (bytes <= this.#window.length - this.#at) this.#at += bytes;
+      else await this.skip(bytes);
+    }
+  }
+
+  count(what: string, most: number): number {
+    const count = this.integer(8, false);
+    if (count > most) throw new ModelRefused(`it claims to have ${count} ${what}`);
+    return count;
+  }
+
+  uint32(): number {
+    return this.integer(4, false);
+  }
+
+  /** Numbers beyond 2⁵³ lose their last digits, which no bound cares about. */
+  integer(bytes: number, signed: boolean): number {
+    const at = this.#at;
+    this.#at += bytes;
+    if (bytes === 8) return Number(signed ? this.#window.readBigInt64LE(at) : this.#window.readBigUInt64LE(at));
+    return signed ? this.#window.readIntLE(at, bytes) : this.#window.readUIntLE(at, bytes);
+  }
+
+  float(bytes: number): number {
+    const at = this.#at;
+    this.#at += bytes;
+    return bytes === 4 ? this.#window.readFloatLE(at) : this.#window.readDoubleLE(at);
+  }
+}
+
+const magic = 0x46554747;
+/** Magic, version and two counts. */
+const fixedBytes = 24;
+const windowBytes = 262_144;
+/** The largest known vocabularies with their merges take some 20 MB. */
+const headerBytesMax = 268_435_456;
+const tensorsMax = 65_536;
+const entriesMax = 65_536;
+const keyBytesMax = 65_535;
+const keptTextBytesMax = 256;
+const keptNumbersMax = 1024;
+
+/** gguf_type in gguf.h */
+const valueType = {
+  uint8: 0,
+  int8: 1,
+  uint16: 2,
+  int16: 3,
+  uint32: 4,
+  int32: 5,
+  float32: 6,
+  bool: 7,
+  string: 8,
+  array: 9,
+  uint64: 10,
+  int64: 11,
+  float64: 12,
+} as const;
+
+/** ggml_type in ggml.h: elements and bytes of a block. Of a type that is not here, only the beginning of a tensor is checked. */
+const blockOf: ReadonlyMap<number, readonly [elements: number, bytes: number]> = new Map([
+  [0, [1, 4]], // F32
+  [1, [1, 2]], // F16
+  [2, [32, 18]], // Q4_0
+  [3, [32, 20]], // Q4_1
+  [6, [32, 22]], // Q5_0
+  [7, [32, 24]], // Q5_1
+  [8, [32, 34]], // Q8_0
+  [9, [32, 36]], // Q8_1
+  [10, [256, 84]], // Q2_K
+  [11, [256, 110]], // Q3_K
+  [12, [256, 144]], // Q4_K
+  [13, [256, 176]], // Q5_K
+  [14, [256, 210]], // Q6_K
+  [15, [256, 292]], // Q8_K
+  [16, [256, 66]], // IQ2_XXS
+  [17, [256, 74]], // IQ2_XS
+  [18, [256, 98]], // IQ3_XXS
+  [19, [256, 50]], // IQ1_S
+  [20, [32, 18]], // IQ4_NL
+  [21, [256, 110]], // IQ3_S
+  [22, [256, 82]], // IQ2_S
+  [23, [256, 136]], // IQ4_XS
+  [24, [1, 1]], // I8
+  [25, [1, 2]], // I16
+  [26, [1, 4]], // I32
+  [27, [1, 8]], // I64
+  [28, [1, 8]], // F64
+  [29, [256, 56]], // IQ1_M
+  [30, [1, 2]], // BF16
+  [34, [256, 54]], // TQ1_0
+  [35, [256, 66]], // TQ2_0
+  [39, [32, 17]], // MXFP4
+]);

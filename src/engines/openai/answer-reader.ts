@@ -1,0 +1,272 @@
+/** Bytes that are not the HTTP/1.1 answer they should be. The message is ours: it never quotes the bytes. */
+export class HttpFault extends Error {
+  override readonly name = 'HttpFault';
+}
+
+/** The head of a final answer. */
+export interface AnswerHead {
+  readonly status: number;
+  /** By lower-case name; of a field that came twice, the first value. */
+  readonly fields: ReadonlyMap<string, string>;
+}
+
+export interface AnswerTaker {
+  onHead(head: AnswerHead): void;
+  /** Bytes of the body. They are only valid during the call. */
+  onBody(bytes: Buffer, from: number, to: number): void;
+}
+
+type Phase =
+  'head' | 'length' | 'until-close' | 'size' | 'extension' | 'size-end' | 'chunk' | 'chunk-end' | 'trailer' | 'over';
+
+const headBytesMax = 16 * 1024;
+const extensionBytesMax = 4 * 1024;
+const cr = 13;
+const lf = 10;
+
+/**
+ * Reads one answer to a POST from the bytes of a connection: the same calls for every way in which they are cut into reads.
+ * Strict (RFC 9112): what two readers could understand differently is a fault, after which the connection must not be used
+ * again (reliability U14). It has no own time or size of a body: whoever takes the body bounds both.
+ */
+export class AnswerReader {
+  readonly #taker: AnswerTaker;
+  #phase: Phase = 'head';
+  /** A head or a trailer whose end has not come. */
+  #text = '';
+  /** Of the body or of the chunk. */
+  #bytesLeft = 0;
+  #sizeDigits = 0;
+  #extensionBytes = 0;
+  #endBytes = 0;
+  #isReusable = true;
+  #keepAliveHintMs: number | undefined;
+
+  constructor(taker: AnswerTaker) {
+    this.#taker = taker;
+  }
+
+  /** The answer has come whole. */
+  get isOver(): boolean {
+    return this.#phase === 'over';
+  }
+
+  /** Whether the server lets another request follow on the connection, once the answer is over. */
+  get isReusable(): boolean {
+    return this.#isReusable;
+  }
+
+  /** For how long the server says that it keeps an idle connection. */
+  get keepAliveHintMs(): number | undefined {
+    return this.#keepAliveHintMs;
+  }
+
+  /** Returns how many of the bytes belong to the answer: fewer than all only when it is over. */
+  push(bytes: Buffer, length = bytes.length): number {
+    let at = 0;
+    while (at < length && this.#phase !== 'over') at = this.#step(bytes, at, length);
+    return at;
+  }
+
+  /** The server has closed its side. */
+  end(): void {
+    if (this.#phase === 'over') return;
+    if (this.#phase !== 'until-close') throw new HttpFault('the connection ended inside the answer');
+    this.#phase = 'over';
+  }
+
+  #step(bytes: Buffer, at: number, length: number): number {
+    switch (this.#phase) {
+      case 'head':
+        return this.#readHead(bytes, at, length);
+      case 'length': {
+        const to = Math.min(length, at + this.#bytesLeft);
+        this.#bytesLeft -= to - at;
+        if (this.#bytesLeft === 0) this.#phase = 'over';
+        this.#taker.onBody(bytes, at, to);
+        return to;
+      }
+      case 'until-close':
+        this.#taker.onBody(bytes, at, length);
+        return length;
+      case 'size':
+        return this.#readSize(bytes, at, length);
+      case 'extension':
+        return this.#skipExtension(bytes, at, length);
+      case 'size-end':
+        if (bytes[at] !== lf) throw new HttpFault('a chunk has no size');
+        if (this.#bytesLeft > 0) this.#phase = 'chunk';
+        else {
+          // So that the end of a trailer without fields looks like that of one with fields.
+          this.#text = '\r\n';
+          this.#phase = 'trailer';
+        }
+        return at + 1;
+      case 'chunk': {
+        const to = Math.min(length, at + this.#bytesLeft);
+        this.#bytesLeft -= to - at;
+        if (this.#bytesLeft === 0) {
+          this.#phase = 'chunk-end';
+          this.#endBytes = 0;
+        }
+        this.#taker.onBody(bytes, at, to);
+        return to;
+      }
+      case 'chunk-end':
+        if (bytes[at] !== (this.#endBytes === 0 ? cr : lf)) throw new HttpFault('a chunk is longer than its size');
+        if (++this.#endBytes === 2) {
+          this.#phase = 'size';
+          this.#sizeDigits = 0;
+        }
+        return at + 1;
+      case 'trailer':
+        return this.#readTrailer(bytes, at, length);
+      case 'over':
+        return at;
+    }
+  }
+
+  #readHead(bytes: Buffer, at: number, length: number): number {
+    const before = this.#text.length;
+    this.#text += bytes.toString('latin1', at, length);
+    if (!beginsAsAnswer(this.#text)) throw new HttpFault('the answer is not HTTP/1');
+    const end = this.#text.indexOf('\r\n\r\n', Math.max(0, before - 3));
+    if ((end === -1 ? this.#text.length : end) > headBytesMax) throw new HttpFault('the head is too long');
+    if (end === -1) {
+      refuseBareLineFeed(this.#text, before);
+      return length;
+    }
+    const head = this.#text.slice(0, end);
+    this.#text = '';
+    this.#takeHead(head);
+    return at + end + 4 - before;
+  }
+
+  #takeHead(text: string): void {
+    const lines = text.split('\r\n');
+    const [, minor, digits] = statusLine.exec(lines[0]!) ?? [];
+    if (digits === undefined) throw new HttpFault('the status line is not HTTP/1');
+    const status = Number(digits);
+    if (status < 100 || status === 101) throw new HttpFault('the status is none of an answer');
+    const fields = new Map<string, string>();
+    for (let i = 1; i < lines.length; i++) takeField(lines[i]!, fields);
+    // Another head follows (RFC 9110 §15.2).
+    if (status < 200) return;
+    this.#isReusable = mayBeReused(minor === '0', fields.get('connection'));
+    const [, seconds] = /(?:^|[,\s])timeout=(\d{1,6})(?:$|[,\s])/i.exec(fields.get('keep-alive') ?? '') ?? [];
+    this.#keepAliveHintMs = seconds === undefined ? undefined : Number(seconds) * 1_000;
+    this.#frame(status, minor === '0', fields.get('transfer-encoding'), fields.get('content-length'));
+    this.#taker.onHead({ status, fields });
+  }
+
+  /** RFC 9112 §6.3, without what is allowed for the sake of old servers. */
+  #frame(status: number, isOld: boolean, coding: string | undefined, declared: string | undefined): void {
+    if (coding !== undefined && (isOld || declared !== undefined || coding.toLowerCase() !== 'chunked')) {
+      throw new HttpFault('the length of the answer is in doubt');
+    }
+    if (declared !== undefined && !/^\d{1,15}$/.test(declared)) {
+      throw new HttpFault('the length of the answer is no number');
+    }
+    // These have no body, whatever the head says. Bytes that follow end the connection.
+    if (status === 204 || status === 304) this.#phase = 'over';
+    else if (coding !== undefined) {
+      this.#phase = 'size';
+      this.#sizeDigits = 0;
+    } else if (declared !== undefined) {
+      this.#bytesLeft = Number(declared);
+      this.#phase = this.#bytesLeft === 0 ? 'over' : 'length';
+    } else {
+      this.#phase = 'until-close';
+      this.#isReusable = false;
+    }
+  }
+
+  #readSize(bytes: Buffer, at: number, length: number): number {
+    for (; at < length; at++) {
+      const byte = bytes[at]!;
+      const digit = hexDigit(byte);
+      if (digit !== -1) {
+        if (++this.#sizeDigits > 8) throw new HttpFault('a chunk is too large');
+        this.#bytesLeft = (this.#sizeDigits === 1 ? 0 : this.#bytesLeft) * 16 + digit;
+        continue;
+      }
+      if (this.#sizeDigits === 0) throw new HttpFault('a chunk has no size');
+      this.#extensionBytes = 0;
+      if (byte === cr) this.#phase = 'size-end';
+      else if (byte === 59 /* ; */ || byte === 32 || byte === 9) this.#phase = 'extension';
+      else throw new HttpFault('a chunk has no size');
+      return at + 1;
+    }
+    return at;
+  }
+
+  /** They mean nothing to us (RFC 9112 §7.1.1). */
+  #skipExtension(bytes: Buffer, at: number, length: number): number {
+    for (; at < length; at++) {
+      const byte = bytes[at]!;
+      if (++this.#extensionBytes > extensionBytesMax) throw new HttpFault('the extension of a chunk is too long');
+      if (byte === cr) {
+        this.#phase = 'size-end';
+        return at + 1;
+      }
+      if (byte < 32 && byte !== 9) throw new HttpFault('the extension of a chunk is no text');
+    }
+    return at;
+  }
+
+  #readTrailer(bytes: Buffer, at: number, length: number): number {
+    const before = this.#text.length;
+    this.#text += bytes.toString('latin1', at, length);
+    const end = this.#text.indexOf('\r\n\r\n', Math.max(0, before - 3));
+    if ((end === -1 ? this.#text.length : end) > headBytesMax) throw new HttpFault('the trailer is too long');
+    if (end === -1) {
+      refuseBareLineFeed(this.#text, before);
+      return length;
+    }
+    const fields = new Map<string, string>();
+    for (const line of this.#text.slice(0, end).split('\r\n')) if (line !== '') takeField(line, fields);
+    this.#text = '';
+    this.#phase = 'over';
+    return at + end + 4 - before;
+  }
+}
+
+/** As far as it has come. */
+function beginsAsAnswer(text: string): boolean {
+  const start = 'HTTP/1.';
+  return text.length < start.length ? start.startsWith(text) : text.startsWith(start);
+}
+
+/** Some read it as the end of a line (RFC 9112 §2.2); waiting for one that we would read would take until a deadline. */
+function refuseBareLineFeed(text: string, from: number): void {
+  for (let at = text.indexOf('\n', from); at !== -1; at = text.indexOf('\n', at + 1)) {
+    if (text[at - 1] !== '\r') throw new HttpFault('a line of the head ends in a line feed alone');
+  }
+}
+
+const statusLine = /^HTTP\/1\.([01]) (\d{3})(?: [\t\x20-\x7e\x80-\xff]*)?$/;
+/** RFC 9110 §5.5 and §5.6.2; a line that goes on with the one before (obs-fold) begins with a blank and is none. */
+const fieldLine = /^([!#$%&'*+\-.^_`|~0-9A-Za-z]+):([\t\x20-\x7e\x80-\xff]*)$/;
+
+function takeField(line: string, fields: Map<string, string>): void {
+  const [, name, value] = fieldLine.exec(line) ?? [];
+  if (name === undefined || value === undefined) throw new HttpFault('a line of the head is no field');
+  const key = name.toLowerCase();
+  // Two lengths, even equal ones, or two codings are what answers are smuggled with.
+  if (!fields.has(key)) fields.set(key, value.trim());
+  else if (key === 'content-length' || key === 'transfer-encoding') {
+    throw new HttpFault('the length of the answer is in doubt');
+  }
+}
+
+function mayBeReused(isOld: boolean, connection: string | undefined): boolean {
+  if (connection === undefined) return !isOld;
+  const options = connection.toLowerCase().split(/[\s,]+/);
+  return isOld ? options.includes('keep-alive') : !options.includes('close');
+}
+
+function hexDigit(byte: number): number {
+  if (byte >= 48 && byte <= 57) return byte - 48;
+  const lower = byte | 32;
+  return lower >= 97 && lower <= 102 ? lower - 87 : -1;
+}

@@ -1,0 +1,316 @@
+import { connect as connectTcp, isIP, type OnReadOpts as OnRead, type Socket } from 'node:net';
+import { connect as connectTls } from 'node:tls';
+import { AnswerReader, HttpFault, type AnswerHead, type AnswerTaker } from './answer-reader.ts';
+
+export interface ConnectionsOptions {
+  /** Only its origin counts. */
+  readonly url: URL;
+  /** For establishing a connection, with its TLS. */
+  readonly connectTimeoutMs: number;
+  /** An idle connection is not used after it. */
+  readonly keepAliveMs: number;
+  /** After so many requests a connection is closed; `undefined`: never. */
+  readonly requestsPerSocket: number | undefined;
+}
+
+export interface OutgoingRequest {
+  /** Its head, and its body or the beginning of it. */
+  readonly text: string;
+  /** What follows, sent as fast as the server reads. Read again when the request is sent again. */
+  readonly pieces: AsyncIterable<Uint8Array> | undefined;
+}
+
+/** Is told of one request and its answer. After `onOver` or `onBroken` nothing follows. */
+export interface AnswerHandler {
+  /** The first byte of an answer has come. */
+  onBegin(): void;
+  onHead(head: AnswerHead): void;
+  /** Bytes of the body, only valid during the call. */
+  onBody(bytes: Buffer, from: number, to: number): void;
+  /** What one read of the socket brought has been told. */
+  onReadEnd(): void;
+  /** The answer has come whole. */
+  onOver(): void;
+  /** It has not, and will not. `wasUsedBefore`: the connection had carried other requests. */
+  onBroken(error: Error, wasUsedBefore: boolean): void;
+}
+
+/** One request that has been sent. */
+export interface Call {
+  pause(): void;
+  resume(): void;
+  /** Closes its connection, at once; its handler hears nothing more. */
+  abandon(): void;
+}
+
+/** The code of a connection that ended before the answer did, without an error of the system. */
+export const connectionClosed = 'ECONNCLOSED';
+
+class ConnectionClosed extends Error {
+  override readonly name = 'ConnectionClosed';
+  readonly code = connectionClosed;
+}
+
+class ConnectTimeout extends Error {
+  override readonly name = 'ConnectTimeout';
+  readonly code = 'ETIMEDOUT';
+}
+
+/** Bytes that one read can bring. */
+const readBytes = 16 * 1024;
+const sweepMs = 1_000;
+/** A server closes so much earlier than it says, seen from here. */
+const hintMarginMs = 1_000;
+
+/**
+ * Connections to one server over HTTP/1.1, one request at a time on each. The one that was used last is used next, so that
+ * few stay open. It never waits for a connection and never opens more than there are requests: who may send, decides its
+ * owner (docs/decisions/006-own-http-client.md).
+ */
+export class Connections {
+  readonly #options: ConnectionsOptions;
+  /** Not under way, the one that was used last at the end. */
+  readonly #idle: Connection[] = [];
+  readonly #all = new Set<Connection>();
+  #session: Buffer | undefined;
+  #sweeper: NodeJS.Timeout | undefined;
+  #isClosed = false;
+
+  constructor(options: ConnectionsOptions) {
+    this.#options = options;
+  }
+
+  /** Sends a request. `isFresh`: on a connection that nothing was sent on. */
+  send(request: OutgoingRequest, handler: AnswerHandler, isFresh = false): Call {
+    if (this.#isClosed) throw new Error('the connections are closed');
+    const connection = (isFresh ? undefined : this.#takeIdle()) ?? this.#open();
+    return connection.send(request, handler);
+  }
+
+  /** Breaks what is under way, which is told `error`. */
+  close(error: Error): void {
+    this.#isClosed = true;
+    clearInterval(this.#sweeper);
+    for (const connection of [...this.#all]) connection.close(error);
+  }
+
+  #takeIdle(): Connection | undefined {
+    const nowMs = performance.now();
+    for (;;) {
+      const connection = this.#idle.pop();
+      if (connection === undefined || connection.isUsable(nowMs)) return connection;
+      connection.close();
+    }
+  }
+
+  #open(): Connection {
+    const connection = new Connection((onread) => this.#connect(onread), this.#options, {
+      idle: () => this.#idle.push(connection),
+      gone: () => this.#forget(connection),
+    });
+    this.#all.add(connection);
+    this.#sweeper ??= setInterval(() => this.#sweep(), sweepMs).unref();
+    return connection;
+  }
+
+  #connect(onread: OnRead): Socket {
+    const { url } = this.#options;
+    const isTls = url.protocol === 'https:';
+    const host = url.hostname.replace(/^\[|\]$/g, '');
+    const port = url.port === '' ? (isTls ? 443 : 80) : Number(url.port);
+    const common = { host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: 60_000, onread };
+    if (!isTls) return connectTcp(common);
+    const socket = connectTls({
+      ...common,
+      ...(isIP(host) === 0 ? { servername: host } : {}),
+      ALPNProtocols: ['http/1.1'],
+      ...(this.#session === undefined ? {} : { session: this.#session }),
+    });
+    socket.on('session', (session) => (this.#session = session));
+    return socket;
+  }
+
+  #forget(connection: Connection): void {
+    this.#all.delete(connection);
+    const place = this.#idle.indexOf(connection);
+    if (place !== -1) this.#idle.splice(place, 1);
+    if (this.#all.size > 0) return;
+    clearInterval(this.#sweeper);
+    this.#sweeper = undefined;
+  }
+
+  #sweep(): void {
+    const nowMs = performance.now();
+    for (const connection of this.#idle.filter((each) => !each.isUsable(nowMs))) connection.close();
+  }
+}
+
+interface Owner {
+  /** It may carry another request. */
+  readonly idle: () => void;
+  /** It is closed, or is being closed. */
+  readonly gone: () => void;
+}
+
+/** States: connecting → (busy ↔ idle) → gone. */
+class Connection implements Call, AnswerTaker {
+  readonly #socket: Socket;
+  readonly #options: ConnectionsOptions;
+  readonly #owner: Owner;
+  readonly #connectTimer: NodeJS.Timeout;
+  #handler: AnswerHandler | undefined;
+  #reader: AnswerReader | undefined;
+  #hasBegun = false;
+  #requests = 0;
+  #usableUntilMs = 0;
+  #isPaused = false;
+  /** Parts of the request have still to be written. */
+  #isWriting = false;
+  #isGone = false;
+
+  constructor(connect: (onread: OnRead) => Socket, options: ConnectionsOptions, owner: Owner) {
+    this.#options = options;
+    this.#owner = owner;
+    const callback = (length: number, bytes: Uint8Array): boolean => {
+      this.#read(bytes as Buffer, length);
+      return true;
+    };
+    this.#socket = connect({ buffer: Buffer.allocUnsafeSlow(readBytes), callback });
+    this.#connectTimer = setTimeout(
+      () => this.close(new ConnectTimeout('the connection took too long')),
+      options.connectTimeoutMs,
+    );
+    const connected = options.url.protocol === 'https:' ? 'secureConnect' : 'connect';
+    this.#socket.once(connected, () => clearTimeout(this.#connectTimer));
+    this.#socket.on('error', (error) => this.close(error));
+    this.#socket.on('end', () => this.#end());
+    this.#socket.on('close', () => this.close());
+  }
+
+  isUsable(nowMs: number): boolean {
+    return !this.#isGone && this.#socket.writable && nowMs < this.#usableUntilMs;
+  }
+
+  send({ text, pieces }: OutgoingRequest, handler: AnswerHandler): Call {
+    this.#handler = handler;
+    this.#reader = new AnswerReader(this);
+    this.#hasBegun = false;
+    this.#requests++;
+    if (this.#requests > 1) this.#socket.ref();
+    // Where there are as many bytes as UTF-16 units all of them are ASCII, which needs no transcoding.
+    this.#socket.write(text, Buffer.byteLength(text) === text.length ? 'latin1' : 'utf8');
+    if (pieces !== undefined) this.#write(pieces, handler).catch((error: unknown) => this.close(error as Error));
+    return this;
+  }
+
+  async #write(pieces: AsyncIterable<Uint8Array>, handler: AnswerHandler): Promise<void> {
+    this.#isWriting = true;
+    for await (const piece of pieces) {
+      // Answered before it was sent whole, or over.
+      if (this.#handler !== handler) return;
+      if (!this.#socket.write(piece)) await this.#drained();
+    }
+    this.#isWriting = false;
+  }
+
+  #drained(): Promise<void> {
+    return new Promise((resolve) => {
+      const done = (): void => {
+        this.#socket.off('drain', done).off('close', done);
+        resolve();
+      };
+      this.#socket.on('drain', done).on('close', done);
+      if (this.#isGone) done();
+    });
+  }
+
+  pause(): void {
+    if (this.#isPaused) return;
+    this.#isPaused = true;
+    this.#socket.pause();
+  }
+
+  resume(): void {
+    if (!this.#isPaused) return;
+    this.#isPaused = false;
+    this.#socket.resume();
+  }
+
+  abandon(): void {
+    this.#handler = undefined;
+    this.close();
+  }
+
+  /** Whoever waits for an answer is told why there will be none. */
+  close(error: Error = new ConnectionClosed('the connection was closed')): void {
+    if (this.#isGone) return;
+    this.#isGone = true;
+    clearTimeout(this.#connectTimer);
+    const handler = this.#handler;
+    this.#handler = undefined;
+    this.#socket.destroy();
+    this.#owner.gone();
+    handler?.onBroken(error, this.#requests > 1);
+  }
+
+  onHead(head: AnswerHead): void {
+    this.#handler?.onHead(head);
+  }
+
+  onBody(bytes: Buffer, from: number, to: number): void {
+    this.#handler?.onBody(bytes, from, to);
+  }
+
+  #read(bytes: Buffer, length: number): void {
+    const handler = this.#handler;
+    const reader = this.#reader;
+    // Whatever comes unasked would be read as the answer to the next request (reliability U14).
+    if (handler === undefined || reader === undefined) return this.close();
+    if (!this.#hasBegun) {
+      this.#hasBegun = true;
+      handler.onBegin();
+    }
+    try {
+      const taken = reader.push(bytes, length);
+      if (reader.isOver) this.#over(handler, reader, taken === length);
+      else handler.onReadEnd();
+    } catch (error) {
+      if (!(error instanceof HttpFault)) throw error;
+      this.close(error);
+    }
+  }
+
+  #end(): void {
+    const handler = this.#handler;
+    const reader = this.#reader;
+    if (handler === undefined || reader === undefined) return this.close();
+    try {
+      reader.end();
+      this.#over(handler, reader, false);
+    } catch (error) {
+      if (!(error instanceof HttpFault)) throw error;
+      this.close();
+    }
+  }
+
+  /** The next request may be sent before the handler returns. */
+  #over(handler: AnswerHandler, reader: AnswerReader, isClean: boolean): void {
+    const { keepAliveMs, requestsPerSocket = Infinity } = this.#options;
+    // It left while it was told of the last bytes.
+    if (this.#handler !== handler) return;
+    this.#handler = undefined;
+    this.#reader = undefined;
+    const keptMs = Math.min(keepAliveMs, (reader.keepAliveHintMs ?? Infinity) - hintMarginMs);
+    const isReusable = isClean && reader.isReusable && keptMs > 0 && this.#requests < requestsPerSocket;
+    // An answer that came before its request was sent leaves bytes behind.
+    if (!isReusable || this.#isWriting || this.#socket.writableLength > 0) this.close();
+    else {
+      this.#usableUntilMs = performance.now() + keptMs;
+      // An idle connection keeps no process running.
+      this.#socket.unref();
+      this.resume();
+      this.#owner.idle();
+    }
+    handler.onOver();
+  }
+}

@@ -1,0 +1,59 @@
+/** Something that an operator wants to know of a backend. Never holds a text of the backend or of a request. */
+export interface BackendTrouble {
+  readonly trouble:
+    | 'cannot_connect'
+    | 'no_first_token_in_time'
+    | 'silent_in_mid_answer'
+    | 'connection_broke'
+    | 'http_status'
+    | 'error_in_answer'
+    | 'unreadable_answer'
+    | 'implausible_usage';
+  /** Its HTTP status; null when there was none. */
+  readonly status: number | null;
+  /** The system's code, for example `ECONNREFUSED`, or our own word for what could not be read. */
+  readonly cause: string | null;
+}
+
+/** How often it has happened since it was told last. */
+export type ToldTrouble = BackendTrouble & { readonly times: number };
+
+/** Kinds of trouble (with status and cause) that are told apart; the kinds beyond share one line. */
+const kindsMax = 64;
+
+/**
+ * Tells each kind of trouble at once, and then at most once in `everyMs` with the number of times: a backend that fails
+ * every request must not fill the log (reliability U10, U12). What is left at the end of a burst is told with the next.
+ */
+export class TroubleTeller {
+  readonly #tell: (trouble: ToldTrouble) => void;
+  readonly #everyMs: number;
+  readonly #kinds = new Map<string, { toldAtMs: number; times: number }>();
+
+  constructor(tell: (trouble: ToldTrouble) => void, everyMs = 10_000) {
+    this.#tell = tell;
+    this.#everyMs = everyMs;
+  }
+
+  note(trouble: BackendTrouble, nowMs: number): void {
+    let key = `${trouble.trouble} ${trouble.status} ${trouble.cause}`;
+    if (!this.#kinds.has(key) && this.#kinds.size >= kindsMax) key = '';
+    const kind = this.#kinds.get(key) ?? { toldAtMs: -Infinity, times: 0 };
+    this.#kinds.set(key, kind);
+    kind.times++;
+    if (nowMs - kind.toldAtMs < this.#everyMs) return;
+    this.#tell({ ...trouble, times: kind.times });
+    kind.toldAtMs = nowMs;
+    kind.times = 0;
+  }
+}
+
+/** The code of the innermost system or transport error; `null` when none is known. Messages can quote, codes cannot. */
+export function causeCode(error: unknown): string | null {
+  let code: string | null = null;
+  for (let at = error, depth = 0; at instanceof Error && depth < 5; at = at.cause, depth++) {
+    const own = (at as { code?: unknown }).code;
+    if (typeof own === 'string' && /^[A-Z][A-Z0-9_]{1,63}$/.test(own)) code = own;
+  }
+  return code;
+}
