@@ -46,9 +46,11 @@ export interface Log {
   answer(record: AnswerRecord): void;
   request(record: RefusalRecord): void;
   service(record: ServiceRecord): void;
+  /** Since the start. */
+  readonly linesDropped: number;
 }
 
-/** Where lines go. Returns false while the consumer is behind, as a Node stream does. */
+/** Where lines go. Returns false while the consumer is behind, as a Node stream does; throws when they cannot be written. */
 export interface LineSink {
   write(line: string): boolean;
   once(event: 'drain', listener: () => void): unknown;
@@ -63,20 +65,38 @@ export function createLog(sink: LineSink): Log {
   let isScheduled = false;
   let isBlocked = false;
   let dropped = 0;
+  let droppedAndTold = 0;
 
   const flush = (): void => {
     isScheduled = false;
     if (isBlocked || waiting === '') return;
     const lines = waiting;
     waiting = '';
-    if (sink.write(lines)) return;
+    try {
+      if (sink.write(lines)) return tellDropped();
+    } catch {
+      // A full disk: nothing of the service may end because of its log (reliability S3).
+      dropped += lines.split('\n').length - 1;
+      return;
+    }
     isBlocked = true;
     sink.once('drain', () => {
       isBlocked = false;
-      if (dropped > 0) write({ time: now(), level: 'warn', event: 'log_lines_dropped', count: dropped });
-      dropped = 0;
+      noteDropped();
       flush();
     });
+  };
+  /** Not by `write`: what made lines drop is that there is no room, and this one has to be told. */
+  const noteDropped = (): void => {
+    const count = dropped - droppedAndTold;
+    if (count === 0) return;
+    droppedAndTold = dropped;
+    waiting += `${JSON.stringify({ time: now(), level: 'warn', event: 'log_lines_dropped', count })}\n`;
+  };
+  /** There is room again. */
+  const tellDropped = (): void => {
+    noteDropped();
+    if (waiting !== '') setImmediate(flush);
   };
   const write = (record: Readonly<Record<string, unknown>>): void => {
     if (waiting.length > waitingCharactersMax) {
@@ -91,6 +111,9 @@ export function createLog(sink: LineSink): Log {
   const now = (): string => new Date().toISOString();
 
   return {
+    get linesDropped() {
+      return dropped;
+    },
     answer: (record) =>
       write({
         time: now(),

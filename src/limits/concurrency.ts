@@ -7,12 +7,13 @@ export interface Slot {
 
 /** Caps the running requests of each account (specification part 8, "Concurrency"). */
 export class Concurrency {
-  readonly #perAccountMax: number;
+  /** May change at any time; what runs goes on. */
+  perAccountMax: number;
   readonly #running = new Map<string, number>();
   #total = 0;
 
   constructor(perAccountMax: number) {
-    this.#perAccountMax = perAccountMax;
+    this.perAccountMax = perAccountMax;
   }
 
   /** Running requests of all accounts. */
@@ -23,14 +24,14 @@ export class Concurrency {
   /** Throws `concurrency_limit_exceeded` 429 with `Retry-After: 1` (specification §7.5). */
   admit(accountId: string): Slot {
     const running = this.#running.get(accountId) ?? 0;
-    if (running >= this.#perAccountMax) {
+    if (running >= this.perAccountMax) {
       throw new ApiError(
         'concurrency_limit_exceeded',
-        `The account has ${this.#perAccountMax} requests running, as many as it may.`,
+        `The account has ${this.perAccountMax} requests running, as many as it may.`,
         {
           retryAfterSeconds: 1,
           headers: {
-            'ratelimit-limit': String(this.#perAccountMax),
+            'ratelimit-limit': String(this.perAccountMax),
             'ratelimit-remaining': '0',
             'ratelimit-reset': '1',
           },

@@ -7,20 +7,21 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { Catalog } from '../../src/catalog/catalog.ts';
-import { textCapabilities } from '../../src/catalog/model.ts';
-import { chat } from '../../src/dialects/chat/chat.ts';
 import { scriptRule } from '../../src/engines/scripted/script-schema.ts';
 import type { ScriptSettings } from '../../src/engines/scripted/script-schema.ts';
 import { createScriptedEngine } from '../../src/engines/scripted/scripted-engine.ts';
-import type { GenerationStream } from '../../src/generation/event.ts';
+import { ImageFetcher } from '../../src/images/fetcher.ts';
 import { Concurrency } from '../../src/limits/concurrency.ts';
-import type { Backend } from '../../src/pipeline/dispatch.ts';
-import { prime } from '../../src/pipeline/prime.ts';
+import { placesOf } from '../../src/pipeline/places.ts';
+import type { Backend } from '../../src/pipeline/places.ts';
 import { run } from '../../src/pipeline/run.ts';
+import type { Deliver } from '../../src/pipeline/run.ts';
 import { serve } from '../../src/pipeline/serve.ts';
 import { openCounter, prices } from '../billing/bills.ts';
 import type { Counter } from '../billing/bills.ts';
 import { balanceOf, customer, differencesOf, uuid } from '../store/fixture.ts';
+import { defaultFetchSettings } from '../support/image-settings.ts';
+import { chatRoute, textCapabilities } from '../pipeline/models.ts';
 
 /** As the cancellations from outside, and none. */
 const reasons = ['client-left', 'reader-stalled', 'revoked', 'drain', 'deadline'] as const;
@@ -32,14 +33,19 @@ const endingOf = {
   deadline: 'deadline',
 } as const;
 
-type Reader =
-  /** Never asks for the first batch: nothing is ever acquired. */
+type Reader = ReaderKind & {
+  /** Takes each batch in a later turn. */
+  readonly isSlow: boolean;
+};
+
+type ReaderKind =
+  /** Never begins: nothing is ever acquired. */
   | { readonly does: 'nothing' }
-  /** Waits for the first batch, or some milliseconds, and goes away. */
-  | { readonly does: 'prime'; readonly limitMs: number; readonly abortsFirst: boolean }
-  /** Reads so many batches, then leaves its loop. */
-  | { readonly does: 'leave'; readonly afterBatches: number }
-  /** Reads so many batches; then the request is cancelled, while the next one is awaited or before. */
+  /** Is gone when the first batch comes, or after some milliseconds without one. */
+  | { readonly does: 'peek'; readonly limitMs: number; readonly abortsFirst: boolean }
+  /** Takes so many batches, the last of them while it goes away. */
+  | { readonly does: 'leave'; readonly atBatch: number }
+  /** Takes so many batches; then the request is cancelled, while the next one is awaited or before. */
   | {
       readonly does: 'cancel';
       readonly afterBatches: number;
@@ -48,10 +54,10 @@ type Reader =
     }
   | { readonly does: 'read' };
 
-const reader: fc.Arbitrary<Reader> = fc.oneof(
+const kind: fc.Arbitrary<ReaderKind> = fc.oneof(
   fc.constant({ does: 'nothing' } as const),
-  fc.record({ does: fc.constant('prime' as const), limitMs: fc.constantFrom(0, 5, 1_000), abortsFirst: fc.boolean() }),
-  fc.record({ does: fc.constant('leave' as const), afterBatches: fc.nat(4) }),
+  fc.record({ does: fc.constant('peek' as const), limitMs: fc.constantFrom(0, 5, 1_000), abortsFirst: fc.boolean() }),
+  fc.record({ does: fc.constant('leave' as const), atBatch: fc.integer({ min: 1, max: 4 }) }),
   fc.record({
     does: fc.constant('cancel' as const),
     afterBatches: fc.nat(4),
@@ -60,6 +66,10 @@ const reader: fc.Arbitrary<Reader> = fc.oneof(
   }),
   fc.constant({ does: 'read' } as const),
 );
+
+const reader: fc.Arbitrary<Reader> = fc
+  .tuple(kind, fc.boolean())
+  .map(([does, isSlow]): Reader => ({ ...does, isSlow }));
 
 /** Scripts end well, at once or later, or fail, at once or later; none of them is ever silent for long. */
 const script: fc.Arbitrary<ScriptSettings> = fc
@@ -100,19 +110,27 @@ test('whatever a reader does, nothing is left, and every request that had a hold
   assert.deepEqual(await differencesOf(counter.file), []);
 });
 
-test('a stream that was primed and never read pays what was produced, and gives everything back', async (t) => {
+test('a reader that is gone at the first batch pays what was produced, and everything is given back', async (t) => {
   const counter = await openCounter(t);
-  await customer(counter.store, 'acct_primed', 1_000_000n);
+  await customer(counter.store, 'acct_gone', 1_000_000n);
   const service = servicesFor({ say: [{ text: ['word '] }], repeat: 600 }, counter);
-  await play({ does: 'prime', limitMs: 1_000, abortsFirst: true }, 'acct_primed', service);
-  const [row] = await counter.store.desk.listUsage({ accountId: 'acct_primed' });
+  await play({ does: 'peek', limitMs: 1_000, abortsFirst: true, isSlow: false }, 'acct_gone', service);
+  const [row] = await counter.store.desk.listUsage({ accountId: 'acct_gone' });
   assert.deepEqual([row?.ending, row?.completionTokens], ['client_left', 256]);
   assert.deepEqual([service.concurrency.total, counter.billing.openHolds], [0, 0]);
 });
 
 function servicesFor(settings: ScriptSettings, { billing }: Counter) {
   const engine = createScriptedEngine({ name: 'demo', contextLength: 4_096, scripts: [scriptRule(settings)] });
-  const backend: Backend = { label: 'scripted', engine, concurrencyMax: Infinity, zdr: false, running: 0 };
+  const backend: Backend = {
+    label: 'scripted',
+    engine,
+    concurrencyMax: Infinity,
+    queueMax: 0,
+    zdr: false,
+    enforces: [],
+    running: 0,
+  };
   const model = {
     id: 'demo',
     displayName: 'Demo',
@@ -123,7 +141,11 @@ function servicesFor(settings: ScriptSettings, { billing }: Counter) {
     prices,
     sampling: 'honor' as const,
     capabilities: textCapabilities,
+    zdrCapabilities: textCapabilities,
+    tier: undefined,
+    deprecationDate: undefined,
   };
+  const places = placesOf([backend], 1_000);
   const ended: string[] = [];
   return {
     ended,
@@ -131,50 +153,54 @@ function servicesFor(settings: ScriptSettings, { billing }: Counter) {
     catalog: new Catalog([model]),
     concurrency: new Concurrency(64),
     billing,
+    prices: { of: () => prices },
+    fetching: defaultFetchSettings,
+    images: {
+      fetcher: new ImageFetcher(),
+      settings: defaultFetchSettings,
+      budget: { take: () => {}, give: () => {} },
+    },
     newId: uuid,
-    backendsOf: () => [backend],
+    placesOf: () => places,
   };
 }
 
-/** One request from its order to its end, as `http` reads it. */
+/** One request from its order to its end, as `http` runs it. */
 async function play(reader: Reader, accountId: string, services: ReturnType<typeof servicesFor>): Promise<void> {
   const cancelled = new AbortController();
   const id = uuid();
   const call = {
     id,
-    route: {
-      api: 'chat',
-      dialect: chat,
-      defaultMaxTokens: 'card' as const,
-      retryWithoutMaxTokens: true,
-      unknownEffort: 'reject' as const,
-    },
+    route: chatRoute,
+    headers: {},
     caller: {
       account: { id: accountId },
-      key: { id: 'key_000000000000', accountId, name: '', limits: null, expiresAt: null },
+      key: { id: 'key_000000000000', accountId, userId: null, name: '', expiresAt: null },
     },
     zdr: false,
+    enforces: [],
     publicId: `req_${Buffer.from(id).toString('hex').slice(-12)}`,
     clientId: null,
     startedAt: Date.now(),
+    elapsedMs: () => 0,
     signal: cancelled.signal,
+    waited: () => {},
+    holdBytes: () => {},
   };
   const body = { model: 'demo', max_tokens: 1_000, messages: [{ role: 'user', content: 'hi' }] };
   // `serve` needs no directory: the caller is known.
   const order = await serve(body, call, services as unknown as Parameters<typeof serve>[2]);
   let ends = 0;
-  const stream = run(
-    order,
-    {
-      ...services,
-      ended: ({ ending }) => {
-        ends++;
-        services.ended.push(ending);
-      },
+  const runServices = {
+    ...services,
+    ended: ({ ending }: { readonly ending: string }) => {
+      ends++;
+      services.ended.push(ending);
     },
-    cancelled.signal,
-  );
-  await read(reader, stream, cancelled).catch((error: unknown) => {
+    chunkGaps: () => ({ observe: () => {} }),
+  };
+  const begin = (deliver: Deliver): Promise<void> => run(order, runServices, cancelled.signal, deliver);
+  await read(reader, begin, cancelled).catch((error: unknown) => {
     // What a script fails with, and what a cancelled request is told; a broken promise of our own has another name.
     assert.ok(error instanceof Error && error.name === 'ApiError', String(error));
   });
@@ -184,35 +210,57 @@ async function play(reader: Reader, accountId: string, services: ReturnType<type
   }
 }
 
-async function read(reader: Reader, stream: GenerationStream, cancelled: AbortController): Promise<void> {
-  const rest = stream[Symbol.asyncIterator]();
+async function read(
+  reader: Reader,
+  begin: (deliver: Deliver) => Promise<void>,
+  cancelled: AbortController,
+): Promise<void> {
+  let batches = 0;
+  let isGone = false;
+  const running = (take: () => boolean): Promise<void> =>
+    begin((batch) => {
+      assert.ok(batch.length > 0, 'a batch is never empty');
+      assert.ok(!isGone, 'nothing is delivered to a reader that is gone');
+      batches++;
+      const goesOn = take();
+      isGone = !goesOn;
+      return reader.isSlow ? new Promise((resolve) => setImmediate(resolve, goesOn)) : goesOn;
+    });
   switch (reader.does) {
     case 'nothing':
-      await rest.return?.();
       return;
-    case 'prime': {
-      const primed = await prime(stream, reader.limitMs);
-      // As `respond` does it: abort first, because `return` waits for a pending `next`.
-      if (reader.abortsFirst || primed.state === 'waiting') cancelled.abort('client-left');
-      if (primed.state === 'waiting') await primed.first.catch(() => {});
-      await primed.rest.return?.();
+    case 'peek': {
+      const timer = setTimeout(() => cancelled.abort('client-left'), reader.limitMs);
+      await running(() => {
+        clearTimeout(timer);
+        if (reader.abortsFirst) cancelled.abort('client-left');
+        return false;
+      }).finally(() => clearTimeout(timer));
       return;
     }
     case 'leave':
-      for (let batch = 0; batch < reader.afterBatches; batch++) if ((await rest.next()).done === true) return;
-      if (reader.afterBatches === 0) await rest.next();
-      await rest.return?.();
+      await running(() => batches < reader.atBatch);
       return;
     case 'cancel': {
-      for (let batch = 0; batch < reader.afterBatches; batch++) if ((await rest.next()).done === true) return;
-      const waiting = reader.whileWaiting ? rest.next() : undefined;
-      cancelled.abort(reader.reason);
-      await (waiting ?? rest.next());
-      // Whatever was on its way may still arrive once; then it is over.
-      for (let batch = 0; (await rest.next()).done !== true; batch++) assert.ok(batch < 3);
+      let later = 0;
+      const cancel = (): void => {
+        later = 1;
+        cancelled.abort(reader.reason);
+      };
+      const cancelNow = (): void => {
+        if (reader.whileWaiting) setImmediate(cancel);
+        else cancel();
+      };
+      if (reader.afterBatches === 0) cancelNow();
+      await running(() => {
+        // Whatever was on its way may still arrive once; then it is over.
+        if (later > 0) assert.ok(later++ <= 3);
+        if (batches === reader.afterBatches) cancelNow();
+        return true;
+      });
       return;
     }
     case 'read':
-      while ((await rest.next()).done !== true);
+      await running(() => true);
   }
 }

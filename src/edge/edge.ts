@@ -1,0 +1,372 @@
+import { createServer } from 'node:http';
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+
+import { ApiError } from '../errors.ts';
+import { keptIds, requestIds } from '../ids/request-id.ts';
+import { BodyRate } from './body-rate.ts';
+import type { BodyRateLimits } from './body-rate.ts';
+import { checkHead } from './check-head.ts';
+import { refusalBytes } from './refusal.ts';
+
+export interface EdgeLimits extends BodyRateLimits {
+  /** From the connection, or the first byte of a request, to the end of its headers (reliability C1). */
+  readonly headersTimeoutMs: number;
+  /** From the first byte of a request to the end of its body (C2). */
+  readonly bodyTimeoutMs: number;
+  /** How long a connection without a request is kept (C10). */
+  readonly keepAliveTimeoutMs: number;
+  /** How long the last bytes of an answer wait for a client that does not read (C3). */
+  readonly readerStallMs: number;
+  /** Connections that are open at the same time; the system closes further ones at once. */
+  readonly connectionsMax: number;
+  /** After so many requests a connection is closed, with its last answer saying so (C10). */
+  readonly requestsPerConnectionMax: number;
+  /** Requests that may wait on one connection for the answer before theirs (C6). */
+  readonly waitingPerConnectionMax: number;
+  /** How often the limits of time are checked: so much later a connection may be closed. */
+  readonly checkEveryMs: number;
+}
+
+/** What both hosts live with; a host says otherwise where it knows better. */
+export const defaultEdgeLimits: EdgeLimits = {
+  headersTimeoutMs: 10_000,
+  bodyTimeoutMs: 300_000,
+  bodyBytesPerSecondMin: 8 * 1024,
+  bodyRateWindowMs: 10_000,
+  keepAliveTimeoutMs: 65_000,
+  readerStallMs: 60_000,
+  connectionsMax: 10_000,
+  requestsPerConnectionMax: 1000,
+  waitingPerConnectionMax: 8,
+  checkEveryMs: 1000,
+};
+
+export interface EdgeServices {
+  /** An id for an answer to which the client gave none. */
+  newRequestId(): string;
+  /** Where the pages of error codes are. */
+  accountUrl(): string;
+  /** Told of each refusal that the edge has made itself. */
+  refused?(error: ApiError, publicId: string, method: string): void;
+}
+
+/** What a handler may do to the connection of its request. */
+export interface EdgeConnection {
+  /**
+   * Reads nothing more for so long after the answer, at most a second: what an answer with `Retry-After` asked of the
+   * client. Whoever asks again at once waits where it costs nothing; refusing it each time would take the processor from
+   * those who are served.
+   */
+  restAfterAnswer(): void;
+}
+
+/** Answers one request. Its head has been checked, and no other request of its connection runs. */
+export type Handler = (request: IncomingMessage, response: ServerResponse, connection: EdgeConnection) => void;
+
+/**
+ * The HTTP server of both hosts, with every guard on: limits of time, size and count, one running request per connection, no
+ * request whose framing is in doubt, and no answer without the envelope (reliability C1 to C10, §3.3, I9). The caller
+ * listens and closes.
+ *
+ * A client that ends its side of the connection has left: what runs for it is aborted (C5).
+ */
+export function createEdge(handler: Handler, services: EdgeServices, limits: EdgeLimits): Server {
+  const edge: Edge = { handler, services, limits };
+  const connections = new Map<Duplex, Connection>();
+  const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
+    const connection = connections.get(request.socket);
+    if (connection !== undefined) take(connection, { request, response }, edge);
+  };
+  const server = createServer(
+    {
+      headersTimeout: limits.headersTimeoutMs,
+      requestTimeout: limits.bodyTimeoutMs,
+      connectionsCheckingInterval: limits.checkEveryMs,
+      keepAliveTimeout: limits.keepAliveTimeoutMs,
+      maxHeaderSize: 16_384,
+      // Refused in `checkHead`, in the envelope; Node's own answer has none.
+      requireHostHeader: false,
+    },
+    onRequest,
+  );
+  server.maxConnections = limits.connectionsMax;
+  // More headers than allowed are refused in `checkHead`; Node's own cap would drop the excess silently (C8).
+  server.maxHeadersCount = 0;
+  // Without these Node says 100 before anybody has looked at the key, and a 417 without an envelope (C9).
+  server.on('checkContinue', onRequest).on('checkExpectation', onRequest);
+  server.on('connection', (socket) => {
+    const connection = new Connection(socket);
+    connections.set(socket, connection);
+    socket.on('close', () => {
+      connections.delete(socket);
+      clearTimeout(connection.restTimer);
+    });
+  });
+  server.on('clientError', (error: Error & { readonly code?: string; readonly reason?: string }, socket) => {
+    const connection = connections.get(socket);
+    const isOurs = error.code === 'ERR_HTTP_REQUEST_TIMEOUT' || error.code?.startsWith('HPE_') === true;
+    if (connection === undefined || !isOurs) socket.destroy();
+    // Nothing after `Connection: close` is a request (RFC 9112 §9.6); the answer that says so is on its way.
+    else if (error.code === 'HPE_CLOSED_CONNECTION' && !connection.isRefused) ignoreInput(connection);
+    else refuse(connection, errorOfParser(error), edge);
+  });
+  server.on('connect', (request, socket) => {
+    socket.on('error', () => socket.destroy());
+    const connection = connections.get(socket);
+    if (connection === undefined || connection.current !== undefined) socket.destroy();
+    else refuse(connection, noTunnel(), edge, request);
+  });
+  const checks = setInterval(() => {
+    const nowMs = performance.now();
+    for (const connection of connections.values()) check(connection, nowMs, edge);
+  }, limits.checkEveryMs);
+  checks.unref();
+  server.on('close', () => clearInterval(checks));
+  return server;
+}
+
+interface Edge {
+  readonly handler: Handler;
+  readonly services: EdgeServices;
+  readonly limits: EdgeLimits;
+}
+
+interface Turn {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+}
+
+class Connection implements EdgeConnection {
+  readonly socket: Socket;
+  /** The request that runs: its answer is not complete, or its last bytes are on their way. */
+  current: Turn | undefined;
+  /** Whole requests that came before their turn (C6). */
+  waiting: Turn[] = [];
+  /** The request whose head came last. Its body may still arrive, also after its answer. */
+  receiving: IncomingMessage | undefined;
+  rate: BodyRate | undefined;
+  requests = 0;
+  ignored = 0;
+  /** The answers to come are the last; whatever else arrives is not begun. */
+  isClosing = false;
+  isRefused = false;
+  isStallTimed = false;
+  isToRest = false;
+  restTimer: NodeJS.Timeout | undefined;
+
+  constructor(socket: Socket) {
+    this.socket = socket;
+  }
+
+  restAfterAnswer(): void {
+    this.isToRest = true;
+  }
+}
+
+/**
+ * Node starts the handlers of all requests that one packet brings. Here each waits for the answer before it. Reading goes
+ * on meanwhile, because that is how a client's leaving is noticed; so what may wait is little, and the rest is not begun:
+ * the answer before it says that the connection closes, and RFC 9112 §9.3.2 has the client send it again.
+ */
+function take(connection: Connection, turn: Turn, edge: Edge): void {
+  if (connection.isRefused) return;
+  const { waiting } = connection;
+  connection.receiving = turn.request;
+  if (!connection.isClosing && connection.current === undefined && waiting.length === 0) {
+    begin(connection, turn, edge);
+    return;
+  }
+  const { waitingPerConnectionMax } = edge.limits;
+  if (waiting.length + connection.ignored >= waitingPerConnectionMax) {
+    // Node keeps what it has parsed until the connection closes, so it does now (I8).
+    refuse(connection, new ApiError('http_400', 'Too many requests were sent ahead on one connection.'), edge);
+  } else if (connection.isClosing || !isSmall(turn.request)) {
+    closeAfterLast(connection);
+    connection.ignored++;
+    turn.request.resume();
+  } else {
+    waiting.push(turn);
+  }
+}
+
+/** Less than Node reads ahead of a handler, so that a waiting body never stops the reading. */
+const waitingBodyBytesMax = 8 * 1024;
+
+function isSmall({ headers }: IncomingMessage): boolean {
+  const { 'content-length': length = '0', 'transfer-encoding': coding } = headers;
+  return coding === undefined && Number(length) <= waitingBodyBytesMax;
+}
+
+function closeAfterLast(connection: Connection): void {
+  connection.isClosing = true;
+  const last = connection.waiting.at(-1) ?? connection.current;
+  if (last !== undefined && !last.response.headersSent) last.response.shouldKeepAlive = false;
+}
+
+function begin(connection: Connection, turn: Turn, edge: Edge): void {
+  const { request, response } = turn;
+  connection.current = turn;
+  connection.requests++;
+  if (connection.isStallTimed) {
+    connection.isStallTimed = false;
+    connection.socket.setTimeout(0);
+  }
+  // Node drops what one packet brings behind a request to upgrade, which we do not take.
+  if (connection.requests >= edge.limits.requestsPerConnectionMax || request.headers.upgrade !== undefined) {
+    connection.isClosing = true;
+    response.shouldKeepAlive = false;
+  }
+  response.on('close', () => end(connection, edge));
+  const error = checkHead(request);
+  if (error === undefined) edge.handler(request, response, connection);
+  else refuse(connection, error, edge, request);
+}
+
+/** The answer is with the system, or will never be. */
+function end(connection: Connection, edge: Edge): void {
+  const { socket } = connection;
+  connection.current = undefined;
+  connection.rate = undefined;
+  if (connection.receiving?.complete === true) connection.receiving = undefined;
+  if (connection.waiting.length > 0) process.nextTick(beginNext, connection, edge);
+  else if (connection.isClosing && !connection.isRefused) socket.destroySoon();
+  // When Node has let go of the request: it resumes the reading then.
+  else if (connection.isToRest) setImmediate(rest, connection);
+}
+
+const restMs = 1000;
+
+function rest(connection: Connection): void {
+  const { socket } = connection;
+  connection.isToRest = false;
+  if (connection.current !== undefined || connection.receiving?.complete === false || socket.destroyed) return;
+  // A listener takes the socket back from the parser, which would read past `pause`; the parser goes on through it.
+  socket.on('data', ignore).off('data', ignore);
+  socket.pause();
+  connection.restTimer = setTimeout(() => socket.resume(), restMs);
+}
+
+const ignore = (): void => undefined;
+
+/** When whoever else listens to the end of the answer before has heard of it. */
+function beginNext(connection: Connection, edge: Edge): void {
+  // Not when the answer before has said that the connection closes, or the client has left.
+  if (!connection.socket.writable) return;
+  const next = connection.waiting.shift();
+  if (next !== undefined) begin(connection, next, edge);
+}
+
+/** Answers in place of the handlers and closes; or only closes, where an answer would be read as another request's. */
+function refuse(connection: Connection, error: ApiError, edge: Edge, request?: IncomingMessage): void {
+  // Of the same packet, or of one that came before the client has read its answer.
+  if (connection.isRefused) return;
+  connection.isRefused = true;
+  connection.waiting = [];
+  const { socket, current, receiving } = connection;
+  const isAnswering = current !== undefined && current.response.headersSent && !current.response.writableEnded;
+  const isAnswered =
+    receiving?.complete === false &&
+    (current === undefined || (current.request === receiving && current.response.writableEnded));
+  const hasSaidClose = current?.response.writableEnded === true && !current.response.shouldKeepAlive;
+  if (!socket.writable || isAnswering) {
+    socket.destroy();
+    return;
+  }
+  // Not in the middle of a packet that the parser reads.
+  process.nextTick(discardInput, socket, discardedBytesMax);
+  if (isAnswered || hasSaidClose) {
+    socket.destroySoon();
+    return;
+  }
+  const own = edge.services.newRequestId();
+  const ids = requestIds(request?.headers['x-request-id'], own);
+  const accountUrl = edge.services.accountUrl();
+  const bytes = refusalBytes(error, { publicId: ids.publicId, accountUrl, hasBody: request?.method !== 'HEAD' });
+  const kept = keptIds(ids, request?.headers['service-zdr'], own);
+  edge.services.refused?.(error, kept.publicId, request?.method ?? '');
+  // A handler that runs learns it from the closing of its connection, at once.
+  if (current !== undefined && current.request !== request) socket.end(bytes, () => socket.destroy());
+  else {
+    socket.end(bytes);
+    linger(socket);
+  }
+}
+
+const lingerMs = 2000;
+const discardedBytesMax = 1024 * 1024;
+
+/**
+ * Closes when the client has, or soon: a socket that is closed with bytes unread resets the connection, and the client may
+ * lose the answer (RFC 9112 §9.6).
+ */
+function linger(socket: Socket): void {
+  const timer = setTimeout(() => socket.destroy(), lingerMs);
+  timer.unref();
+  socket.on('close', () => clearTimeout(timer));
+  socket.on('end', () => socket.destroy());
+}
+
+/** The parser reads no further: each request that it found would cost as much as one that is answered. */
+function discardInput(socket: Socket, bytesMax: number): void {
+  if (socket.destroyed) return;
+  let bytes = 0;
+  socket.removeAllListeners('data');
+  socket.on('data', (chunk: Buffer) => {
+    bytes += chunk.length;
+    if (bytes > bytesMax) socket.destroy();
+  });
+  socket.resume();
+}
+
+/** What runs goes on; only the end of the connection is still of interest. */
+function ignoreInput(connection: Connection): void {
+  const { socket } = connection;
+  connection.isClosing = true;
+  discardInput(socket, Infinity);
+  socket.on('end', () => socket.destroy());
+}
+
+/** The limits of time that Node does not know. */
+function check(connection: Connection, nowMs: number, edge: Edge): void {
+  const { current, receiving, socket } = connection;
+  // Node would keep the last bytes of an answer for ever (C3).
+  if (current?.response.writableEnded === true && !connection.isStallTimed) {
+    connection.isStallTimed = true;
+    socket.setTimeout(edge.limits.readerStallMs);
+  }
+  if (connection.isRefused) return;
+  // A request that waits for its turn may take its time.
+  if (receiving === undefined || (current !== undefined && current.request !== receiving)) return;
+  if (receiving.complete) {
+    // Nothing is kept for connections that are idle.
+    if (current === undefined) connection.receiving = connection.rate = undefined;
+    return;
+  }
+  if (connection.rate?.request !== receiving) connection.rate = new BodyRate(receiving, edge.limits, nowMs);
+  else if (connection.rate.isTooSlow(nowMs)) {
+    refuse(connection, new ApiError('http_408', 'The body arrives too slowly.'), edge);
+  }
+}
+
+function errorOfParser({ code, reason }: { readonly code?: string; readonly reason?: string }): ApiError {
+  switch (code) {
+    case 'HPE_HEADER_OVERFLOW':
+      return new ApiError('http_431', 'The headers of the request are too large.');
+    case 'ERR_HTTP_REQUEST_TIMEOUT':
+      return new ApiError('http_408', 'The request did not arrive in time.');
+    // The preface of HTTP/2.
+    case 'HPE_PAUSED_H2_UPGRADE':
+      return new ApiError('http_505', 'Speak HTTP/1.1.');
+    case 'HPE_INVALID_VERSION':
+      if (reason === 'Invalid HTTP version') return new ApiError('http_505', 'Speak HTTP/1.1.');
+      break;
+    case undefined:
+    default:
+  }
+  return new ApiError('http_400', 'The request is not well-formed HTTP.');
+}
+
+const noTunnel = (): ApiError =>
+  new ApiError('http_405', 'This is no proxy.', { headers: { allow: 'GET, HEAD, POST' } });

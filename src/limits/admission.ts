@@ -1,0 +1,102 @@
+import { ApiError } from '../errors.ts';
+import type { Slot } from './concurrency.ts';
+import type { Rung } from './load.ts';
+
+/**
+ * Whether this process takes new work at all, whoever asks for it: a cap on the requests that run, and the ladder of load
+ * shedding (reliability §5). Refusing comes before the work: before a large body is read and before any is parsed, so it
+ * costs a fraction of serving, and what runs goes on at full speed (reliability §3.1, "overload").
+ *
+ * On the second rung the cap sinks, a fifth with every look that finds the process overloaded, and one request may always
+ * run: taking none at all would swing between nothing and a flood, and a process whose memory does not shrink while it does
+ * nothing would never work again. When the load is gone the cap rises, and is back in a few seconds.
+ */
+export class Admission {
+  #runningMax: number;
+  #running = 0;
+  #rung: Rung = 0;
+  /** Below `#runningMax` while the load is too high, and some time after. */
+  #cap: number;
+  /** What ran when the load was too high the last time. */
+  #knee = Infinity;
+  #refusedSinceLook = false;
+
+  constructor(runningMax: number) {
+    this.#runningMax = runningMax;
+    this.#cap = runningMax;
+  }
+
+  /** Holds from the next request on; what runs already goes on. */
+  set runningMax(value: number) {
+    this.#cap = this.#cap === this.#runningMax ? value : Math.min(this.#cap, value);
+    this.#runningMax = value;
+  }
+
+  get running(): number {
+    return this.#running;
+  }
+
+  /** Requests that may run at once, now. */
+  get cap(): number {
+    return this.#cap;
+  }
+
+  get rung(): Rung {
+    return this.#rung;
+  }
+
+  /** Fewer requests may run than at other times. */
+  get isShedding(): boolean {
+    return this.#cap < this.#runningMax;
+  }
+
+  /** A new judgement of the load, four times a second. */
+  judged(rung: Rung): void {
+    this.#rung = rung;
+    if (rung >= 2) {
+      this.#knee = Math.min(this.#cap, this.#running);
+      this.#cap = Math.max(1, Math.floor(this.#knee * capShrinks));
+    } else {
+      const isNearKnee = this.#refusedSinceLook && this.#cap >= this.#knee * kneeNears;
+      this.#cap = Math.min(this.#runningMax, Math.ceil(this.#cap * (isNearKnee ? capCreeps : capGrows)) + 1);
+    }
+    this.#refusedSinceLook = false;
+  }
+
+  /** Throws `backend_at_capacity` 429 when a request with such a body would be refused; `undefined`: not known yet. */
+  check(bodyBytes: number | undefined, largeBodyBytes: number): void {
+    this.#checkCap();
+    if (this.#rung >= 1 && bodyBytes !== undefined && bodyBytes > largeBodyBytes)
+      throw atCapacity('The service is busy and takes no large requests now.');
+  }
+
+  /** Takes the place of a request whose body has arrived. Throws `backend_at_capacity` 429 when there is none. */
+  take(): Slot {
+    this.#checkCap();
+    this.#running++;
+    let released = false;
+    return {
+      release: () => {
+        if (released) throw new Error('a slot is released once');
+        released = true;
+        this.#running--;
+      },
+    };
+  }
+
+  #checkCap(): void {
+    if (this.#running < this.#cap) return;
+    this.#refusedSinceLook = true;
+    throw atCapacity('The service has as many requests as it can take.');
+  }
+}
+
+const capShrinks = 0.8;
+/** From one to a thousand in four seconds. */
+const capGrows = 1.5;
+/** While there is still more work than the cap lets in, and the cap comes near to what was too much: a fifth in two seconds. */
+const capCreeps = 1.02;
+const kneeNears = 0.6;
+
+const atCapacity = (message: string): ApiError =>
+  new ApiError('backend_at_capacity', `${message} Try again shortly.`, { retryAfterSeconds: 1 });

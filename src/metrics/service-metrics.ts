@@ -1,0 +1,298 @@
+import type { ProcessReadings } from './process-readings.ts';
+import { Registry } from './registry.ts';
+import type { Description, Histogram, Reading } from './registry.ts';
+
+/** What is read from the parts of the service when somebody asks. */
+export interface ServiceReadings {
+  readonly version: string;
+  readonly process: ProcessReadings;
+  readonly requestsRunning: () => number;
+  readonly openHolds: () => number;
+  readonly heldMicrocents: () => bigint;
+  readonly settlementsWaiting: () => number;
+  readonly bodyBytes: () => number;
+  readonly sockets: () => { readonly inference: number; readonly account: number };
+  readonly logLinesDropped: () => number;
+  readonly backends: () => readonly BackendReading[];
+  /** Requests that wait in line, by model. */
+  lines(): readonly { readonly model: string; readonly length: number }[];
+  readonly config: () => {
+    readonly version: number;
+    readonly failures: number;
+    readonly lastSuccess: boolean;
+    readonly leaving: number;
+  };
+}
+
+export interface BackendReading {
+  readonly model: string;
+  readonly backend: string;
+  readonly isReady: boolean;
+  readonly running: number;
+  /** Undefined where the backend has no queue of ours. */
+  readonly waiting: number | undefined;
+}
+
+/** A request for inference, when its last byte has been handed over. */
+export interface RequestFigures {
+  readonly api: string;
+  /** Id of a model of the catalog, empty when none was found: never what the client wrote. */
+  readonly model: string;
+  readonly streamed: boolean;
+  /** Status of the answer's head; 0 when none went out. */
+  readonly status: number;
+  /** Empty when there was no error. */
+  readonly code: string;
+  /** `undefined`: refused before its hold. */
+  readonly answer: AnswerFigures | undefined;
+}
+
+export interface AnswerFigures {
+  readonly ending: string;
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+  readonly completionTokens: number;
+  readonly reasoningTokens: number;
+  readonly costMicrocents: bigint;
+  readonly unchargedMicrocents: bigint;
+  readonly firstTokenMs: number | null;
+  readonly totalMs: number;
+  /** Time that was ours: from the whole request to its end, without what an engine was waited for. */
+  readonly ownMs: number;
+}
+
+const requestSeconds = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600];
+const gapSeconds = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60];
+const ownSeconds = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 2.5];
+const batchRows = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000];
+const commitSeconds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5];
+
+/** Every metric of the service. What is measured at a request is measured once, when it has ended. */
+export class ServiceMetrics {
+  readonly #registry = new Registry();
+  readonly #requests;
+  readonly #http;
+  readonly #tokens;
+  readonly #charged;
+  readonly #uncharged;
+  readonly #duration;
+  readonly #firstToken;
+  readonly #gaps;
+  readonly #own;
+  readonly #batchRows;
+  readonly #batchSeconds;
+  readonly #batchesRefused;
+  readonly #settlementsRepaired;
+
+  constructor(readings: ServiceReadings) {
+    const registry = this.#registry;
+    this.#requests = registry.counter(
+      'tokenhouse_requests_total',
+      'Requests for inference. `ending` is that of the usage row, or `refused` before there was one; `code` the error code; `status` that of the head, 0 when none went out.',
+      ['api', 'model', 'streamed', 'ending', 'status', 'code'],
+    );
+    this.#http = registry.counter('tokenhouse_http_requests_total', 'Answers of the inference host, by route.', [
+      'route',
+      'status',
+    ]);
+    this.#tokens = registry.counter(
+      'tokenhouse_tokens_total',
+      'Tokens of usage rows. `prompt` has `cached` in it, `completion` has `reasoning` in it.',
+      ['api', 'model', 'kind'],
+    );
+    this.#charged = registry.counter('tokenhouse_charged_microcents_total', 'What requests were charged.', ['model']);
+    this.#uncharged = registry.counter(
+      'tokenhouse_uncharged_microcents_total',
+      'List cost of what was done and not charged.',
+      ['model'],
+    );
+    this.#duration = registry.histogram(
+      'tokenhouse_request_seconds',
+      'From the arrival of a request to its end.',
+      ['api', 'model', 'streamed'],
+      requestSeconds,
+    );
+    this.#firstToken = registry.histogram(
+      'tokenhouse_first_token_seconds',
+      'From the arrival of a request to its first content.',
+      ['model'],
+      requestSeconds,
+    );
+    this.#gaps = registry.histogram(
+      'tokenhouse_chunk_gap_seconds',
+      'Between two batches of an answer as they come from the engine; a reader that is slow widens them.',
+      ['model'],
+      gapSeconds,
+    );
+    this.#own = registry.histogram(
+      'tokenhouse_own_seconds',
+      'What the service itself adds: from the whole request to asking an engine, and from its last word to the end of the answer, settlement included.',
+      ['api'],
+      ownSeconds,
+    );
+    this.#batchRows = registry.histogram(
+      'tokenhouse_ledger_batch_rows',
+      'Settlements that one transaction made durable.',
+      [],
+      batchRows,
+    );
+    this.#batchSeconds = registry.histogram(
+      'tokenhouse_ledger_commit_seconds',
+      "Of a transaction, from the main thread's point of view.",
+      [],
+      commitSeconds,
+    );
+    this.#batchesRefused = registry.counter(
+      'tokenhouse_ledger_batches_refused_total',
+      'Transactions that the store refused: database locked, disk full.',
+    );
+    this.#settlementsRepaired = registry.counter(
+      'tokenhouse_settlements_repaired_total',
+      'Settlements whose outcome was unknown, put right later (`repaired`) or not (`unrepaired`: look at the log).',
+      ['outcome'],
+    );
+    registerReadings(registry, readings);
+  }
+
+  get descriptions(): readonly Description[] {
+    return this.#registry.descriptions;
+  }
+
+  text(): string {
+    return this.#registry.text();
+  }
+
+  http(route: string, status: number): void {
+    this.#http(route, String(status)).add(1);
+  }
+
+  request(figures: RequestFigures): void {
+    const { api, model, answer } = figures;
+    const streamed = figures.streamed ? 'yes' : 'no';
+    this.#requests(api, model, streamed, answer?.ending ?? 'refused', String(figures.status), figures.code).add(1);
+    if (answer === undefined) return;
+    this.#tokens(api, model, 'prompt').add(answer.promptTokens);
+    this.#tokens(api, model, 'cached').add(answer.cachedTokens);
+    this.#tokens(api, model, 'completion').add(answer.completionTokens);
+    this.#tokens(api, model, 'reasoning').add(answer.reasoningTokens);
+    this.#charged(model).add(Number(answer.costMicrocents));
+    this.#uncharged(model).add(Number(answer.unchargedMicrocents));
+    this.#duration(api, model, streamed).observe(answer.totalMs / 1_000);
+    if (answer.firstTokenMs !== null) this.#firstToken(model).observe(answer.firstTokenMs / 1_000);
+    this.#own(api).observe(answer.ownMs / 1_000);
+  }
+
+  /** Looked up once for a request, used for each of its batches; in seconds. */
+  chunkGaps(model: string): Histogram {
+    return this.#gaps(model);
+  }
+
+  ledgerBatch(rows: number, elapsedMs: number, isRefused: boolean): void {
+    if (isRefused) {
+      this.#batchesRefused().add(1);
+      return;
+    }
+    if (rows > 0) this.#batchRows().observe(rows);
+    this.#batchSeconds().observe(elapsedMs / 1_000);
+  }
+
+  settlement(outcome: 'repaired' | 'unrepaired'): void {
+    this.#settlementsRepaired(outcome).add(1);
+  }
+}
+
+function registerReadings(registry: Registry, readings: ServiceReadings): void {
+  const gauge = (name: string, help: string, read: () => number): void =>
+    registry.gauge(name, help, [], () => [[[], read()]]);
+  const perBackend = (name: string, help: string, read: (backend: BackendReading) => number | undefined): void =>
+    registry.gauge(name, help, ['model', 'backend'], () =>
+      readings.backends().flatMap((backend): Reading[] => {
+        const value = read(backend);
+        return value === undefined ? [] : [[[backend.model, backend.backend], value]];
+      }),
+    );
+
+  gauge('tokenhouse_requests_running', 'Requests of the inference host that are under way.', readings.requestsRunning);
+  gauge('tokenhouse_holds_open', 'Requests that have money set aside.', readings.openHolds);
+  gauge('tokenhouse_held_microcents', 'Money set aside for running requests.', () => Number(readings.heldMicrocents()));
+  gauge('tokenhouse_settlements_waiting', 'Settlements handed in and not yet durable.', readings.settlementsWaiting);
+  gauge('tokenhouse_body_bytes', 'Bytes of request bodies in memory.', readings.bodyBytes);
+  perBackend('tokenhouse_backend_ready', '1 when the backend can take work.', ({ isReady }) => (isReady ? 1 : 0));
+  perBackend('tokenhouse_backend_running', 'Requests that run on the backend.', ({ running }) => running);
+  perBackend(
+    'tokenhouse_backend_waiting',
+    'Answers that wait for a place in the embedded engine.',
+    ({ waiting }) => waiting,
+  );
+  registry.gauge(
+    'tokenhouse_model_waiting',
+    'Requests in the line in front of the backends of a model.',
+    ['model'],
+    () => readings.lines().map(({ model, length }) => [[model], length]),
+  );
+  registry.gauge('tokenhouse_open_sockets', 'Connections of clients.', ['host'], () => {
+    const { inference, account } = readings.sockets();
+    return [
+      [['inference'], inference],
+      [['account'], account],
+    ];
+  });
+  registry.count(
+    'tokenhouse_log_lines_dropped_total',
+    'Lines that were lost because their reader was too slow.',
+    readings.logLinesDropped,
+  );
+  gauge(
+    'tokenhouse_config_version',
+    'Configurations that came into force since the start, the first included.',
+    () => readings.config().version,
+  );
+  gauge('tokenhouse_config_last_reload_success', '1 when the configuration that was read last is in force.', () =>
+    readings.config().lastSuccess ? 1 : 0,
+  );
+  registry.count(
+    'tokenhouse_config_reload_failures_total',
+    'Configurations that were refused while running.',
+    () => readings.config().failures,
+  );
+  gauge(
+    'tokenhouse_backends_leaving',
+    'Backends of earlier configurations that still have requests.',
+    () => readings.config().leaving,
+  );
+  registry.gauge(
+    'tokenhouse_event_loop_delay_seconds',
+    'How late the main thread was, over the last 15 s; `max`, and two quantiles.',
+    ['quantile'],
+    () => {
+      const { p50, p99, max } = readings.process.delay;
+      return [
+        [['0.5'], p50],
+        [['0.99'], p99],
+        [['max'], max],
+      ];
+    },
+  );
+  gauge(
+    'tokenhouse_event_loop_utilization',
+    'Share of the last 15 s in which the main thread worked.',
+    () => readings.process.utilization,
+  );
+  gauge('process_resident_memory_bytes', 'Memory of this process; embedded engines have processes of their own.', () =>
+    process.memoryUsage.rss(),
+  );
+  gauge('process_heap_used_bytes', 'Memory of the JavaScript heap in use.', () => process.memoryUsage().heapUsed);
+  registry.count('process_cpu_seconds_total', 'Processor time of this process, all threads.', () => {
+    const { user, system } = process.cpuUsage();
+    return (user + system) / 1e6;
+  });
+  registry.gauge('process_open_fds', 'Open files and sockets; where the system tells.', [], () =>
+    readings.process.openFiles === undefined ? [] : [[[], readings.process.openFiles]],
+  );
+  gauge('process_start_time_seconds', 'When the process began, in seconds since 1970.', () =>
+    Math.round(Date.now() / 1_000 - process.uptime()),
+  );
+  registry.gauge('tokenhouse_build_info', 'Always 1.', ['version', 'node'], () => [
+    [[readings.version, process.versions.node], 1],
+  ]);
+}
