@@ -1,0 +1,85 @@
+import { isIPv4 } from 'node:net';
+import { ApiError } from '../errors.ts';
+import { isGlobalUnicast } from './address.ts';
+
+/** What the operator says of addresses of images. */
+export interface ImageRules {
+  /** false: images come as data URIs only. */
+  readonly fetches: boolean;
+  /** Hosts that may be fetched from wherever they are, as `URL.host` writes them: lower case, a port unless it is 443. */
+  readonly allowedHosts: ReadonlySet<string>;
+  /** Names of this service itself, which is never asked. */
+  readonly ownHosts: ReadonlySet<string>;
+}
+
+export interface FetchTarget {
+  readonly url: URL;
+  /** Of `url`, without brackets and without the dot that may end a name. */
+  readonly host: string;
+  /** The operator has named this host: it may be anywhere. */
+  readonly isAllowed: boolean;
+}
+
+/** What is fetched, in the words of errors, and by which types its server may call it. */
+export interface Fetched {
+  readonly noun: 'image' | 'document';
+  /** What may stand in the place of an URL. */
+  readonly otherwise: string;
+  readonly accept: string;
+  readonly types: RegExp;
+  readonly wanted: string;
+}
+
+/** Stores of files often say that they do not know; the bytes tell what it is. */
+export const fetchedImage: Fetched = {
+  noun: 'image',
+  otherwise: ', or be a data URI of base64: data:image/png;base64,…',
+  accept: 'image/png, image/jpeg, image/webp, image/gif',
+  types: /^image\/(png|jpe?g|gif|webp)$|^(application|binary)\/octet-stream$/,
+  wanted: 'a PNG, JPEG, WebP or GIF file',
+};
+
+export const fetchedDocument: Fetched = {
+  noun: 'document',
+  otherwise: '',
+  accept: 'application/pdf, text/plain, text/markdown, text/csv, application/json',
+  types: /^application\/(pdf|json|x-ndjson)$|^text\/[a-z0-9.+-]+$|^(application|binary)\/octet-stream$/,
+  wanted: 'a PDF or a text',
+};
+
+const urlCharactersMax = 8_192;
+
+/**
+ * First gate (reliability §3.2): what an address says by itself, before anything is asked. Throws `unsupported_value` with
+ * `param: at` for everything but `https://` on port 443 of a host that may be public. Also decides about targets of
+ * redirects. `new URL` has folded the spellings of addresses (decimal, octal, hexadecimal, full-width) before they are
+ * judged.
+ */
+export function checkUrl(text: string, rules: ImageRules, at: string, what: Fetched = fetchedImage): FetchTarget {
+  const refuse = (why: string): ApiError =>
+    new ApiError('unsupported_value', `The ${what.noun} URL ${why}`, { param: at });
+  if (!/^https:\/\//i.test(text)) throw refuse(`must begin with https://${what.otherwise}.`);
+  if (!rules.fetches) throw refuse('cannot be used: this service fetches nothing. Send a data URI of base64.');
+  if (text.length > urlCharactersMax) throw refuse(`is longer than ${urlCharactersMax} characters.`);
+  // A parser that drops or turns these reads another address than the one that is written.
+  if (/[\u0000-\u001f\u007f\\]/.test(text)) throw refuse('contains control characters or backslashes.');
+  const authority = /^https:\/\/([^/?#]*)/i.exec(text)?.[1] ?? '';
+  if (authority === '' || !URL.canParse(text)) throw refuse('is not a URL.');
+  if (authority.includes('@')) throw refuse('must not contain a user name or password.');
+  if (authority.includes('%')) throw refuse('must not have escapes in its host.');
+  const url = new URL(text);
+  const host = url.hostname.replace(/^\[|\]$/g, '').replace(/\.$/, '');
+  if (rules.allowedHosts.has(url.host.replace(/\.(?=$|:\d+$)/, ''))) return { url, host, isAllowed: true };
+  // Every other port belongs to something that is not meant for the public, and would make a port scanner of us.
+  if (url.port !== '') throw refuse('must use port 443.');
+  const isLiteral = url.hostname.startsWith('[') || isIPv4(host);
+  if (isLiteral ? !isGlobalUnicast(host) : isLocalName(host)) throw refuse('points at a private network.');
+  if (rules.ownHosts.has(host)) throw refuse('points at this service.');
+  return { url, host, isAllowed: false };
+}
+
+/** Names that stand for something near by on every network; whatever else does is found out when it is resolved. */
+const localSuffixes =
+  /(^|\.)(localhost|localdomain|local|internal|intranet|private|corp|home|lan|svc|onion|home\.arpa)$/;
+
+const isLocalName = (host: string): boolean => !host.includes('.') || localSuffixes.test(host);

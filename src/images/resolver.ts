@@ -1,0 +1,44 @@
+import { lookup, Resolver } from 'node:dns/promises';
+
+/** Finds all addresses of a name. */
+export interface NameResolver {
+  /**
+   * Every address that the name has now, of both kinds. Empty when it has none, or none could be learned. `system` asks
+   * the operating system as well, which knows names of its own network. Rejects with the reason of the signal.
+   */
+  resolve(name: string, system: boolean, signal: AbortSignal): Promise<readonly string[]>;
+}
+
+/** How long a server may take to answer, and how often each is asked; whoever waits has a limit of its own. */
+const queryTimeoutMs = 2_000;
+const queryTries = 2;
+
+/**
+ * Asks name servers itself: those of the system unless others are given. Other than the system's own look-up it can be
+ * called off, takes no thread, and adds no domains and no `/etc/hosts`, which know names of the own network.
+ */
+export function createNameResolver(servers: readonly string[]): NameResolver {
+  return {
+    resolve: async (name, system, signal) => {
+      signal.throwIfAborted();
+      const resolver = new Resolver({ timeout: queryTimeoutMs, tries: queryTries });
+      if (servers.length > 0) resolver.setServers(servers);
+      const cancel = (): void => resolver.cancel();
+      signal.addEventListener('abort', cancel, { once: true });
+      try {
+        const [four, six] = await Promise.all([
+          resolver.resolve4(name).catch(() => []),
+          resolver.resolve6(name).catch(() => []),
+        ]);
+        signal.throwIfAborted();
+        const found = [...four, ...six];
+        return found.length > 0 || !system ? found : await systemLookup(name);
+      } finally {
+        signal.removeEventListener('abort', cancel);
+      }
+    },
+  };
+}
+
+const systemLookup = async (name: string): Promise<readonly string[]> =>
+  (await lookup(name, { all: true }).catch(() => [])).map(({ address }) => address);
