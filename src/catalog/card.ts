@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { Model } from './model.ts';
 import { roundedCents } from './pricing.ts';
 import type { Prices } from './pricing.ts';
@@ -5,11 +6,15 @@ import type { Prices } from './pricing.ts';
 /** The card of a model (specification §2.2 to §2.4). `created` is the time of the request, in seconds since 1970. */
 export function modelCard(model: Model, prices: Prices, created: number) {
   const { capabilities } = model;
-  const { chat } = capabilities;
+  const { chat, responses, messages } = capabilities;
   return {
     id: model.id,
     object: 'model',
     created,
+    // Three fields that clients of the messages family look for (contracts §1.2).
+    type: 'model',
+    display_name: model.displayName,
+    created_at: new Date(created * 1000).toISOString(),
     owned_by: model.ownedBy,
     max_model_len: model.contextLength,
     zdr_supported: capabilities.zdr,
@@ -17,8 +22,10 @@ export function modelCard(model: Model, prices: Prices, created: number) {
     service: {
       display_name: model.displayName,
       ...(model.description === undefined ? {} : { description: model.description }),
+      ...(model.tier === undefined ? {} : { tier: model.tier }),
       context_length: model.contextLength,
       max_output_tokens: model.maxOutputTokens,
+      ...(model.deprecationDate === undefined ? {} : { deprecation_date: model.deprecationDate }),
       capabilities: {
         vision: capabilities.vision,
         tools: capabilities.tools,
@@ -36,16 +43,25 @@ export function modelCard(model: Model, prices: Prices, created: number) {
           regex: chat.regex,
           grammar: chat.grammar,
         },
-        responses: { supported: false, streaming: false, tools: false, text_format: [], raw_json_schema_text: false },
-        messages: {
-          supported: false,
-          streaming: false,
-          tools: false,
-          tool_streaming: false,
-          vision: false,
-          reasoning: false,
+        responses: {
+          supported: responses.supported,
+          streaming: responses.streaming,
+          tools: responses.tools,
+          text_format: responses.textFormats,
+          raw_json_schema_text: responses.rawJsonSchemaText,
         },
-        zdr: { supported: capabilities.zdr, same_capabilities: capabilities.zdr },
+        messages: {
+          supported: messages.supported,
+          streaming: messages.streaming,
+          tools: messages.tools,
+          tool_streaming: messages.toolStreaming,
+          vision: messages.vision,
+          reasoning: messages.reasoning,
+        },
+        zdr: {
+          supported: capabilities.zdr,
+          same_capabilities: capabilities.zdr && isDeepStrictEqual(capabilities, model.zdrCapabilities),
+        },
         reasoning_effort: { efforts: capabilities.efforts, default: capabilities.defaultEffort },
       },
       pricing: {
@@ -60,8 +76,14 @@ export function modelCard(model: Model, prices: Prices, created: number) {
   };
 }
 
-/** `GET /v1/models` (specification §2.1). */
-export const modelList = (cards: readonly ReturnType<typeof modelCard>[]) => ({ object: 'list', data: cards });
+/** `GET /v1/models` (specification §2.1), whole: the last three fields tell clients that page that there is no more (contracts §1.2). */
+export const modelList = (cards: readonly ReturnType<typeof modelCard>[]) => ({
+  object: 'list',
+  data: cards,
+  has_more: false,
+  first_id: cards[0]?.id ?? null,
+  last_id: cards.at(-1)?.id ?? null,
+});
 
 /** A price is at most a few billion microcents, so that the quotient is the nearest double of its decimal text. */
 const centsPerMillion = (microcents: bigint): number => Number(microcents) / 1_000_000;

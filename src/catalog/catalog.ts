@@ -2,16 +2,32 @@ import type { Model } from './model.ts';
 
 /** The models of the service. Ids match case-insensitively (specification §2.2). */
 export class Catalog {
-  readonly models: readonly Model[];
-  readonly #byId: ReadonlyMap<string, Model>;
+  readonly #entries: readonly Entry[];
+  readonly #byId: ReadonlyMap<string, Entry>;
 
   constructor(models: readonly Model[]) {
-    this.models = models;
-    this.#byId = new Map(models.map((model) => [model.id.toLowerCase(), model]));
+    this.#entries = models.map((model) => ({ model, retiresAt: retirementOf(model) }));
+    this.#byId = new Map(this.#entries.map((entry) => [entry.model.id.toLowerCase(), entry]));
     if (this.#byId.size !== models.length) throw new Error('two models have the same id');
   }
 
-  find(id: string): Model | undefined {
-    return this.#byId.get(id) ?? this.#byId.get(id.toLowerCase());
+  /** The models that are there at a time, in milliseconds since 1970. */
+  modelsAt(time: number): readonly Model[] {
+    return this.#entries.filter(({ retiresAt }) => time < retiresAt).map(({ model }) => model);
+  }
+
+  /** `retired`: there was such a model, until before that time. */
+  find(id: string, time: number): Model | 'retired' | undefined {
+    const entry = this.#byId.get(id.toLowerCase());
+    return entry === undefined || time < entry.retiresAt ? entry?.model : 'retired';
   }
 }
+
+interface Entry {
+  readonly model: Model;
+  readonly retiresAt: number;
+}
+
+/** Specification part 3, contracts decision 25: 00:00:00 UTC of the day. */
+const retirementOf = ({ deprecationDate }: Model): number =>
+  deprecationDate === undefined ? Infinity : Date.parse(`${deprecationDate}T00:00:00Z`);

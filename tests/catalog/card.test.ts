@@ -5,17 +5,24 @@ import fc from 'fast-check';
 
 import { modelCard, modelList } from '../../src/catalog/card.ts';
 import { Catalog } from '../../src/catalog/catalog.ts';
-import { textCapabilities } from '../../src/catalog/model.ts';
 import type { Model } from '../../src/catalog/model.ts';
-import { capableModel } from '../pipeline/models.ts';
+import { capableModel, fullCapabilities, textCapabilities } from '../pipeline/models.ts';
 
-const textModel: Model = { ...capableModel, id: 'Text-1', capabilities: textCapabilities };
+const textModel: Model = {
+  ...capableModel,
+  id: 'Text-1',
+  capabilities: textCapabilities,
+  zdrCapabilities: textCapabilities,
+};
 
 /** Every field of specification §2.2 to §2.4 with its type, but for those that may be present. */
 const fieldsOfCard: Readonly<Record<string, string>> = {
   id: 'string',
   object: 'string',
   created: 'integer',
+  type: 'string',
+  display_name: 'string',
+  created_at: 'string',
   owned_by: 'string',
   max_model_len: 'integer',
   zdr_supported: 'boolean',
@@ -68,7 +75,7 @@ test('a card has every field of the specification, in its type, and no other', (
   }
 });
 
-test('what is not built is false, and what is there is told', () => {
+test('a model of text alone promises text alone', () => {
   const trueFlags = (model: Model): string[] =>
     Object.entries(fieldsOf(card(model)))
       .filter(([, value]) => value === true)
@@ -76,11 +83,13 @@ test('what is not built is false, and what is there is told', () => {
   assert.deepEqual(trueFlags(textModel), [
     'service.capabilities.chat_completions.supported',
     'service.capabilities.chat_completions.streaming',
+    'service.capabilities.responses.supported',
+    'service.capabilities.responses.streaming',
+    'service.capabilities.messages.supported',
+    'service.capabilities.messages.streaming',
   ]);
-  const families = trueFlags(capableModel).filter((field) => /responses|messages/.test(field));
-  assert.deepEqual(families, [], 'families that do not exist yet are not promised, whatever the model can do');
   const { responses, reasoning_effort: effort } = card(textModel).service.capabilities;
-  assert.deepEqual([responses.text_format, effort.efforts, effort.default], [[], ['none'], 'none']);
+  assert.deepEqual([responses.text_format, effort.efforts, effort.default], [['text'], ['none'], 'none']);
 });
 
 test('fields that are the same fact are the same value', () => {
@@ -94,13 +103,28 @@ test('fields that are the same fact are the same value', () => {
     [outer.id, outer.object, outer.created, outer.owned_by],
     ['capable', 'model', 1_790_000_000, 'tests'],
   );
+  // Contracts §1.2.
+  assert.deepEqual(
+    [outer.type, outer.display_name, outer.created_at],
+    ['model', service.display_name, '2026-09-21T14:13:20.000Z'],
+  );
+});
+
+test('§2.3: zero data retention with the same features, with others, and not at all', () => {
+  const others = { ...fullCapabilities, chat: { ...fullCapabilities.chat, regex: false } };
+  const zdrOf = (model: Model) => card(model).service.capabilities.zdr;
+  assert.deepEqual(zdrOf(capableModel), { supported: true, same_capabilities: true });
+  assert.deepEqual(zdrOf({ ...capableModel, capabilities: others }), { supported: true, same_capabilities: false });
+  assert.equal(card({ ...capableModel, capabilities: others }).service.capabilities.chat_completions.regex, false);
+  assert.deepEqual(zdrOf(textModel), { supported: false, same_capabilities: false });
 });
 
 test('optional fields are absent, not null; an absent output cap is null, not absent', () => {
   const printed = JSON.stringify(card({ ...textModel, maxOutputTokens: null }));
   assert.match(printed, /"max_output_tokens":null/);
   assert.doesNotMatch(printed, /description|tier|deprecation_date/);
-  assert.equal(card({ ...textModel, description: 'Small.' }).service.description, 'Small.');
+  const { service } = card({ ...textModel, description: 'Small.', tier: 'standard', deprecationDate: '2027-06-30' });
+  assert.deepEqual([service.description, service.tier, service.deprecation_date], ['Small.', 'standard', '2027-06-30']);
 });
 
 test('§2.4: prices are in cents per million, the cached one also exact in microcents', () => {
@@ -134,14 +158,16 @@ test('a price on the card reads back as the price that is charged', () => {
 });
 
 test('§2.1: the list', () => {
-  assert.deepEqual(modelList([card(textModel)]), { object: 'list', data: [card(textModel)] });
-  assert.deepEqual(modelList([]), { object: 'list', data: [] });
+  const paging = { has_more: false, first_id: 'Text-1', last_id: 'capable' };
+  const cards = [card(textModel), card(capableModel)];
+  assert.deepEqual(modelList(cards), { object: 'list', data: cards, ...paging });
+  assert.deepEqual(modelList([]), { object: 'list', data: [], has_more: false, first_id: null, last_id: null });
 });
 
 test('§2.2: ids match in any case; the card keeps its own spelling', () => {
   const catalog = new Catalog([textModel, capableModel]);
-  for (const id of ['Text-1', 'text-1', 'TEXT-1']) assert.equal(catalog.find(id), textModel);
-  for (const id of ['', 'text-2', ' text-1', '__proto__', 'constructor']) assert.equal(catalog.find(id), undefined);
+  for (const id of ['Text-1', 'text-1', 'TEXT-1']) assert.equal(catalog.find(id, 0), textModel);
+  for (const id of ['', 'text-2', ' text-1', '__proto__', 'constructor']) assert.equal(catalog.find(id, 0), undefined);
   assert.throws(() => new Catalog([textModel, { ...capableModel, id: 'TEXT-1' }]), /same id/);
 });
 

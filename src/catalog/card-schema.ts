@@ -1,0 +1,128 @@
+import Type from 'typebox';
+
+/** What `GET /v1/models` answers (specification §2.1 to §2.4), for the API description; `card.ts` makes it. */
+const flag = (description: string) => Type.Boolean({ description });
+const count = (description: string) => Type.Integer({ description });
+const text = (description: string) => Type.String({ description });
+
+const endpoint = 'Whether the endpoint takes this model.';
+const streaming = 'Whether `stream: true` is taken.';
+const tools = 'Whether tools are taken.';
+const toolStreaming = 'Whether tools are taken with `stream: true`.';
+
+const capabilities = Type.Object(
+  {
+    vision: flag('Takes images.'),
+    tools: flag('Calls functions.'),
+    reasoning: flag('Returns its reasoning apart from the answer.'),
+    chat_completions: Type.Object(
+      {
+        supported: flag(endpoint),
+        streaming: flag(streaming),
+        tools: flag(tools),
+        tool_streaming: flag(toolStreaming),
+        json_object: flag('Whether `response_format` may be `json_object`.'),
+        json_schema: flag('Whether `response_format` may be `json_schema`.'),
+        json_schema_refs: flag('Whether schemas may have local `$ref`s.'),
+        tools_with_response_format: flag('Whether tools and `response_format` may be sent together.'),
+        n: flag('Whether `n` may be above 1.'),
+        regex: flag('Whether `regex` is taken.'),
+        grammar: flag('Whether `response_format` may be `grammar`.'),
+      },
+      { description: 'On /v1/chat/completions.' },
+    ),
+    responses: Type.Object(
+      {
+        supported: flag(endpoint),
+        streaming: flag(streaming),
+        tools: flag(tools),
+        text_format: Type.Array(Type.String(), { description: 'Values that `text.format.type` may have.' }),
+        raw_json_schema_text: flag('Whether JSON comes as it is, without Markdown fences.'),
+      },
+      { description: 'On /v1/responses.' },
+    ),
+    messages: Type.Object(
+      {
+        supported: flag(endpoint),
+        streaming: flag(streaming),
+        tools: flag(tools),
+        tool_streaming: flag(toolStreaming),
+        vision: flag('Whether images are taken.'),
+        reasoning: flag('Whether reasoning comes in blocks of its own.'),
+      },
+      { description: 'On /v1/messages.' },
+    ),
+    zdr: Type.Object(
+      {
+        supported: flag('Whether `Service-ZDR: required` is taken.'),
+        same_capabilities: flag('Whether the same features are there with it.'),
+      },
+      { description: 'Zero data retention.' },
+    ),
+    reasoning_effort: Type.Object(
+      {
+        efforts: Type.Array(Type.String(), { description: 'Tiers that the model has.' }),
+        default: text('The tier of requests that name none.'),
+      },
+      { description: 'How much the model can be told to reason.' },
+    ),
+  },
+  { description: 'What requests with this model may use; more is refused.' },
+);
+
+const pricing = Type.Object(
+  {
+    currency: text('Always `usd`: prices are in US cents.'),
+    input_cents_per_million: Type.Number({ description: 'For a million tokens of prompts that no cache had.' }),
+    output_cents_per_million: Type.Number({ description: 'For a million generated tokens, reasoning included.' }),
+    cache_read_cents_per_million: count('For a million tokens of prompts from a cache, rounded to whole cents.'),
+    cache_read_microcents_per_million: count('The same, exactly: a cent has 1,000,000 microcents.'),
+  },
+  { description: 'List prices without a key; with one, the rates of its account.' },
+);
+
+export const cardSchema = Type.Object(
+  {
+    id: text('What requests say in `model`, in any case.'),
+    object: Type.Literal('model', { description: 'Always `model`.' }),
+    created: count('When the list was asked for, in seconds since 1970: not a date of release.'),
+    type: Type.Literal('model', { description: 'Always `model`.' }),
+    display_name: text('Name for people.'),
+    created_at: text('`created` as a date.'),
+    owned_by: text('Who the model belongs to.'),
+    max_model_len: count('Tokens of prompt and answer together.'),
+    zdr_supported: flag('Whether `Service-ZDR: required` is taken.'),
+    supports_vision: flag('Takes images.'),
+    service: Type.Object(
+      {
+        display_name: text('Name for people.'),
+        description: Type.Optional(text('What the model is.')),
+        tier: Type.Optional(text('Label of a class of models.')),
+        context_length: count('The same as `max_model_len`.'),
+        max_output_tokens: Type.Union([Type.Integer(), Type.Null()], {
+          description: 'Most tokens of an answer; null: as many as the window leaves.',
+        }),
+        deprecation_date: Type.Optional(
+          text('`YYYY-MM-DD`, when a retirement is scheduled: gone from 00:00:00 UTC of that day.'),
+        ),
+        capabilities,
+        pricing,
+      },
+      { description: 'Limits, capabilities and prices.' },
+    ),
+  },
+  { description: 'The card of a model. Fields may be added.' },
+);
+
+const idOrNull = (description: string) => Type.Union([Type.String(), Type.Null()], { description });
+
+export const modelListSchema = Type.Object(
+  {
+    object: Type.Literal('list', { description: 'Always `list`.' }),
+    data: Type.Array(cardSchema, { description: 'The models that the key can use; without a key, all.' }),
+    has_more: Type.Literal(false, { description: 'Always false: the list is whole.' }),
+    first_id: idOrNull('Id of the first model.'),
+    last_id: idOrNull('Id of the last model.'),
+  },
+  { description: 'The catalog.' },
+);

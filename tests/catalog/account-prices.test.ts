@@ -1,0 +1,168 @@
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { test } from 'node:test';
+
+import fc from 'fast-check';
+
+import { AccountPrices } from '../../src/catalog/account-prices.ts';
+import { costMicrocents } from '../../src/catalog/pricing.ts';
+import type { Desk } from '../../src/store/operations.ts';
+import type { AccountPrice } from '../../src/store/queries.ts';
+import { StoreError } from '../../src/store/store-error.ts';
+import { capableModel } from '../pipeline/models.ts';
+import { customer, openStore, temporaryFolder, uuid } from '../store/fixture.ts';
+
+const model = { ...capableModel, id: 'Model-A' };
+
+const price = (validFrom: number, validTo: number | null, input: bigint, accountId = 'acct_a'): AccountPrice => ({
+  accountId,
+  modelId: 'model-a',
+  validFrom,
+  validTo,
+  input,
+  output: 2n * input,
+  cacheRead: 0n,
+});
+
+test('the rates that began last and have not ended hold; else the list prices', () => {
+  const prices = new AccountPrices();
+  prices.add(price(100, null, 1n));
+  prices.add(price(200, 300, 2n));
+  prices.add(price(250, 260, 3n));
+  const inputAt = (at: number, accountId = 'acct_a'): bigint => prices.of(model, accountId, at).input;
+  const expected = [
+    [99, model.prices.input],
+    [100, 1n],
+    [199, 1n],
+    [200, 2n],
+    [249, 2n],
+    [250, 3n],
+    [259, 3n],
+    [260, 2n],
+    [299, 2n],
+    [300, 1n],
+  ] as const;
+  for (const [at, input] of expected) assert.equal(inputAt(at), input, String(at));
+  assert.deepEqual(prices.of(model, 'acct_a', 200), { input: 2n, output: 4n, cacheRead: 0n });
+  assert.equal(inputAt(200, 'acct_b'), model.prices.input, 'they are the account’s own');
+  assert.equal(prices.of({ ...model, id: 'model-b' }, 'acct_a', 200), model.prices, 'and of that model');
+
+  prices.end('acct_a', 'model-a', 255);
+  assert.deepEqual([inputAt(254), inputAt(255), inputAt(400)], [3n, model.prices.input, model.prices.input]);
+});
+
+/** One step of an operator, some milliseconds after the one before. */
+type Step =
+  | { readonly type: 'add'; readonly inMs: number; readonly forMs: number | null; readonly input: bigint }
+  | { readonly type: 'end' };
+
+const steps = fc.array(
+  fc.record({
+    afterMs: fc.integer({ min: 1, max: 50 }),
+    step: fc.oneof(
+      fc.record({
+        type: fc.constant('add' as const),
+        inMs: fc.integer({ min: 0, max: 100 }),
+        forMs: fc.option(fc.integer({ min: 1, max: 100 })),
+        input: fc.bigInt({ min: 0n, max: 10n ** 15n }),
+      }),
+      fc.record({ type: fc.constant('end' as const) }),
+    ),
+  }),
+  { maxLength: 12 },
+);
+
+test('what a service has followed is what the next one loads, and what either charges at any later time', async (t) => {
+  const store = await openStore(t, join(temporaryFolder(t), 'x.db'));
+  let accounts = 0;
+  await fc.assert(
+    fc.asyncProperty(steps, async (list) => {
+      const accountId = `acct_${++accounts}`;
+      await customer(store, accountId, 0n);
+      const followed = new AccountPrices();
+      let now = 1_000;
+      for (const { afterMs, step } of list as readonly { readonly afterMs: number; readonly step: Step }[]) {
+        now += afterMs;
+        await take(step, accountId, now, store.desk, followed);
+      }
+      const loaded = new AccountPrices();
+      for (const row of await store.desk.listAccountPrices({ accountId, endingAfter: now })) loaded.add(row);
+      for (let at = now; at < now + 210; at += 3)
+        assert.deepEqual(loaded.of(model, accountId, at), followed.of(model, accountId, at), `at ${at - now}`);
+    }),
+    { numRuns: 30 },
+  );
+});
+
+async function take(step: Step, accountId: string, now: number, desk: Desk, followed: AccountPrices): Promise<void> {
+  if (step.type === 'end') {
+    await desk.endAccountPrices({ accountId, modelId: 'model-a', at: now, changeId: uuid() });
+    followed.end(accountId, 'model-a', now);
+    return;
+  }
+  const validFrom = now + step.inMs;
+  const row = price(validFrom, step.forMs === null ? null : validFrom + step.forMs, step.input, accountId);
+  try {
+    await desk.addAccountPrice({ price: row, at: now, changeId: uuid() });
+  } catch (error) {
+    assert.ok(error instanceof StoreError && error.code === 'conflict', String(error));
+    return;
+  }
+  followed.add(row);
+}
+
+test('the database takes no rates that a hold would not cover, and none of nobody', async (t) => {
+  const store = await openStore(t, join(temporaryFolder(t), 'x.db'));
+  await customer(store, 'acct_a', 0n);
+  const add = (changes: Partial<AccountPrice>) =>
+    store.desk.addAccountPrice({ price: { ...price(5, null, 10n), ...changes }, at: 5, changeId: uuid() });
+  await assert.rejects(add({ cacheRead: 11n }), StoreError);
+  await assert.rejects(add({ input: -1n, cacheRead: 0n }), StoreError);
+  await assert.rejects(add({ validTo: 5 }), StoreError);
+  await assert.rejects(add({ accountId: 'acct_nobody' }), /there is no account/);
+  await assert.rejects(add({ accountId: 'house_cash' }), /there is no account/);
+  await add({});
+  await assert.rejects(add({ input: 7n }), /from that very moment already/);
+  // No charge is above what the input price would make of it, whatever was cached.
+  fc.assert(
+    fc.property(
+      fc.nat(100_000),
+      fc.nat(100_000),
+      fc.bigInt(0n, 10n ** 12n),
+      fc.bigInt(0n, 10n ** 12n),
+      (a, b, x, y) => {
+        const rates = { input: x > y ? x : y, output: x, cacheRead: x > y ? y : x };
+        const usage = {
+          promptTokens: Math.max(a, b),
+          cachedTokens: Math.min(a, b),
+          completionTokens: a,
+          reasoningTokens: 0,
+        };
+        assert.ok(costMicrocents(usage, rates) <= costMicrocents({ ...usage, cachedTokens: 0 }, rates));
+      },
+    ),
+  );
+});
+
+test('pages of rates come in order, and whole', async (t) => {
+  const store = await openStore(t, join(temporaryFolder(t), 'x.db'));
+  const rows: AccountPrice[] = [];
+  for (const accountId of ['acct_a', 'acct_b']) {
+    await customer(store, accountId, 0n);
+    for (const validFrom of [30, 10, 20]) rows.push(price(validFrom, null, BigInt(validFrom), accountId));
+  }
+  for (const row of rows) await store.desk.addAccountPrice({ price: row, at: 1, changeId: uuid() });
+  const found: AccountPrice[] = [];
+  for (;;) {
+    const after = found.at(-1);
+    const page = await store.desk.listAccountPrices({
+      endingAfter: 0,
+      limit: 2,
+      ...(after === undefined ? {} : { after }),
+    });
+    found.push(...page);
+    if (page.length === 0) break;
+  }
+  const place = (row: AccountPrice): string => `${row.accountId} ${row.validFrom}`;
+  assert.deepEqual(found.map(place), rows.map(place).sort());
+});
