@@ -35,12 +35,30 @@ export function bodyCheck<Schema extends TSchema>(
   };
 }
 
+/**
+ * Makes the check of a value within a body whose shape only its neighbours tell. `at` is its path. Throws
+ * `schema_validation_failed` 422.
+ */
+export function shapeCheck<Schema extends TSchema>(schema: Schema): (value: unknown, at: string) => Static<Schema> {
+  const validator = Compile(schema);
+  return (value, at) => {
+    if (validator.Check(value)) return value as Static<Schema>;
+    const fault = findFault(schema as SchemaNode, value);
+    if (fault === undefined) throw new Error('the compiled check refuses what the schema accepts');
+    const inner = fieldPath(fault.path);
+    const param = inner === '' || inner.startsWith('[') ? `${at}${inner}` : `${at}.${inner}`;
+    throw new ApiError('schema_validation_failed', `'${param}' ${[...new Set(fault.wordings)].join(', or ')}.`, {
+      param,
+    });
+  };
+}
+
 /** Levels of arrays and objects in a free-form field; real schemas have a dozen. */
 const nestingMax = 128;
 
 /**
- * Refuses a free-form value that could not be printed again: one that nests so deep that it would overflow the stack, or
- * whose text holds half a character. Throws `schema_validation_failed` 422.
+ * Refuses a free-form value that could not be printed again: one that nests so deep that it would overflow the stack,
+ * whose text holds half a character, or with a number that is infinite. Throws `schema_validation_failed` 422.
  */
 export function checkFreeForm(value: unknown, param: string): void {
   const fault = freeFormFault(value, nestingMax);
@@ -48,6 +66,9 @@ export function checkFreeForm(value: unknown, param: string): void {
 }
 
 function freeFormFault(value: unknown, levels: number): string | undefined {
+  // 1e999 is valid JSON, becomes infinite, and would be printed as null.
+  if (typeof value === 'number')
+    return Number.isFinite(value) ? undefined : 'must not hold a number beyond all doubles';
   if (typeof value === 'string') return value.isWellFormed() ? undefined : 'must be well-formed text';
   if (typeof value !== 'object' || value === null) return undefined;
   if (levels === 0) return `must not nest deeper than ${nestingMax} levels`;

@@ -6,6 +6,7 @@ import { test } from 'node:test';
 import { decodeChatRequest } from '../../src/dialects/chat/request.ts';
 import type { GenerationRequest, Message } from '../../src/generation/request.ts';
 import { inRepository } from '../conformance/repository.ts';
+import { chatRequest } from '../pipeline/models.ts';
 
 const folder = inRepository('tests', 'fixtures', 'wire', 'chat');
 
@@ -38,6 +39,7 @@ const absent: GenerationRequest = {
   constraint: undefined,
   effort: undefined,
   preserveThinking: false,
+  at: chatRequest().at,
   logprobs: undefined,
   logitBias: undefined,
 };
@@ -112,7 +114,7 @@ const expectations: Readonly<Record<string, (capture: Capture) => GenerationRequ
           fileId: undefined,
           data: 'data:application/pdf;base64,JVBERi0xLjE=',
           filename: 'a.pdf',
-          at: 'messages[0].content[2].file',
+          at: 'messages[0].content[2].file.file_data',
         },
       ],
     }),

@@ -3,28 +3,30 @@ import { test } from 'node:test';
 
 import { chat } from '../../src/dialects/chat/chat.ts';
 import { decodeChatRequest } from '../../src/dialects/chat/request.ts';
+import { parseJson } from '../../src/edge/json/parse.ts';
 import { ApiError, errorBody } from '../../src/errors.ts';
 import type { GenerationRequest } from '../../src/generation/request.ts';
-import { parseJson } from '../../src/http/body.ts';
+
 import { checkFeatures } from '../../src/pipeline/features.ts';
 import { fit } from '../../src/pipeline/fit.ts';
-import { resolveEffort } from '../../src/pipeline/reasoning.ts';
+import { resolveEffort } from '../../src/pipeline/effort.ts';
 import { resolveParts } from '../../src/pipeline/resolve.ts';
 import { checkTools } from '../../src/pipeline/tool-rules.ts';
-import { capableModel, chatRoute } from '../pipeline/models.ts';
+import { capableModel, chatFlags, chatRoute } from '../pipeline/models.ts';
+import { defaultImageRules } from '../support/image-settings.ts';
 
 const valid = '"model":"m","messages":[{"role":"user","content":"x"}]';
 
 /** Everything of a request that is pure, on a model that can do everything; then what an engine does with it. */
-async function outcome(text: string): Promise<string> {
+async function outcome(body: string | object): Promise<string> {
   try {
-    const request = decodeChatRequest(parseJson(Buffer.from(text)));
+    const request = decodeChatRequest(typeof body === 'string' ? parseJson(Buffer.from(body)) : body);
     checkTools(request);
-    const prompt = resolveParts(request.prompt, capableModel);
-    checkFeatures(request, capableModel);
+    const prompt = await resolveParts(request.prompt, true, defaultImageRules, new AbortController().signal);
+    checkFeatures(request, capableModel, chatFlags(capableModel));
     resolveEffort(request.effort, capableModel, chatRoute);
     await fit(
-      { ...request, prompt },
+      { ...request, prompt, reasoningRoomTokens: 0 },
       capableModel,
       chatRoute,
       () => Promise.resolve(undefined),
@@ -43,10 +45,11 @@ async function outcome(text: string): Promise<string> {
 }
 
 const nest = (depth: number, open = '[', close = ']'): string => open.repeat(depth) + close.repeat(depth);
-const deepLists = nest(100_000);
-const deepObjects = nest(100_000, '{"a":', '}').replace('}', '1}');
+/** As deep as a body may be, with what stands around it. */
+const deepLists = nest(240);
+const deepObjects = nest(240, '{"a":', '}').replace('}', '1}');
 
-test('nesting of 100,000 levels is refused by name or ignored, in every field', async () => {
+test('nesting as deep as a body may be is refused by name or ignored, in every field', async () => {
   const table: readonly (readonly [(deep: string) => string, string])[] = [
     [(deep) => `{${valid},"no_such_field":${deep}}`, 'accepted'],
     [(deep) => `{${valid},"metadata":${deep}}`, 'accepted'],
@@ -78,6 +81,9 @@ test('nesting of 100,000 levels is refused by name or ignored, in every field', 
   for (const [template, expected] of table) {
     assert.equal(await outcome(template(deepLists)), expected, template('…'));
     assert.equal(await outcome(template(deepObjects)), expected, template('…'));
+    // What is deeper is refused before it is looked at.
+    assert.equal(await outcome(template(nest(5_000))), 'invalid_json_request -', template('…'));
+    assert.equal(await outcome(template(nest(100_000))), 'invalid_json_request -', template('…'));
   }
   assert.equal(
     await outcome(`{"model":"m","messages":[{"role":"user","content":${deepLists}}]}`),
@@ -202,10 +208,11 @@ test('names and values of the client come back short', async () => {
 
 test('a long list with a fault is refused without a look at the rest of it', async () => {
   // The clock is not asked: a walk over the rest would run out of the test's time.
-  const many = '1,'.repeat(3_000_000);
-  assert.equal(await outcome(`{"model":"m","messages":[${many}1]}`), 'schema_validation_failed messages[0]');
-  assert.equal(await outcome(`{${valid},"stop":[${many}1]}`), 'schema_validation_failed stop');
-  assert.equal(await outcome(`{${valid},"tools":[${many}1]}`), 'schema_validation_failed tools');
+  const many = new Array<number>(3_000_000).fill(1);
+  const messages = [{ role: 'user', content: 'x' }];
+  assert.equal(await outcome({ model: 'm', messages: many }), 'schema_validation_failed messages[0]');
+  assert.equal(await outcome({ model: 'm', messages, stop: many }), 'schema_validation_failed stop');
+  assert.equal(await outcome({ model: 'm', messages, tools: many }), 'schema_validation_failed tools');
 });
 
 test('of a name that stands twice the last one counts', () => {

@@ -1,11 +1,12 @@
-import type { Dialect } from '../dialect.ts';
+import type { AnswerFormat, Dialect } from '../dialect.ts';
 import { decodeChatRequest } from './request.ts';
 import { encodeChatError, encodeChatResponse, openChatStream } from './response.ts';
 
+/** The same for every request. */
+export const chatFormat: AnswerFormat = { encodeResponse: encodeChatResponse, openStream: openChatStream };
+
 /** Chat completions (specification §4.2). */
 export const chat: Dialect = {
-  decodeRequest: decodeChatRequest,
-  encodeResponse: encodeChatResponse,
-  openStream: openChatStream,
+  decodeRequest: (body) => ({ request: decodeChatRequest(body), format: chatFormat, references: [] }),
   encodeError: encodeChatError,
 };

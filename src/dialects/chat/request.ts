@@ -1,6 +1,7 @@
 import { ApiError } from '../../errors.ts';
 import type {
   Constraint,
+  FieldPaths,
   GenerationRequest,
   Message,
   Part,
@@ -42,14 +43,40 @@ export function decodeChatRequest(json: unknown): GenerationRequest {
     effort: decodeEffort(body),
     preserveThinking: decodePreserveThinking(body),
     logprobs: body.logprobs === true ? (body.top_logprobs ?? 0) : undefined,
-    // An empty map asks for nothing.
-    logitBias: body.logit_bias && Object.keys(body.logit_bias).length > 0 ? body.logit_bias : undefined,
+    logitBias: decodeLogitBias(body.logit_bias),
+    at: body.response_format?.type === 'grammar' ? grammarPaths : typeof body.regex === 'string' ? regexPaths : paths,
   };
 }
+
+const toolFields = { type: 'type', name: 'function.name', parameters: 'function.parameters' };
+
+const paths: FieldPaths = {
+  prompt: 'messages',
+  toolChoice: 'tool_choice',
+  toolChoiceName: 'tool_choice.function.name',
+  constraintType: 'response_format.type',
+  constraintText: 'response_format.json_schema.schema',
+  constraint: 'response_format',
+  tool: (index, part) => `tools[${index}].${toolFields[part]}`,
+  toolCallId: (message) => `messages[${message}].tool_call_id`,
+};
+const grammarPaths: FieldPaths = { ...paths, constraintText: 'response_format.grammar' };
+const regexPaths: FieldPaths = { ...paths, constraintType: 'regex', constraintText: 'regex', constraint: 'regex' };
 
 /** A 64-bit seed does not survive JSON and not every engine; the same seed always becomes the same one. */
 function decodeSeed(seed: ChatRequestBody['seed']): number | undefined {
   return seed === undefined || seed === null ? undefined : seed % (Number.MAX_SAFE_INTEGER + 1);
+}
+
+/** By token id. An empty map asks for nothing. */
+function decodeLogitBias(bias: ChatRequestBody['logit_bias']): GenerationRequest['logitBias'] {
+  const tokens = Object.keys(bias ?? {});
+  if (!tokens.every((token) => /^(0|[1-9][0-9]{0,8})$/.test(token))) {
+    throw new ApiError('schema_validation_failed', "'logit_bias' must be a map from token ids to numbers.", {
+      param: 'logit_bias',
+    });
+  }
+  return tokens.length === 0 ? undefined : (bias ?? undefined);
 }
 
 function decodeMessage(message: ChatMessage, index: number): Message {
@@ -91,7 +118,9 @@ function decodeContent(content: ChatMessage['content'], at: string): readonly Pa
         return { type: 'text', text: present(part.refusal, `${path}.refusal`).toWellFormed() };
       case 'image_url': {
         const image = present(part.image_url, `${path}.image_url`);
-        return { type: 'image-url', url: typeof image === 'string' ? image : image.url, at: `${path}.image_url.url` };
+        return typeof image === 'string'
+          ? { type: 'image-url', url: image, at: `${path}.image_url` }
+          : { type: 'image-url', url: image.url, at: `${path}.image_url.url` };
       }
       case 'file': {
         const file = present(part.file, `${path}.file`);
@@ -100,7 +129,7 @@ function decodeContent(content: ChatMessage['content'], at: string): readonly Pa
           fileId: file.file_id ?? undefined,
           data: file.file_data ?? undefined,
           filename: file.filename ?? undefined,
-          at: `${path}.file`,
+          at: `${path}.file${typeof file.file_id === 'string' ? '.file_id' : typeof file.file_data === 'string' ? '.file_data' : ''}`,
         };
       }
       case 'input_audio':
@@ -141,6 +170,11 @@ function decodeToolChoice(choice: ChatRequestBody['tool_choice']): ToolChoice | 
 function decodeConstraint(body: ChatRequestBody): Constraint | undefined {
   const format = body.response_format;
   if (format && format.type !== 'text') {
+    if (typeof body.regex === 'string') {
+      throw new ApiError('unsupported_parameter', "An answer can have one form: 'regex' or 'response_format'.", {
+        param: 'regex',
+      });
+    }
     switch (format.type) {
       case 'json_object':
         return { type: 'json-object' };

@@ -1,6 +1,13 @@
 import type { ErrorBody } from '../../errors.ts';
 import { knownUsage } from '../../generation/event.ts';
-import type { FinishReason, GenerationBatch, GenerationEvent, TokenLogprob, Usage } from '../../generation/event.ts';
+import type {
+  FinishReason,
+  GenerationBatch,
+  GenerationEvent,
+  TokenLogprob,
+  TokenProbability,
+  Usage,
+} from '../../generation/event.ts';
 import type { Block, Choice, Generation } from '../../generation/fold.ts';
 import type { ResponseHead, StreamEncoder } from '../dialect.ts';
 
@@ -142,9 +149,9 @@ function encodeLogprob(entry: TokenLogprob) {
   return { ...tokenFields(entry), top_logprobs: entry.top.map(tokenFields) };
 }
 
-const tokenFields = ({ token, logprob }: { readonly token: string; readonly logprob: number }) => ({
+const tokenFields = ({ token, logprob, bytes }: TokenProbability) => ({
   token,
   // JSON has no infinities; this is how other servers write a token that could not be chosen.
   logprob: Math.max(logprob, -9999),
-  bytes: [...Buffer.from(token)],
+  bytes: bytes ?? [...Buffer.from(token)],
 });

@@ -15,7 +15,7 @@ const largestSeed = 2 ** 63;
 /** Any JSON Schema: an object, or true or false. */
 const jsonSchema = Type.Union([Type.Object({}), Type.Boolean()]);
 
-const part = Type.Object({
+export const chatPart = Type.Object({
   type: Type.Enum(['text', 'image_url', 'file', 'input_audio', 'refusal']),
   text: optional(Type.String()),
   refusal: optional(Type.String()),
@@ -29,23 +29,34 @@ const part = Type.Object({
   ),
 });
 
-const toolCall = Type.Object({
+export const chatToolCallSent = Type.Object({
   id: Type.String({ minLength: 1 }),
   type: optional(Type.String()),
   function: Type.Object({ name: Type.String(), arguments: Type.String() }),
 });
 
-const message = Type.Object({
+export const chatMessage = Type.Object({
   role: Type.Enum(['system', 'developer', 'user', 'assistant', 'tool']),
-  content: optional(Type.Union([Type.String(), Type.Array(part)])),
+  content: optional(Type.Union([Type.String(), Type.Array(chatPart)])),
   reasoning_content: optional(Type.String()),
-  tool_calls: optional(Type.Array(toolCall)),
+  tool_calls: optional(Type.Array(chatToolCallSent)),
   tool_call_id: optional(Type.String()),
+});
+
+export const chatTool = Type.Object({
+  type: Type.String(),
+  function: optional(
+    Type.Object({
+      name: Type.String({ minLength: 1, maxLength: 256 }),
+      description: optional(Type.String()),
+      parameters: Type.Optional(Type.Unknown()),
+    }),
+  ),
 });
 
 export const chatRequestSchema = Type.Object({
   model: Type.String({ minLength: 1, maxLength: 512 }),
-  messages: Type.Array(message, { minItems: 1 }),
+  messages: Type.Array(chatMessage, { minItems: 1 }),
   max_tokens: optional(tokenLimit),
   max_completion_tokens: optional(tokenLimit),
   temperature: optional(number(0, 2)),
@@ -67,21 +78,7 @@ export const chatRequestSchema = Type.Object({
   ),
   stream: optional(Type.Boolean()),
   stream_options: optional(Type.Object({})),
-  tools: optional(
-    Type.Array(
-      Type.Object({
-        type: Type.String(),
-        function: optional(
-          Type.Object({
-            name: Type.String({ minLength: 1, maxLength: 256 }),
-            description: optional(Type.String()),
-            parameters: Type.Optional(Type.Unknown()),
-          }),
-        ),
-      }),
-      { maxItems: 1024 },
-    ),
-  ),
+  tools: optional(Type.Array(chatTool, { maxItems: 1024 })),
   tool_choice: optional(
     Type.Union([
       Type.Enum(['auto', 'none', 'required']),
@@ -113,4 +110,4 @@ export const chatRequestSchema = Type.Object({
 });
 
 export type ChatRequestBody = Type.Static<typeof chatRequestSchema>;
-export type ChatMessage = Type.Static<typeof message>;
+export type ChatMessage = Type.Static<typeof chatMessage>;

@@ -1,0 +1,114 @@
+import Type from 'typebox';
+
+/**
+ * The body of `POST /v1/messages` and of its `count_tokens` (contracts §1.2). Unknown fields are accepted and ignored, so
+ * `cache_control`, `metadata`, `context_management` and their like stand nowhere here; an optional field that is null counts
+ * as absent. Which fields a block needs depends on its type: `blocks.ts` of this folder says it.
+ */
+const optional = <Schema extends Type.TSchema>(schema: Schema) => Type.Optional(Type.Union([schema, Type.Null()]));
+
+const integer = (minimum: number, maximum: number) => Type.Integer({ minimum, maximum });
+const number = (minimum: number, maximum: number) => Type.Number({ minimum, maximum });
+const text = optional(Type.String());
+
+const textBlock = Type.Object({ type: Type.String(), text });
+
+const sourceFields = { type: Type.String(), media_type: text, data: text, url: text, file_id: text };
+/** What a document may be made of: texts and images, and no further documents. */
+const pieceBlock = Type.Object({ type: Type.String(), text, source: optional(Type.Object(sourceFields)) });
+const source = Type.Object({
+  ...sourceFields,
+  content: optional(Type.Union([Type.String(), Type.Array(pieceBlock)])),
+});
+
+const innerFields = {
+  type: Type.String(),
+  text,
+  // Of images and documents an object, of search results an address.
+  source: optional(Type.Union([Type.String(), source])),
+  title: text,
+  context: text,
+  tool_name: text,
+};
+/** What may stand in the result of a tool. */
+const innerBlock = Type.Object({ ...innerFields, content: optional(Type.Array(textBlock)) });
+
+const block = Type.Object({
+  ...innerFields,
+  thinking: text,
+  signature: text,
+  data: text,
+  id: text,
+  name: text,
+  input: Type.Optional(Type.Unknown()),
+  tool_use_id: text,
+  is_error: optional(Type.Boolean()),
+  content: optional(Type.Union([Type.String(), Type.Array(innerBlock)])),
+});
+
+const message = Type.Object({
+  role: Type.Enum(['user', 'assistant', 'system']),
+  content: Type.Union([Type.String(), Type.Array(block)]),
+});
+
+const outputFormat = Type.Object({ type: Type.String(), schema: Type.Optional(Type.Unknown()) });
+
+const promptFields = {
+  model: Type.String({ minLength: 1, maxLength: 512 }),
+  messages: Type.Array(message, { minItems: 1 }),
+  system: optional(Type.Union([Type.String(), Type.Array(textBlock)])),
+  tools: optional(
+    Type.Array(
+      Type.Object({
+        type: text,
+        name: optional(Type.String({ minLength: 1, maxLength: 256 })),
+        description: text,
+        input_schema: Type.Optional(Type.Unknown()),
+      }),
+      { maxItems: 1024 },
+    ),
+  ),
+  tool_choice: optional(
+    Type.Object({
+      type: Type.Enum(['auto', 'any', 'tool', 'none']),
+      name: text,
+      disable_parallel_tool_use: optional(Type.Boolean()),
+    }),
+  ),
+  thinking: optional(
+    Type.Object({
+      type: Type.Enum(['enabled', 'adaptive', 'between_tools', 'disabled']),
+      budget_tokens: optional(integer(1024, Number.MAX_VALUE)),
+      display: text,
+    }),
+  ),
+  output_config: optional(Type.Object({ effort: text, format: optional(outputFormat) })),
+  output_format: optional(outputFormat),
+  thread: Type.Optional(Type.Unknown()),
+};
+
+const generationFields = {
+  temperature: optional(number(0, 2)),
+  top_p: optional(number(0, 1)),
+  // −1 and 0 mean "no limit" to several clients.
+  top_k: optional(integer(-1, 1_000_000)),
+  stop_sequences: optional(Type.Array(Type.String(), { maxItems: 64 })),
+  stream: optional(Type.Boolean()),
+};
+
+export const messagesRequestSchema = Type.Object({
+  ...promptFields,
+  // §4.2.1(3): a limit beyond any window is ignored, not refused.
+  max_tokens: integer(1, Number.MAX_VALUE),
+  ...generationFields,
+});
+
+export const countRequestSchema = Type.Object(promptFields);
+
+export type MessagesRequestBody = Type.Static<typeof messagesRequestSchema>;
+export type CountRequestBody = Type.Static<typeof countRequestSchema>;
+export type WireMessage = Type.Static<typeof message>;
+export type WireBlock = Type.Static<typeof block>;
+export type WireInnerBlock = Type.Static<typeof innerBlock>;
+export type WireTextBlock = Type.Static<typeof textBlock>;
+export type WireSource = Type.Static<typeof source>;

@@ -1,0 +1,386 @@
+import Type from 'typebox';
+
+import { named, plainError, self } from '../description.ts';
+import type { EndpointDescription, NamedSchema } from '../description.ts';
+import {
+  inputTokens,
+  response,
+  responseErrorEvent,
+  responseEvents,
+  responseItem,
+  responseTextPart,
+  responseUsage,
+} from './answer-schema.ts';
+import {
+  allowedToolsSchema,
+  callOutputSchema,
+  customToolCallSchema,
+  filePartSchema,
+  functionCallSchema,
+  functionChoiceSchema,
+  functionToolSchema,
+  imagePartSchema,
+  itemReferenceSchema,
+  messageSchema,
+  reasoningSchema,
+  refusalPartSchema,
+  responsesRequestSchema,
+  textPartSchema,
+} from './schema.ts';
+
+/** The schema of a kind, which is checked when its `type` has said which it is, with that `type`. */
+const ofType = <Fields extends Type.TProperties>(types: readonly [string, ...string[]], kind: Type.TObject<Fields>) =>
+  Type.Object({ type: Type.Enum([...types]), ...kind.properties });
+
+const id = Type.Optional(Type.Union([Type.String(), Type.Null()]));
+
+const textPart = ofType(['input_text', 'output_text'], textPartSchema);
+const refusalPart = ofType(['refusal'], refusalPartSchema);
+const imagePart = ofType(['input_image'], imagePartSchema);
+const filePart = ofType(['input_file'], filePartSchema);
+const parts = Type.Union([textPart, refusalPart, imagePart, filePart]);
+
+const message = Type.Object({
+  type: Type.Optional(Type.Literal('message')),
+  id,
+  role: messageSchema.properties.role,
+  content: Type.Optional(Type.Union([Type.String(), Type.Array(parts), Type.Null()])),
+});
+const functionCall = Type.Object({ id, ...ofType(['function_call'], functionCallSchema).properties });
+const customCall = Type.Object({ id, ...ofType(['custom_tool_call'], customToolCallSchema).properties });
+const callOutput = Type.Object({
+  type: Type.Enum(['function_call_output', 'custom_tool_call_output']),
+  id,
+  call_id: callOutputSchema.properties.call_id,
+  output: Type.Optional(Type.Union([Type.String(), Type.Array(parts), Type.Null()])),
+});
+const reasoning = Type.Object({ id, ...ofType(['reasoning'], reasoningSchema).properties });
+const reference = Type.Object({
+  type: Type.Optional(Type.Literal('item_reference')),
+  id: itemReferenceSchema.properties.id,
+});
+const item = Type.Union([message, functionCall, callOutput, reasoning, reference, customCall]);
+
+const functionTool = ofType(['function'], functionToolSchema);
+const functionChoice = ofType(['function'], functionChoiceSchema);
+const allowedTools = ofType(['allowed_tools'], allowedToolsSchema);
+
+/**
+ * The body as it is checked in two steps: as a whole by the schema of the request, then each item, part and tool by the schema
+ * of its kind. Here both are one.
+ */
+const request = Type.Object({
+  ...responsesRequestSchema.properties,
+  input: Type.Union([Type.String(), Type.Array(item, { minItems: 1 })]),
+  tools: Type.Optional(
+    Type.Union([
+      Type.Array(
+        Type.Union([functionTool, Type.Object({ type: Type.String() }, { additionalProperties: Type.Unknown() })]),
+        {
+          maxItems: 1024,
+        },
+      ),
+      Type.Null(),
+    ]),
+  ),
+  tool_choice: Type.Optional(
+    Type.Union([Type.Enum(['auto', 'none', 'required']), functionChoice, allowedTools, Type.Null()]),
+  ),
+});
+
+const sampling = 'Most models ignore it and use their own default.';
+const noEffect = 'Accepted; no effect.';
+
+const shared: Readonly<Record<string, NamedSchema>> = {
+  ResponsesRequest: named(request, {
+    model: 'Id of a model of `GET /v1/models`, in any case.',
+    input: 'A text, or the items of the conversation so far. Items of tools that others run are skipped.',
+    instructions: 'What the model is told first.',
+    stream: 'Whether the answer comes in events while it is generated.',
+    stream_options: noEffect,
+    store:
+      'Whether later requests of the account may name the items of the answer by their id, for 30 days; true when absent. Never with zero data retention.',
+    max_output_tokens:
+      'Most tokens to generate, reasoning included. Absent: what the window leaves. Lowered to the cap of the model.',
+    max_tool_calls: noEffect,
+    temperature: `How far the choice of tokens strays from the likeliest. ${sampling}`,
+    top_p: `Share of the probability that tokens are chosen from. ${sampling}`,
+    top_logprobs: 'How many of the likeliest tokens to report, when `include` asks for logprobs.',
+    top_k: 'Number of the likeliest tokens that the next one is chosen from; 0 and -1: all.',
+    min_p: 'Tokens less likely than this share of the likeliest one are left out.',
+    frequency_penalty: `Makes tokens less likely for every time that they have come. ${sampling}`,
+    presence_penalty: `Makes tokens less likely once they have come. ${sampling}`,
+    repetition_penalty: 'Divides the likelihood of tokens that have come; 1 changes nothing.',
+    stop: 'Texts that end the answer; they are not part of it.',
+    seed: 'The same seed gives the same answer, as far as the backend can.',
+    preserve_thinking: 'Whether the model sees the reasoning of its earlier turns. Only on models that support it.',
+    tools: 'Functions are offered to the model; tools of other types are accepted, echoed and not offered.',
+    'tools.type': 'The type of a tool that is not offered.',
+    tool_choice:
+      '`auto` (default): the model decides; `none`: no tool; `required`: some tool; a function; or which of the tools are allowed.',
+    parallel_tool_calls: 'Whether one answer may call several functions. false ends it with the first call.',
+    text: 'The form of the answer.',
+    'text.format': 'As far as `responses.text_format` of the card has it.',
+    'text.format.type': '`text`, `json_object` or `json_schema`.',
+    'text.format.name': 'Name of the schema.',
+    'text.format.description': 'What the schema is for.',
+    'text.format.schema': 'With the type `json_schema`: a JSON Schema. The answer is JSON without fences.',
+    'text.format.strict': 'Accepted; the schema is always enforced.',
+    'text.verbosity': noEffect,
+    reasoning: 'How much the model reasons.',
+    'reasoning.effort':
+      '`none`, `low`, `medium`, `high`, `xhigh` or `max`; any other value turns reasoning off. Absent: the default of the model.',
+    'reasoning.summary': 'Accepted: the reasoning comes as its own summary, in full.',
+    'reasoning.context': '`all_turns`: as `preserve_thinking`.',
+    include: '`reasoning.encrypted_content` and `message.output_text.logprobs` are read, others ignored.',
+    truncation: 'Accepted: what is too long is refused with `context_length_exceeded`.',
+    metadata: 'Up to 16 pairs; echoed.',
+    prompt_cache_key: 'Echoed; no other effect.',
+    safety_identifier: 'Echoed; no other effect.',
+    user: 'Echoed; no other effect.',
+    background: 'Refused when true.',
+    previous_response_id: 'Refused: send the whole conversation.',
+    conversation: 'Refused: send the whole conversation.',
+    prompt: 'Refused: send its text.',
+  }),
+  ResponsesMessage: named(
+    message,
+    {
+      type: '`message`, or absent.',
+      id: 'As it came.',
+      role: 'Who speaks. `developer` is the same as `system`.',
+      content: 'Text, or parts.',
+    },
+    'What somebody said.',
+  ),
+  ResponsesFunctionCall: named(
+    functionCall,
+    {
+      type: 'Always `function_call`.',
+      id: 'As it came.',
+      call_id: 'As it came.',
+      name: 'The name of the function.',
+      arguments: 'JSON text of the arguments.',
+    },
+    'A call that the model made.',
+  ),
+  ResponsesCustomToolCall: named(
+    customCall,
+    {
+      type: 'Always `custom_tool_call`.',
+      id: 'As it came.',
+      call_id: 'As it came.',
+      name: 'The name of the tool.',
+      input: 'What the tool was given.',
+    },
+    'A call of a tool that takes text.',
+  ),
+  ResponsesCallOutput: named(
+    callOutput,
+    {
+      type: 'Which kind of call it answers.',
+      id: 'Of this item.',
+      call_id: 'The `call_id` of the call that it answers.',
+      output: 'Text, or parts.',
+    },
+    'The result of a call.',
+  ),
+  ResponsesReasoning: named(
+    reasoning,
+    {
+      type: 'Always `reasoning`.',
+      id: 'As it came.',
+      summary: 'As it came.',
+      'summary.text': 'The text.',
+      content: 'As it came.',
+      'content.text': 'The text.',
+      encrypted_content: 'As it came.',
+    },
+    'What the model thought. Used only where thinking is preserved.',
+  ),
+  ResponsesItemReference: named(
+    reference,
+    { type: '`item_reference`, or absent.', id: 'Id of the item.' },
+    'An item of an earlier answer of the same account. One that is not kept is refused, except for reasoning.',
+  ),
+  ResponsesTextPart: named(textPart, { type: '`output_text` in earlier answers.', text: 'The text.' }, 'A text.'),
+  ResponsesRefusalPart: named(
+    refusalPart,
+    { type: 'Always `refusal`.', refusal: 'The text.' },
+    'A text of an earlier answer.',
+  ),
+  ResponsesImagePart: named(
+    imagePart,
+    {
+      type: 'Always `input_image`.',
+      image_url: 'A data URI of base64, or a public `https://` URL.',
+      'image_url.url': 'The same.',
+      file_id: 'Id of an uploaded image.',
+    },
+    'An image. On models without vision images are removed without an error.',
+  ),
+  ResponsesFilePart: named(
+    filePart,
+    {
+      type: 'Always `input_file`.',
+      file_id: 'Id of an uploaded file.',
+      file_data: 'A data URI of base64.',
+      file_url: 'A public `https://` URL of a PDF or a text; the service fetches it.',
+      filename: 'Name of the file in `file_data`.',
+    },
+    'A file.',
+  ),
+  ResponsesFunctionTool: named(
+    functionTool,
+    {
+      type: 'Always `function`.',
+      name: 'Unique among the tools.',
+      description: 'What it does, for the model.',
+      parameters: 'JSON Schema of the arguments: `type` is `object`, with `properties`.',
+      strict: 'Accepted; schemas are always enforced.',
+    },
+    'A function that the model may call.',
+  ),
+  ResponsesFunctionChoice: named(
+    functionChoice,
+    { type: 'Always `function`.', name: 'The function to call.' },
+    'The function to call.',
+  ),
+  ResponsesAllowedTools: named(
+    allowedTools,
+    {
+      type: 'Always `allowed_tools`.',
+      mode: 'Whether some tool is called.',
+      tools: 'Those that may be called.',
+      'tools.type': '`function`; others are ignored.',
+      'tools.name': 'The name of the function.',
+    },
+    'Which of the tools may be called.',
+  ),
+};
+
+/** `POST /v1/responses` in the API description. */
+export const responsesDescription: EndpointDescription = {
+  operationId: 'createResponse',
+  tag: 'Responses',
+  summary: 'Answer a conversation, in items',
+  description:
+    'Text, tools, reasoning, structured output, images and files; streamed or whole. Fields that are not listed here are accepted and have no effect; a field that is null counts as absent.',
+  request,
+  answer: response,
+  events: {
+    description:
+      'With `stream: true`: events of two lines, `event: <type>` and `data: <JSON>`, each followed by an empty line, then `data: [DONE]`. Lines that begin with a colon are comments. A failure in mid-stream is the event `error`, then `response.failed`, then `[DONE]`, and nothing is charged.',
+    schema: ({ properties }) =>
+      Type.Union([...Object.values(responseEvents), responseErrorEvent(properties['error'] as Type.TObject)]),
+  },
+  error: plainError,
+  named: {
+    ...shared,
+    Response: self(response),
+    ResponseItem: self(responseItem),
+    ResponseTextPart: self(responseTextPart),
+    ResponseUsage: self(responseUsage),
+    ...Object.fromEntries(Object.entries(responseEvents).map(([name, schema]) => [name, self(schema)])),
+  },
+  examples: [
+    {
+      name: 'text',
+      summary: 'A question',
+      needs: [],
+      body: (model) => ({ model, input: 'Why is the sky blue?', max_output_tokens: 200 }),
+    },
+    {
+      name: 'stream',
+      summary: 'An answer as it is generated',
+      needs: ['streaming'],
+      body: (model) => ({
+        model,
+        instructions: 'Answer in one sentence.',
+        input: [{ role: 'user', content: 'Why is the sky blue?' }],
+        stream: true,
+      }),
+    },
+    {
+      name: 'tools',
+      summary: 'A tool, its call and its result',
+      needs: ['tools'],
+      body: (model) => ({
+        model,
+        input: [
+          { role: 'user', content: 'What is the weather in Bern?' },
+          { type: 'function_call', call_id: 'call_1', name: 'get_weather', arguments: '{"city":"Bern"}' },
+          { type: 'function_call_output', call_id: 'call_1', output: '{"celsius":21}' },
+        ],
+        tools: [weather],
+        store: false,
+      }),
+    },
+    {
+      name: 'json',
+      summary: 'An answer that matches a JSON Schema',
+      needs: ['jsonSchema'],
+      body: (model) => ({
+        model,
+        input: 'Name a city and its country.',
+        text: {
+          format: {
+            type: 'json_schema',
+            name: 'city',
+            schema: {
+              type: 'object',
+              properties: { city: { type: 'string', maxLength: 40 }, country: { type: 'string', maxLength: 40 } },
+              required: ['city', 'country'],
+            },
+          },
+        },
+        max_output_tokens: 200,
+      }),
+    },
+    {
+      name: 'reasoning',
+      summary: 'More thought, to be sent back',
+      needs: ['reasoning'],
+      body: (model) => ({
+        model,
+        input: 'Is 91 prime?',
+        reasoning: { effort: 'high' },
+        include: ['reasoning.encrypted_content'],
+        store: false,
+      }),
+    },
+  ],
+};
+
+/** `POST /v1/responses/input_tokens` in the API description. */
+export const inputTokensDescription: EndpointDescription = {
+  operationId: 'countResponseInputTokens',
+  tag: 'Responses',
+  summary: 'Count the tokens of an input',
+  description: 'How many tokens the input of such a request has. Free of charge; nothing is generated.',
+  request,
+  answer: inputTokens,
+  error: plainError,
+  named: { ...shared, ResponseInputTokens: self(inputTokens) },
+  examples: [
+    {
+      name: 'text',
+      summary: 'A question',
+      needs: [],
+      body: (model) => ({ model, input: 'Why is the sky blue?' }),
+    },
+    {
+      name: 'tools',
+      summary: 'A question with a tool',
+      needs: ['tools'],
+      body: (model) => ({ model, input: 'What is the weather in Bern?', tools: [weather] }),
+    },
+  ],
+};
+
+const weather = {
+  type: 'function',
+  name: 'get_weather',
+  description: 'The weather in a city.',
+  parameters: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] },
+};

@@ -1,0 +1,142 @@
+import Type from 'typebox';
+
+/**
+ * The body of `POST /v1/responses` (contracts §1.3). Unknown fields are accepted and ignored; an optional field that is null
+ * counts as absent. Items of `input` and parts of their content have a schema for each kind, checked one by one: which kind it
+ * is only the value itself tells, and kinds that are skipped may look as they like.
+ */
+const optional = <Schema extends Type.TSchema>(schema: Schema) => Type.Optional(Type.Union([schema, Type.Null()]));
+
+const integer = (minimum: number, maximum: number) => Type.Integer({ minimum, maximum });
+const number = (minimum: number, maximum: number) => Type.Number({ minimum, maximum });
+/** Seeds are 64-bit numbers to several clients. */
+const largestSeed = 2 ** 63;
+const jsonSchema = Type.Union([Type.Object({}), Type.Boolean()]);
+
+/** What all kinds have. */
+const anyItem = Type.Object({ type: optional(Type.String()), id: optional(Type.String()) });
+const anyPart = Type.Object({ type: Type.String() });
+
+export const responsesRequestSchema = Type.Object({
+  model: Type.String({ minLength: 1, maxLength: 512 }),
+  input: Type.Union([Type.String(), Type.Array(anyItem, { minItems: 1 })]),
+  instructions: optional(Type.String()),
+  stream: optional(Type.Boolean()),
+  stream_options: optional(Type.Object({})),
+  store: optional(Type.Boolean()),
+  // §4.2.1(3): a limit beyond any window is ignored, not refused.
+  max_output_tokens: optional(integer(1, Number.MAX_VALUE)),
+  max_tool_calls: optional(integer(0, Number.MAX_SAFE_INTEGER)),
+  temperature: optional(number(0, 2)),
+  top_p: optional(number(0, 1)),
+  top_logprobs: optional(integer(0, 20)),
+  // Not of this wire, but honoured as on chat completions.
+  top_k: optional(integer(-1, 1_000_000)),
+  min_p: optional(number(0, 1)),
+  frequency_penalty: optional(number(-2, 2)),
+  presence_penalty: optional(number(-2, 2)),
+  repetition_penalty: optional(Type.Number({ exclusiveMinimum: 0, maximum: 10 })),
+  stop: optional(Type.Union([Type.String(), Type.Array(Type.String(), { maxItems: 16 })])),
+  seed: optional(integer(-largestSeed, largestSeed)),
+  preserve_thinking: optional(Type.Boolean()),
+  tools: optional(Type.Array(Type.Object({ type: Type.String() }), { maxItems: 1024 })),
+  tool_choice: optional(
+    Type.Union([Type.Enum(['auto', 'none', 'required']), Type.Object({ type: Type.String({ maxLength: 64 }) })]),
+  ),
+  parallel_tool_calls: optional(Type.Boolean()),
+  text: optional(
+    Type.Object({
+      format: optional(
+        Type.Object({
+          type: Type.String(),
+          name: optional(Type.String()),
+          description: optional(Type.String()),
+          schema: optional(jsonSchema),
+          strict: optional(Type.Boolean()),
+        }),
+      ),
+      verbosity: optional(Type.String()),
+    }),
+  ),
+  reasoning: optional(
+    Type.Object({
+      effort: optional(Type.String()),
+      summary: optional(Type.Enum(['auto', 'concise', 'detailed'])),
+      context: optional(Type.String()),
+    }),
+  ),
+  include: optional(Type.Array(Type.String(), { maxItems: 64 })),
+  truncation: optional(Type.Enum(['auto', 'disabled'])),
+  // Not `Type.Record`: its pattern for names does not match one with a line feed, whose value then goes unchecked.
+  metadata: optional(
+    Type.Unsafe<Record<string, string>>(Type.Object({}, { additionalProperties: Type.String({ maxLength: 512 }) })),
+  ),
+  prompt_cache_key: optional(Type.String()),
+  safety_identifier: optional(Type.String()),
+  user: optional(Type.String()),
+  background: optional(Type.Boolean()),
+  previous_response_id: Type.Optional(Type.Unknown()),
+  conversation: Type.Optional(Type.Unknown()),
+  prompt: Type.Optional(Type.Unknown()),
+});
+
+export const messageSchema = Type.Object({
+  role: Type.Enum(['user', 'assistant', 'system', 'developer']),
+  content: optional(Type.Union([Type.String(), Type.Array(anyPart)])),
+});
+
+export const functionCallSchema = Type.Object({
+  call_id: Type.String({ minLength: 1 }),
+  name: Type.String(),
+  arguments: Type.String(),
+});
+
+export const customToolCallSchema = Type.Object({
+  call_id: Type.String({ minLength: 1 }),
+  name: Type.String(),
+  input: Type.String(),
+});
+
+export const callOutputSchema = Type.Object({
+  // §4.2.2(4): a result without an id has an error of its own.
+  call_id: optional(Type.String()),
+  output: optional(Type.Union([Type.String(), Type.Array(anyPart)])),
+});
+
+const texts = Type.Array(Type.Object({ text: Type.String() }));
+
+export const reasoningSchema = Type.Object({
+  summary: optional(texts),
+  content: optional(texts),
+  encrypted_content: optional(Type.String()),
+});
+
+export const itemReferenceSchema = Type.Object({ id: Type.String({ minLength: 1, maxLength: 256 }) });
+
+export const textPartSchema = Type.Object({ text: Type.String() });
+export const refusalPartSchema = Type.Object({ refusal: Type.String() });
+export const imagePartSchema = Type.Object({
+  image_url: optional(Type.Union([Type.String(), Type.Object({ url: Type.String() })])),
+  file_id: optional(Type.String()),
+});
+export const filePartSchema = Type.Object({
+  file_id: optional(Type.String()),
+  file_data: optional(Type.String()),
+  file_url: optional(Type.String()),
+  filename: optional(Type.String()),
+});
+
+export const functionToolSchema = Type.Object({
+  name: Type.String({ minLength: 1, maxLength: 256 }),
+  description: optional(Type.String()),
+  parameters: Type.Optional(Type.Unknown()),
+  strict: optional(Type.Boolean()),
+});
+
+export const functionChoiceSchema = Type.Object({ name: Type.String() });
+export const allowedToolsSchema = Type.Object({
+  mode: Type.Enum(['auto', 'required']),
+  tools: Type.Array(Type.Object({ type: Type.String(), name: optional(Type.String()) }), { maxItems: 1024 }),
+});
+
+export type ResponsesRequestBody = Type.Static<typeof responsesRequestSchema>;
