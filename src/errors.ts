@@ -128,12 +128,12 @@ export const errorTable = {
   ),
   request_body_too_large: invalid(
     413,
-    'The body has 50 MB (52,428,800 bytes) or more.',
+    'The body has 50 MB (52,428,800 bytes) or more, or an uploaded file has more.',
     'Send less, for example smaller images.',
   ),
   model_request_rejected: invalid(
     400,
-    'An image could not be fetched from its URL.',
+    'An image could not be fetched from its URL, or what came is no image that is supported.',
     'Send the image as a data URI, or make the URL publicly readable.',
   ),
   unsupported_value: invalid(
@@ -161,8 +161,8 @@ export const errorTable = {
     'permission_error',
     403,
     'after a change elsewhere',
-    'The key is valid, but has no access to this endpoint or resource.',
-    'Use a key that has, or ask the owner of the account.',
+    'The key is valid, but has no access to this endpoint or resource, or the account has no room for another file.',
+    'Use a key that has, delete files, or ask the owner of the account.',
   ),
   files_require_user_key: row(
     'permission_error',
@@ -253,14 +253,14 @@ export const errorTable = {
     'Try again; if it stays, report the request id.',
   ),
   // Contracts decision 19: what part 7 does not list is http_<status>.
-  http_404: invalid(404, 'There is no such route.', 'Check the path and the base URL.'),
+  http_404: invalid(404, 'There is no such route, or no such file.', 'Check the path, the base URL and the id.'),
   http_405: invalid(405, 'The route exists, but not with this method.', 'Use a method of the `Allow` header.'),
   http_408: invalid(408, 'The request did not arrive in time.', 'Send it faster, or check the network.'),
   http_409: invalid(409, 'The request conflicts with one that was made before.', 'Read the message.'),
   http_415: invalid(
     415,
     'The body has a type or an encoding that this route does not take.',
-    'Send uncompressed `application/json`.',
+    'Send uncompressed `application/json`, and `multipart/form-data` to `/v1/files`.',
   ),
   http_417: invalid(417, 'The `Expect` header asks for something other than `100-continue`.', 'Leave the header out.'),
   http_431: invalid(431, 'The headers of the request are too large or too many.', 'Send fewer or smaller headers.'),
@@ -269,6 +269,23 @@ export const errorTable = {
 } as const satisfies Record<string, ErrorRow>;
 
 export type ErrorCode = keyof typeof errorTable;
+
+/** What the request is charged, for the page of the code (docs/money.md). */
+export function chargeOf(row: ErrorRow): string {
+  switch (row.type) {
+    case 'server_error':
+    case 'routing_error':
+    case 'internal_error':
+      return 'Nothing, at whatever moment it happens.';
+    case 'authentication_error':
+      return 'Nothing when the request is refused. A key that is revoked in mid-answer pays for what was produced until then.';
+    case 'invalid_request_error':
+    case 'permission_error':
+    case 'rate_limit_error':
+    case 'insufficient_credits':
+      return 'Nothing.';
+  }
+}
 
 export interface ErrorDetails {
   /** Path of the field at fault; left out when there is none (contracts decision 16). */
@@ -293,7 +310,11 @@ export class ApiError extends Error {
 
   /** `message` is shown to the client: it never holds texts of a backend, secrets, or content of other requests. */
   constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {
+    // A refusal is an answer, not a fault of ours: where it was made tells nothing, and looking costs a tenth of it.
+    const { stackTraceLimit } = Error;
+    if (code !== 'internal_error') Error.stackTraceLimit = 0;
     super(message, details.cause === undefined ? undefined : { cause: details.cause });
+    Error.stackTraceLimit = stackTraceLimit;
     this.code = code;
     this.param = details.param;
     this.extra = details.extra ?? {};

@@ -1,97 +1,123 @@
 import type { ServerResponse } from 'node:http';
 
+import type { Receipt } from '../billing/hold.ts';
 import { chat } from '../dialects/chat/chat.ts';
 import { keepAliveComment } from '../dialects/dialect.ts';
-import type { Dialect, ResponseHead } from '../dialects/dialect.ts';
+import type { AnswerFormat, Dialect, ResponseHead } from '../dialects/dialect.ts';
 import { errorBody, toApiError } from '../errors.ts';
 import type { ApiError } from '../errors.ts';
-import type { GenerationBatch, GenerationStream } from '../generation/event.ts';
 import { Fold } from '../generation/fold.ts';
-import { prime } from '../pipeline/prime.ts';
+import type { Deliver } from '../pipeline/run.ts';
 import type { RunningRequest } from '../pipeline/running.ts';
+import { EventWriter } from './event-writer.ts';
+import type { RequestLimits } from '../pipeline/snapshot.ts';
 
-export interface RespondOptions {
+export interface RespondOptions extends Pick<RequestLimits, 'primeMs' | 'keepAliveMs' | 'readerStallMs'> {
   /** Where the pages of error codes are. */
   readonly accountUrl: string;
-  /** How long the head of a stream waits for the first token (contracts §1.0). */
-  readonly primeMs: number;
-  /** Silence after which a stream gets a comment. */
-  readonly keepAliveMs: number;
-  /** How long a client may stop reading before its stream is cut (reliability C3). */
-  readonly readerStallMs: number;
 }
 
 /** One answer under way. */
 export interface Exchange {
   readonly response: ServerResponse;
   readonly publicId: string;
+  /** What the log calls the request. */
+  readonly keptId: string;
   readonly running: RunningRequest;
   /** Why the answer is an error, for the log; set by `sendError` and `respondStream`. */
   error: ApiError | undefined;
-  /** Its line is in the log, because it had a hold and its money is settled. */
-  isLogged: boolean;
+  /** Set when it had a hold and its money is settled: then its line is in the log. */
+  receipt: Receipt | undefined;
+  /** When the whole request had arrived, and how long engines were waited for since; by `performance.now()`. */
+  receivedMs: number;
+  engineMs: number;
 }
+
+/** An answer that is still to be run: it hands its batches to `deliver` until it is over, or throws. */
+export type Run = (deliver: Deliver) => Promise<void>;
 
 /** A whole answer: nothing goes out before the charge is durable. Failures are ordinary HTTP errors. */
 export async function respondWhole(
   exchange: Exchange,
-  dialect: Dialect,
+  format: AnswerFormat,
   head: ResponseHead,
-  stream: GenerationStream,
+  run: Run,
 ): Promise<void> {
   const fold = new Fold();
-  for await (const batch of stream) fold.read(batch);
-  sendJson(exchange, 200, dialect.encodeResponse(fold.generation(), head));
+  await run((batch) => {
+    fold.read(batch);
+    return true;
+  });
+  sendJson(exchange, 200, format.encodeResponse(fold.generation(), head));
 }
 
-/** A stream (specification part 6). Throws only before its head is out; later failures are its last event. */
+/**
+ * A stream (specification part 6). Its head goes out with the first batch, so that whatever fails before the first token is
+ * an ordinary HTTP error with its own status (contracts §1.0); or when the first batch is not there in `primeMs`, with a
+ * comment. Throws only before its head is out; later failures are its last event.
+ */
 export async function respondStream(
   exchange: Exchange,
-  dialect: Dialect,
+  format: AnswerFormat,
   head: ResponseHead,
-  stream: GenerationStream,
+  run: Run,
   options: RespondOptions,
 ): Promise<void> {
-  const primed = await prime(stream, options.primeMs);
-  const { response, running } = exchange;
-  const { rest } = primed;
-  const encoder = dialect.openStream(head);
-  response.writeHead(200, headersOf(exchange, 'text/event-stream; charset=utf-8', { 'x-accel-buffering': 'no' }));
-  const keepAlive = setTimeout(() => {
-    response.write(keepAliveComment);
-    keepAlive.refresh();
-  }, options.keepAliveMs);
-  try {
-    if (primed.state === 'waiting') response.write(keepAliveComment);
-    let next: IteratorResult<GenerationBatch> = await primed.first;
-    while (next.done !== true) {
-      const text = encoder.batch(next.value);
-      if (text !== '' && !response.write(text) && !(await drained(exchange, options.readerStallMs))) return;
-      keepAlive.refresh();
-      next = await rest.next();
+  const { response } = exchange;
+  const encoder = format.openStream(head);
+  let writer: EventWriter | undefined;
+  let writtenMs = 0;
+  const open = (): EventWriter => {
+    response.writeHead(200, headersOf(exchange, 'text/event-stream; charset=utf-8', { 'x-accel-buffering': 'no' }));
+    writer = new EventWriter(response);
+    clearTimeout(timer);
+    timer = setTimeout(keepAlive, options.keepAliveMs);
+    return writer;
+  };
+  /** Fills silence. Looks at the time of the last write, because moving a timer costs more than remembering a time. */
+  const keepAlive = (): void => {
+    if (performance.now() - writtenMs >= options.keepAliveMs) {
+      writer?.write(keepAliveComment);
+      writtenMs = performance.now();
     }
-    response.end(encoder.end());
+    timer = setTimeout(keepAlive, Math.max(1, options.keepAliveMs - (performance.now() - writtenMs)));
+  };
+  let timer = setTimeout(() => {
+    open().write(keepAliveComment);
+    writtenMs = performance.now();
+  }, options.primeMs);
+  try {
+    await run((batch) => {
+      const out = writer ?? open();
+      const text = encoder.batch(batch);
+      // What a format leaves out, thinking for example, is silence to the line.
+      if (text !== '') writtenMs = performance.now();
+      return text === '' || out.write(text) || drained(exchange, out, options.readerStallMs);
+    });
+    if (!response.destroyed) {
+      if (writer === undefined) open();
+      response.end(encoder.end());
+    }
   } catch (error) {
+    if (writer === undefined) throw error;
     const told = toApiError(error);
     exchange.error = told;
     // §7.9, contracts §1.0: the error is the stream's last event.
     if (!response.destroyed) response.end(encoder.error(errorBody(told, exchange.publicId, options.accountUrl)));
   } finally {
-    clearTimeout(keepAlive);
-    // Ends a stream that was not read to its end. Its signal is aborted first, because `return` waits for a pending `next`.
-    if (!response.writableEnded) running.cancel('client-left');
-    await rest.return?.();
+    clearTimeout(timer);
   }
 }
 
 /** Waits until the client reads again; false when it does not, or is gone. */
-function drained(exchange: Exchange, stallMs: number): Promise<boolean> {
+function drained(exchange: Exchange, { source }: EventWriter, stallMs: number): Promise<boolean> {
   const { response, running } = exchange;
   if (response.destroyed) return Promise.resolve(false);
   return new Promise((resolve) => {
     const settle = (goesOn: boolean): void => {
       clearTimeout(timer);
-      response.off('drain', onDrain).off('close', onClose);
+      source.off('drain', onDrain);
+      response.off('close', onClose);
       running.signal.removeEventListener('abort', onAbort);
       resolve(goesOn);
     };
@@ -104,17 +130,25 @@ function drained(exchange: Exchange, stallMs: number): Promise<boolean> {
       settle(false);
       response.destroy();
     }, stallMs);
-    response.on('drain', onDrain).on('close', onClose);
+    source.on('drain', onDrain);
+    response.on('close', onClose);
     running.signal.addEventListener('abort', onAbort, { once: true });
   });
 }
 
 /** An error before the head is out (specification §7.1). */
-export function sendError(exchange: Exchange, error: unknown, accountUrl: string, dialect: Dialect = chat): void {
+export function sendError(
+  exchange: Exchange,
+  error: unknown,
+  accountUrl: string,
+  dialect: Pick<Dialect, 'encodeError'> = chat,
+): void {
   const told = toApiError(error);
   exchange.error = told;
   const body = dialect.encodeError(errorBody(told, exchange.publicId, accountUrl));
-  const retryAfter = told.retryAfterSeconds === undefined ? {} : { 'retry-after': String(told.retryAfterSeconds) };
+  // §7.5: every 429 says when to come back; without it some clients do not try again at all.
+  const seconds = told.retryAfterSeconds ?? (told.status === 429 ? 1 : undefined);
+  const retryAfter = seconds === undefined ? {} : { 'retry-after': String(seconds) };
   sendJson(exchange, told.status, body, { ...told.headers, ...retryAfter });
 }
 
@@ -134,8 +168,24 @@ export function sendJson(
   response.end(body);
 }
 
+/** The client has what it asks for: no body, and no length of one. */
+export function sendNotModified({ response, publicId }: Exchange, headers: Readonly<Record<string, string>>): void {
+  if (response.destroyed || response.headersSent) return;
+  response.writeHead(304, {
+    'cache-control': 'no-cache',
+    'x-request-id': publicId,
+    'request-id': publicId,
+    ...headers,
+  });
+  response.end();
+}
+
 /** Contracts §1.0 and §0.16: both names of the request id, because the SDKs read different ones. */
-function headersOf(exchange: Exchange, contentType: string, further: Readonly<Record<string, string>> = {}): string[] {
+export function headersOf(
+  exchange: Exchange,
+  contentType: string,
+  further: Readonly<Record<string, string>> = {},
+): string[] {
   return [
     'content-type',
     contentType,

@@ -1,109 +1,126 @@
-import { createServer } from 'node:http';
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
-import type { Duplex } from 'node:stream';
 
 import { modelCard, modelList } from '../catalog/card.ts';
+import type { Caller } from '../accounts/directory.ts';
 import type { Receipt } from '../billing/hold.ts';
-import { chat } from '../dialects/chat/chat.ts';
-import { refuseUnparsed } from '../edge/refuse-unparsed.ts';
+import { createEdge } from '../edge/edge.ts';
+import type { EdgeConnection, EdgeLimits } from '../edge/edge.ts';
+import { parseJson } from '../edge/json/parse.ts';
+import type { JsonThreads } from '../edge/json/threads.ts';
 import { ApiError } from '../errors.ts';
+import type { Files } from '../files/files.ts';
+import type { ImageFetcher } from '../images/fetcher.ts';
+import type { Admission } from '../limits/admission.ts';
+import type { Slot } from '../limits/concurrency.ts';
 import type { Log } from '../log.ts';
+import type { ServiceMetrics } from '../metrics/service-metrics.ts';
 import type { Order } from '../pipeline/order.ts';
-import type { InferenceRoute } from '../pipeline/route.ts';
+import type { Route } from '../pipeline/route.ts';
 import { errorOfCancel } from '../pipeline/cancellation.ts';
-import type { CancelReason } from '../pipeline/cancellation.ts';
+import { usableModels } from '../pipeline/access.ts';
+import type { FileParts } from '../pipeline/files.ts';
+import type { Origin } from '../pipeline/access.ts';
+import { imageBytes } from '../pipeline/images.ts';
+import { keepingItems } from '../pipeline/kept-items.ts';
+import type { KeptItems } from '../pipeline/kept-items.ts';
 import { run } from '../pipeline/run.ts';
-import type { RunServices } from '../pipeline/run.ts';
+import type { Deliver, RunServices } from '../pipeline/run.ts';
 import type { Running } from '../pipeline/running.ts';
-import { authenticate, requireCaller, serve, zdrRequired } from '../pipeline/serve.ts';
-import type { Call, ServeServices } from '../pipeline/serve.ts';
-import { requestIds } from '../ids/request-id.ts';
+import { authenticate, requireCaller, serve, serveCount, zdrRequired } from '../pipeline/serve.ts';
+import type { ServeServices } from '../pipeline/serve.ts';
+import type { Lease } from '../pipeline/snapshot.ts';
+import { keptIds, requestIds } from '../ids/request-id.ts';
 import { publicIdOf } from '../ids/uuid.ts';
-import { BodyBudget, checkContentType, checkDeclaredLength, parseJson, readBody } from './body.ts';
-import { respondStream, respondWhole, sendError, sendJson } from './respond.ts';
-import type { Exchange, RespondOptions } from './respond.ts';
+import { plainOperations } from '../openapi/plain-operations.ts';
+import { PublishedDocument } from '../openapi/published.ts';
+import { checkContentType, checkDeclaredLength, declaredLength, largeBodyBytes, readBody } from './body.ts';
+import type { Body, BodyBudget } from './body.ts';
+import { answerFiles, fileShape, isFilesPath } from './files.ts';
+import { describedEndpoints } from './described.ts';
+import { inferenceRoutes } from './routes.ts';
+import { respondStream, respondWhole, sendError, sendJson, sendNotModified } from './respond.ts';
+import type { Exchange } from './respond.ts';
 
-export interface InferenceHostOptions extends RespondOptions {
-  /** Bodies of so many bytes and more are refused (specification part 8). */
-  readonly bodyBytesMax: number;
-  readonly bodiesInFlightBytesMax: number;
-  /** Longest life of a request (contracts decision 23). */
-  readonly requestDeadlineMs: number;
+export interface InferenceHostOptions {
+  /** Of the program. */
+  readonly version: string;
+  /** Where the pages of error codes are. */
+  readonly accountUrl: string;
+  readonly edge: EdgeLimits;
 }
 
-export interface InferenceHostServices extends ServeServices, Omit<RunServices, 'ended'> {
+export interface InferenceHostServices
+  extends
+    Pick<ServeServices, 'constraints' | 'directory' | 'prices' | 'seals'>,
+    Pick<RunServices, 'billing' | 'concurrency'> {
+  /** What the configuration says now about requests; each keeps what it began with. */
+  lease(): Lease;
+  readonly bodyBudget: BodyBudget;
+  readonly items: KeptItems;
+  readonly imageFetcher: ImageFetcher;
+  readonly files: Files;
+  readonly fileParts: FileParts;
   readonly running: Running;
   readonly log: Log;
+  readonly admission: Admission;
+  readonly jsonThreads: JsonThreads;
+  readonly metrics: ServiceMetrics;
   /** Makes UUIDv7s, the ledger's keys. */
   readonly newId: () => Uint8Array;
   /** Whether new work is wanted: not while starting, and not while stopping. */
   ready(): boolean;
 }
 
-/** The API families (contracts §1.0, "Routes"); a further one is one line here and a folder in `dialects/`. */
-const inferenceRoutes: ReadonlyMap<string, InferenceRoute> = new Map([
-  [
-    '/v1/chat/completions',
-    { api: 'chat', dialect: chat, defaultMaxTokens: 'card', retryWithoutMaxTokens: true, unknownEffort: 'reject' },
-  ],
-]);
-
-/** The inference host of the specification, on `node:http`. The caller listens and closes. */
+/** The inference host of the specification. The caller listens and closes. */
 export function createInferenceHost(services: InferenceHostServices, options: InferenceHostOptions): Server {
-  const budget = new BodyBudget(options.bodiesInFlightBytesMax);
-  const host: Host = { services, options, budget, streaming: new WeakSet() };
-  const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
-    void handle(request, response, host);
-  };
-  const server = createServer(
+  const { log, metrics } = services;
+  const host: Host = { services, options, document: new PublishedDocument() };
+  return createEdge(
+    (request, response, connection) => void handle(request, response, connection, host),
     {
-      headersTimeout: 10_000,
-      requestTimeout: 300_000,
-      connectionsCheckingInterval: 1_000,
-      keepAliveTimeout: 65_000,
-      maxHeaderSize: 16_384,
-      // Refused in `checkHead`, in the envelope; Node's own answer has none.
-      requireHostHeader: false,
+      newRequestId: () => publicIdOf(services.newId()),
+      accountUrl: () => options.accountUrl,
+      refused: ({ status, code }, publicId, method) => {
+        metrics.http('unparsed', status);
+        log.request({ id: null, publicId, method, status, errorCode: code, totalMs: 0 });
+      },
     },
-    onRequest,
+    options.edge,
   );
-  // Without these Node says 100 before anybody has looked at the key, and a 417 without an envelope (reliability C9).
-  server.on('checkContinue', onRequest).on('checkExpectation', onRequest);
-  // More than a hundred headers are refused in `handle`; Node's own cap would drop the excess silently (reliability C8).
-  server.maxHeadersCount = 0;
-  server.on('clientError', (error, socket) => {
-    // No other answer may be written into one that is under way.
-    if (host.streaming.has(socket)) {
-      socket.destroy();
-      return;
-    }
-    const publicId = publicIdOf(services.newId());
-    const refusal = refuseUnparsed(error, socket, publicId, options.accountUrl);
-    if (refusal === undefined) return;
-    const { status, code } = refusal;
-    services.log.request({ id: null, publicId, method: '', status, errorCode: code, totalMs: 0 });
-  });
-  return server;
 }
-
-const headersMax = 100;
 
 interface Host {
   readonly services: InferenceHostServices;
   readonly options: InferenceHostOptions;
-  readonly budget: BodyBudget;
-  /** Sockets in whose answer no other answer may be written. */
-  readonly streaming: WeakSet<Duplex>;
+  readonly document: PublishedDocument;
 }
 
 /** One request, from its head to its last byte. Catches everything: whatever fails becomes an answer and a log line. */
-async function handle(request: IncomingMessage, response: ServerResponse, host: Host): Promise<void> {
+async function handle(
+  request: IncomingMessage,
+  response: ServerResponse,
+  connection: EdgeConnection,
+  host: Host,
+): Promise<void> {
   const { services, options } = host;
   const startedAt = Date.now();
+  const elapsedMs = stopwatch();
   const id = services.newId();
-  const ids = requestIds(request.headers['x-request-id'], publicIdOf(id));
+  const own = publicIdOf(id);
+  const ids = requestIds(request.headers['x-request-id'], own);
+  const kept = keptIds(ids, request.headers['service-zdr'], own);
   const running = services.running.begin();
-  const exchange: Exchange = { response, publicId: ids.publicId, running, error: undefined, isLogged: false };
+  const lease = services.lease();
+  const exchange: Exchange = {
+    response,
+    publicId: ids.publicId,
+    keptId: kept.publicId,
+    running,
+    error: undefined,
+    receipt: undefined,
+    receivedMs: performance.now(),
+    engineMs: 0,
+  };
   response.on('close', () => {
     if (!response.writableFinished) running.cancel('client-left');
     // A connection that outlives its answer could bring new work for as long as the stop waits.
@@ -111,78 +128,131 @@ async function handle(request: IncomingMessage, response: ServerResponse, host: 
   });
   // The port is closed while stopping, but connections that were not idle are still there: for this answer only.
   if (!services.ready()) response.shouldKeepAlive = false;
-  let route: InferenceRoute | undefined;
+  let route: Route | undefined;
   let order: Order | undefined;
+  let place: Slot | undefined;
   try {
-    checkHead(request);
     const path = pathOf(request);
     route = inferenceRoutes.get(path);
+    if (isFilesPath(path)) {
+      if (!services.ready()) throw errorOfCancel('drain', undefined);
+      const authenticated = (): Caller =>
+        requireCaller(authenticate(request.headers, services.directory, originOf(request)));
+      const { limits } = lease.snapshot;
+      await answerFiles(path, { request, exchange, limits, authenticate: authenticated }, services);
+      return;
+    }
     if (route === undefined) {
-      answerPlain(path, request, exchange, services);
+      answerPlain(path, request, exchange, lease, host);
       return;
     }
     if (request.method !== 'POST') throw methodNotAllowed('POST');
     if (!services.ready()) throw errorOfCancel('drain', undefined);
     // The order of contracts decision 10.
     checkContentType(request);
-    const caller = requireCaller(authenticate(request.headers, services.directory));
-    const zdr = zdrRequired(request.headers);
-    checkDeclaredLength(request, options.bodyBytesMax);
+    const caller = requireCaller(authenticate(request.headers, services.directory, originOf(request)));
+    const zdr = zdrRequired(request.headers, caller);
+    checkDeclaredLength(request, lease.snapshot.limits.bodyBytesMax);
+    services.admission.check(declaredLength(request), largeBodyBytes);
     running.claim(caller.account.id, caller.key.id);
     if (request.headers.expect !== undefined && request.httpVersion === '1.1') response.writeContinue();
-    order = await takeOrder(request, { id, route, caller, zdr, ...ids, startedAt, signal: running.signal }, host);
-    await answer(order, exchange, host);
+    const { signal } = running;
+    const { admission, bodyBudget, constraints, directory, prices, seals, items } = services;
+    // A body without a declared length shows its size only here.
+    const admitLarge = (): void => admission.check(largeBodyBytes + 1, largeBodyBytes);
+    const body = await readBody(request, lease.snapshot.limits.bodyBytesMax, bodyBudget, signal, admitLarge);
+    exchange.receivedMs = performance.now();
+    let keptBytes = 0;
+    /** Of files that the request names, while they are read. */
+    let fileBytes = 0;
+    try {
+      // Held from here to the last byte: clients that are slow to send take no place.
+      place = admission.take();
+      const json = await jsonOf(body, services.jsonThreads, signal);
+      const waited = (engineMs: number): void => void (exchange.engineMs += engineMs);
+      const holdBytes = (bytes: number): void => {
+        bodyBudget.take(bytes);
+        fileBytes += bytes;
+      };
+      const { headers } = request;
+      const call = { id, headers, caller, zdr, ...kept, startedAt, elapsedMs, signal, waited, holdBytes };
+      const { catalog, images } = lease.snapshot;
+      const { placesOf } = lease;
+      const { fileParts: files } = services;
+      const serving = { directory, constraints, prices, seals, items, catalog, fetching: images, files, placesOf };
+      if (route.kind === 'count') {
+        sendJson(exchange, 200, await serveCount(json, { ...call, route }, serving));
+        return;
+      }
+      order = await serve(json, { ...call, route }, serving);
+      keptBytes = imageBytes(order.request.prompt);
+    } finally {
+      bodyBudget.give(body.length + fileBytes - keptBytes);
+    }
+    lease.narrow(order.model.id);
+    try {
+      await answer(order, exchange, lease, host);
+    } finally {
+      bodyBudget.give(keptBytes);
+    }
   } catch (error) {
     // Cancelled before there was an order: `run` tells the others.
     const told =
-      running.signal.aborted && error === running.signal.reason
-        ? errorOfCancel(error as CancelReason, order?.model.id)
+      running.cancelled !== undefined && error === running.cancelled
+        ? errorOfCancel(running.cancelled, order?.model.id)
         : error;
-    if (!response.headersSent) sendError(exchange, told, options.accountUrl, route?.dialect);
+    if (order === undefined && services.admission.isShedding) connection.restAfterAnswer();
+    const wire = isFilesPath(pathOf(request)) ? fileShape(request) : route?.dialect;
+    if (!response.headersSent) sendError(exchange, told, options.accountUrl, wire);
     else response.destroy();
   } finally {
+    place?.release();
     running.end();
-    // The last bytes wait for their reader no longer than the others did: Node would keep them for ever (reliability C3).
-    if (response.writableEnded && !response.writableFinished) response.setTimeout(options.readerStallMs);
+    lease.release();
     // One line a request: those that had a hold have theirs already.
-    if (!exchange.isLogged) logRefusal(request, exchange, order, startedAt, services.log);
+    if (exchange.receipt === undefined) logRefusal(request, exchange, order, elapsedMs(), services.log);
+    measure(exchange, route, order, request, services.metrics);
   }
 }
 
-async function takeOrder(request: IncomingMessage, call: Call, { services, options, budget }: Host): Promise<Order> {
-  const body = await readBody(request, options.bodyBytesMax, budget, call.signal);
-  try {
-    return await serve(parseJson(body), call, services);
-  } finally {
-    budget.give(body.length);
-  }
+/** Small bodies are parsed at once; a large one would keep everybody else waiting (reliability C12). */
+function jsonOf({ blocks, length }: Body, threads: JsonThreads, signal: AbortSignal): unknown {
+  const [only] = blocks;
+  if (length > largeBodyBytes) return threads.parse(blocks, signal);
+  return parseJson(blocks.length === 1 && only !== undefined ? only : Buffer.concat(blocks, length));
 }
 
-async function answer(order: Order, exchange: Exchange, host: Host): Promise<void> {
+async function answer(order: Order, exchange: Exchange, lease: Lease, host: Host): Promise<void> {
   const { services, options } = host;
+  const { limits } = lease.snapshot;
   const { running } = exchange;
-  const { socket } = exchange.response;
-  const deadline = setTimeout(() => running.cancel('deadline'), options.requestDeadlineMs);
+  const deadline = setTimeout(() => running.cancel('deadline'), limits.requestDeadlineMs);
   try {
     const head = {
-      requestId: order.publicId,
+      requestId: exchange.publicId,
       id: order.idHex,
       created: Math.floor(order.startedAt / 1000),
       model: order.model.id,
+      seals: services.seals.for(order.account.id),
+      now: () => Math.floor((order.startedAt + order.elapsedMs()) / 1000),
     };
-    const ended = (receipt: Receipt): void => {
-      exchange.isLogged = true;
+    const ended = (receipt: Receipt, engineMs: number): void => {
+      exchange.receipt = receipt;
+      exchange.engineMs += engineMs;
       logAnswer(order, receipt, services.log);
     };
-    const stream = run(order, { ...services, ended }, running.signal);
-    const { dialect } = order.route;
+    const { billing, concurrency, metrics } = services;
+    const images = { fetcher: services.imageFetcher, settings: lease.snapshot.images, budget: services.bodyBudget };
+    const chunkGaps = (modelId: string) => metrics.chunkGaps(modelId);
+    const runServices = { billing, concurrency, images, placesOf: lease.placesOf, ended, chunkGaps };
+    const begin = (deliver: Deliver): Promise<void> =>
+      run(order, runServices, running.signal, keepingItems(order, head, services.items, deliver));
+    const { format } = order;
     if (order.stream) {
-      if (socket !== null) host.streaming.add(socket);
-      await respondStream(exchange, dialect, head, stream, options);
-    } else await respondWhole(exchange, dialect, head, stream);
+      await respondStream(exchange, format, head, begin, { ...limits, accountUrl: options.accountUrl });
+    } else await respondWhole(exchange, format, head, begin);
   } finally {
     clearTimeout(deadline);
-    if (socket !== null) host.streaming.delete(socket);
   }
 }
 
@@ -191,19 +261,20 @@ function answerPlain(
   path: string,
   request: IncomingMessage,
   exchange: Exchange,
-  services: InferenceHostServices,
+  { snapshot }: Lease,
+  { services, options, document }: Host,
 ): void {
   switch (path) {
     case '/v1/models': {
       readOnly(request);
       // Specification §5.3: no key shows list prices, an invalid one is refused.
-      authenticate(request.headers, services.directory);
-      const now = Math.floor(Date.now() / 1000);
-      sendJson(
-        exchange,
-        200,
-        JSON.stringify(modelList(services.catalog.models.map((model) => modelCard(model, model.prices, now)))),
-      );
+      const caller = authenticate(request.headers, services.directory, originOf(request));
+      const now = Date.now();
+      const cards = usableModels(caller, snapshot.catalog, now).map((model) => {
+        const prices = caller === undefined ? model.prices : services.prices.of(model, caller.account.id, now);
+        return modelCard(model, prices, Math.floor(now / 1000));
+      });
+      sendJson(exchange, 200, JSON.stringify(modelList(cards)));
       return;
     }
     case '/healthz':
@@ -215,6 +286,20 @@ function answerPlain(
       if (services.ready()) sendJson(exchange, 200, '{"status":"ready"}');
       else sendJson(exchange, 503, '{"status":"not ready"}', { 'retry-after': '1' });
       return;
+    case '/openapi.json': {
+      readOnly(request);
+      const { text, etag } = document.of(snapshot.limits, {
+        version: options.version,
+        endpoints: describedEndpoints,
+        operations: plainOperations,
+        models: usableModels(undefined, snapshot.catalog, Date.now()),
+        accountUrl: options.accountUrl,
+        bodyBytesMax: snapshot.limits.bodyBytesMax,
+      });
+      if (request.headers['if-none-match'] === etag) sendNotModified(exchange, { etag });
+      else sendJson(exchange, 200, text, { etag });
+      return;
+    }
     default:
       throw new ApiError('http_404', 'There is no such route.');
   }
@@ -224,24 +309,17 @@ function readOnly(request: IncomingMessage): void {
   if (request.method !== 'GET' && request.method !== 'HEAD') throw methodNotAllowed('GET, HEAD');
 }
 
-/** What the parser lets through and no route takes (reliability C7 to C9). */
-function checkHead(request: IncomingMessage): void {
-  if (request.httpVersionMajor !== 1) throw new ApiError('http_505', 'Speak HTTP/1.1.');
-  if (request.rawHeaders.length > 2 * headersMax)
-    throw new ApiError('http_431', `A request may have ${headersMax} headers.`);
-  const { host, expect } = request.headers;
-  if (host === undefined && request.httpVersionMinor > 0) throw new ApiError('http_400', 'The Host header is missing.');
-  if (expect !== undefined && expect.toLowerCase() !== '100-continue')
-    throw new ApiError('http_417', 'Only 100-continue can be expected.');
-}
-
-/** Route by the path alone: queries are ignored (contracts §1.0), and an absolute target is refused. */
+/** Route by the path alone: queries are ignored (contracts §1.0). */
 function pathOf(request: IncomingMessage): string {
   const target = request.url ?? '/';
-  if (!target.startsWith('/')) throw new ApiError('http_400', 'The request target must be a path.');
   const query = target.indexOf('?');
   return query < 0 ? target : target.slice(0, query);
 }
+
+const originOf = (request: IncomingMessage): Origin => ({
+  path: pathOf(request),
+  address: request.socket.remoteAddress,
+});
 
 const methodNotAllowed = (allow: string): ApiError =>
   new ApiError('http_405', `Use ${allow} here.`, { headers: { allow } });
@@ -268,21 +346,58 @@ function logAnswer(order: Order, receipt: Receipt, log: Log): void {
   });
 }
 
+/** Once a request, when it has ended: a few microseconds. No label is the client's choice (reliability §4). */
+function measure(
+  exchange: Exchange,
+  route: Route | undefined,
+  order: Order | undefined,
+  request: IncomingMessage,
+  metrics: ServiceMetrics,
+): void {
+  const { response, receipt, error } = exchange;
+  const status = response.headersSent ? response.statusCode : 0;
+  metrics.http(route?.api ?? plainRoute(pathOf(request)), status);
+  if (route === undefined) return;
+  const { receivedMs, engineMs } = exchange;
+  metrics.request({
+    api: route.api,
+    model: order?.model.id ?? '',
+    streamed: order?.stream ?? false,
+    status,
+    code: (receipt === undefined ? error?.code : receipt.errorCode) ?? '',
+    answer: receipt === undefined ? undefined : { ...receipt, ownMs: performance.now() - receivedMs - engineMs },
+  });
+}
+
+/** One of few names, whatever was asked for. */
+function plainRoute(path: string): string {
+  if (isFilesPath(path)) return 'files';
+  return path === '/v1/models' || path === '/healthz' || path === '/readyz' || path === '/openapi.json'
+    ? path.slice(path.lastIndexOf('/') + 1)
+    : 'other';
+}
+
 /** What was refused before a hold. Health checks and the catalog, when they succeed, have no line. */
 function logRefusal(
   request: IncomingMessage,
   exchange: Exchange,
   order: Order | undefined,
-  startedAt: number,
+  totalMs: number,
   log: Log,
 ): void {
   if (exchange.error === undefined) return;
   log.request({
     id: order?.idHex ?? null,
-    publicId: exchange.publicId,
+    publicId: exchange.keptId,
     method: request.method ?? '',
     status: exchange.response.statusCode,
     errorCode: exchange.error.code,
-    totalMs: Date.now() - startedAt,
+    totalMs,
   });
+}
+
+/** Whole milliseconds since now, whatever becomes of the time of day (reliability S5). */
+function stopwatch(): () => number {
+  const begun = performance.now();
+  return () => Math.round(performance.now() - begun);
 }

@@ -1,6 +1,8 @@
 import { ApiError } from '../errors.ts';
 import type { EngineRequest } from '../generation/request.ts';
-import type { Backend } from './dispatch.ts';
+import { withoutImages } from './images.ts';
+import { isReady, mayTake } from './places.ts';
+import type { Backend } from './places.ts';
 
 /** A backend's refusal for length, with the prompt's length where it told it; `undefined` for any other failure. */
 export function lengthRefusal(error: unknown): { readonly promptTokens: number | undefined } | undefined {
@@ -10,7 +12,7 @@ export function lengthRefusal(error: unknown): { readonly promptTokens: number |
 }
 
 /**
- * Exact number of prompt tokens, by the first backend that is ready. `too-long`: the backend refused without counting.
+ * Exact number of prompt tokens without the images, by the first backend that is ready. `too-long`: the backend refused without counting.
  * `undefined`: nobody can count, or did not; whatever is wrong with the request is then the backend's to say.
  */
 export async function countPrompt(
@@ -18,9 +20,9 @@ export async function countPrompt(
   backends: readonly Backend[],
   signal: AbortSignal,
 ): Promise<number | 'too-long' | undefined> {
-  const engine = backends.find((backend) => backend.engine.status().state === 'ready')?.engine;
+  const engine = backends.find((backend) => isReady(backend) && mayTake(backend, request))?.engine;
   try {
-    return await engine?.countTokens(request, signal);
+    return await engine?.countTokens({ ...request, prompt: withoutImages(request.prompt) }, signal);
   } catch (error) {
     const refusal = lengthRefusal(error);
     return refusal === undefined ? undefined : (refusal.promptTokens ?? 'too-long');

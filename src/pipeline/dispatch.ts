@@ -1,20 +1,10 @@
-import type { Engine } from '../engines/engine.ts';
 import { ApiError } from '../errors.ts';
-import type { GenerationBatch, GenerationStream } from '../generation/event.ts';
+import type { GenerationBatch } from '../generation/event.ts';
 import type { EngineRequest } from '../generation/request.ts';
 import { lengthRefusal } from './count.ts';
 import type { Order } from './order.ts';
-
-/** One place where a model runs. */
-export interface Backend {
-  /** For logs and the ledger; names no secret. */
-  readonly label: string;
-  readonly engine: Engine;
-  readonly concurrencyMax: number;
-  readonly zdr: boolean;
-  /** Requests that run on it now. */
-  running: number;
-}
+import { isFree, isReady, mayTake } from './places.ts';
+import type { Backend, Places } from './places.ts';
 
 /** What `dispatch` found out on the way, for the ledger and the log. */
 export interface DispatchTrace {
@@ -24,34 +14,43 @@ export interface DispatchTrace {
   dispatched: boolean;
 }
 
+/** Takes a batch of the answer, at once or in a while. `false` or a throw ends the answer here. */
+export type Take = (batch: GenerationBatch) => boolean | Promise<boolean>;
+
 /**
- * Runs an order on one of the model's backends. Another backend, or once a shorter answer (§4.2.1(4)), is tried only
- * until the first batch with content: after it a retry would repeat text (architecture, "Traps").
+ * Runs an order on one of the model's backends, and hands what it generates to `take`. Another backend, or once a shorter
+ * answer (§4.2.1(4)), is tried only until the first batch with content: after it a retry would repeat text (architecture,
+ * "Traps").
  */
-export async function* dispatch(
+export async function dispatch(
   order: Order,
-  backends: readonly Backend[],
+  places: Places,
   trace: DispatchTrace,
   signal: AbortSignal,
-): GenerationStream {
+  take: Take,
+): Promise<void> {
   const tried = new Set<Backend>();
   let request: EngineRequest = order.request;
   let refitted = false;
   let failure: unknown;
   for (;;) {
-    signal.throwIfAborted();
-    const backend = choose(order, backends, tried, failure);
-    trace.backend = backend.label;
+    const backend = await placeFor(order, places, tried, failure, signal);
     let content = false;
-    backend.running++;
+    /** What fails now is not the backend. */
+    let isTaking = false;
     try {
+      trace.backend = backend.label;
       trace.dispatched = true;
       for await (const batch of backend.engine.generate(request, signal)) {
         content ||= hasContent(batch);
-        yield batch;
+        isTaking = true;
+        const goesOn = take(batch);
+        if (goesOn !== true && !(await goesOn)) return;
+        isTaking = false;
       }
       return;
     } catch (error) {
+      if (isTaking) throw error;
       if (content || signal.aborted) throw withModel(error, order);
       const refusal = lengthRefusal(error);
       const shorter = refusal === undefined || refitted ? undefined : order.refit(refusal.promptTokens);
@@ -67,15 +66,36 @@ export async function* dispatch(
       }
     } finally {
       backend.running--;
+      places.line.offer();
     }
   }
 }
 
-/** The least loaded backend that is ready and has not failed this request yet. */
-function choose(order: Order, backends: readonly Backend[], tried: ReadonlySet<Backend>, failure: unknown): Backend {
+/** A backend with a place taken at it, if need be after a wait in line. */
+async function placeFor(
+  order: Order,
+  { backends, line }: Places,
+  tried: ReadonlySet<Backend>,
+  failure: unknown,
+  signal: AbortSignal,
+): Promise<Backend> {
+  const taken = await line.place(() => freePlace(order, backends, tried, failure), signal);
+  if (typeof taken === 'object') return taken;
+  // §7.5; whoever waited in vain is told the same as whoever may not wait.
+  throw new ApiError('backend_at_capacity', `All places of the model '${order.model.id}' are taken.`, {
+    retryAfterSeconds: 1,
+  });
+}
+
+/** Takes a place at the first backend, in the order of the configuration, that is ready and has not failed this request yet. */
+function freePlace(
+  order: Order,
+  backends: readonly Backend[],
+  tried: ReadonlySet<Backend>,
+  failure: unknown,
+): Backend | undefined {
   const ready = backends.filter(
-    (backend) =>
-      !tried.has(backend) && backend.engine.status().state === 'ready' && (order.request.retain || backend.zdr),
+    (backend) => !tried.has(backend) && isReady(backend) && mayTake(backend, order.request),
   );
   if (ready.length === 0) {
     if (failure !== undefined) throw withModel(failure, order);
@@ -87,14 +107,9 @@ function choose(order: Order, backends: readonly Backend[], tried: ReadonlySet<B
       },
     );
   }
-  const free = ready.filter((backend) => backend.running < backend.concurrencyMax);
-  const [first] = free;
-  if (first === undefined) {
-    throw new ApiError('backend_at_capacity', `All places of the model '${order.model.id}' are taken.`, {
-      retryAfterSeconds: 1,
-    });
-  }
-  return free.reduce((best, backend) => (backend.running < best.running ? backend : best), first);
+  const free = ready.find(isFree);
+  if (free !== undefined) free.running++;
+  return free;
 }
 
 /** A model that is still being fetched or loaded says so; why a backend is down is for the operator's log only. */

@@ -1,7 +1,10 @@
 import type { Model } from '../catalog/model.ts';
 import { ApiError } from '../errors.ts';
-import type { GenerationRequest, Message, Prompt, Tool } from '../generation/request.ts';
-import type { InferenceRoute } from './route.ts';
+import type { GenerationRequest, ImageTokens, Message, Prompt, Tool } from '../generation/request.ts';
+import type { Route } from './route.ts';
+
+/** What of a route decides lengths. */
+type LengthPolicy = Pick<Route, 'defaultMaxTokens' | 'retryWithoutMaxTokens'>;
 
 /** The default of §4.2.1(1) for a model without an output cap. */
 const defaultMaxTokens = 65_536;
@@ -14,38 +17,95 @@ const toolTemplateTokens = 1024;
 
 export interface Fitted {
   readonly maxTokens: number;
-  /** Tokens of the prompt, exact when `counted`, else an upper bound from its bytes. */
+  /** Tokens that reasoning may take beyond these (§4.2.1(5)). */
+  readonly reasoningRoomTokens: number;
+  /** Tokens of all prompts together, exact when `counted`, else an upper bound from their bytes. */
   readonly promptTokens: number;
   readonly counted: boolean;
+  /** `maxTokens` is what the window leaves, and less than was wanted. */
+  readonly endsAtWindow: boolean;
+}
+
+/** What of a request decides its length. */
+export interface FittedRequest extends Pick<GenerationRequest, 'prompt' | 'tools' | 'maxTokens' | 'at'> {
+  /** Extra room that the model's card gives to reasoning; 0 without reasoning. */
+  readonly reasoningRoomTokens: number;
 }
 
 /**
  * Decides how long the answer may be (specification §4.2.1). The prompt is bounded from its bytes; only where that
  * bound and `max_tokens` exceed the window is the engine asked to count. Throws `context_length_exceeded` 400.
+ *
+ * Each prompt of a batch has the window for itself, so it is the longest one that decides (contracts §1.1). `countPrompt`
+ * counts one prompt and leaves images out. They count as `images` says (§4.2.4(3)): as many as is likely for the window, whose
+ * last judge is the backend, and as many as there can be for the hold.
+ *
+ * The room of §4.2.1(5) goes beyond `max_tokens`, never beyond what the card promises: answer and reasoning together stay
+ * within `max_output_tokens`, which caps the output, and within the window.
  */
 export async function fit(
-  request: GenerationRequest,
+  request: FittedRequest,
   model: Model,
-  route: InferenceRoute,
-  countPrompt: () => Promise<number | 'too-long' | undefined>,
+  route: LengthPolicy,
+  countPrompt: (prompt: Prompt) => Promise<number | 'too-long' | undefined>,
   suggestions: () => readonly Model[],
+  images: ImageTokens = noImages,
 ): Promise<Fitted> {
-  const bound = promptTokenBound(request.prompt, request.tools);
+  const prompts = singlePrompts(request.prompt).map((prompt) => {
+    const bound = promptTokenBound(prompt, request.tools) + images.most;
+    // Ids are what they are, and none is added to them.
+    return { prompt, likely: bound, most: bound, isExact: prompt.type === 'token-ids' };
+  });
   const wanted = wantedTokens(request.maxTokens, model, route);
-  if (bound + wanted <= model.contextLength) return { maxTokens: wanted, promptTokens: bound, counted: false };
+  const roomy = capped(wanted + request.reasoningRoomTokens, model);
+  const fitted = (maxTokens: number): Fitted => {
+    const left = Math.max(0, model.contextLength - longest(prompts, 'most') - maxTokens);
+    const extra = Math.min(capped(maxTokens + request.reasoningRoomTokens, model) - maxTokens, left);
+    const promptTokens = prompts.reduce((sum, { most }) => sum + most, 0);
+    const counted = prompts.every(({ isExact }) => isExact);
+    return { maxTokens, reasoningRoomTokens: extra, promptTokens, counted, endsAtWindow: false };
+  };
+  const tooLong = (tokens: number | undefined): ApiError =>
+    contextLengthExceeded(model, tokens, wanted, suggestions(), request.at.prompt);
+  for (const one of prompts) {
+    if (one.isExact || one.most + roomy <= model.contextLength) continue;
+    const counted = await countPrompt(one.prompt);
+    if (counted === 'too-long') throw tooLong(undefined);
+    // Nobody can count here: the backend judges, and `dispatch` refits once when it refuses.
+    if (counted === undefined) return fitted(wanted);
+    one.likely = counted + images.likely;
+    one.most = counted + images.most;
+    one.isExact = images.most === 0;
+  }
+  const likely = longest(prompts, 'likely');
+  if (likely + wanted <= model.contextLength) return fitted(wanted);
 
-  const counted = await countPrompt();
-  if (counted === 'too-long') throw contextLengthExceeded(model, undefined, wanted, suggestions());
-  // Nobody can count here: the backend judges, and `dispatch` refits once when it refuses.
-  if (counted === undefined) return { maxTokens: wanted, promptTokens: bound, counted: false };
-  if (counted + wanted <= model.contextLength) return { maxTokens: wanted, promptTokens: counted, counted: true };
-
-  const room = model.contextLength - counted;
+  const room = model.contextLength - likely;
   // §4.2.1(4) with contracts decision 14: once more without max_tokens, as long as the window leaves room.
   const mayShrink = route.retryWithoutMaxTokens || heeded(request.maxTokens, model) === undefined;
-  if (room < 1 || !mayShrink) throw contextLengthExceeded(model, counted, wanted, suggestions());
-  return { maxTokens: capped(room, model), promptTokens: counted, counted: true };
+  if (room < 1 || !mayShrink) throw tooLong(likely);
+  const maxTokens = capped(room, model);
+  return { ...fitted(maxTokens), endsAtWindow: maxTokens === room };
 }
+
+/** A conversation, or each prompt of a batch as a request of its own. */
+function singlePrompts(prompt: Prompt): readonly Prompt[] {
+  switch (prompt.type) {
+    case 'messages':
+      return [prompt];
+    case 'texts':
+      return prompt.prompts.map((text) => ({ type: 'texts', prompts: [text] }));
+    case 'token-ids':
+      return prompt.prompts.map((ids) => ({ type: 'token-ids', prompts: [ids] }));
+  }
+}
+
+const longest = <Field extends 'likely' | 'most'>(
+  prompts: readonly Readonly<Record<Field, number>>[],
+  field: Field,
+): number => prompts.reduce((most, prompt) => Math.max(most, prompt[field]), 0);
+
+const noImages: ImageTokens = { likely: 0, most: 0 };
 
 /** §4.2.1(4) when it is the backend that refused: what the window leaves, by the backend's own count when it told one. */
 export function refitTokens(model: Model, promptTokens: number | undefined): number | undefined {
@@ -55,9 +115,10 @@ export function refitTokens(model: Model, promptTokens: number | undefined): num
 }
 
 /** §4.2.1(1) to (3). */
-function wantedTokens(asked: number | undefined, model: Model, route: InferenceRoute): number {
+function wantedTokens(asked: number | undefined, model: Model, route: LengthPolicy): number {
   const limit = heeded(asked, model);
   if (limit !== undefined) return capped(limit, model);
+  if (typeof route.defaultMaxTokens === 'number') return capped(route.defaultMaxTokens, model);
   if (model.maxOutputTokens !== null) return model.maxOutputTokens;
   return route.defaultMaxTokens === 'card'
     ? Math.min(defaultMaxTokens, Math.floor(model.contextLength / 2))
@@ -77,16 +138,19 @@ export function contextLengthExceeded(
   promptTokens: number | undefined,
   maxTokens: number,
   larger: readonly Model[],
+  param: string,
 ): ApiError {
   const prompt = promptTokens === undefined ? 'The prompt' : `The prompt of ${promptTokens} tokens`;
   return new ApiError(
     'context_length_exceeded',
     `${prompt} with max_tokens ${maxTokens} does not fit the context window of ${model.contextLength} tokens. Lower max_tokens, trim the prompt, or choose a model with a larger context.`,
     {
-      param: 'messages',
+      param,
       extra: {
         model: model.id,
         context_length_limit: model.contextLength,
+        ...(promptTokens === undefined ? {} : { prompt_tokens: promptTokens }),
+        max_tokens: maxTokens,
         suggested_models: larger.map(({ id, contextLength }) => ({ id, context_length: contextLength })),
       },
     },
@@ -126,14 +190,24 @@ function messageBytes(message: Message): number {
   if (message.role === 'assistant') {
     for (const reasoning of message.reasoning) bytes += Buffer.byteLength(reasoning.text);
     for (const call of message.toolCalls)
-      bytes += call.id.length * 3 + Buffer.byteLength(call.name) + Buffer.byteLength(call.arguments) + templateTokens;
+      bytes += 2 * quotedBytes(call.id) + quotedBytes(call.name) + argumentsBytes(call.arguments) + templateTokens;
   }
-  if (message.role === 'tool') bytes += (message.toolCallId ?? '').length * 3;
+  // Some templates print results as JSON, and some models get them between tags.
+  if (message.role === 'tool') {
+    bytes += 2 * quotedBytes(message.toolCallId ?? '') + templateTokens;
+    for (const part of message.content)
+      if (part.type === 'text') bytes += quotedBytes(part.text) - Buffer.byteLength(part.text);
+  }
   return bytes;
 }
 
+const quotedBytes = (text: string): number => Buffer.byteLength(JSON.stringify(text));
+
+/** Templates print them again, with a blank behind each comma and colon, or quote what is no JSON. */
+const argumentsBytes = (text: string): number => Math.max(2 * Buffer.byteLength(text), quotedBytes(text));
+
 /** Twice the schema: templates indent it. Decoding has bounded how deep it nests. */
 const toolBytes = (tool: Tool): number =>
-  Buffer.byteLength(tool.name) +
-  Buffer.byteLength(tool.description ?? '') +
+  quotedBytes(tool.name) +
+  quotedBytes(tool.description ?? '') +
   2 * Buffer.byteLength(JSON.stringify(tool.parameters ?? {}));

@@ -3,7 +3,7 @@ import type { Order } from './order.ts';
 
 type FinishEvent = Extract<GenerationEvent, { type: 'finish' }>;
 type StartEvent = Extract<GenerationEvent, { type: 'start' }>;
-type MeteredOrder = Pick<Order, 'choices' | 'promptTokensLikely' | 'startedAt'>;
+type MeteredOrder = Pick<Order, 'choices' | 'promptTokensLikely' | 'elapsedMs' | 'endsAtWindow'>;
 
 /**
  * Reads every batch of one stream: what it used so far, what of it may go to the client now, and whether it is whole.
@@ -141,7 +141,8 @@ export class Meter {
     const finishes = this.#finishes.filter(
       (finish, choice): finish is FinishEvent => finish !== undefined && !this.#finishSent[choice],
     );
-    return [...this.#pendingStart(), ...finishes, { type: 'usage', usage: this.#usage, counted: this.#counted }];
+    const told = this.#order.endsAtWindow === true ? finishes.map(atWindow) : finishes;
+    return [...this.#pendingStart(), ...told, { type: 'usage', usage: this.#usage, counted: this.#counted }];
   }
 
   /** Without the events that must wait. */
@@ -161,7 +162,7 @@ export class Meter {
   }
 
   #firstToken(): void {
-    this.firstTokenMs ??= Date.now() - this.#order.startedAt;
+    this.firstTokenMs ??= this.#order.elapsedMs();
   }
 
   /** No event of a choice follows its finish, and there are no more choices than were asked for. */
@@ -187,6 +188,10 @@ export class Meter {
     this.#counted = true;
   }
 }
+
+/** The engine's limit was what the window left. */
+const atWindow = (finish: FinishEvent): FinishEvent =>
+  finish.cause === 'max-tokens' ? { ...finish, cause: 'window' } : finish;
 
 const startUsage = (start: StartEvent, estimated: number): Usage => ({
   promptTokens: start.promptTokens ?? estimated,

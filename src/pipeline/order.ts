@@ -1,8 +1,9 @@
 import type { Caller } from '../accounts/directory.ts';
 import type { Model } from '../catalog/model.ts';
 import type { Prices } from '../catalog/pricing.ts';
+import type { AnswerFormat } from '../dialects/dialect.ts';
 import type { ApiError } from '../errors.ts';
-import type { EngineRequest } from '../generation/request.ts';
+import type { EngineRequest, ImageTokens } from '../generation/request.ts';
 import type { InferenceRoute } from './route.ts';
 
 /** A request that has passed every check and only needs a slot, credit and a backend: what `serve` hands to `run`. */
@@ -16,9 +17,13 @@ export interface Order {
   readonly clientId: string | null;
   /** Milliseconds since 1970. */
   readonly startedAt: number;
+  /** Milliseconds since then, by a clock that nobody sets (reliability S5). */
+  elapsedMs(): number;
   readonly account: Caller['account'];
   readonly key: Caller['key'];
   readonly route: InferenceRoute;
+  /** How the answer is printed. */
+  readonly format: AnswerFormat;
   readonly model: Model;
   /** The account's rates for the model when the request started. */
   readonly prices: Prices;
@@ -31,6 +36,10 @@ export interface Order {
   /** What is charged for the prompt when nobody ever tells its length: on the low side; exact when `promptCounted`. */
   readonly promptTokensLikely: number;
   readonly promptCounted: boolean;
+  /** The limit of the answer is what the window leaves. */
+  readonly endsAtWindow?: boolean;
+  /** What of both figures are images. A prompt with images is never `promptCounted`: only the model counts them. */
+  readonly imageTokens: ImageTokens;
   /** §4.2.1(4): the request that is tried once when a backend refuses for length; `undefined` when there is none to try. */
   refit(promptTokens: number | undefined): EngineRequest | undefined;
   /** What the client is told when the backend refuses for length in the end. */

@@ -2,63 +2,102 @@ import type { Billing } from '../billing/billing.ts';
 import type { Receipt } from '../billing/hold.ts';
 import { costMicrocents } from '../catalog/pricing.ts';
 import { ApiError } from '../errors.ts';
-import type { GenerationStream, Usage } from '../generation/event.ts';
+import type { GenerationBatch, Usage } from '../generation/event.ts';
 import type { Concurrency } from '../limits/concurrency.ts';
 import type { Ending } from '../store/ledger.ts';
 import { endingOfCancel, errorOfCancel } from './cancellation.ts';
 import type { CancelReason } from './cancellation.ts';
 import { countPrompt } from './count.ts';
 import { dispatch } from './dispatch.ts';
-import type { Backend, DispatchTrace } from './dispatch.ts';
+import type { DispatchTrace } from './dispatch.ts';
+import { fetchImages } from './images.ts';
+import type { ImageServices, WithImages } from './images.ts';
 import { Meter } from './meter.ts';
 import type { Order } from './order.ts';
+import type { Places } from './places.ts';
 
 export interface RunServices {
   readonly concurrency: Concurrency;
   readonly billing: Billing;
-  backendsOf(modelId: string): readonly Backend[];
-  /** Called once for an order that had a hold, when its money is settled, with what it was charged. */
-  ended(receipt: Receipt): void;
+  readonly images: ImageServices;
+  placesOf(modelId: string): Places;
+  /**
+   * Called once for an order that had a hold, when its money is settled, with what it was charged and how long others, an
+   * engine and the servers of its images, were at work for it.
+   */
+  ended(receipt: Receipt, engineMs: number): void;
+  /** Takes the seconds between two batches of the model. */
+  chunkGaps(modelId: string): { observe(seconds: number): void };
 }
 
 /**
- * Acquires a slot, credit and a backend, and gives everything back on every way a request can end: by returning, by an
- * error, by a cancellation through `signal` (whose reason is a `CancelReason`), or by a reader that stops reading.
- *
- * The last batch, with the final usage, is yielded only after the charge is durable (reliability I4).
+ * Takes a batch for the client. A promise is waited for before the next batch is read, so a reader that is slow holds its
+ * backend back. `false`: there is nobody to read any more.
  */
-export async function* run(order: Order, services: RunServices, signal: AbortSignal): GenerationStream {
-  const slot = services.concurrency.admit(order.account.id); // 429
+export type Deliver = (batch: GenerationBatch) => boolean | Promise<boolean>;
+
+/**
+ * Acquires a slot, credit and a backend, and gives everything back on every way a request can end: by returning, by an
+ * error, by a cancellation through `signal` (whose reason is a `CancelReason`), or by a reader that is gone.
+ *
+ * The last batch, with the final usage, is delivered only after the charge is durable (reliability I4).
+ */
+export async function run(taken: Order, services: RunServices, signal: AbortSignal, deliver: Deliver): Promise<void> {
+  const slot = services.concurrency.admit(taken.account.id); // 429
+  let images: WithImages | undefined;
   try {
+    // Contracts decision 10: after the limits, before the credit, which needs the sizes.
+    images = await fetchImages(taken, services.images, services.placesOf(taken.model.id).backends, signal); // 400
+    const { order, fetchMs } = images;
     const hold = await services.billing.hold(billOf(order, services)); // 402
     const meter = new Meter(order);
     const trace: DispatchTrace = { backend: null, dispatched: false };
     let settled: Receipt | undefined;
     let ending: Ending | undefined;
     let errorCode: string | null = null;
+    const gaps = services.chunkGaps(order.model.id);
+    const askedMs = performance.now();
+    let heardMs = 0;
+    let engineMs: number | undefined;
+    let before: Usage = meter.usage;
+    let isRead = true;
+    const delivered = (goesOn: boolean): boolean => (isRead = goesOn);
+    const cut = (usage: Usage): false => {
+      const { completionTokens, reasoningTokens } = before;
+      meter.cut('credit', { ...usage, completionTokens, reasoningTokens });
+      return false;
+    };
+    const pass = (usage: Usage): boolean | Promise<boolean> => {
+      before = usage;
+      if (meter.pass.length === 0) return true;
+      const goesOn = deliver(meter.pass);
+      return typeof goesOn === 'boolean' ? delivered(goesOn) : goesOn.then(delivered);
+    };
+    // For every batch, and most of them without a promise: with many streams each costs as much as all that is done here.
+    const take = (batch: GenerationBatch): boolean | Promise<boolean> => {
+      // One look at the clock for each batch (0.2 µs with the bucket): the gap to the one before, and the engine's last word.
+      const nowMs = performance.now();
+      if (heardMs > 0) gaps.observe((nowMs - heardMs) / 1_000);
+      heardMs = nowMs;
+      const usage = meter.read(batch);
+      const covered = hold.cover(usage);
+      if (covered === true) return pass(usage);
+      if (covered === false) return cut(usage);
+      return covered.then((isCovered) => (isCovered ? pass(usage) : cut(usage)));
+    };
     try {
-      let before: Usage = meter.usage;
-      for await (const batch of dispatch(order, services.backendsOf(order.model.id), trace, signal)) {
-        const usage = meter.read(batch);
-        const covered = hold.cover(usage);
-        if (covered !== true && !(await covered)) {
-          meter.cut('credit', {
-            ...usage,
-            completionTokens: before.completionTokens,
-            reasoningTokens: before.reasoningTokens,
-          });
-          break;
-        }
-        before = usage;
-        if (meter.pass.length > 0) yield meter.pass;
-      }
+      await dispatch(order, services.placesOf(order.model.id), trace, signal, take);
+      engineMs = performance.now() - askedMs;
+      // The reader has left; what was delivered until now is charged (see below).
+      if (!isRead) return;
       if (!meter.complete)
         throw new ApiError('backend_http_error', 'The backend ended its answer without finishing it.');
       const receipt = receiptOf(order, meter, trace, meter.cutByCredit ? 'credit' : 'finished', null);
       await hold.settle(receipt);
       settled = receipt;
-      yield meter.closing();
+      await deliver(meter.closing());
     } catch (error) {
+      engineMs ??= performance.now() - askedMs;
       if (signal.aborted) {
         const reason = signal.reason as CancelReason;
         const told = errorOfCancel(reason, order.model.id);
@@ -77,9 +116,10 @@ export async function* run(order: Order, services: RunServices, signal: AbortSig
         settled = await unfinished(receiptOf(order, meter, trace, ending, errorCode), order, services, meter, trace);
         await hold.close(settled);
       }
-      services.ended(settled);
+      services.ended(settled, fetchMs + (engineMs ?? heardMs - askedMs));
     }
   } finally {
+    images?.release();
     slot.release();
   }
 }
@@ -100,7 +140,7 @@ async function unfinished(
     ...receipt,
     promptTokens: order.promptCounted
       ? order.promptTokensMax
-      : ((await counted(order, services)) ?? order.promptTokensLikely),
+      : ((await counted(order, services, order.imageTokens.likely)) ?? order.promptTokensLikely),
     counted: true,
   };
 }
@@ -108,10 +148,10 @@ async function unfinished(
 /** How long an engine may take to count; one that does not answer leaves us with our own estimate. */
 const countTimeoutMs = 2_000;
 
-async function counted(order: Order, services: RunServices): Promise<number | undefined> {
-  const backends = services.backendsOf(order.model.id);
+async function counted(order: Order, services: RunServices, imageTokens: number): Promise<number | undefined> {
+  const { backends } = services.placesOf(order.model.id);
   const count = await countPrompt(order.request, backends, AbortSignal.timeout(countTimeoutMs));
-  return count === 'too-long' ? undefined : count;
+  return count === 'too-long' || count === undefined ? undefined : count + imageTokens;
 }
 
 function billOf(order: Order, services: RunServices) {
@@ -122,9 +162,9 @@ function billOf(order: Order, services: RunServices) {
     modelId: order.model.id,
     startedAt: order.startedAt,
     promptTokens: order.promptTokensMax,
-    completionTokensMax: order.request.maxTokens * order.choices,
+    completionTokensMax: (order.request.maxTokens + order.request.reasoningRoomTokens) * order.choices,
     cost: (usage: Usage) => costMicrocents(usage, order.prices),
-    countPrompt: async () => (order.promptCounted ? undefined : await counted(order, services)),
+    countPrompt: async () => (order.promptCounted ? undefined : await counted(order, services, order.imageTokens.most)),
   };
 }
 
@@ -136,7 +176,7 @@ function receiptOf(
   errorCode: string | null,
 ): Receipt {
   const { promptTokens, cachedTokens, completionTokens, reasoningTokens } = meter.usage;
-  const endedAt = Date.now();
+  const totalMs = order.elapsedMs();
   return {
     requestId: order.id,
     publicId: order.publicId,
@@ -147,7 +187,7 @@ function receiptOf(
     api: order.route.api,
     streamed: order.stream,
     startedAt: order.startedAt,
-    endedAt,
+    endedAt: order.startedAt + totalMs,
     promptTokens,
     cachedTokens,
     completionTokens,
@@ -161,7 +201,7 @@ function receiptOf(
     cacheReadPrice: order.prices.cacheRead,
     backend: trace.backend,
     firstTokenMs: meter.firstTokenMs,
-    totalMs: endedAt - order.startedAt,
+    totalMs,
     tags: null,
     // The hold fills these in.
     costMicrocents: 0n,

@@ -3,6 +3,8 @@ import type { CancelReason } from './cancellation.ts';
 /** A request that is being worked on, from its arrival to its last byte. */
 export interface RunningRequest {
   readonly signal: AbortSignal;
+  /** Why it was stopped. Unlike `signal`, asking for it costs nothing: most refusals need no signal. */
+  readonly cancelled: CancelReason | undefined;
   /** Stops the request; only the first reason counts. */
   cancel(reason: CancelReason): void;
   /** Whose it is, as soon as that is known. */
@@ -10,10 +12,35 @@ export interface RunningRequest {
   end(): void;
 }
 
-interface Entry {
-  readonly controller: AbortController;
+/** One of them. */
+class Entry implements RunningRequest {
+  readonly #controller = new AbortController();
+  readonly #ended: (entry: Entry) => void;
   accountId: string | undefined;
   keyId: string | undefined;
+  cancelled: CancelReason | undefined;
+
+  constructor(ended: (entry: Entry) => void) {
+    this.#ended = ended;
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  cancel(reason: CancelReason): void {
+    this.cancelled ??= reason;
+    this.#controller.abort(reason);
+  }
+
+  claim(accountId: string, keyId: string): void {
+    this.accountId = accountId;
+    this.keyId = keyId;
+  }
+
+  end(): void {
+    this.#ended(this);
+  }
 }
 
 /** All requests that run in this process: so that a revoked key, a deadline or a stop reaches them. */
@@ -26,36 +53,30 @@ export class Running {
   }
 
   begin(): RunningRequest {
-    const entry: Entry = { controller: new AbortController(), accountId: undefined, keyId: undefined };
+    const entry = new Entry((ended) => {
+      this.#entries.delete(ended);
+      if (this.#entries.size === 0) this.#whenEmpty?.();
+    });
     this.#entries.add(entry);
-    return {
-      signal: entry.controller.signal,
-      cancel: (reason) => entry.controller.abort(reason),
-      claim: (accountId, keyId) => {
-        entry.accountId = accountId;
-        entry.keyId = keyId;
-      },
-      end: () => {
-        this.#entries.delete(entry);
-        if (this.#entries.size === 0) this.#whenEmpty?.();
-      },
-    };
+    return entry;
   }
 
   cancelKey(keyId: string): void {
-    for (const entry of this.#entries)
-      if (entry.keyId === keyId) entry.controller.abort('revoked' satisfies CancelReason);
+    for (const entry of this.#entries) if (entry.keyId === keyId) entry.cancel('revoked');
   }
 
   cancelAccount(accountId: string): void {
-    for (const entry of this.#entries)
-      if (entry.accountId === accountId) entry.controller.abort('revoked' satisfies CancelReason);
+    for (const entry of this.#entries) if (entry.accountId === accountId) entry.cancel('revoked');
+  }
+
+  cancelAll(reason: CancelReason): void {
+    for (const entry of this.#entries) entry.cancel(reason);
   }
 
   /** Waits until nothing runs, at most `limitMs`; then stops what is left and waits `graceMs` for its last bytes. */
   async drain(limitMs: number, graceMs: number): Promise<void> {
     await this.#empty(limitMs);
-    for (const entry of this.#entries) entry.controller.abort('drain' satisfies CancelReason);
+    this.cancelAll('drain');
     await this.#empty(graceMs);
   }
 

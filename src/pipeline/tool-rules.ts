@@ -1,14 +1,14 @@
 import { ApiError } from '../errors.ts';
-import type { GenerationRequest, Message, Tool } from '../generation/request.ts';
+import type { FieldPaths, GenerationRequest, Message, Tool } from '../generation/request.ts';
 
 /** What must hold of tools and tool messages before any model is asked (specification §4.2, §4.2.2, §7.2). */
 export function checkTools(request: GenerationRequest): void {
   const names = new Set<string>();
   request.tools.forEach((tool, index) => {
-    checkTool(tool, index);
+    checkTool(tool, (part) => request.at.tool(index, part));
     if (names.has(tool.name)) {
       throw new ApiError('duplicate_tool_name', `Two tools are named '${tool.name}'.`, {
-        param: `tools[${index}].function.name`,
+        param: request.at.tool(index, 'name'),
       });
     }
     names.add(tool.name);
@@ -19,22 +19,28 @@ export function checkTools(request: GenerationRequest): void {
       'tool_choice_unknown_tool',
       `tool_choice names '${shown(choice.name)}', which is not among the tools.`,
       {
-        param: 'tool_choice.function.name',
+        param: request.at.toolChoiceName,
       },
     );
   }
-  if (request.prompt.type === 'messages') checkToolMessages(request.prompt.messages);
+  // As other servers of this wire have it: nothing can be called where nothing is offered.
+  if (choice?.type === 'required' && request.tools.length === 0) {
+    throw new ApiError('unsupported_value', "tool_choice 'required' needs at least one tool.", {
+      param: request.at.toolChoice,
+    });
+  }
+  if (request.prompt.type === 'messages') checkToolMessages(request.prompt.messages, request.at);
 }
 
 /** What a client sent comes back short. */
 const shown = (text: string): string => (text.length > 64 ? `${text.slice(0, 64)}…` : text);
 
-function checkTool(tool: Tool, index: number): void {
+function checkTool(tool: Tool, at: (part: 'type' | 'parameters') => string): void {
   if (tool.type !== 'function') {
     throw new ApiError(
       'unsupported_tool_type',
       `A tool of type '${shown(tool.type)}' is not supported; use 'function'.`,
-      { param: `tools[${index}].type` },
+      { param: at('type') },
     );
   }
   if (tool.parameters !== undefined && tool.parameters !== null && !isObjectSchema(tool.parameters)) {
@@ -42,7 +48,7 @@ function checkTool(tool: Tool, index: number): void {
       'tool_schema_invalid',
       "The parameters of a tool must be a JSON Schema of type 'object' with 'properties'.",
       {
-        param: `tools[${index}].function.parameters`,
+        param: at('parameters'),
       },
     );
   }
@@ -58,12 +64,12 @@ function isObjectSchema(schema: unknown): boolean {
 }
 
 /** §4.2.2(4): results are matched by id with calls of preceding assistant messages. */
-function checkToolMessages(messages: readonly Message[]): void {
+function checkToolMessages(messages: readonly Message[], at: FieldPaths): void {
   const issued = new Set<string>();
   messages.forEach((message, index) => {
     if (message.role === 'assistant') for (const call of message.toolCalls) issued.add(call.id);
     if (message.role !== 'tool') return;
-    const param = `messages[${index}].tool_call_id`;
+    const param = at.toolCallId(index);
     if (message.toolCallId === undefined || message.toolCallId === '') {
       throw new ApiError('missing_tool_call_id', 'A tool message needs the id of the call that it answers.', { param });
     }

@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import type { Engine, EngineStatus } from '../../src/engines/engine.ts';
 import { ApiError } from '../../src/errors.ts';
 import { countPrompt } from '../../src/pipeline/count.ts';
-import type { Backend } from '../../src/pipeline/dispatch.ts';
+import type { Backend } from '../../src/pipeline/places.ts';
 import { engineRequest } from '../engines/contract.ts';
 
 const signal = new AbortController().signal;
@@ -41,5 +41,5 @@ function backend(countTokens: Engine['countTokens'], status: EngineStatus = { st
     status: () => status,
     close: () => Promise.resolve(),
   };
-  return { label: 'one', engine, concurrencyMax: 1, zdr: false, running: 0 };
+  return { label: 'one', engine, concurrencyMax: 1, queueMax: 0, zdr: false, enforces: [], running: 0 };
 }

@@ -2,10 +2,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import type { Model } from '../../src/catalog/model.ts';
-import { textCapabilities } from '../../src/catalog/model.ts';
 import { ApiError } from '../../src/errors.ts';
 import { checkFeatures } from '../../src/pipeline/features.ts';
-import { capableModel, chatRequest, withoutFlags } from './models.ts';
+import { capableModel, chatFlags, chatRequest, textCapabilities, withoutFlags } from './models.ts';
 import type { ChatFlag } from './models.ts';
 
 const tools = [{ type: 'function', function: { name: 'f' } }];
@@ -109,7 +108,7 @@ test('§4.2.2(5): a model that always reasons takes no forced tool choice', () =
 
 function outcome(fields: Record<string, unknown>, model: Model): string {
   try {
-    checkFeatures(chatRequest(fields), model);
+    checkFeatures(chatRequest(fields), model, chatFlags(model));
     return 'accepted';
   } catch (error) {
     assert.ok(error instanceof ApiError, String(error));

@@ -21,6 +21,10 @@ interface Example {
   /** Tokens of the prompt as an engine counts them; `null`: nobody can count; `'unasked'`: it must not be asked. */
   readonly counted: number | null | 'unasked';
   readonly route?: InferenceRoute;
+  /** Extra room of the card, with reasoning on. */
+  readonly room?: number;
+  /** What of it the answer gets; 0 when left out. */
+  readonly extra?: number;
   /** max_tokens of the answer, or the code of the refusal. */
   readonly expected: number | 'context_length_exceeded';
 }
@@ -213,6 +217,85 @@ const examples: readonly Example[] = [
     route: windowRoute,
     expected: 1000,
   },
+  {
+    rule: '(5) extra room for reasoning, beyond max_tokens',
+    window: 131_072,
+    cap: null,
+    asked: 1000,
+    counted: 'unasked',
+    room: 24_576,
+    expected: 1000,
+    extra: 24_576,
+  },
+  {
+    rule: '(5) on the default too',
+    window: 131_072,
+    cap: null,
+    asked: undefined,
+    counted: 'unasked',
+    room: 24_576,
+    expected: 65_536,
+    extra: 24_576,
+  },
+  {
+    rule: '(5) never beyond the cap of the card',
+    window: 131_072,
+    cap: 8192,
+    asked: 1000,
+    counted: 'unasked',
+    room: 24_576,
+    expected: 1000,
+    extra: 7192,
+  },
+  {
+    rule: '(5) an answer at the cap has no room beyond it',
+    window: 131_072,
+    cap: 8192,
+    asked: undefined,
+    counted: 'unasked',
+    room: 24_576,
+    expected: 8192,
+  },
+  {
+    rule: '(5) clipped to the window, by the count',
+    window: 8192,
+    cap: null,
+    asked: 4000,
+    counted: 1000,
+    room: 24_576,
+    expected: 4000,
+    extra: 3192,
+  },
+  {
+    rule: '(5) clipped to the window, on the strict families too',
+    window: 8192,
+    cap: null,
+    asked: 7000,
+    counted: 1000,
+    route: strictRoute,
+    room: 24_576,
+    expected: 7000,
+    extra: 192,
+  },
+  {
+    rule: '(5) nobody can count: clipped to what the bound leaves',
+    window: 8192,
+    cap: null,
+    asked: 4000,
+    counted: null,
+    room: 24_576,
+    expected: 4000,
+    extra: 4192 - boundOf(1),
+  },
+  {
+    rule: '(5) the retry of (4) takes the whole window, so nothing is left',
+    window: 8192,
+    cap: null,
+    asked: 8000,
+    counted: 500,
+    room: 24_576,
+    expected: 7692,
+  },
   { rule: 'nobody can count: the backend judges', window: 8192, cap: null, asked: 8192, counted: null, expected: 8192 },
   {
     rule: 'the bound fits to the token: nobody is asked',
@@ -240,6 +323,7 @@ for (const example of examples) {
       return;
     }
     assert.equal(told.maxTokens, example.expected);
+    assert.equal(told.reasoningRoomTokens, example.extra ?? 0);
     assert.equal(told.counted, typeof example.counted === 'number');
     assert.equal(told.promptTokens, typeof example.counted === 'number' ? example.counted : boundOf(1));
   });
@@ -250,7 +334,7 @@ test('§7.2: the refusal says what to do, in words and in fields', async () => {
   const larger: Model = { ...capableModel, id: 'larger', contextLength: 32_768 };
   const refused = await caught(
     fit(
-      chatRequest({ max_tokens: 8192 }),
+      { ...chatRequest({ max_tokens: 8192 }), reasoningRoomTokens: 0 },
       model,
       strictRoute,
       () => Promise.resolve(9000),
@@ -263,7 +347,13 @@ test('§7.2: the refusal says what to do, in words and in fields', async () => {
       'context_length_exceeded',
       400,
       'messages',
-      { model: 'capable', context_length_limit: 8192, suggested_models: [{ id: 'larger', context_length: 32_768 }] },
+      {
+        model: 'capable',
+        context_length_limit: 8192,
+        prompt_tokens: 9000,
+        max_tokens: 8192,
+        suggested_models: [{ id: 'larger', context_length: 32_768 }],
+      },
     ],
   );
   assert.match(refused.message, /Lower max_tokens, trim the prompt, or choose a model with a larger context/);
@@ -278,8 +368,9 @@ test('what is fitted fits, is capped, and is at least one token', async () => {
       fc.oneof(nothing, fc.integer({ min: 1, max: 120_000 })),
       fc.integer({ min: 1, max: 100_000 }),
       fc.constantFrom(chatRoute, strictRoute, windowRoute),
-      async (window, cap, asked, counted, route) => {
-        const told = await fitted({ rule: '', window, cap, asked, counted, route, expected: 0 });
+      fc.integer({ min: 0, max: 24_576 }),
+      async (window, cap, asked, counted, route, room) => {
+        const told = await fitted({ rule: '', window, cap, asked, counted, route, room, expected: 0 });
         const heeded = asked !== undefined && asked <= window ? asked : undefined;
         if (told instanceof ApiError) {
           // Refused only when the window is full, or by a family that does not retry what was asked for.
@@ -294,7 +385,10 @@ test('what is fitted fits, is capped, and is at least one token', async () => {
         assert.ok(maxTokens >= 1);
         assert.ok(maxTokens <= (cap ?? Infinity));
         // Counted, the sum fits; else the bound did, and the bound is above every count.
-        assert.ok(told.promptTokens + maxTokens <= window);
+        const longest = maxTokens + told.reasoningRoomTokens;
+        assert.ok(told.promptTokens + longest <= window);
+        assert.ok(told.reasoningRoomTokens >= 0 && told.reasoningRoomTokens <= room);
+        assert.ok(longest <= (cap ?? Infinity));
         if (heeded !== undefined && counted + heeded <= window)
           assert.equal(maxTokens, Math.min(heeded, cap ?? heeded));
       },
@@ -346,9 +440,20 @@ test('the bound of a prompt counts everything of it that a template prints', () 
   assert.ok(promptTokenBound({ type: 'texts', prompts: [text] }, []) >= bytes);
 });
 
-async function fitted({ window, cap, asked, counted, route = chatRoute }: Example): Promise<Fitted | ApiError> {
+async function fitted({
+  window,
+  cap,
+  asked,
+  counted,
+  route = chatRoute,
+  room = 0,
+}: Example): Promise<Fitted | ApiError> {
   const model: Model = { ...capableModel, contextLength: window, maxOutputTokens: cap };
-  const request = { ...requestOf(typeof counted === 'number' ? counted : 1), maxTokens: asked };
+  const request = {
+    ...requestOf(typeof counted === 'number' ? counted : 1),
+    maxTokens: asked,
+    reasoningRoomTokens: room,
+  };
   const count = (): Promise<number | undefined> => {
     assert.notEqual(counted, 'unasked', 'the engine was asked to count');
     return Promise.resolve(typeof counted === 'number' ? counted : undefined);
@@ -370,3 +475,50 @@ async function caught(promise: Promise<unknown>): Promise<ApiError> {
   }
   return assert.fail('nothing was refused');
 }
+
+/** Each prompt of a batch has the window for itself, and the hold counts all of them (contracts §1.1). */
+test('a batch: the longest prompt decides the length, their sum the hold', async () => {
+  const model: Model = { ...capableModel, contextLength: 100, maxOutputTokens: null };
+  const asked: string[] = [];
+  const fitBatch = (
+    prompt: GenerationRequest['prompt'],
+    maxTokens: number | undefined,
+    counts: ReadonlyMap<string, number>,
+  ) =>
+    fit(
+      { ...chatRequest(), prompt, tools: [], maxTokens, reasoningRoomTokens: 0 },
+      model,
+      { defaultMaxTokens: 16, retryWithoutMaxTokens: false },
+      (only) => {
+        assert.ok(only.type === 'texts');
+        asked.push(...only.prompts);
+        return Promise.resolve(counts.get(only.prompts[0] ?? ''));
+      },
+      () => [],
+    );
+  const texts = (...prompts: readonly string[]) => ({ type: 'texts', prompts }) as const;
+  const long = 'x'.repeat(95);
+  const none = new Map<string, number>();
+
+  // 60 bytes each: together more than the window, and nobody is asked.
+  const many = await fitBatch(texts(...new Array<string>(5).fill('y'.repeat(60))), undefined, none);
+  assert.deepEqual([many.maxTokens, many.promptTokens, many.counted, asked], [16, 5 * 61, false, []]);
+
+  // Only the one that may be too long is counted.
+  const one = await fitBatch(texts('short', long), 20, new Map([[long, 30]]));
+  assert.deepEqual([one.maxTokens, one.promptTokens, one.counted, asked], [20, 6 + 30, false, [long]]);
+  const all = await fitBatch(texts(long), 20, new Map([[long, 30]]));
+  assert.deepEqual([all.promptTokens, all.counted], [30, true]);
+  await assert.rejects(fitBatch(texts('short', long), 20, new Map([[long, 90]])), { code: 'context_length_exceeded' });
+
+  // Ids are counted already.
+  asked.length = 0;
+  const ids = (...lengths: readonly number[]) =>
+    ({ type: 'token-ids', prompts: lengths.map((length) => new Array<number>(length).fill(1)) }) as const;
+  const counted = await fitBatch(ids(80, 80), 20, none);
+  assert.deepEqual([counted.maxTokens, counted.promptTokens, counted.counted], [20, 160, true]);
+  await assert.rejects(fitBatch(ids(10, 81), 20, none), { code: 'context_length_exceeded' });
+  assert.deepEqual(asked, []);
+  // An absent `max_tokens` is what the window leaves, where that is less.
+  assert.equal((await fitBatch(ids(95), undefined, none)).maxTokens, 5);
+});

@@ -3,13 +3,13 @@ import { test } from 'node:test';
 
 import fc from 'fast-check';
 
-import type { GenerationBatch, GenerationEvent, Usage } from '../../src/generation/event.ts';
+import type { GenerationBatch, GenerationEvent, TokenLogprob, Usage } from '../../src/generation/event.ts';
 import { Fold } from '../../src/generation/fold.ts';
 import { Meter } from '../../src/pipeline/meter.ts';
 import { legalStream } from '../generation/legal-streams.ts';
 import type { LegalStream } from '../generation/legal-streams.ts';
 
-const order = (choices: number, promptTokensLikely = 7) => ({ choices, promptTokensLikely, startedAt: Date.now() });
+const order = (choices: number, promptTokensLikely = 7) => ({ choices, promptTokensLikely, elapsedMs: () => 0 });
 const usageOf = (promptTokens: number, completionTokens: number, cachedTokens = 0, reasoningTokens = 0): Usage => ({
   promptTokens,
   cachedTokens,
@@ -30,9 +30,10 @@ const logprobs = (count: number): GenerationEvent => ({
   type: 'text',
   choice: 0,
   text: 'x',
-  logprobs: new Array<{ token: string; tokenId: undefined; logprob: number; top: [] }>(count).fill({
+  logprobs: new Array<TokenLogprob>(count).fill({
     token: 'x',
     tokenId: undefined,
+    bytes: undefined,
     logprob: -1,
     top: [],
   }),

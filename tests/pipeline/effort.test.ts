@@ -7,7 +7,7 @@ import type { Model } from '../../src/catalog/model.ts';
 import { ApiError } from '../../src/errors.ts';
 import { efforts } from '../../src/generation/request.ts';
 import type { Effort, RequestedEffort } from '../../src/generation/request.ts';
-import { nearestEffort, resolveEffort } from '../../src/pipeline/reasoning.ts';
+import { nearestEffort, resolveEffort } from '../../src/pipeline/effort.ts';
 import { capableModel, chatRoute, strictRoute } from './models.ts';
 
 /** Columns: what none, low, medium, high, xhigh and max become on a model that lists the tiers of the row. */

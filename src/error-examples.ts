@@ -1,0 +1,142 @@
+import type { ErrorCode } from './errors.ts';
+
+/** What an answer with this code looks like, beyond the row of the table: for its page. Tests compare it with real answers. */
+export interface ErrorExample {
+  readonly message: string;
+  /** Left out where the code names no field. */
+  readonly param?: string;
+  /** Fields of this code beside the common ones: what each is, and an example. */
+  readonly extra?: Readonly<Record<string, readonly [what: string, example: unknown]>>;
+  /** Headers of this code beside those that every answer has, and what each says. */
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+const model = { model: ['id of the model', 'my-model'] } as const;
+const retryAfter = { 'Retry-After': 'seconds until a retry is worth it; not on every answer' } as const;
+const rateLimit = {
+  'Retry-After': 'seconds until a retry is worth it',
+  'RateLimit-Limit': 'the cap for the window',
+  'RateLimit-Remaining': 'what is left of it: 0',
+  'RateLimit-Reset': 'seconds until the window begins anew',
+} as const;
+
+/** One for each code: a code without one does not compile. */
+export const errorExamples: Readonly<Record<ErrorCode, ErrorExample>> = {
+  schema_validation_failed: { message: "'temperature' must be a number from 0 to 2.", param: 'temperature' },
+  tool_schema_invalid: {
+    message: "'tools[0].function.parameters' must be a JSON Schema of type object.",
+    param: 'tools[0].function.parameters',
+  },
+  tool_choice_unknown_tool: {
+    message: "'tool_choice' names 'search', which is not among the tools.",
+    param: 'tool_choice.function.name',
+  },
+  orphan_tool_message: {
+    message: "No preceding assistant message made the call 'call_1'.",
+    param: 'messages[2].tool_call_id',
+  },
+  missing_tool_call_id: { message: 'A tool message needs tool_call_id.', param: 'messages[2].tool_call_id' },
+  unsupported_parameter: { message: "The model 'my-model' does not support 'logit_bias'.", param: 'logit_bias' },
+  unsupported_feature: { message: "The model 'my-model' does not support n > 1.", param: 'n' },
+  unsupported_response_format: {
+    message: "The model 'my-model' does not support response_format 'grammar'.",
+    param: 'response_format.type',
+  },
+  unsupported_regex: { message: "The model 'my-model' does not support regex.", param: 'regex' },
+  unsupported_tool_type: { message: "Only tools of type 'function' can be offered.", param: 'tools[0].type' },
+  json_schema_refs_unsupported: {
+    message: "'response_format.json_schema.schema' at #/properties/next: a remote $ref is not supported.",
+    param: 'response_format.json_schema.schema',
+  },
+  duplicate_tool_name: { message: "Two tools are called 'search'.", param: 'tools[1].function.name' },
+  context_length_exceeded: {
+    message:
+      'The prompt of 9000 tokens with max_tokens 1000 does not fit the context window of 8192 tokens. Lower max_tokens, trim the prompt, or choose a model with a larger context.',
+    param: 'messages',
+    extra: {
+      ...model,
+      context_length_limit: ['tokens of prompt and answer together', 8192],
+      prompt_tokens: ['tokens of the prompt, where they have been counted', 9000],
+      max_tokens: ['tokens that the answer was to have at most', 1000],
+      suggested_models: [
+        'larger models that this key can use, nearest first',
+        [{ id: 'my-larger-model', context_length: 32768 }],
+      ],
+    },
+  },
+  model_not_found: { message: "No model 'my-modle'. This key can use: my-model.", param: 'model' },
+  model_not_allowed: {
+    message: "This key is not entitled to the model 'my-larger-model'. This key can use: my-model.",
+    param: 'model',
+  },
+  invalid_zdr_header: { message: "The header Service-ZDR must be 'required' or absent.", param: 'Service-ZDR' },
+  invalid_request_tag: {
+    message: 'A tag has 1 to 32 of a-z, 0-9, _ and -, and there are at most eight.',
+    param: 'Service-Request-Tag',
+  },
+  model_zdr_not_supported: { message: "The model 'my-model' does not offer zero data retention.", param: 'model' },
+  invalid_json_request: { message: "The field 'messages' is required.", param: 'messages' },
+  request_body_too_large: { message: 'The body must be smaller than 52428800 bytes.' },
+  model_request_rejected: {
+    message: 'The image could not be fetched.',
+    param: 'messages[0].content[1].image_url.url',
+  },
+  unsupported_value: {
+    message: "'reasoning_effort' must be one of none, low, medium, high, xhigh, max.",
+    param: 'reasoning_effort',
+  },
+  missing_api_key: {
+    message: 'The request carries no API key. Send Authorization: Bearer <key>, or x-api-key: <key>.',
+  },
+  invalid_api_key: {
+    message: 'The API key does not match a live key: it may be revoked, or belong to another server.',
+  },
+  http_403: { message: 'This key has no access to this endpoint.' },
+  files_require_user_key: { message: 'Files can be uploaded only with a key that belongs to a user.' },
+  concurrency_limit_exceeded: {
+    message: 'The account has 64 requests running, and may have no more.',
+    headers: rateLimit,
+  },
+  request_quota_exceeded: {
+    message: 'The account has used the 1000 requests that its plan includes in this window.',
+    extra: {
+      request_limit: ['requests that the window includes', 1000],
+      window_end: ['when the next window begins', '2027-01-01T00:00:00.000Z'],
+      plan_tier: ['name of the plan; left out when it is not known', 'standard'],
+    },
+    headers: rateLimit,
+  },
+  rate_limit_exceeded: { message: 'Too many requests in a short time.', headers: rateLimit },
+  backend_at_capacity: {
+    message: 'All places of the model are taken. Try again shortly.',
+    extra: { model: ['id of the model, where one model is full', 'my-model'] },
+    headers: retryAfter,
+  },
+  backend_overloaded: { message: 'The backend of the model refuses more work.', extra: model, headers: retryAfter },
+  insufficient_credits: {
+    message: 'The balance does not cover the request.',
+    extra: {
+      credits_available_cents: ['what can be spent now, in whole cents', 12],
+      credits_required_cents_estimate: ['what the request may cost, in whole cents', 40],
+      topup_url: ['where credit is added', 'https://account.example.org/topup'],
+    },
+  },
+  no_healthy_backends: {
+    message: 'No backend of the model is available.',
+    extra: model,
+    headers: retryAfter,
+  },
+  backend_timeout: { message: 'The backend of the model did not answer in time.', extra: model },
+  backend_connect_error: { message: 'The connection to the backend could not be opened.', extra: model },
+  backend_http_error: { message: 'The backend of the model failed.', extra: model },
+  internal_error: { message: 'The service failed while it worked on this request.', headers: retryAfter },
+  http_404: { message: 'There is no such route.' },
+  http_405: { message: 'Use POST here.', headers: { Allow: 'methods that the route has' } },
+  http_408: { message: 'The request did not arrive in time.' },
+  http_409: { message: 'Another request with this key is running.' },
+  http_415: { message: 'The body must be application/json.' },
+  http_417: { message: 'The only expectation that is met is 100-continue.' },
+  http_431: { message: 'The headers are too large.' },
+  http_505: { message: 'Speak HTTP/1.1.' },
+  http_400: { message: 'The request is not well-formed HTTP.' },
+};

@@ -1,0 +1,55 @@
+import { isEntitled } from '../accounts/directory.ts';
+import type { Caller } from '../accounts/directory.ts';
+import type { Catalog } from '../catalog/catalog.ts';
+import type { Model } from '../catalog/model.ts';
+import { ApiError } from '../errors.ts';
+
+/** Where a request comes from, and what it is for. */
+export interface Origin {
+  /** Of the URL. */
+  readonly path: string;
+  /** Of the peer of its connection. */
+  readonly address: string | undefined;
+}
+
+/** Specification §5.5: what the key is kept to. Throws `http_403`. */
+export function checkAccess({ key }: Caller, { path, address }: Origin): void {
+  if (key.access === undefined) return;
+  if (!key.access.mayComeFrom(address))
+    throw new ApiError('http_403', 'This key may not be used from the address that the request comes from.');
+  if (!key.access.mayUse(path)) throw new ApiError('http_403', `This key may not use ${path}.`);
+}
+
+/** The models that a caller can use at a time, and thus sees; without a key, all there are (specification §5.6). */
+export function usableModels(caller: Caller | undefined, catalog: Catalog, time: number): readonly Model[] {
+  const models = catalog.modelsAt(time);
+  return caller === undefined ? models : models.filter(({ id }) => isEntitled(caller, id));
+}
+
+/**
+ * The model that a request names: 404 when there is none, or no longer; 403 when there is one, but not for this key
+ * (specification §5.5, §7.2). The message lists what the key can use (§5.6).
+ */
+export function modelFor(id: string, caller: Caller, catalog: Catalog, time: number): Model {
+  const model = catalog.find(id, time);
+  const named = id.slice(0, idLengthShown);
+  const usable = (): string => listed(usableModels(caller, catalog, time));
+  if (model === undefined)
+    throw new ApiError('model_not_found', `No model '${named}'. ${usable()}`, { param: 'model' });
+  if (model === 'retired')
+    throw new ApiError('model_not_found', `The model '${named}' has been retired. ${usable()}`, { param: 'model' });
+  if (isEntitled(caller, model.id)) return model;
+  throw new ApiError('model_not_allowed', `This key is not entitled to the model '${model.id}'. ${usable()}`, {
+    param: 'model',
+  });
+}
+
+const idLengthShown = 100;
+const modelsShown = 50;
+
+function listed(models: readonly Model[]): string {
+  if (models.length === 0) return 'This key can use no model.';
+  const ids = models.slice(0, modelsShown).map(({ id }) => id);
+  const more = models.length - ids.length;
+  return `This key can use: ${ids.join(', ')}${more === 0 ? '' : ` and ${more} more (GET /v1/models lists them)`}.`;
+}
