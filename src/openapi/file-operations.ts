@@ -1,0 +1,251 @@
+import Type from 'typebox';
+
+import { self } from '../dialects/description.ts';
+import type { ErrorForm } from '../dialects/description.ts';
+import type { ParameterDescription, PlainOperation } from './operation.ts';
+
+/** `/v1/files` (contracts §1.4): one store, two forms of answer; the header `anthropic-version` asks for the second one. */
+const text = (description: string) => Type.String({ description });
+const time = (description: string) => Type.String({ format: 'date-time', description });
+const seconds = (description: string) => Type.Integer({ description: `${description}, in seconds since 1970.` });
+
+const purposes = ['assistants', 'batch', 'evals', 'fine-tune', 'user_data', 'vision'];
+
+const openAiFile = Type.Object(
+  {
+    id: text('What requests say in `file_id`.'),
+    object: Type.Literal('file', { description: 'Always `file`.' }),
+    bytes: Type.Integer({ description: 'Its length.' }),
+    created_at: seconds('When it came'),
+    expires_at: Type.Optional(seconds('When it is deleted')),
+    filename: text('Its name, without anything that could be a path.'),
+    purpose: Type.Enum(purposes, { description: 'As it was uploaded.' }),
+    status: Type.Literal('processed', { description: 'Always `processed`.' }),
+  },
+  { description: 'A file.' },
+);
+
+const anthropicFile = Type.Object(
+  {
+    id: text('What requests say in `file_id`.'),
+    type: Type.Literal('file', { description: 'Always `file`.' }),
+    filename: text('Its name, without anything that could be a path.'),
+    mime_type: text('What it is, as its bytes show.'),
+    size_bytes: Type.Integer({ description: 'Its length.' }),
+    created_at: time('When it came.'),
+    downloadable: Type.Literal(true, { description: 'Always true.' }),
+    expires_at: Type.Union([Type.String({ format: 'date-time' }), Type.Null()], { description: 'When it is deleted.' }),
+  },
+  { description: 'A file, with `anthropic-version`.' },
+);
+
+const file = Type.Union([openAiFile, anthropicFile]);
+
+const idOrNull = (description: string) => Type.Union([Type.String(), Type.Null()], { description });
+const hasMore = Type.Boolean({ description: 'Whether there are more.' });
+
+const openAiList = Type.Object(
+  {
+    object: Type.Literal('list', { description: 'Always `list`.' }),
+    data: Type.Array(openAiFile, { description: 'The files.' }),
+    first_id: text('Id of the first one; empty when there is none.'),
+    last_id: text('Id of the last one; empty when there is none.'),
+    has_more: hasMore,
+  },
+  { description: 'A page of files.' },
+);
+
+const anthropicList = Type.Object(
+  {
+    data: Type.Array(anthropicFile, { description: 'The files.' }),
+    has_more: hasMore,
+    first_id: idOrNull('Id of the first one.'),
+    last_id: idOrNull('Id of the last one.'),
+    next_page: idOrNull('For `page` of the next request; null: there are no more.'),
+  },
+  { description: 'A page of files, with `anthropic-version`.' },
+);
+
+const openAiDeleted = Type.Object(
+  {
+    id: text('Id of the file.'),
+    object: Type.Literal('file', { description: 'Always `file`.' }),
+    deleted: Type.Literal(true, { description: 'Always true.' }),
+  },
+  { description: 'The file is gone.' },
+);
+
+const anthropicDeleted = Type.Object(
+  {
+    id: text('Id of the file.'),
+    type: Type.Literal('file_deleted', { description: 'Always `file_deleted`.' }),
+  },
+  { description: 'The file is gone, with `anthropic-version`.' },
+);
+
+const upload = Type.Object(
+  {
+    file: Type.Unsafe<string>({ type: 'string', format: 'binary', description: 'The file, with its name.' }),
+    purpose: Type.Optional(Type.Enum(purposes, { description: 'Required without `anthropic-version`.' })),
+    'expires_after[anchor]': Type.Optional(Type.Literal('created_at', { description: 'Together with the seconds.' })),
+    'expires_after[seconds]': Type.Optional(
+      Type.Integer({ minimum: 3600, maximum: 2_592_000, description: 'When the file is deleted.' }),
+    ),
+    expires_in_seconds: Type.Optional(
+      Type.Integer({
+        minimum: 3600,
+        maximum: 7_776_000,
+        description: 'With `anthropic-version`: when the file is deleted.',
+      }),
+    ),
+  },
+  { description: 'A file and what is said of it, in any order.' },
+);
+
+const error: ErrorForm = {
+  name: 'FilesError',
+  schema: (body) =>
+    Type.Object({
+      type: Type.Optional(Type.Literal('error', { description: 'With `anthropic-version`.' })),
+      error: body,
+      request_id: Type.Optional(Type.String({ description: 'With `anthropic-version`.' })),
+    }),
+  print: (body) => JSON.stringify({ error: body }),
+};
+
+const version: ParameterDescription = {
+  name: 'anthropic-version',
+  in: 'header',
+  description: 'Any value: answers have the form of that interface.',
+  schema: Type.String(),
+};
+const fileId: ParameterDescription = {
+  name: 'file_id',
+  in: 'path',
+  description: 'Id of a file of the account; `file-` and `file_` are the same.',
+  schema: Type.String(),
+};
+
+const common = { tag: 'Files', key: 'required', error } as const;
+const json = 'application/json';
+
+export const fileOperations: readonly PlainOperation[] = [
+  {
+    ...common,
+    path: '/v1/files',
+    method: 'post',
+    operationId: 'uploadFile',
+    summary: 'Upload a file',
+    description:
+      'Images, text, CSV, JSON, Markdown and PDF can then be named by id in the content of messages on every API, with every backend. Needs a key that belongs to a user. Not with zero data retention.',
+    exposure: 'upload',
+    parameters: [version],
+    body: { contentType: 'multipart/form-data', schema: upload },
+    answers: [{ status: 200, description: 'The file.', contentType: json, schema: file }],
+    named: {
+      FileUpload: self(upload),
+      File: self(openAiFile),
+      FileWithVersion: self(anthropicFile),
+      FileList: self(openAiList),
+      FileListWithVersion: self(anthropicList),
+      FileDeleted: self(openAiDeleted),
+      FileDeletedWithVersion: self(anthropicDeleted),
+    },
+  },
+  {
+    ...common,
+    path: '/v1/files',
+    method: 'get',
+    operationId: 'listFiles',
+    summary: 'List the files',
+    description: 'Those of the account, newest first.',
+    exposure: 'files',
+    parameters: [
+      version,
+      { name: 'purpose', in: 'query', description: 'Only files of this purpose.', schema: Type.String() },
+      {
+        name: 'limit',
+        in: 'query',
+        description: 'Most files of a page: 10,000, or 20 with `anthropic-version`, when absent.',
+        schema: Type.Integer({ minimum: 1, maximum: 10_000 }),
+      },
+      { name: 'order', in: 'query', description: 'By time.', schema: Type.Enum(['asc', 'desc']) },
+      { name: 'after', in: 'query', description: 'Id of the file that the page begins behind.', schema: Type.String() },
+      {
+        name: 'page',
+        in: 'query',
+        description: 'With `anthropic-version`: `next_page` of the page before.',
+        schema: Type.String(),
+      },
+      {
+        name: 'after_id',
+        in: 'query',
+        description: 'With `anthropic-version`: id of the file that the page begins behind.',
+        schema: Type.String(),
+      },
+      {
+        name: 'before_id',
+        in: 'query',
+        description: 'With `anthropic-version`: id of the file that the page ends before.',
+        schema: Type.String(),
+      },
+      {
+        name: 'ids[]',
+        in: 'query',
+        description: 'With `anthropic-version`: only these files, at most 100.',
+        schema: Type.Array(Type.String()),
+      },
+    ],
+    answers: [
+      { status: 200, description: 'The files.', contentType: json, schema: Type.Union([openAiList, anthropicList]) },
+    ],
+  },
+  {
+    ...common,
+    path: '/v1/files/{file_id}',
+    method: 'get',
+    operationId: 'getFile',
+    summary: 'Facts about a file',
+    description: 'Its name, length and times.',
+    exposure: 'files',
+    parameters: [fileId, version],
+    answers: [{ status: 200, description: 'The file.', contentType: json, schema: file }],
+  },
+  {
+    ...common,
+    path: '/v1/files/{file_id}',
+    method: 'delete',
+    operationId: 'deleteFile',
+    summary: 'Delete a file',
+    description: 'It is gone at once.',
+    exposure: 'files',
+    parameters: [fileId, version],
+    answers: [
+      {
+        status: 200,
+        description: 'It is gone.',
+        contentType: json,
+        schema: Type.Union([openAiDeleted, anthropicDeleted]),
+      },
+    ],
+  },
+  {
+    ...common,
+    path: '/v1/files/{file_id}/content',
+    method: 'get',
+    operationId: 'getFileContent',
+    summary: 'The bytes of a file',
+    description: 'As they were uploaded, as something to save.',
+    exposure: 'files',
+    parameters: [fileId, version],
+    answers: [
+      {
+        status: 200,
+        description: 'The bytes, with the type that they were found to have.',
+        contentType: '*/*',
+        schema: Type.Unknown(),
+        headers: { 'content-disposition': 'The name of the file.' },
+      },
+    ],
+  },
+];
