@@ -1,17 +1,8 @@
-import { Command, CommanderError, InvalidArgumentError } from 'commander';
+import { Argument, Command, CommanderError } from 'commander';
 
-import { loadConfig } from '../config/load.ts';
-import { readEnvironment } from '../config/environment.ts';
-import { scriptSchema } from '../engines/scripted/script-schema.ts';
-import type { Context } from './context.ts';
-import { centsToMicrocents, grantCredit, showCredits } from './credits.ts';
-import { exitCodeOf, explain } from './failure.ts';
-import { createKey, listKeys, revokeKey } from './keys.ts';
-import { verify } from './ledger.ts';
-import { listModels, pullModel } from './models.ts';
+import type { BareContext, Context } from './context.ts';
+import { centsToMicrocents, collected, duration, moment, pricePerMillion, serviceUrl, wholeNumber } from './option.ts';
 import { outliveReaders, printer } from './output.ts';
-import { serveCommand } from './serve.ts';
-import { showUsage } from './usage.ts';
 import { version } from './version.ts';
 
 interface CommonOptions {
@@ -19,18 +10,45 @@ interface CommonOptions {
   readonly json?: boolean;
 }
 
+type Run<Options> = (context: Context, options: Options, ...words: (string | undefined)[]) => Promise<number>;
+type BareRun<Options> = (context: BareContext, options: Options, ...words: (string | undefined)[]) => Promise<number>;
+
+const exitCodeHelp = `
+Exit codes: 0 done; 1 refused, or something was found wrong; 64 wrong usage; 69 something that is needed is not
+available; 70 a fault in the service itself; 78 the configuration is wrong; 130 interrupted.
+Results go to standard output, talk to standard error.`;
+
 /**
- * `tokenhouse …`: reads the arguments, runs one command, resolves with the exit code: 0 done; 1 refused, or a difference
- * was found; 64 wrong usage; 69 something that is needed is not available; 78 the configuration is wrong.
+ * `tokenhouse …`: reads the arguments, runs one command, resolves with its exit code. Each command is imported when it
+ * runs, so that help and completion do not wait for a database.
  */
 export async function runCommandLine(args: readonly string[]): Promise<number> {
   outliveReaders();
   let exitCode = 0;
+  const program = commandProgram((code) => (exitCode = code));
+  try {
+    await program.parseAsync(args, { from: 'user' });
+    return exitCode;
+  } catch (error) {
+    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 64;
+    const { explain, failureOf } = await import('./failure.ts');
+    const failure = await failureOf(error);
+    explain(failure, printer(args.includes('--json')));
+    return failure.exitCode;
+  }
+}
+
+/**
+ * The commands, with everything that help, completion and documentation are printed from. The name of a value tells what
+ * may stand there, for the completion: `file`, `model`, `key-id`, `account-id`.
+ */
+export function commandProgram(exit: (code: number) => void = () => {}): Command {
   const program = new Command('tokenhouse')
     .description('The inference service that anyone can run.')
     .version(version, '-V, --version')
     .showSuggestionAfterError()
     .showHelpAfterError('(tokenhouse --help lists the commands)')
+    .addHelpText('after', exitCodeHelp)
     .exitOverride();
 
   /** A command with the options that all have; its action returns an exit code. */
@@ -41,83 +59,229 @@ export async function runCommandLine(args: readonly string[]): Promise<number> {
       .option('-c, --config <file>', 'the configuration (default: ./tokenhouse.yaml, else built-in defaults)')
       .option('--json', 'print JSON on standard output')
       .exitOverride();
-  const action =
-    <Options>(run: (context: Context, options: Options, ...words: string[]) => Promise<number>) =>
+  const group = (name: string, description: string): Command => program.command(name).description(description);
+  const bare =
+    <Options>(load: () => Promise<BareRun<Options>>) =>
     async (...given: unknown[]): Promise<void> => {
-      const words = given.slice(0, -2) as string[];
+      const words = given.slice(0, -2) as (string | undefined)[];
       // Commander has checked them against the declarations below.
       const options = given.at(-2) as Options & CommonOptions;
-      const environment = readEnvironment();
-      const config = loadConfig({ environment, path: options.config, directory: process.cwd(), scriptSchema });
-      exitCode = await run({ config, environment, print: printer(options.json === true) }, options, ...words);
+      const run = await load();
+      exit(await run({ configPath: options.config, print: printer(options.json === true) }, options, ...words));
     };
+  /** For the commands that work on the configuration that a service here would have. */
+  const action = <Options>(load: () => Promise<Run<Options>>) =>
+    bare<Options>(async () => {
+      const [run, { readContext }] = await Promise.all([load(), import('./read-context.ts')]);
+      return async ({ configPath, print }, options, ...words) => {
+        const { config, environment } = readContext(configPath);
+        try {
+          return await run({ config, environment, print }, options, ...words);
+        } catch (error) {
+          const { explain, failureOf } = await import('./failure.ts');
+          const failure = await failureOf(error, config);
+          explain(failure, print);
+          return failure.exitCode;
+        }
+      };
+    });
 
   command(program, 'serve', 'run the service')
     .option('--no-key', 'do not print the first key')
-    .action(action(serveCommand));
+    .option('--port <number>', 'port of the inference host, instead of the configured one', wholeNumber(0, 65_535))
+    .option(
+      '--account-port <number>',
+      'port of the account host, instead of the configured one',
+      wholeNumber(0, 65_535),
+    )
+    .action(action(() => import('./serve.ts').then(({ serveCommand }) => serveCommand)));
 
-  const keys = program.command('keys').description('API keys');
-  command(keys, 'create', 'make a key; it is shown once')
-    .option('--account <id>', 'whose key (default: the only account)')
-    .option('--name <name>', 'what it is for', 'unnamed')
-    .option('--expires <duration>', 'for example 12h or 30d', duration)
-    .action(action(createKey));
-  command(keys, 'list', 'list keys').option('--account <id>', 'of one account').action(action(listKeys));
-  command(keys, 'revoke <id>', 'revoke a key at once; what runs on it is cut').action(
-    action((context, _options, id) => revokeKey(context, id ?? '')),
+  command(program, 'reload', 'have the running service take over the changed configuration').action(
+    action(() => import('./reload.ts').then(({ reloadService }) => reloadService)),
   );
 
-  const credits = program.command('credits').description('balances');
-  command(credits, 'show', 'list accounts with their balances').action(action(showCredits));
+  command(program, 'init', 'write a commented tokenhouse.yaml that says the defaults, and its schema for editors')
+    .argument('[file]', 'where to (default: ./tokenhouse.yaml)')
+    .option('--force', 'overwrite what is there')
+    .action(bare(() => import('./init.ts').then(({ writeConfiguration }) => writeConfiguration)));
+
+  const config = group('config', 'the configuration');
+  command(config, 'check', 'say everything that is wrong with a configuration, as the start of the service would')
+    .argument('[file]', 'which one (default: ./tokenhouse.yaml)')
+    .action(bare(() => import('./config.ts').then(({ checkConfiguration }) => checkConfiguration)));
+  command(config, 'show', 'list the settings in force, and where each comes from; secrets are masked').action(
+    bare(() => import('./config.ts').then(({ showConfiguration }) => showConfiguration)),
+  );
+  command(config, 'schema', 'print the JSON Schema of tokenhouse.yaml').action(
+    bare(() => import('./config.ts').then(({ printSchema }) => printSchema)),
+  );
+
+  command(program, 'chat', 'talk to a model of the running service')
+    .argument('[model]', 'id of the model (default: the first one of the service)')
+    .argument('[prompt...]', 'what to ask (default: from standard input, or a conversation)')
+    .option('--url <url>', 'the service (default: TOKENHOUSE_URL, else the one that runs here)', serviceUrl)
+    .option('--key <key>', 'API key; others can see it in the list of processes, so rather set TOKENHOUSE_KEY')
+    .option('--max-tokens <number>', 'longest answer', wholeNumber(1, 100_000_000))
+    .option('--system <text>', 'a system message')
+    .action(bare(() => import('./chat.ts').then(({ chat }) => chat)));
+
+  command(program, 'doctor', 'look at everything a service here needs, and say what repairs what is wrong').action(
+    bare(() => import('./doctor/doctor.ts').then(({ doctor }) => doctor)),
+  );
+
+  const keys = group('keys', 'API keys');
+  command(keys, 'create', 'make a key; it is shown once')
+    .option('--account <account-id>', 'whose key (default: the only account)')
+    .option('--name <name>', 'what it is for', 'unnamed')
+    .option('--user <name>', 'whose it is; only the keys of a user can upload files')
+    .option('--expires <duration>', 'for example 12h or 30d', duration)
+    .option('--model <model>', 'a model that it may use; several times for several (default: all)', collected)
+    .option(
+      '--endpoint <path>',
+      'a path that it may use, such as /v1/messages; several times for several (default: all)',
+      collected,
+    )
+    .option(
+      '--ip <range>',
+      'an address or range that it may be used from; several times for several (default: all)',
+      collected,
+    )
+    .option('--zdr-only', 'only for requests with Service-ZDR: required')
+    .action(action(() => import('./keys.ts').then(({ createKey }) => createKey)));
+  command(keys, 'list', 'list keys')
+    .option('--account <account-id>', 'of one account')
+    .action(action(() => import('./keys.ts').then(({ listKeys }) => listKeys)));
+  command(keys, 'revoke', 'revoke a key at once; what runs on it is cut')
+    .argument('<key-id>', 'as keys list shows it')
+    .action(
+      action(async () => {
+        const { revokeKey } = await import('./keys.ts');
+        return (context, _options, id) => revokeKey(context, id ?? '');
+      }),
+    );
+
+  command(keys, 'allow', 'say which models a key may use, of those that its account may')
+    .argument('<key-id>', 'as keys list shows it')
+    .option('--model <model>', 'one of them; several times for several', collected)
+    .option('--all', 'all of them')
+    .action(
+      action<{ readonly model?: readonly string[]; readonly all?: boolean }>(async () => {
+        const { allowKey } = await import('./allow.ts');
+        return (context, options, id) => allowKey(context, options, id ?? '');
+      }),
+    );
+
+  const accounts = group('accounts', 'accounts');
+  command(accounts, 'allow', 'say which models the keys of an account may use')
+    .option('--account <account-id>', 'which (default: the only account)')
+    .option('--model <model>', 'one of them; several times for several', collected)
+    .option('--all', 'all of them')
+    .action(action(() => import('./allow.ts').then(({ allowAccount }) => allowAccount)));
+
+  const prices = group('prices', 'what accounts pay instead of the list prices');
+  command(prices, 'set', 'give an account rates of its own for a model')
+    .argument('<model>', 'which model')
+    .requiredOption('--input <cents>', 'cents for a million prompt tokens', pricePerMillion)
+    .requiredOption('--output <cents>', 'cents for a million generated tokens', pricePerMillion)
+    .option('--cache-read <cents>', 'cents for a million cached prompt tokens (default: as --input)', pricePerMillion)
+    .option('--account <account-id>', 'whose rates (default: the only account)')
+    .option('--from <time>', 'when they begin, in UTC (default: now)', moment)
+    .option('--to <time>', 'when they end, in UTC (default: never)', moment)
+    .action(
+      action(async () => {
+        const { setPrice } = await import('./prices.ts');
+        return (context, options: Parameters<typeof setPrice>[1], model) => setPrice(context, options, model ?? '');
+      }),
+    );
+  command(prices, 'list', 'list rates that hold now or will')
+    .option('--account <account-id>', 'of one account')
+    .action(action(() => import('./prices.ts').then(({ listPrices }) => listPrices)));
+  command(prices, 'remove', "end an account's rates for a model; the list prices hold again")
+    .argument('<model>', 'which model')
+    .option('--account <account-id>', 'whose rates (default: the only account)')
+    .action(
+      action(async () => {
+        const { removePrice } = await import('./prices.ts');
+        return (context, options: { readonly account?: string }, model) => removePrice(context, options, model ?? '');
+      }),
+    );
+
+  const credits = group('credits', 'balances');
+  command(credits, 'show', 'list accounts with their balances').action(
+    action(() => import('./credits.ts').then(({ showCredits }) => showCredits)),
+  );
   command(credits, 'grant', 'add credit to an account')
     .requiredOption('--cents <amount>', 'how much, in cents, for example 500 or 0.25', centsToMicrocents)
-    .option('--account <id>', 'to whom (default: the only account)')
+    .option('--account <account-id>', 'to whom (default: the only account)')
     .option('--reason <text>', 'kept with the transfer')
     .option('--idempotency-key <key>', 'the same key twice adds the credit once')
-    .action(action(grantCredit));
+    .action(action(() => import('./credits.ts').then(({ grantCredit }) => grantCredit)));
 
   command(program, 'usage', 'list the newest requests with their cost, and the balance')
-    .option('--account <id>', 'of one account')
-    .option('--limit <n>', 'how many requests', wholeNumber, 20)
-    .action(action(showUsage));
+    .option('--account <account-id>', 'of one account')
+    .option('--limit <number>', 'how many requests', wholeNumber(1, 1000), 20)
+    .action(action(() => import('./usage.ts').then(({ showUsage }) => showUsage)));
 
-  const models = program.command('models').description('models and their files');
-  command(models, 'list', 'list the models of the configuration').action(action(listModels));
-  command(
-    models,
-    'pull [id-or-source]',
-    'fetch a model file: of a configured model (default: all), or any source such as hf:owner/repository:Q8_0',
-  )
+  const models = group('models', 'models and their files');
+  command(models, 'list', 'list the models of the configuration').action(
+    action(() => import('./models.ts').then(({ listModels }) => listModels)),
+  );
+  command(models, 'pull', 'fetch the file of a model')
+    .argument('[model]', 'a configured one (default: all), or any source such as hf:owner/repository:Q8_0')
     .option('--sha256 <hex>', 'what the file must have, for a source')
-    .action(action(pullModel));
+    .action(action(() => import('./models.ts').then(({ pullModel }) => pullModel)));
 
-  const ledger = program.command('ledger').description('the ledger');
+  const ledger = group('ledger', 'the ledger');
   command(ledger, 'verify', 'derive every balance again from its rows; exit 1 on any difference').action(
-    action(verify),
+    action(() => import('./ledger.ts').then(({ verify }) => verify)),
   );
 
-  try {
-    await program.parseAsync(args, { from: 'user' });
-    return exitCode;
-  } catch (error) {
-    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 64;
-    explain(error, printer(args.includes('--json')));
-    return exitCodeOf(error);
-  }
-}
+  const db = group('db', 'the database');
+  command(db, 'status', 'what is in it, and whether a service runs on it').action(
+    action(() => import('./db.ts').then(({ showDatabase }) => showDatabase)),
+  );
+  command(db, 'backup', 'copy it, also while the service runs, and verify the copy')
+    .argument('<file>', 'where to')
+    .option('--force', 'overwrite the file')
+    .option('--no-secret', 'do not copy the secret of the keys beside it')
+    .action(action(() => import('./db.ts').then(({ backUpDatabase }) => backUpDatabase)));
+  command(db, 'restore', 'put a verified backup in its place; the service must not run')
+    .argument('<file>', 'the backup')
+    .option('--force', 'replace the database that is there; it is kept under another name')
+    .action(action(() => import('./db.ts').then(({ restoreDatabase }) => restoreDatabase)));
 
-function wholeNumber(text: string): number {
-  const value = Number(text);
-  if (!Number.isInteger(value) || value < 1 || value > 1000)
-    throw new InvalidArgumentError('use a whole number from 1 to 1000');
-  return value;
-}
+  command(program, 'explain', 'tell what an error code means and what to do about it')
+    .argument('[code]', 'as error.code has it (default: list all)')
+    .action(bare(() => import('./explain.ts').then(({ explainCode }) => explainCode)));
 
-/** Milliseconds. */
-function duration(text: string): number {
-  const [, digits, unit] = /^(\d{1,6})([mhd])$/.exec(text) ?? [];
-  const unitMs = { m: 60_000, h: 3_600_000, d: 86_400_000 }[unit ?? ''];
-  if (digits === undefined || unitMs === undefined || Number(digits) === 0)
-    throw new InvalidArgumentError('use minutes, hours or days: 30m, 12h, 30d');
-  return Number(digits) * unitMs;
+  program
+    .command('completion')
+    .description('print what makes a shell complete commands, options, models and keys')
+    .exitOverride()
+    .addHelpText(
+      'after',
+      `
+bash:  eval "$(tokenhouse completion bash)"                    in ~/.bashrc
+zsh:   eval "$(tokenhouse completion zsh)"                     in ~/.zshrc, after compinit
+fish:  tokenhouse completion fish > ~/.config/fish/completions/tokenhouse.fish`,
+    )
+    .addArgument(new Argument('<shell>', 'which one').choices(['bash', 'zsh', 'fish']))
+    .action(
+      bare(async () => {
+        const { completionScript } = await import('./completion.ts');
+        return async ({ print }, _options, shell) => {
+          print.result(undefined, [completionScript(program, shell as 'bash' | 'zsh' | 'fish')]);
+          return 0;
+        };
+      }),
+    );
+  // For the scripts above.
+  program
+    .command('complete-values', { hidden: true })
+    .option('-c, --config <file>')
+    .argument('<kind>')
+    .exitOverride()
+    .action(bare(() => import('./completion-values.ts').then(({ printValues }) => printValues)));
+
+  return program;
 }

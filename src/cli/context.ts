@@ -2,9 +2,16 @@ import type { Config } from '../config/config.ts';
 import type { Environment } from '../config/environment.ts';
 import type { Printer } from './output.ts';
 
-/** What every command works with. */
+/** What every command works with that reads the configuration. */
 export interface Context {
   readonly config: Config;
   readonly environment: Environment;
+  readonly print: Printer;
+}
+
+/** What a command works with that reads the configuration itself, or none. */
+export interface BareContext {
+  /** The value of `--config`. */
+  readonly configPath: string | undefined;
   readonly print: Printer;
 }

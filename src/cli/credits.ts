@@ -1,7 +1,5 @@
 import { randomUUID } from 'node:crypto';
 
-import { InvalidArgumentError } from 'commander';
-
 import type { Context } from './context.ts';
 import { reading, writing } from './database.ts';
 import { cents, table } from './output.ts';
@@ -13,6 +11,7 @@ export async function showCredits(context: Context): Promise<number> {
       account: account.id,
       name: account.name,
       status: account.status,
+      models: account.models,
       balance_microcents: account.balanceMicrocents,
       credit_limit_microcents: account.creditLimitMicrocents,
     })),
@@ -62,18 +61,4 @@ export async function grantCredit(context: Context, options: GrantOptions): Prom
     ],
   );
   return 0;
-}
-
-const largestGrantCents = 1_000_000_000_000n;
-
-/** Decimal text of cents → microcents, never through a float. Reads the option `--cents`. */
-export function centsToMicrocents(text: string): bigint {
-  const [, whole, fraction = ''] = /^(\d{1,15})(?:\.(\d{1,6}))?$/.exec(text) ?? [];
-  if (whole === undefined)
-    throw new InvalidArgumentError('use cents with at most six decimals, for example 500 or 0.25');
-  const microcents = BigInt(whole) * 1_000_000n + BigInt(fraction.padEnd(6, '0'));
-  if (microcents === 0n) throw new InvalidArgumentError('a grant must be more than nothing');
-  if (microcents > largestGrantCents * 1_000_000n)
-    throw new InvalidArgumentError(`one grant adds at most ${largestGrantCents} cents`);
-  return microcents;
 }

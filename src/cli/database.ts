@@ -1,5 +1,3 @@
-import { existsSync } from 'node:fs';
-
 import { OperationError, operate } from '../accounts/operations.ts';
 import type { Operation, OperationAnswer } from '../accounts/operations.ts';
 import { openSecret } from '../accounts/secret.ts';
@@ -7,20 +5,23 @@ import { askRunningService } from '../control/client.ts';
 import { controlSocketPath } from '../control/socket-path.ts';
 import { deskOn } from '../store/operations.ts';
 import type { Desk } from '../store/operations.ts';
-import { openReadOnly } from '../store/sqlite/dialect.ts';
-import { openSqliteStore } from '../store/sqlite/store.ts';
+import type { Database } from '../store/database.ts';
+import { openStore, openStoreReader } from '../stores.ts';
 import { uuidMaker } from '../ids/uuid.ts';
+import type { Kysely } from 'kysely';
 import type { Context } from './context.ts';
 
 /** Reads the database on a connection that cannot write, beside a running service or without one. */
 export async function reading<Value>(
   { config }: Context,
-  read: (desk: Desk, db: ReturnType<typeof openReadOnly>) => Promise<Value>,
+  read: (desk: Desk, db: Kysely<Database>) => Promise<Value>,
 ): Promise<Value> {
-  const { path } = config.storage;
-  if (!existsSync(path))
-    throw new OperationError(`There is no database at ${path} yet. Start the service once: npm start`);
-  const db = openReadOnly(path);
+  const { storage } = config;
+  const db = await openStoreReader(storage);
+  if (db === undefined) {
+    const place = storage.type === 'sqlite' ? storage.path : storage.shown;
+    throw new OperationError(`There is no database at ${place} yet. Start the service once: npm start`);
+  }
   try {
     return await read(deskOn(db), db);
   } finally {
@@ -28,13 +29,13 @@ export async function reading<Value>(
   }
 }
 
-/** Changes something: through the service that owns the database, or as its owner when none runs. */
+/** Changes something: through the service of this folder, or on the database itself when none runs here. */
 export async function writing({ config, environment, print }: Context, operation: Operation): Promise<OperationAnswer> {
-  const { path, directory } = config.storage;
+  const { directory } = config.storage;
   const answer = await askRunningService(controlSocketPath(directory), operation);
   if (answer !== undefined) return answer;
   const fatal = (error: Error): void => print.say(error.message);
-  const store = await openSqliteStore({ file: path, onFatal: fatal });
+  const store = await openStore(config.storage, { onFatal: fatal });
   try {
     const secret = openSecret({
       fromEnvironment: environment.secret?.reveal(),

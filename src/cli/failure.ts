@@ -1,43 +1,200 @@
+import path from 'node:path';
+
 import { OperationError } from '../accounts/operations.ts';
+import type { Config } from '../config/config.ts';
+import { runnable } from '../config/environment.ts';
 import { ConfigError } from '../config/problem.ts';
 import { ModelFileError, SourceProblem } from '../model-files/problem.ts';
 import { StoreError } from '../store/store-error.ts';
+import { folderFault, quoted } from './folder.ts';
 import type { Printer } from './output.ts';
+import { freePortNear, portHolder } from './port.ts';
+import { CommandFailure } from './command-failure.ts';
+import type { Failure } from './command-failure.ts';
 
-/** Says what went wrong, why, and what repairs it. Never a stack: that is for us, under TOKENHOUSE's own tests. */
-export function explain(error: unknown, print: Printer): void {
-  const lines = linesOf(error);
-  if (print.json) print.result({ error: lines.join('\n') }, []);
-  for (const line of lines) print.say(line);
-}
+/** The codes of sysexits.h, and 1 for what was refused or found wrong. */
+export const exitCodes = { refused: 1, usage: 64, unavailable: 69, configuration: 78 } as const;
 
-/** The codes of sysexits.h: 69 unavailable, 78 configuration; 1 for what was refused. */
-export function exitCodeOf(error: unknown): number {
-  if (error instanceof ConfigError) return 78;
-  if (error instanceof OperationError) return 1;
-  return 69;
-}
-
-function linesOf(error: unknown): readonly string[] {
-  if (error instanceof ConfigError) return error.problems.map(({ where, what }) => `${where}: ${what}`);
-  if (error instanceof ModelFileError) return [error.message, ...error.remedies];
-  if (error instanceof OperationError || error instanceof StoreError || error instanceof SourceProblem)
-    return [error.message];
-  const { code, message, port, address } = error as {
-    readonly code?: string;
-    readonly message?: string;
-    readonly port?: number;
-    readonly address?: string;
-  };
-  if (code === 'EADDRINUSE') {
-    return [
-      `Port ${port} of ${address} is taken, so the service cannot listen there.`,
-      'Stop the program that has it, or set another one in tokenhouse.yaml: server.inference.port (8080), server.account.port (8081).',
-    ];
+/** Says what went wrong, on standard error; with `--json` also as a value on standard output. Never a stack. */
+export function explain(given: Failure, print: Printer): void {
+  const failure = { ...given, repair: given.repair.map((line) => runnable(line)) };
+  if (print.json) {
+    const { what, why, repair, exitCode } = failure;
+    print.result({ error: what.join('\n'), why, repair, exit_code: exitCode }, []);
   }
-  if (code === 'EACCES')
-    return [
-      `${message ?? 'permission denied'}: choose another port or folder in tokenhouse.yaml, or change its owner.`,
-    ];
-  return [message ?? String(error)];
+  for (const line of failure.what) print.say(line);
+  print.say(`  why     ${failure.why}`);
+  for (const [index, line] of failure.repair.entries()) print.say(`  ${index === 0 ? 'repair' : '   or '}  ${line}`);
+}
+
+/** `config` where it could be read: its folders and ports are looked at, to tell the true reason. */
+export async function failureOf(error: unknown, config?: Config): Promise<Failure> {
+  if (error instanceof ConfigError) return ofConfig(error);
+  if (error instanceof OperationError) return ofOperation(error);
+  if (error instanceof ModelFileError) return ofModelFile(error);
+  if (error instanceof CommandFailure) return error.failure;
+  const { code, port } = error as { readonly code?: string; readonly port?: number };
+  if (port !== undefined && code !== undefined) return await ofPort(error as PortError, config);
+  const ofFolder = config === undefined ? undefined : ofDataFolder(error, config);
+  if (ofFolder !== undefined) return ofFolder;
+  if (error instanceof StoreError) return ofStore(error);
+  const message = error instanceof Error ? error.message : String(error);
+  if (/made with another secret|shorter than \d+ characters/.test(message)) return ofSecret(message);
+  return {
+    what: [message],
+    why: error instanceof SourceProblem ? 'the source does not deliver what was asked for' : 'this was not expected',
+    repair: ['tokenhouse doctor'],
+    exitCode: exitCodes.unavailable,
+  };
+}
+
+function ofConfig({ problems }: ConfigError): Failure {
+  const [first] = problems;
+  const [, file, line] = /^(.*):(\d+):\d+$/.exec(first?.where ?? '') ?? [];
+  const variable = /^[A-Z_]+$/.test(first?.where ?? '') ? first?.where : undefined;
+  return {
+    what: problems.map(({ where, what }) => `${where}: ${what}`),
+    why: 'a setting that is not understood would silently not hold, so nothing was done',
+    repair: [
+      variable === 'TOKENHOUSE_SECRET'
+        ? 'export TOKENHOUSE_SECRET="$(openssl rand -hex 32)"'
+        : variable !== undefined
+          ? `unset ${variable}`
+          : file !== undefined
+            ? `\${EDITOR:-vi} +${line} ${quoted(file)} && tokenhouse config check ${quoted(file)}`
+            : 'tokenhouse init',
+    ],
+    exitCode: exitCodes.configuration,
+  };
+}
+
+function ofOperation(error: OperationError): Failure {
+  // "There is no key key_x. List them with: tokenhouse keys list"
+  const [, command] = /: ((?:tokenhouse|npm) [a-z -]+)$/.exec(error.message) ?? [];
+  return {
+    what: [error.message],
+    why: 'nothing was changed',
+    repair: [command ?? 'tokenhouse --help'],
+    exitCode: exitCodes.refused,
+  };
+}
+
+function ofModelFile(error: ModelFileError): Failure {
+  return {
+    what: [error.message],
+    why: 'a model is loaded only from the very bytes whose sha256 its entry in tokenhouse.yaml has',
+    repair: [`cp /path/to/the/file.gguf ${quoted(error.directory)}/ && tokenhouse models pull`, ...error.remedies],
+    exitCode: exitCodes.unavailable,
+  };
+}
+
+interface PortError {
+  readonly code: string;
+  readonly port: number;
+  readonly address?: string;
+}
+
+async function ofPort({ code, port, address = 'this computer' }: PortError, config?: Config): Promise<Failure> {
+  const option = config?.server.account.port === port ? '--account-port' : '--port';
+  const setting = option === '--port' ? 'server.inference.port' : 'server.account.port';
+  const host = option === '--port' ? 'server.inference.host' : 'server.account.host';
+  const other = `tokenhouse serve ${option} ${await freePortNear(port < 1024 ? 8080 : port, address)}`;
+  const forGood = `set another one in tokenhouse.yaml: ${setting}`;
+  const unavailable = exitCodes.unavailable;
+  switch (code) {
+    case 'EADDRINUSE': {
+      const holder = portHolder(port);
+      return {
+        what: [`Port ${port} of ${address} is taken, so the service cannot listen there.`],
+        why: holder === undefined ? 'another program listens there' : `${holder} listens there`,
+        repair: [other, forGood],
+        exitCode: unavailable,
+      };
+    }
+    case 'EACCES':
+      return {
+        what: [`Port ${port} of ${address} may not be opened by this user.`],
+        why: 'ports below 1024 belong to the administrator on most systems',
+        repair: [other, forGood],
+        exitCode: unavailable,
+      };
+    default:
+      return {
+        what: [`The service cannot listen on port ${port} of ${address} (${code}).`],
+        why: 'this computer has no network interface with that address',
+        repair: ['tokenhouse config show', `set another address in tokenhouse.yaml: ${host}`],
+        exitCode: exitCodes.configuration,
+      };
+  }
+}
+
+/** What the system says of a folder is often far from the reason ("unable to open database file"), so it is looked at. */
+function ofDataFolder(error: unknown, config: Config): Failure | undefined {
+  const { code, cause, errcode } = error as {
+    readonly code?: string;
+    readonly cause?: { readonly code?: string };
+    /** Of SQLite. */
+    readonly errcode?: number;
+  };
+  const isOfFiles =
+    errcode !== undefined ||
+    (error instanceof StoreError && ['unusable', 'full', 'failed'].includes(error.code)) ||
+    ['EACCES', 'EPERM', 'EROFS', 'ENOSPC', 'EDQUOT'].includes(code ?? cause?.code ?? '');
+  if (!isOfFiles) return undefined;
+  const { directory } = config.storage;
+  const fault = folderFault(directory);
+  if (fault === undefined) return undefined;
+  const elsewhere = 'or keep the data elsewhere, in tokenhouse.yaml: storage: sqlite:/another/folder/tokenhouse.db';
+  const shown = path.relative(process.cwd(), fault.at) || '.';
+  switch (fault.kind) {
+    case 'not-writable':
+      return {
+        what: [`The data folder ${directory} may not be written by this user.`],
+        why: `accounts, keys and the ledger are kept there, and ${fault.at} belongs to somebody else or has a mode that forbids it`,
+        repair: [`sudo chown -R "$(id -un)" ${quoted(shown)}`, elsewhere],
+        exitCode: exitCodes.unavailable,
+      };
+    case 'read-only':
+      return {
+        what: [`The data folder ${directory} is on a file system that can only be read.`],
+        why: 'accounts, keys and the ledger are kept there',
+        repair: [`findmnt -T ${quoted(shown)}`, elsewhere],
+        exitCode: exitCodes.unavailable,
+      };
+    case 'full':
+      return {
+        what: [`The disk of the data folder ${directory} is full: ${fault.freeBytes} bytes are free.`],
+        why: 'what cannot be written durably is not acknowledged; nothing was lost',
+        repair: [`df -h ${quoted(shown)}`, elsewhere],
+        exitCode: exitCodes.unavailable,
+      };
+  }
+}
+
+function ofStore(error: StoreError): Failure {
+  const why: Readonly<Record<StoreError['code'], string>> = {
+    busy: 'balances live in the memory of the owner, and a second one would spend the same money again',
+    full: 'what cannot be written durably is not acknowledged',
+    insufficient: 'a debit would take the account below its limit',
+    conflict: 'the id or idempotency key stands for something else',
+    not_found: 'there is no such row',
+    invalid: 'the rules of the schema forbid it',
+    unusable: 'a service that cannot trust its ledger does not start',
+    failed: 'the database ended the work',
+  };
+  return {
+    what: [error.message],
+    why: why[error.code],
+    repair: ['tokenhouse doctor'],
+    exitCode: exitCodes.unavailable,
+  };
+}
+
+function ofSecret(message: string): Failure {
+  return {
+    what: [message],
+    why: 'keys are found by a hash that is made with the secret: with another one none of them would ever match',
+    repair: ['tokenhouse keys list', 'restore the secret from a backup, or unset TOKENHOUSE_SECRET'],
+    exitCode: exitCodes.configuration,
+  };
 }

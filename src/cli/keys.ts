@@ -1,17 +1,32 @@
+import { readLimits } from '../accounts/key-limits.ts';
+import type { KeyLimits } from '../accounts/key-limits.ts';
+import { configuredModels } from './configured-model.ts';
 import type { Context } from './context.ts';
 import { reading, writing } from './database.ts';
 import { table } from './output.ts';
 
 export async function createKey(
   context: Context,
-  options: { readonly account?: string; readonly name: string; readonly expires?: number },
+  options: {
+    readonly account?: string;
+    readonly name: string;
+    readonly user?: string;
+    readonly expires?: number;
+    readonly model?: readonly string[];
+    readonly endpoint?: readonly string[];
+    readonly ip?: readonly string[];
+    readonly zdrOnly?: boolean;
+  },
 ): Promise<number> {
   const expiresAt = options.expires === undefined ? undefined : Date.now() + options.expires;
   const answer = await writing(context, {
     kind: 'create_key',
     accountId: options.account,
     name: options.name,
+    userId: options.user,
     expiresAt,
+    models: options.model === undefined ? undefined : configuredModels(context, options.model),
+    limits: { endpoints: options.endpoint, addresses: options.ip, zdrOnly: options.zdrOnly },
   });
   if (answer.kind !== 'key') throw new Error('unexpected answer');
   // The secret alone on standard output, so that it can be piped.
@@ -35,19 +50,25 @@ export async function listKeys(context: Context, options: { readonly account?: s
       account: key.accountId,
       name: key.name,
       key: key.display,
+      user: key.userId,
       status: key.status,
+      models: key.models,
+      limits: readLimits(key.limits),
       created_at: time(key.createdAt),
       expires_at: key.expiresAt === null ? null : time(key.expiresAt),
       revoked_at: key.revokedAt === null ? null : time(key.revokedAt),
     })),
     table(
-      ['id', 'account', 'name', 'key', 'status', 'created', 'expires'],
+      ['id', 'account', 'name', 'key', 'user', 'status', 'models', 'kept to', 'created', 'expires'],
       keys.map((key) => [
         key.id,
         key.accountId,
         key.name,
         key.display,
+        key.userId ?? '-',
         key.status,
+        key.models === null ? 'all' : key.models.join(' '),
+        shownLimits(readLimits(key.limits)),
         time(key.createdAt),
         key.expiresAt === null ? 'never' : time(key.expiresAt),
       ]),
@@ -64,5 +85,8 @@ export async function revokeKey(context: Context, keyId: string): Promise<number
   ]);
   return 0;
 }
+
+const shownLimits = ({ endpoints = [], addresses = [], zdrOnly }: KeyLimits): string =>
+  [...endpoints, ...addresses, ...(zdrOnly === true ? ['zero data retention'] : [])].join(' ') || '–';
 
 const time = (ms: number): string => new Date(ms).toISOString();

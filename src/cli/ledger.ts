@@ -1,12 +1,14 @@
 import { verifyLedger } from '../store/verify.ts';
-import { isOwned } from '../store/sqlite/lock.ts';
+import { isStoreInUse } from '../stores.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
 
 /** Exit 0: every balance is what its rows say. Exit 1: the differences are on standard output. */
 export async function verify(context: Context): Promise<number> {
-  const owned = isOwned(context.config.storage.path);
-  const found = await reading(context, (_desk, db) => verifyLedger(db, { owned }));
+  const found = await reading(context, async (_desk, db) => {
+    const owned = await isStoreInUse(context.config.storage, db);
+    return await verifyLedger(db, { owned });
+  });
   const { differences } = found;
   context.print.result(
     {

@@ -1,99 +1,262 @@
+import { closeSync, openSync, statSync } from 'node:fs';
 import path from 'node:path';
 
+import type { Config } from '../config/config.ts';
+import { loadConfig } from '../config/load.ts';
+import { isLocalOnly } from '../config/public-url.ts';
+import { scriptSchema } from '../engines/scripted/script-schema.ts';
 import { createLog } from '../log.ts';
+import type { Log } from '../log.ts';
 import { ModelFileError } from '../model-files/problem.ts';
 import { progressDisplay } from '../model-files/progress.ts';
 import { startService } from '../services.ts';
 import type { Service } from '../services.ts';
+import { bytesInWords, secondsInWords } from './amount.ts';
+import { CommandFailure } from './command-failure.ts';
+import type { Failure } from './command-failure.ts';
 import type { Context } from './context.ts';
-import { explain } from './failure.ts';
+import { forbidCoreDumps } from './core-dumps.ts';
+import { crashExitCode, watchForCrashes } from './crash.ts';
+import { exitCodes, explain, failureOf } from './failure.ts';
+import { freeBytesOf, shownPath } from './folder.ts';
+import { logOutput } from './log-output.ts';
 import { cents } from './output.ts';
+import type { Printer } from './output.ts';
 import { version } from './version.ts';
 
-/** `tokenhouse serve`: runs until a signal. Talk goes to standard error, the log (JSON lines) to standard output. */
-export async function serveCommand(context: Context, options: { readonly key: boolean }): Promise<number> {
-  const { config, environment, print } = context;
+interface ServeOptions {
+  readonly key: boolean;
+  readonly config?: string;
+  readonly port?: number;
+  readonly accountPort?: number;
+}
+
+/**
+ * `tokenhouse serve`: runs until a signal. Talk goes to standard error, the log (JSON lines) to standard output. On a
+ * terminal a later start says its facts in five lines; everywhere else each fact has a line of its own.
+ */
+export async function serveCommand(context: Context, options: ServeOptions): Promise<number> {
+  const { environment, print } = context;
+  const config = withPorts(context.config, options);
+  const directory = process.cwd();
   const startedAt = performance.now();
-  print.say(`Tokenhouse ${version} · node ${process.versions.node} · one process, SQLite · no telemetry`);
-  print.say(`config   ${config.file ?? 'none found, defaults in use'}`);
-  print.say(`data     ${path.relative(process.cwd(), config.storage.directory) || '.'}`);
+  print.say(
+    `Tokenhouse ${version} · node ${process.versions.node} · ${config.storage.type === 'sqlite' ? 'one process, SQLite' : 'PostgreSQL'} · no telemetry`,
+  );
   for (const { where, what } of environment.warnings) print.say(`note     ${where}: ${what}`);
 
+  if (!forbidCoreDumps())
+    print.say(
+      'note     core dumps are on and could not be turned off: a crash may write what requests say to the disk; start with `ulimit -c 0`',
+    );
+
   const stop = stopSignals();
+  const named = options.config ?? environment.configFile;
   const display = progressDisplay(process.stderr);
+  const log = createLog(logOutput());
   let fatal: Error | undefined;
-  const service = await startService({
-    config,
-    environment,
-    log: createLog(process.stdout),
-    onFatal: (error) => {
-      fatal = error;
-      stop.now();
+  let cut = (): void => {};
+  const crash = watchForCrashes({ log, stop: stop.crashed, cut: () => cut() });
+  let service: Service;
+  try {
+    service = await startService({
+      config,
+      environment,
+      log,
+      version,
+      readConfig: (running) =>
+        withPorts(loadConfig({ environment, path: options.config, directory, scriptSchema, running }), options),
+      configFile: path.resolve(directory, named ?? 'tokenhouse.yaml'),
+      onFatal: (error) => {
+        fatal = error;
+        stop.now();
+      },
+      onDownload: (_model, progress) => display.show(progress),
+    });
+  } catch (error) {
+    return sayFailure(await failureOf(error, config), log, print);
+  }
+  cut = () => service.cut();
+  // Of a stop that is under way it is no second wish.
+  onHangup(
+    () => void service.reload(),
+    () => {
+      if (!stop.wasRequested()) stop.now();
     },
-    onDownload: (_model, progress) => display.show(progress),
-  });
-  const models = Promise.all(service.backends.map((backend) => modelLine(backend, print.say, display.end)));
+  );
+  const isFirst = service.firstAccount !== undefined;
+  const isShort = process.stderr.isTTY && !isFirst;
+  sayPlaces(config, service, isShort, print.say);
+  const models = Promise.all(service.backends.map((backend) => modelLine(backend, startedAt, print.say, display.end)));
   await Promise.race([models, stop.requested]);
-  if (!stop.wasRequested()) welcome(context, service, options.key, performance.now() - startedAt);
+  if (!stop.wasRequested()) {
+    const elapsedMs = performance.now() - startedAt;
+    log.service({
+      level: 'info',
+      event: 'started',
+      detail: {
+        version,
+        config: config.file ?? null,
+        data: config.storage.directory,
+        inference_url: service.inferenceUrl,
+        account_url: service.accountUrl,
+        migrations: service.migrated.length,
+        elapsed_ms: Math.round(elapsedMs),
+      },
+    });
+    sayAddresses(config, service, isShort, elapsedMs, print.say);
+    if (service.firstAccount !== undefined) welcome(config, service, service.firstAccount, options.key, print.say);
+  }
   await stop.requested;
-  print.say('stopping: no new requests; those that run may finish');
+  if (crash.happened)
+    print.say('stopping: a fault in the service itself, see the log; running requests have 10 seconds');
+  else print.say('stopping: no new requests; those that run may finish');
   await service.stop();
+  crash.end();
+  if (crash.happened) return crashExitCode;
   if (fatal === undefined) return 0;
-  explain(fatal, print);
-  return 69;
+  sayFailure(await failureOf(fatal, config), log, print);
+  return exitCodes.unavailable;
+}
+
+/** In words on standard error, and as an event among the others on standard output. */
+function sayFailure(failure: Failure, log: Log, print: Printer): number {
+  const { what, why, repair, exitCode } = failure;
+  const detail = { error: what.join('\n'), why, repair: repair[0] ?? null, exit_code: exitCode };
+  log.service({ level: 'error', event: 'failed', detail });
+  explain(failure, { ...print, json: false });
+  return exitCode;
+}
+
+/** The ports of the command line stand for the configured ones, and go through the same rule. */
+function withPorts(config: Config, { port, accountPort }: ServeOptions): Config {
+  const { inference, account, limits } = config.server;
+  const server = {
+    inference: { ...inference, port: port ?? inference.port },
+    account: { ...account, port: accountPort ?? account.port },
+    limits,
+  };
+  if (server.inference.port === server.account.port && server.inference.port !== 0) {
+    const option = port === undefined ? '--account-port' : '--port';
+    throw new CommandFailure({
+      what: [`Both hosts would have port ${server.account.port}.`],
+      why: 'only one of them can listen there',
+      repair: [`tokenhouse serve ${option} ${server.account.port + 10}`],
+      exitCode: exitCodes.usage,
+    });
+  }
+  return { ...config, server };
+}
+
+type Say = (line: string) => void;
+
+function sayPlaces(config: Config, service: Service, isShort: boolean, say: Say): void {
+  const { storage } = config;
+  const { directory } = storage;
+  const configuration = config.file === undefined ? undefined : shownPath(config.file);
+  const done = service.migrated.length === 0 ? [] : [`${service.migrated.length} migrations`];
+  const isNew = service.firstAccount !== undefined;
+  const data =
+    storage.type === 'postgres'
+      ? [storage.shown, ...(isNew ? ['created'] : []), ...done]
+      : [
+          shownPath(directory),
+          isNew ? 'created' : bytesInWords(statSync(storage.path).size),
+          ...done,
+          `${bytesInWords(freeBytesOf(directory))} free`,
+        ];
+  if (isShort) {
+    say(`data     ${[...data, `config ${configuration ?? 'defaults'}`].join(' · ')}`);
+    return;
+  }
+  say(`config   ${configuration ?? 'none found, defaults in use        (write one: npx tokenhouse init)'}`);
+  say(`data     ${data.join(' · ')}`);
 }
 
 /** One line for each backend, when it is ready or will not be. */
 async function modelLine(
   backend: Service['backends'][number],
-  say: (line: string) => void,
+  startedAt: number,
+  say: Say,
   endProgress: () => void,
 ): Promise<void> {
+  const name = `model    ${backend.modelId} · ${backend.label}`;
   try {
     await backend.ready;
+    const file = await backend.modelFile;
     endProgress();
-    say(`model    ${backend.modelId} · ${backend.label} · ${backend.address ?? 'ready'}`);
+    if (file === undefined) say(`${name} · ${backend.address ?? 'ready'}`);
+    else {
+      const size = bytesInWords(statSync(file.path).size);
+      say(`${name} · ${size}, sha256 verified · ready after ${secondsInWords(performance.now() - startedAt)}`);
+    }
   } catch (error) {
     endProgress();
-    say(`model    ${backend.modelId} · ${backend.label} · not available, its requests get 503 no_healthy_backends`);
+    say(`${name} · not available, its requests get 503 no_healthy_backends`);
     if (error instanceof ModelFileError) {
-      for (const attempt of error.attempts) say(`           ${attempt.source}: ${attempt.problem}`);
-      for (const remedy of error.remedies) say(`         → ${remedy}`);
+      for (const attempt of error.attempts) say(`  why     ${attempt.source}: ${attempt.problem}`);
+      say(`  repair  npx tokenhouse models pull ${backend.modelId}`);
+      for (const remedy of error.remedies) say(`     or   ${remedy}`);
     } else {
-      say(`           ${error instanceof Error ? error.message : String(error)}`);
+      say(`  why     ${error instanceof Error ? error.message : String(error)}`);
+      say('  repair  npx tokenhouse doctor');
     }
   }
+}
+
+function sayAddresses(config: Config, service: Service, isShort: boolean, elapsedMs: number, say: Say): void {
+  const { inference, account } = config.server;
+  const isLocal = isLocalOnly(inference) && isLocalOnly(account);
+  const api = `API     ${service.inferenceUrl}/v1`;
+  const errors = `Errors  ${service.accountUrl}/docs/errors`;
+  const ready = `ready in ${(elapsedMs / 1000).toFixed(1)} s`;
+  if (isShort) {
+    say(`${ready} · ${isLocal ? 'reachable from this computer only' : 'reachable from the network'}`);
+    say(`  ${api}        ${errors}`);
+    return;
+  }
+  say(ready);
+  say(`  ${api}`);
+  say(`  ${errors}`);
+  say(
+    isLocal
+      ? 'note     reachable from this computer only; to publish set server.inference.host and public_url'
+      : `note     reachable from the network: the API on ${inference.host}, the account host on ${account.host}`,
+  );
 }
 
 /** The prompt of the first request: one that the default model answers well, pinned by a test. */
 export const firstPrompt = 'What is the capital of France?';
 
-function welcome({ config, print }: Context, service: Service, showKey: boolean, elapsedMs: number): void {
-  print.say(`ready in ${(elapsedMs / 1000).toFixed(1)} s`);
-  print.say(`  API     ${service.inferenceUrl}/v1`);
-  print.say(`  Errors  ${service.accountUrl}/docs/errors`);
-  const first = service.firstAccount;
-  if (first === undefined) return;
+function welcome(
+  config: Config,
+  service: Service,
+  first: NonNullable<Service['firstAccount']>,
+  showKey: boolean,
+  say: Say,
+): void {
   const model = config.models[0]?.id ?? '';
-  print.say('');
-  print.say(`A first account has been made: ${first.accountId}, with ${cents(first.creditMicrocents)} of credit.`);
+  say('');
+  say(`A first account has been made: ${first.accountId}, with ${cents(first.creditMicrocents)} of credit.`);
   if (!showKey) {
-    print.say('Its key is not shown (--no-key). Make another one with: npx tokenhouse keys create');
+    say('Its key is not shown (--no-key). Make another one with: npx tokenhouse keys create');
     return;
   }
-  print.say(`Its key is shown this once; the database keeps only a keyed hash:`);
-  print.say('');
-  print.say(`  ${first.key}`);
-  print.say('');
-  print.say('Try it:');
-  print.say('');
-  print.say(curlLine(service.inferenceUrl, first.key, model));
-  print.say('');
-  print.say('Then see what it cost:  npx tokenhouse usage');
+  say(`Its key is shown this once; the database keeps only a keyed hash:`);
+  say('');
+  say(`  ${first.key}`);
+  say('');
+  say('Try it:');
+  say('');
+  say(curlLine(service.inferenceUrl, first.key, model));
+  say('');
+  say('or talk to it:  npx tokenhouse chat        (it asks for the key)');
+  say('');
+  say('Then see what it cost:  npx tokenhouse usage');
 }
 
 /** Ready to be pasted into a shell. */
-export function curlLine(inferenceUrl: string, key: string, model: string): string {
+function curlLine(inferenceUrl: string, key: string, model: string): string {
   const body = JSON.stringify({
     model,
     messages: [{ role: 'user', content: firstPrompt }],
@@ -108,24 +271,50 @@ export function curlLine(inferenceUrl: string, key: string, model: string): stri
   ].join('\n');
 }
 
+/**
+ * SIGHUP has two meanings: "read the configuration again" from an operator, and "your terminal is gone" from the system,
+ * which ends a service in order that was started by hand.
+ */
+function onHangup(reload: () => void, stop: () => void): void {
+  if (process.platform === 'win32') return;
+  const hadTerminal = hasTerminal();
+  process.on('SIGHUP', () => (hadTerminal && !hasTerminal() ? stop() : reload()));
+}
+
+function hasTerminal(): boolean {
+  try {
+    closeSync(openSync('/dev/tty', 'r'));
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 interface StopSignals {
   readonly requested: Promise<void>;
   wasRequested(): boolean;
   now(): void;
+  /** As a signal, but a signal that comes later does not count as the second one. */
+  crashed(): void;
 }
 
 /** SIGTERM and SIGINT end the service in order; a second one ends it at once (reliability S7). */
 function stopSignals(): StopSignals {
   let resolve: () => void = () => {};
   let count = 0;
+  let requestedOnce = false;
   const requested = new Promise<void>((done) => {
     resolve = done;
   });
+  const request = (): void => {
+    requestedOnce = true;
+    resolve();
+  };
   const now = (): void => {
     count++;
     if (count > 1) process.exit(130);
-    resolve();
+    request();
   };
   process.on('SIGTERM', now).on('SIGINT', now);
-  return { requested, wasRequested: () => count > 0, now };
+  return { requested, wasRequested: () => requestedOnce, now, crashed: request };
 }

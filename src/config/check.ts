@@ -23,6 +23,35 @@ export function check(schema: TSchema, value: unknown, path: Path = []): Finding
   return Value.Check(schema, value) ? [] : [{ path, at: 'value', what: mismatch(node, value, path) }];
 }
 
+const roundsMax = 16;
+
+/**
+ * A copy of `value` without what the schema does not allow, so that the meaning of the rest can be looked at as well.
+ * Entries of lists become gaps, because their neighbours must keep their index.
+ */
+export function withoutFaults(schema: TSchema, value: unknown): unknown {
+  const copy: unknown = structuredClone(value);
+  // What is removed may have been required, and then the group around it goes in the next round.
+  for (let round = 0; round < roundsMax; round++) {
+    const findings = check(schema, copy);
+    if (findings.length === 0) return copy;
+    for (const { path } of findings) {
+      if (path.length === 0) return {};
+      remove(copy, path);
+    }
+  }
+  return {};
+}
+
+function remove(value: unknown, path: Path): void {
+  let parent = value as Record<string | number, unknown> | undefined;
+  for (const step of path.slice(0, -1)) parent = parent?.[step] as typeof parent;
+  if (parent === undefined || parent === null) return;
+  const last = path.at(-1)!;
+  if (Array.isArray(parent)) parent[last as number] = undefined;
+  else delete parent[last];
+}
+
 /** The part of JSON Schema that is looked at here; everything else is left to the validator. */
 interface SchemaNode {
   readonly type?: string;
@@ -77,7 +106,10 @@ function checkArray(schema: SchemaNode, value: unknown, path: Path): Finding[] {
       },
     ];
   }
-  return value.flatMap((item, index) => check(schema.items as TSchema, item, [...path, index]));
+  // YAML has no undefined entries: they are the gaps that `withoutFaults` leaves.
+  return value.flatMap((item, index) =>
+    item === undefined ? [] : check(schema.items as TSchema, item, [...path, index]),
+  );
 }
 
 /** The key by which all alternatives can be told apart: each has another constant there. */

@@ -1,3 +1,4 @@
+import type { Capabilities } from '../catalog/model.ts';
 import type { ModelFileSource } from '../model-files/source.ts';
 import type { Secret } from './secret.ts';
 
@@ -8,6 +9,9 @@ export interface Config {
   readonly server: ServerConfig;
   readonly storage: StorageConfig;
   readonly accounts: AccountsConfig;
+  readonly images: ImagesConfig;
+  readonly items: ItemsConfig;
+  readonly files: FilesConfig;
   /** At least one; ids are unique also when case is ignored (specification §2.2). */
   readonly models: readonly ModelConfig[];
 }
@@ -42,13 +46,53 @@ export interface LimitsConfig {
   readonly readerStallTimeoutMs: number;
   /** Requests of one account that run at the same time. */
   readonly concurrencyPerAccountMax: number;
+  /** For the key-value caches of all embedded models together; `undefined`: a quarter of the free memory. */
+  readonly cacheBytesMax: number | undefined;
+  /** Connections that each host holds at the same time. */
+  readonly connectionsMax: number;
+  /** After so many requests a connection is closed. */
+  readonly requestsPerConnectionMax: number;
+  readonly headersTimeoutMs: number;
+  /** From the first byte of a request to its last; not below the time for its headers. */
+  readonly bodyTimeoutMs: number;
+  readonly bodyBytesPerSecondMin: number;
+  readonly keepAliveTimeoutMs: number;
+  /** Requests of all accounts that run at the same time. */
+  readonly requestsRunningMax: number;
+  /** What counts as all the memory; `undefined`: what the container or the machine has. */
+  readonly memoryBytesMax: number | undefined;
+  /** From which load on what is refused. */
+  readonly shedding: SheddingConfig;
 }
 
-export interface StorageConfig {
+/** Lags are of the event loop; shares of the memory are 0 to 1. */
+export interface SheddingConfig {
+  readonly largeBodiesLagMs: number;
+  readonly newWorkLagMs: number;
+  readonly newWorkMemoryShare: number;
+  readonly idleConnectionsMemoryShare: number;
+}
+
+export type StorageConfig = SqliteStorageConfig | PostgresStorageConfig;
+
+/** One process, which owns the file. */
+export interface SqliteStorageConfig {
   readonly type: 'sqlite';
   /** Absolute path of the database file. */
   readonly path: string;
   /** Absolute path of the folder that holds it, and the generated secret beside it. */
+  readonly directory: string;
+}
+
+/** One or several processes, replicas of each other. */
+export interface PostgresStorageConfig {
+  readonly type: 'postgres';
+  readonly url: Secret;
+  /** Where it does not stand in the URL. */
+  readonly password: Secret | undefined;
+  /** The address without user, password and options: for messages. */
+  readonly shown: string;
+  /** Absolute path of the folder of this replica's control socket and, if generated, its secret. */
   readonly directory: string;
 }
 
@@ -57,11 +101,47 @@ export interface AccountsConfig {
   readonly firstCreditMicrocents: bigint;
 }
 
+/** Images that requests give by their URL. */
+export interface ImagesConfig {
+  /** false: data URIs only. */
+  readonly fetches: boolean;
+  /** May be fetched from wherever they are; as `URL.host` writes them. */
+  readonly allowedHosts: readonly string[];
+  /** Addresses, with a port where it is not 53; empty: those of the system. */
+  readonly dnsServers: readonly string[];
+}
+
+/** Items of answers that later requests may name by their id. */
+export interface ItemsConfig {
+  /** 0: none is kept. */
+  readonly keepDays: number;
+}
+
+/** Files that clients upload. */
+export interface FilesConfig {
+  readonly perAccountMax: number;
+  readonly bytesPerAccountMax: number;
+  /** `undefined`: the folder `files` beside the database. */
+  readonly bucket: BucketConfig | undefined;
+}
+
+export interface BucketConfig {
+  readonly name: string;
+  readonly endpoint: string | undefined;
+  readonly region: string;
+  /** Ends with a slash unless it is empty. */
+  readonly prefix: string;
+  readonly pathStyle: boolean;
+}
+
 export interface ModelConfig {
   readonly id: string;
   readonly displayName: string;
   readonly description: string | undefined;
   readonly ownedBy: string;
+  readonly tier: string | undefined;
+  /** `YYYY-MM-DD`, a day that exists. */
+  readonly deprecationDate: string | undefined;
   /** Tokens of prompt and answer together. */
   readonly contextLength: number;
   /** `null`: bounded by the window only (specification §2.2). */
@@ -69,7 +149,10 @@ export interface ModelConfig {
   readonly pricing: PricingConfig;
   /** What becomes of the client's sampling fields (specification, part 1). */
   readonly sampling: 'honor' | 'ignore' | 'fixed';
-  readonly capabilities: CapabilitiesConfig;
+  /** Complete: what the file does not say is worked out from what the backends can do. */
+  readonly capabilities: Capabilities;
+  /** For requests with `Service-ZDR: required`. */
+  readonly zdrCapabilities: Capabilities;
   readonly template: { readonly defaultSystem: 'none' | 'template' };
   /** In the order in which they are tried; at least one. */
   readonly backends: readonly BackendConfig[];
@@ -83,20 +166,18 @@ export interface PricingConfig {
   readonly cacheReadMicrocentsPerMillion: bigint;
 }
 
-/** Room for what later versions can do; nothing of it is built, so every flag is false. */
-export interface CapabilitiesConfig {
-  readonly vision: false;
-  readonly tools: false;
-  readonly reasoning: false;
-}
-
 export type BackendConfig = LlamaBackendConfig | OpenAiBackendConfig | ScriptedBackendConfig;
 
-/** The embedded llama.cpp. */
-export interface LlamaBackendConfig {
-  readonly engine: 'llama';
+interface BackendOfAnyKind {
   /** Label for logs and usage rows. */
   readonly name: string;
+  /** The operator's word that it retains nothing of a request that asks for it (reliability §4). */
+  readonly zdr: boolean;
+}
+
+/** The embedded llama.cpp. */
+export interface LlamaBackendConfig extends BackendOfAnyKind {
+  readonly engine: 'llama';
   /** In the order in which they are tried; at least one. */
   readonly sources: readonly ModelFileSource[];
   /** 64 lower-case hex digits. */
@@ -106,30 +187,40 @@ export interface LlamaBackendConfig {
   readonly slots: number | undefined;
   /** Requests that wait for a slot. */
   readonly queueMax: number;
+  /** For reading prompts, at most; `undefined`: one for each core. */
   readonly threads: number | undefined;
+  /** For writing; `undefined`: whichever number turns out to be fastest. */
+  readonly decodeThreads: number | undefined;
+  /** `undefined`: the model stays loaded. */
+  readonly idleUnloadMs: number | undefined;
+  /** An idle engine process with more memory is replaced; `undefined`: the engine's choice. */
+  readonly memoryBytesMax: number | undefined;
 }
 
 /** A server that speaks the OpenAI interface. */
-export interface OpenAiBackendConfig {
+export interface OpenAiBackendConfig extends BackendOfAnyKind {
   readonly engine: 'openai';
-  readonly name: string;
   readonly flavor: OpenAiFlavor;
   /** Base URL, version path included, without a slash at the end. */
   readonly url: string;
   /** The model's id there; `undefined`: the same as ours. */
   readonly model: string | undefined;
   readonly apiKey: Secret | undefined;
-  /** The operator's word that the server retains nothing of a request (reliability §4). */
-  readonly zdr: boolean;
   readonly concurrencyMax: number | undefined;
+  readonly queueMax: number;
+  /** What becomes of special tokens in the texts of clients (reliability §3.4). */
+  readonly specialTokens: { readonly mode: 'pass' | 'refuse' | 'break'; readonly texts: readonly string[] };
+  /** Where the model's template takes system messages. */
+  readonly systemMessages: 'anywhere' | 'first';
+  /** Sampling fields beyond those of its flavor. */
+  readonly forward: readonly ('top_k' | 'min_p' | 'repetition_penalty')[];
 }
 
 export type OpenAiFlavor = 'llama-server' | 'openai' | 'sglang' | 'vllm';
 
 /** Plays prepared answers. */
-export interface ScriptedBackendConfig {
+export interface ScriptedBackendConfig extends BackendOfAnyKind {
   readonly engine: 'scripted';
-  readonly name: string;
   /** Checked against the schema that the engine itself exports. */
   readonly scripts: readonly unknown[];
 }

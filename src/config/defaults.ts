@@ -13,6 +13,17 @@ export const defaultLimits = {
   drain_timeout_seconds: 30,
   reader_stall_timeout_seconds: 60,
   concurrency_per_account_max: 64,
+  connections_max: 10_000,
+  requests_per_connection_max: 1000,
+  headers_timeout_seconds: 10,
+  body_timeout_seconds: 300,
+  body_bytes_per_second_min: 8192,
+  keep_alive_timeout_seconds: 65,
+  requests_running_max: 1024,
+  shed_large_bodies_lag_seconds: 0.05,
+  shed_new_work_lag_seconds: 0.1,
+  shed_new_work_memory_percent: 85,
+  shed_idle_connections_memory_percent: 95,
 } as const;
 
 export const defaultServer = {
@@ -23,6 +34,16 @@ export const defaultServer = {
 export const defaultStorage = 'sqlite:./data/tokenhouse.db';
 
 export const defaultFirstCreditCents = '500';
+
+/** Of items of answers (contracts decision 2). */
+export const defaultKeepDays = 30;
+
+/** Of each account. */
+export const defaultFiles = { files_per_account_max: 1000, bytes_per_account_max: 10_737_418_240 } as const;
+export const defaultBucket = { region: 'us-east-1', prefix: 'tokenhouse/' } as const;
+
+/** Requests that wait for a place at a backend. */
+export const defaultQueue = 64;
 
 /**
  * Small enough to fetch in a minute and to run anywhere. It answers better without the system text that its template adds

@@ -8,6 +8,8 @@ export interface SourceDocument {
   placeOf(path: Path): Place;
   /** The place of a key itself instead of its value. */
   placeOfKey(path: Path): Place;
+  /** Whether something stands at exactly this path. */
+  has(path: Path): boolean;
   /** A scalar exactly as it is written, such as `0.10`. */
   textOf(path: Path): string | undefined;
 }
@@ -46,8 +48,9 @@ export function readYaml(text: string): SourceDocument {
     try {
       value = plain(document, document.contents, [], pieces, { nodes: 0 });
     } catch (error) {
-      if (!(error instanceof TooLarge)) throw error;
-      faults.push({ place: { line: 1, column: 1 }, what: error.message });
+      if (error instanceof UnknownAlias) faults.push({ place: place(error.offset), what: error.message });
+      else if (error instanceof TooLarge) faults.push({ place: { line: 1, column: 1 }, what: error.message });
+      else throw error;
     }
   }
   const nearest = (path: Path): Piece | undefined => {
@@ -65,6 +68,7 @@ export function readYaml(text: string): SourceDocument {
       const piece = nearest(path);
       return place(piece?.keyOffset ?? piece?.offset ?? 0);
     },
+    has: (path) => pieces.has(keyOf(path)),
     textOf: (path) => pieces.get(keyOf(path))?.text,
   };
 }
@@ -76,6 +80,15 @@ interface Piece {
 }
 
 class TooLarge extends Error {}
+
+class UnknownAlias extends Error {
+  readonly offset: number;
+
+  constructor(name: string, offset: number) {
+    super(`the alias *${name.slice(0, 60)} stands for nothing; write &${name.slice(0, 60)} before the value it means`);
+    this.offset = offset;
+  }
+}
 
 const keyOf = (path: Path): string => JSON.stringify(path);
 
@@ -93,8 +106,11 @@ function plain(
       `the file has more than ${nodesMax} values, or is nested deeper than ${depthMax}; aliases count as often as they are used`,
     );
   }
-  if (isAlias(node))
-    return plain(document, node.resolve(document), path, pieces, count, keyOffset, aliasOffset ?? node.range?.[0]);
+  if (isAlias(node)) {
+    const target = node.resolve(document);
+    if (target === undefined) throw new UnknownAlias(node.source, node.range?.[0] ?? 0);
+    return plain(document, target, path, pieces, count, keyOffset, aliasOffset ?? node.range?.[0]);
+  }
   // What an alias stands for is reported where the alias is used.
   const offset = aliasOffset ?? (node as { range?: readonly number[] } | null)?.range?.[0] ?? keyOffset ?? 0;
   pieces.set(keyOf(path), { offset, keyOffset, text: isScalar(node) ? node.source : undefined });

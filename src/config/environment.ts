@@ -8,11 +8,19 @@ import { suggestion } from './suggestion.ts';
 export interface Environment {
   /** Pepper of the key hashes; `undefined`: the generated one in the data folder. */
   readonly secret: Secret | undefined;
+  /** Who presents it may read the metrics from elsewhere; `undefined`: only this computer may read them. */
+  readonly metricsToken: Secret | undefined;
+  /** Of the PostgreSQL user, where `storage` names one without it. */
+  readonly postgresPassword: Secret | undefined;
   /** Path from `TOKENHOUSE_CONFIG`. */
   readonly configFile: string | undefined;
   /** Absolute folder of the model files, shared by all installations of this user. */
   readonly modelDirectory: string;
   readonly hub: { readonly endpoint: string | undefined; readonly token: Secret | undefined };
+  /** Who we are to the bucket of the files; `undefined`: not said. */
+  readonly bucketKeys:
+    | { readonly accessKeyId: string; readonly secretAccessKey: Secret; readonly sessionToken: Secret | undefined }
+    | undefined;
   /** What pip would use; read only where pip itself is missing. */
   readonly packages: { readonly indexUrl: string | undefined; readonly configurationFiles: readonly string[] };
   readonly proxy: {
@@ -38,9 +46,13 @@ export function readEnvironment(variables: Readonly<Record<string, string | unde
   if (problems.length > 0) throw new ConfigError(problems);
   const home = get('HOME') ?? get('USERPROFILE') ?? homeOfUser();
   const secret = get('TOKENHOUSE_SECRET');
+  const metricsToken = get('TOKENHOUSE_METRICS_TOKEN');
+  const postgresPassword = get('TOKENHOUSE_POSTGRES_PASSWORD');
   const token = get('HF_TOKEN');
   return Object.freeze({
     secret: secret === undefined ? undefined : new Secret(secret),
+    metricsToken: metricsToken === undefined ? undefined : new Secret(metricsToken),
+    postgresPassword: postgresPassword === undefined ? undefined : new Secret(postgresPassword),
     configFile: get('TOKENHOUSE_CONFIG'),
     modelDirectory: path.resolve(
       get('TOKENHOUSE_MODEL_DIR') ??
@@ -50,6 +62,7 @@ export function readEnvironment(variables: Readonly<Record<string, string | unde
       endpoint: get('HF_ENDPOINT')?.replace(/\/+$/, ''),
       token: token === undefined ? undefined : new Secret(token),
     },
+    bucketKeys: bucketKeysOf(get),
     packages: {
       indexUrl: get('PIP_INDEX_URL') ?? get('UV_DEFAULT_INDEX') ?? get('UV_INDEX_URL'),
       configurationFiles: pipFiles(get, home),
@@ -66,22 +79,53 @@ export function readEnvironment(variables: Readonly<Record<string, string | unde
   });
 }
 
-/** `TOKENHOUSE_KEY` and `TOKENHOUSE_URL` are read by command lines that the documentation prints, not by the service. */
-const knownVariables = [
-  'TOKENHOUSE_SECRET',
-  'TOKENHOUSE_CONFIG',
-  'TOKENHOUSE_MODEL_DIR',
-  'TOKENHOUSE_KEY',
-  'TOKENHOUSE_URL',
-];
+/** Every variable of ours and of others that decides something, for the documentation and against misspellings. */
+export const environmentVariables = {
+  TOKENHOUSE_SECRET: 'what keys are hashed with, 32 characters or more; without it a generated one in `data/secret`',
+  TOKENHOUSE_CONFIG: 'path of the configuration, when `--config` does not name it',
+  TOKENHOUSE_POSTGRES_PASSWORD: 'password for the database that `storage: postgres://…` names',
+  TOKENHOUSE_METRICS_TOKEN: 'lets whoever presents it read `/metrics` from elsewhere, 32 characters or more',
+  TOKENHOUSE_MODEL_DIR: 'folder of the model files; default `~/.cache/tokenhouse/models`',
+  TOKENHOUSE_KEY: 'the key that `tokenhouse chat` uses',
+  TOKENHOUSE_URL: 'the service that `tokenhouse chat` talks to, when it is not the one that runs here',
+  HF_ENDPOINT: 'another model hub',
+  HF_TOKEN: 'token for the model hub',
+  AWS_ACCESS_KEY_ID: 'who we are to `files.bucket`',
+  AWS_SECRET_ACCESS_KEY: 'what proves it',
+  AWS_SESSION_TOKEN: 'goes with the two when they are temporary',
+} as const;
+
+const knownVariables = Object.keys(environmentVariables).filter((name) => name.startsWith('TOKENHOUSE_'));
+
+/** How this program is called where npm has started it, as in a clone: commands that it prints can be run as they are. */
+export function runnable(text: string, variables: Readonly<Record<string, string | undefined>> = process.env): string {
+  if (variables['npm_command'] === undefined) return text;
+  return text.replaceAll(/(?<!npx )\btokenhouse (?=[a-z-])/g, 'npx tokenhouse ');
+}
+
+function bucketKeysOf(get: (name: string) => string | undefined): Environment['bucketKeys'] {
+  const [accessKeyId, secretAccessKey] = [get('AWS_ACCESS_KEY_ID'), get('AWS_SECRET_ACCESS_KEY')];
+  if (accessKeyId === undefined || secretAccessKey === undefined) return undefined;
+  const token = get('AWS_SESSION_TOKEN');
+  return {
+    accessKeyId,
+    secretAccessKey: new Secret(secretAccessKey),
+    sessionToken: token === undefined ? undefined : new Secret(token),
+  };
+}
 
 const secretLengthMin = 32;
 
 function secretProblems(get: (name: string) => string | undefined): Problem[] {
-  const secret = get('TOKENHOUSE_SECRET');
-  if (secret === undefined || secret.length >= secretLengthMin) return [];
-  const what = `has ${secret.length} characters, and whoever guesses it can forge keys; use ${secretLengthMin} random ones or more, for example of: openssl rand -hex 32`;
-  return [{ where: 'TOKENHOUSE_SECRET', what }];
+  return [
+    { where: 'TOKENHOUSE_SECRET', threat: 'can forge keys' },
+    { where: 'TOKENHOUSE_METRICS_TOKEN', threat: 'can read the metrics' },
+  ].flatMap(({ where, threat }) => {
+    const secret = get(where);
+    if (secret === undefined || secret.length >= secretLengthMin) return [];
+    const what = `has ${secret.length} characters, and whoever guesses it ${threat}; use ${secretLengthMin} random ones or more, for example of: openssl rand -hex 32`;
+    return [{ where, what }];
+  });
 }
 
 function endpointProblems(get: (name: string) => string | undefined): Problem[] {
@@ -118,7 +162,8 @@ function pipFiles(get: (name: string) => string | undefined, home: string): stri
 }
 
 function withoutSecrets(variables: Readonly<Record<string, string | undefined>>): Record<string, string> {
-  const kept = Object.entries(variables).filter(([name]) => !name.startsWith('TOKENHOUSE_') && name !== 'HF_TOKEN');
+  const secrets = /^(TOKENHOUSE_.*|HF_TOKEN|AWS_SECRET_ACCESS_KEY|AWS_SESSION_TOKEN)$/;
+  const kept = Object.entries(variables).filter(([name]) => !secrets.test(name));
   return Object.fromEntries(kept.filter((entry): entry is [string, string] => entry[1] !== undefined));
 }
 

@@ -14,6 +14,8 @@ export interface LoadOptions {
   readonly directory: string;
   /** Schema of one script of a `scripted` backend; without it scripts are taken as they are. */
   readonly scriptSchema?: TSchema | undefined;
+  /** The configuration that is in use while this one is read: what needs a restart to change is refused. */
+  readonly running?: Config | undefined;
 }
 
 /**
@@ -21,17 +23,29 @@ export interface LoadOptions {
  * A file that was named and is not there is an error, never the defaults. Throws `ConfigError`.
  */
 export function loadConfig(options: LoadOptions): Config {
-  const { environment, directory, scriptSchema } = options;
-  const named = options.path ?? environment.configFile;
+  const { text, ...found } = findConfig(options);
+  const { environment, scriptSchema, running } = options;
+  return readConfig(text, { ...found, environment, scriptSchema, running });
+}
+
+export interface FoundConfig {
+  readonly text: string;
+  /** Absolute path; `undefined` when there is no file, and the text is empty. */
+  readonly file: string | undefined;
+  readonly shownAs: string;
+  readonly directory: string;
+}
+
+/** The text that `loadConfig` reads. Throws `ConfigError`. */
+export function findConfig(options: Omit<LoadOptions, 'scriptSchema'>): FoundConfig {
+  const { environment, path: given, directory, running } = options;
+  const named = given ?? environment.configFile;
   const file = path.resolve(directory, named ?? 'tokenhouse.yaml');
-  if (named === undefined && !existsSync(file)) return readConfig('', { directory, environment, scriptSchema });
-  return readConfig(textOf(file, named ?? 'tokenhouse.yaml'), {
-    file,
-    shownAs: named ?? 'tokenhouse.yaml',
-    directory: path.dirname(file),
-    environment,
-    scriptSchema,
-  });
+  const shownAs = named ?? 'tokenhouse.yaml';
+  // A file that is in use and has gone is an error too, not a way back to the defaults.
+  if (named === undefined && !existsSync(file) && running?.file === undefined)
+    return { text: '', file: undefined, shownAs, directory };
+  return { text: textOf(file, shownAs), file, shownAs, directory: path.dirname(file) };
 }
 
 const fileBytesMax = 4 * 1024 * 1024;

@@ -1,19 +1,35 @@
+import { Resolver } from 'node:dns';
 import path from 'node:path';
 import type { TSchema } from 'typebox';
 import { parseSource, type ModelFileSource } from '../model-files/source.ts';
-import { check } from './check.ts';
+import { capabilitiesOf } from './capabilities.ts';
+import { check, withoutFaults } from './check.ts';
 import type {
   BackendConfig,
+  BucketConfig,
   Config,
+  FilesConfig,
+  ImagesConfig,
   LimitsConfig,
   ListenConfig,
   ModelConfig,
   PricingConfig,
   ServerConfig,
+  SheddingConfig,
   StorageConfig,
 } from './config.ts';
 import { scaledDecimal } from './decimal.ts';
-import { defaultFirstCreditCents, defaultLimits, defaultModels, defaultServer, defaultStorage } from './defaults.ts';
+import {
+  defaultBucket,
+  defaultFiles,
+  defaultFirstCreditCents,
+  defaultKeepDays,
+  defaultLimits,
+  defaultModels,
+  defaultQueue,
+  defaultServer,
+  defaultStorage,
+} from './defaults.ts';
 import { readYaml, type Path, type SourceDocument } from './document.ts';
 import type { Environment } from './environment.ts';
 import { ConfigError, type Problem } from './problem.ts';
@@ -29,11 +45,14 @@ export interface ReadOptions {
   readonly directory: string;
   readonly environment: Environment;
   readonly scriptSchema?: TSchema | undefined;
+  /** See `LoadOptions`. */
+  readonly running?: Config | undefined;
 }
 
 /**
  * The text of a `tokenhouse.yaml` as a complete, checked and frozen configuration. Throws `ConfigError` with everything that
- * is wrong: faults of the YAML first, then of the shape, then of the meaning, because each step needs the one before.
+ * is wrong, in the order of the file: faults of the YAML alone, because nothing after them can be trusted, else those of
+ * the shape together with those of the meaning of what has the right shape.
  */
 export function readConfig(text: string, options: ReadOptions): Config {
   const document = readYaml(text);
@@ -48,14 +67,23 @@ export function readConfig(text: string, options: ReadOptions): Config {
     const place = of === 'key' ? document.placeOfKey(at) : document.placeOf(at);
     return `${shownAs}:${place.line}:${place.column}`;
   };
+  const schema = configSchema(options.scriptSchema);
   const value = document.value ?? {};
-  for (const finding of check(configSchema(options.scriptSchema), value)) {
-    problems.push({ where: where(finding.path, finding.at), what: finding.what });
-  }
-  if (problems.length > 0) throw new ConfigError(inOrderOfTheFile(problems));
+  const findings = check(schema, value);
+  for (const { path: at, at: of, what } of findings) problems.push({ where: where(at, of), what });
 
-  const file = value as ConfigFile;
-  const reading: Reading = { document, options, report: (at, what) => problems.push({ where: where(at), what }) };
+  const file = (findings.length === 0 ? value : withoutFaults(schema, value)) as ConfigFile;
+  const shapeFaults = new Set(problems.map((problem) => problem.where));
+  // Ports and sizes are compared with each other; a comparison with what has been removed would be wrong.
+  const isServerWhole = !findings.some(({ path: at }) => at[0] === 'server');
+  const reading: Reading = {
+    document,
+    options,
+    report: (at, what) => {
+      if (shapeFaults.has(where(at)) || (at[0] === 'server' && !isServerWhole)) return;
+      problems.push({ where: where(at), what });
+    },
+  };
   const config: Config = {
     file: options.file,
     server: serverOf(file, reading),
@@ -64,11 +92,59 @@ export function readConfig(text: string, options: ReadOptions): Config {
       firstCreditMicrocents:
         amount(reading, ['accounts', 'first_credit_cents'], 6) ?? scaledDecimal(defaultFirstCreditCents, 6)!,
     },
+    images: imagesOf(file, reading),
+    items: { keepDays: file.items?.keep_days ?? defaultKeepDays },
+    files: filesOf(file, reading),
     models: file.models === undefined ? modelsOfDefaults(options) : modelsOf(file.models, reading),
   };
+  if (options.running !== undefined) refuseRestart(options.running, config, document.value, reading);
   if (problems.length > 0) throw new ConfigError(inOrderOfTheFile(problems));
   return deepFreeze(config);
 }
+
+/** Ports and storage are bound for the life of the process, so a file that moves them is refused as a whole (reliability S8). */
+function refuseRestart(running: Config, next: Config, value: unknown, { report }: Reading): void {
+  if (running.file !== undefined && value === null) {
+    report([], 'the file is empty, and a running service does not go back to the defaults; restart to do so');
+    return;
+  }
+  const needsRestart = (at: Path): void =>
+    report(at, `${at.join('.')} cannot change while the service runs; restart it, or put the old value back`);
+  for (const host of ['inference', 'account'] as const) {
+    const [before, after] = [running.server[host], next.server[host]];
+    if (before.host !== after.host) needsRestart(['server', host, 'host']);
+    if (before.port !== after.port) needsRestart(['server', host, 'port']);
+    if (before.publicUrl !== after.publicUrl) needsRestart(['server', host, 'public_url']);
+  }
+  for (const [name, key] of Object.entries(limitsOfTheProcess) as [keyof typeof limitsOfTheProcess, string][]) {
+    if (running.server.limits[name] !== next.server.limits[name]) needsRestart(['server', 'limits', key]);
+  }
+  for (const [name, key] of Object.entries(sheddingOfTheProcess) as [keyof SheddingConfig, string][]) {
+    if (running.server.limits.shedding[name] !== next.server.limits.shedding[name])
+      needsRestart(['server', 'limits', key]);
+  }
+  if (!isSameStorage(running.storage, next.storage)) needsRestart(['storage']);
+  const placeOf = (bucket: BucketConfig | undefined) => JSON.stringify(bucket ?? null);
+  if (placeOf(running.files.bucket) !== placeOf(next.files.bucket)) needsRestart(['files', 'bucket']);
+}
+
+/** What the sockets and the memory of the process were given at its start. */
+const limitsOfTheProcess = {
+  connectionsMax: 'connections_max',
+  requestsPerConnectionMax: 'requests_per_connection_max',
+  headersTimeoutMs: 'headers_timeout_seconds',
+  bodyTimeoutMs: 'body_timeout_seconds',
+  bodyBytesPerSecondMin: 'body_bytes_per_second_min',
+  keepAliveTimeoutMs: 'keep_alive_timeout_seconds',
+  memoryBytesMax: 'memory_bytes_max',
+  cacheBytesMax: 'cache_bytes_max',
+} as const;
+const sheddingOfTheProcess: Readonly<Record<keyof SheddingConfig, string>> = {
+  largeBodiesLagMs: 'shed_large_bodies_lag_seconds',
+  newWorkLagMs: 'shed_new_work_lag_seconds',
+  newWorkMemoryShare: 'shed_new_work_memory_percent',
+  idleConnectionsMemoryShare: 'shed_idle_connections_memory_percent',
+};
 
 /** What the steps after the shape check share. */
 interface Reading {
@@ -120,6 +196,14 @@ function limitsOf(file: ConfigFile, reading: Reading): LimitsConfig {
       'bodies_in_flight_bytes_max is below body_bytes_max, so the largest allowed body could never be taken; raise the one or lower the other',
     );
   }
+  if (limits.body_timeout_seconds < limits.headers_timeout_seconds) {
+    const key =
+      file.server?.limits?.body_timeout_seconds === undefined ? 'headers_timeout_seconds' : 'body_timeout_seconds';
+    reading.report(
+      ['server', 'limits', key],
+      'body_timeout_seconds, which counts from the first byte of the headers, is below headers_timeout_seconds; raise the one or lower the other',
+    );
+  }
   return {
     bodyBytesMax: limits.body_bytes_max,
     bodiesInFlightBytesMax: limits.bodies_in_flight_bytes_max,
@@ -130,26 +214,109 @@ function limitsOf(file: ConfigFile, reading: Reading): LimitsConfig {
     drainTimeoutMs: milliseconds(limits.drain_timeout_seconds),
     readerStallTimeoutMs: milliseconds(limits.reader_stall_timeout_seconds),
     concurrencyPerAccountMax: limits.concurrency_per_account_max,
+    cacheBytesMax: file.server?.limits?.cache_bytes_max,
+    connectionsMax: limits.connections_max,
+    requestsPerConnectionMax: limits.requests_per_connection_max,
+    headersTimeoutMs: milliseconds(limits.headers_timeout_seconds),
+    bodyTimeoutMs: milliseconds(limits.body_timeout_seconds),
+    bodyBytesPerSecondMin: limits.body_bytes_per_second_min,
+    keepAliveTimeoutMs: milliseconds(limits.keep_alive_timeout_seconds),
+    requestsRunningMax: limits.requests_running_max,
+    memoryBytesMax: file.server?.limits?.memory_bytes_max,
+    shedding: {
+      largeBodiesLagMs: milliseconds(limits.shed_large_bodies_lag_seconds),
+      newWorkLagMs: milliseconds(limits.shed_new_work_lag_seconds),
+      newWorkMemoryShare: limits.shed_new_work_memory_percent / 100,
+      idleConnectionsMemoryShare: limits.shed_idle_connections_memory_percent / 100,
+    },
   };
 }
 
 function storageOf(file: ConfigFile, { options, report }: Reading): StorageConfig {
-  const storage = file.storage ?? defaultStorage;
-  if (!storage.startsWith('sqlite:')) {
-    // The URL may hold a password, so it is not repeated.
-    report(['storage'], `PostgreSQL is not built yet, so nothing could be stored; write ${defaultStorage}`);
+  const written = file.storage ?? defaultStorage;
+  const variable = /^env:(.+)$/.exec(written)?.[1];
+  const storage = variable === undefined ? written : (options.environment.variable(variable) ?? '');
+  if (variable !== undefined && !/^(sqlite:.|postgres(ql)?:\/\/)/.test(storage)) {
+    const state = storage === '' ? 'is not set' : 'is neither sqlite:… nor postgres://…';
+    report(['storage'], `the environment variable ${variable} ${state}, so nothing could be stored`);
   }
-  const absolute = path.resolve(options.directory, storage.slice('sqlite:'.length));
-  return { type: 'sqlite', path: absolute, directory: path.dirname(absolute) };
+  if (!/^postgres(ql)?:/.test(storage)) {
+    const absolute = path.resolve(options.directory, storage.slice('sqlite:'.length));
+    return { type: 'sqlite', path: absolute, directory: path.dirname(absolute) };
+  }
+  const url = URL.canParse(storage) ? new URL(storage) : undefined;
+  // The URL may hold a password, so it is not repeated.
+  if (url === undefined || url.host === '' || url.pathname.length < 2)
+    report(['storage'], 'not the address of a PostgreSQL database; write postgres://user@host:5432/database');
+  else if (url.password !== '' && variable === undefined)
+    report(
+      ['storage'],
+      'a password in a file ends up in backups and logs; put it into the environment variable ' +
+        'TOKENHOUSE_POSTGRES_PASSWORD or the PostgreSQL password file (~/.pgpass), or all of the URL into a variable: storage: env:DATABASE_URL',
+    );
+  return {
+    type: 'postgres',
+    url: new Secret(storage),
+    password: options.environment.postgresPassword,
+    shown: url === undefined ? '' : `postgres://${url.host}${url.pathname}`,
+    directory: path.resolve(options.directory, 'data'),
+  };
+}
+
+const isSameStorage = (one: StorageConfig, other: StorageConfig): boolean =>
+  one.type === 'sqlite'
+    ? other.type === 'sqlite' && one.path === other.path
+    : other.type === 'postgres' && one.url.reveal() === other.url.reveal();
+
+function imagesOf({ images }: ConfigFile, { report }: Reading): ImagesConfig {
+  const allowedHosts = present(images?.allow_hosts ?? []).flatMap(([index, text]) => {
+    const url = URL.canParse(`https://${text}/`) ? new URL(`https://${text}/`) : undefined;
+    if (url !== undefined && /^[^/?#@\\]+$/.test(text)) return [url.host.replace(/\.(?=$|:\d+$)/, '')];
+    report(['images', 'allow_hosts', index], 'not a host; write its name or address alone, such as images.lan:8443');
+    return [];
+  });
+  const dnsServers = present(images?.dns_servers ?? []).map(([index, text]) => {
+    try {
+      new Resolver().setServers([text]);
+    } catch {
+      report(['images', 'dns_servers', index], 'not an address of a name server; write for example 192.0.2.53');
+    }
+    return text;
+  });
+  return { fetches: images?.fetch ?? true, allowedHosts, dnsServers };
+}
+
+function filesOf({ files }: ConfigFile, { options, report }: Reading): FilesConfig {
+  const { bucket: name, endpoint, region = defaultBucket.region, prefix = defaultBucket.prefix } = files ?? {};
+  if (name !== undefined && options.environment.bucketKeys === undefined) {
+    const repair = 'set the environment variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY';
+    report(['files', 'bucket'], `nobody could sign in there; ${repair}`);
+  }
+  const url = endpoint === undefined ? undefined : backendUrl(endpoint, ['files', 'endpoint'], { report });
+  const bucket: BucketConfig | undefined =
+    name === undefined
+      ? undefined
+      : {
+          name,
+          endpoint: url,
+          region,
+          prefix: prefix === '' || prefix.endsWith('/') ? prefix : `${prefix}/`,
+          pathStyle: files?.path_style ?? url !== undefined,
+        };
+  return {
+    perAccountMax: files?.files_per_account_max ?? defaultFiles.files_per_account_max,
+    bytesPerAccountMax: files?.bytes_per_account_max ?? defaultFiles.bytes_per_account_max,
+    bucket,
+  };
 }
 
 function modelsOfDefaults(options: ReadOptions): readonly ModelConfig[] {
-  return readConfig(defaultModels, { ...options, shownAs: 'defaults', file: undefined }).models;
+  return readConfig(defaultModels, { ...options, shownAs: 'defaults', file: undefined, running: undefined }).models;
 }
 
 function modelsOf(models: readonly ModelInFile[], reading: Reading): readonly ModelConfig[] {
   const seen = new Map<string, string>();
-  return models.map((model, index) => {
+  return present(models).map(([index, model]) => {
     const at: Path = ['models', index];
     const earlier = seen.get(model.id.toLowerCase());
     if (earlier !== undefined) {
@@ -163,6 +330,11 @@ function modelsOf(models: readonly ModelInFile[], reading: Reading): readonly Mo
   });
 }
 
+/** The entries of a list that `withoutFaults` has left, with their places in the file. */
+function present<Entry>(list: readonly Entry[]): readonly (readonly [number, Entry])[] {
+  return [...list.entries()].filter(([, entry]) => entry !== undefined);
+}
+
 function modelOf(model: ModelInFile, at: Path, reading: Reading): ModelConfig {
   const maxOutputTokens = model.max_output_tokens ?? null;
   if (maxOutputTokens !== null && maxOutputTokens > model.context_length) {
@@ -171,19 +343,30 @@ function modelOf(model: ModelInFile, at: Path, reading: Reading): ModelConfig {
       `max_output_tokens is above context_length (${model.context_length}), which no answer can reach; lower it, or write null`,
     );
   }
+  const backends = backendsOf(model.backends, [...at, 'backends'], reading);
   return {
     id: model.id,
     displayName: model.display_name ?? model.id,
     description: model.description,
     ownedBy: model.owned_by ?? 'tokenhouse',
+    tier: model.tier,
+    deprecationDate: dayOf(model.deprecation_date, [...at, 'deprecation_date'], reading),
     contextLength: model.context_length,
     maxOutputTokens,
     pricing: pricingOf(model, [...at, 'pricing'], reading),
     sampling: model.sampling ?? 'honor',
-    capabilities: { vision: false, tools: false, reasoning: false },
+    ...capabilitiesOf(model, backends, (inside, what) => reading.report([...at, ...inside], what)),
     template: { defaultSystem: model.template?.default_system ?? 'template' },
-    backends: backendsOf(model.backends, [...at, 'backends'], reading),
+    backends,
   };
+}
+
+/** The pattern of the schema lets the 31st of February through. */
+function dayOf(text: string | undefined, at: Path, { report }: Reading): string | undefined {
+  const time = Date.parse(`${text}T00:00:00Z`);
+  if (text !== undefined && !(Number.isFinite(time) && new Date(time).toISOString().startsWith(text)))
+    report(at, `there is no day ${text}, so the model would never be retired; write a date such as 2027-06-30`);
+  return text;
 }
 
 function pricingOf(model: ModelInFile, at: Path, reading: Reading): PricingConfig {
@@ -239,7 +422,7 @@ function amount({ document, report }: Reading, at: Path, places: 0 | 6): bigint 
 
 function backendsOf(backends: readonly BackendInFile[], at: Path, reading: Reading): readonly BackendConfig[] {
   const names = new Set<string>();
-  return backends.map((backend, index) => {
+  return present(backends).map(([index, backend]) => {
     const name = backend.name ?? (backends.length === 1 ? backend.engine : `${backend.engine}-${index + 1}`);
     if (names.has(name))
       reading.report(
@@ -251,20 +434,25 @@ function backendsOf(backends: readonly BackendInFile[], at: Path, reading: Readi
   });
 }
 
-const defaultQueue = 64;
-
 function backendOf(backend: BackendInFile, name: string, at: Path, reading: Reading): BackendConfig {
   switch (backend.engine) {
     case 'llama':
       return {
         engine: 'llama',
         name,
+        zdr: backend.zdr ?? false,
         sources: sourcesOf(backend.sources, [...at, 'sources'], reading),
         sha256: backend.sha256.toLowerCase(),
         bytes: backend.bytes,
         slots: backend.slots,
         queueMax: backend.queue ?? defaultQueue,
         threads: backend.threads,
+        decodeThreads: backend.decode_threads,
+        idleUnloadMs:
+          backend.idle_unload_minutes === undefined
+            ? undefined
+            : Math.max(1, Math.round(backend.idle_unload_minutes * 60_000)),
+        memoryBytesMax: backend.memory_bytes_max,
       };
     case 'openai':
       return {
@@ -276,14 +464,25 @@ function backendOf(backend: BackendInFile, name: string, at: Path, reading: Read
         apiKey: apiKeyOf(backend, at, reading),
         zdr: backend.zdr ?? false,
         concurrencyMax: backend.max_concurrency,
+        queueMax: backend.queue ?? defaultQueue,
+        specialTokens: { mode: backend.special_tokens ?? 'pass', texts: backend.special_token_texts ?? [] },
+        systemMessages: backend.system_messages ?? 'anywhere',
+        forward: backend.forward ?? [],
       };
-    case 'scripted':
-      return { engine: 'scripted', name, scripts: backend.scripts };
+    case 'scripted': {
+      const last: unknown = backend.scripts.at(-1);
+      if (typeof last === 'object' && last !== null && Object.hasOwn(last, 'when'))
+        reading.report(
+          [...at, 'scripts', backend.scripts.length - 1, 'when'],
+          'the last script is played when no other one is for the request, so it has no `when`; remove it, or add a last script',
+        );
+      return { engine: 'scripted', name, zdr: backend.zdr ?? false, scripts: backend.scripts };
+    }
   }
 }
 
 function sourcesOf(sources: readonly string[], at: Path, { options, report }: Reading): readonly ModelFileSource[] {
-  return sources.flatMap((text, index) => {
+  return present(sources).flatMap(([index, text]) => {
     const source = parseSource(text, options.directory);
     if (!('problem' in source)) return [source];
     report([...at, index], source.problem);
@@ -291,7 +490,7 @@ function sourcesOf(sources: readonly string[], at: Path, { options, report }: Re
   });
 }
 
-function backendUrl(text: string, at: Path, { report }: Reading): string {
+function backendUrl(text: string, at: Path, { report }: Pick<Reading, 'report'>): string {
   if (!URL.canParse(text))
     report(at, 'not a URL, so no request could be sent there; write for example http://10.0.0.5:8000/v1');
   else if (new URL(text).username !== '' || new URL(text).password !== '')

@@ -2,21 +2,49 @@ import { connect } from 'node:net';
 
 import { OperationError } from '../accounts/operations.ts';
 import type { Operation, OperationAnswer } from '../accounts/operations.ts';
+import type { ReloadOutcome } from '../config/reload-outcome.ts';
 import type { ControlReply } from './server.ts';
+import { statusRequest } from './status.ts';
+import type { ServiceStatus } from './status.ts';
 
 const answerTimeoutMs = 30_000;
+/** New engines may have to load first; the service itself gives up after fifteen minutes. */
+const reloadTimeoutMs = 960_000;
 
 /** Asks the running service to carry out an operation; `undefined` when none runs on this data folder. */
 export async function askRunningService(path: string, operation: Operation): Promise<OperationAnswer | undefined> {
-  const line = await exchange(path, `${JSON.stringify(operation)}\n`);
-  if (line === undefined) return undefined;
-  const reply = JSON.parse(line) as ControlReply;
-  if ('answer' in reply) return reply.answer;
-  if ('refused' in reply) throw new OperationError(reply.refused);
-  throw new Error(`The running service could not do it: ${reply.failed}`);
+  const reply = await ask(path, operation, answerTimeoutMs);
+  if (reply === undefined || 'answer' in reply) return reply?.answer;
+  throw new Error('The running service answered something else.');
 }
 
-function exchange(path: string, request: string): Promise<string | undefined> {
+/** What the running service says of itself; `undefined` when none runs on this data folder, `'other'` for another version. */
+export async function askForStatus(path: string): Promise<ServiceStatus | 'other' | undefined> {
+  const line = await exchange(path, `${JSON.stringify(statusRequest)}\n`, answerTimeoutMs);
+  if (line === undefined) return undefined;
+  const reply = JSON.parse(line) as ControlReply;
+  return 'status' in reply ? reply.status : 'other';
+}
+
+/** Has the running service read its configuration again; `undefined` when none runs on this data folder. */
+export async function reloadRunningService(path: string): Promise<ReloadOutcome | undefined> {
+  const reply = await ask(path, { kind: 'reload' }, reloadTimeoutMs);
+  if (reply === undefined || 'reload' in reply) return reply?.reload;
+  throw new Error('The running service answered something else.');
+}
+
+type Answered = Exclude<ControlReply, { readonly refused: string } | { readonly failed: string }>;
+
+async function ask(path: string, request: object, timeoutMs: number): Promise<Answered | undefined> {
+  const line = await exchange(path, `${JSON.stringify(request)}\n`, timeoutMs);
+  if (line === undefined) return undefined;
+  const reply = JSON.parse(line) as ControlReply;
+  if ('refused' in reply) throw new OperationError(reply.refused);
+  if ('failed' in reply) throw new Error(`The running service could not do it: ${reply.failed}`);
+  return reply;
+}
+
+function exchange(path: string, request: string, timeoutMs: number): Promise<string | undefined> {
   return new Promise((resolve, reject) => {
     let text = '';
     let connected = false;
@@ -26,7 +54,7 @@ function exchange(path: string, request: string): Promise<string | undefined> {
     });
     socket
       .setEncoding('utf8')
-      .setTimeout(answerTimeoutMs, () => socket.destroy(new Error('the running service does not answer')));
+      .setTimeout(timeoutMs, () => socket.destroy(new Error('the running service does not answer')));
     socket.on('data', (chunk: string) => {
       text += chunk;
     });

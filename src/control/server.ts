@@ -7,15 +7,31 @@ import { Compile } from 'typebox/compile';
 
 import { OperationError, operate } from '../accounts/operations.ts';
 import type { Operation, OperationAnswer, OperationServices } from '../accounts/operations.ts';
+import { statusRequest } from './status.ts';
+import type { ServiceStatus } from './status.ts';
+import type { ReloadOutcome } from '../config/reload-outcome.ts';
 
 /** What travels over the control socket: one line of JSON each way, then the connection ends. */
 export type ControlReply =
   | { readonly answer: OperationAnswer }
+  | { readonly status: ServiceStatus }
+  | { readonly reload: ReloadOutcome }
   /** A wish that cannot be fulfilled, in words for a person. */
   | { readonly refused: string }
   | { readonly failed: string };
 
+export interface ControlServices {
+  readonly operations: OperationServices;
+  status(): ServiceStatus;
+  /** Reads the configuration again. */
+  reload(): Promise<ReloadOutcome>;
+}
+
 const text = Type.String();
+const microcents = Type.String({ pattern: '^[0-9]{1,18}$' });
+
+/** The one request that is about the process instead of about accounts. */
+const reloadRequest = Compile(Type.Object({ kind: Type.Literal('reload') }));
 
 /** Every `Operation`, as JSON carries it. */
 const operations = Compile(
@@ -25,13 +41,32 @@ const operations = Compile(
       kind: Type.Literal('create_key'),
       accountId: Type.Optional(text),
       name: text,
+      userId: Type.Optional(text),
       expiresAt: Type.Optional(Type.Integer()),
+      models: Type.Optional(Type.Array(text)),
     }),
+    Type.Object({ kind: Type.Literal('allow_key'), keyId: text, models: Type.Optional(Type.Array(text)) }),
+    Type.Object({
+      kind: Type.Literal('allow_account'),
+      accountId: Type.Optional(text),
+      models: Type.Optional(Type.Array(text)),
+    }),
+    Type.Object({
+      kind: Type.Literal('set_price'),
+      accountId: Type.Optional(text),
+      model: text,
+      input: microcents,
+      output: microcents,
+      cacheRead: Type.Optional(microcents),
+      validFrom: Type.Optional(Type.Integer()),
+      validTo: Type.Optional(Type.Integer()),
+    }),
+    Type.Object({ kind: Type.Literal('remove_price'), accountId: Type.Optional(text), model: text }),
     Type.Object({ kind: Type.Literal('revoke_key'), keyId: text }),
     Type.Object({
       kind: Type.Literal('grant_credit'),
       accountId: Type.Optional(text),
-      microcents: Type.String({ pattern: '^[0-9]{1,18}$' }),
+      microcents,
       reference: Type.Optional(text),
       idempotencyKey: text,
     }),
@@ -46,7 +81,7 @@ const requestTimeoutMs = 10_000;
  * Listens for the command line's writes while this process owns the database. Whoever may open the socket may do
  * everything an operator may: it has mode 0600, in a folder of mode 0700.
  */
-export async function listenForControl(path: string, services: OperationServices): Promise<Server> {
+export async function listenForControl(path: string, services: ControlServices): Promise<Server> {
   const server = createServer((socket) => void serveCommand(socket, services));
   server.maxConnections = 16;
   if (process.platform !== 'win32') removeStale(path);
@@ -72,7 +107,7 @@ function removeStale(path: string): void {
   }
 }
 
-async function serveCommand(socket: Socket, services: OperationServices): Promise<void> {
+async function serveCommand(socket: Socket, services: ControlServices): Promise<void> {
   socket.setTimeout(requestTimeoutMs, () => socket.destroy());
   socket.on('error', () => socket.destroy());
   const line = await readLine(socket);
@@ -80,19 +115,24 @@ async function serveCommand(socket: Socket, services: OperationServices): Promis
     socket.destroy();
     return;
   }
+  // What is carried out has its own limits: a new engine may take minutes until it is ready.
+  socket.setTimeout(0);
   const reply = await replyTo(line, services);
   socket.end(`${JSON.stringify(reply)}\n`);
 }
 
-async function replyTo(line: string, services: OperationServices): Promise<ControlReply> {
+async function replyTo(line: string, services: ControlServices): Promise<ControlReply> {
   try {
     const operation: unknown = JSON.parse(line);
+    if ((operation as { readonly kind?: unknown } | null)?.kind === statusRequest.kind)
+      return { status: services.status() };
+    if (reloadRequest.Check(operation)) return { reload: await services.reload() };
     if (!operations.Check(operation)) {
       throw new OperationError(
         'The running service does not know this operation. Restart it, if it is of another version than this command.',
       );
     }
-    return { answer: await operate(operation as Operation, services) };
+    return { answer: await operate(operation as Operation, services.operations) };
   } catch (error) {
     if (error instanceof OperationError) return { refused: error.message };
     return { failed: error instanceof Error ? error.message : String(error) };

@@ -70,6 +70,7 @@ describe('in words', () => {
         account: service.accountId,
         name: 'first account',
         status: 'active',
+        models: null,
         balance_microcents: balanceMicrocents,
         credit_limit_microcents: 0,
       },
@@ -149,8 +150,11 @@ function commands(running: boolean): void {
     assert.ok(days > 29.9 && days <= 30, String(days));
     const table = await run('keys', 'list');
     assert.equal(table.code, 0);
-    assert.match(table.stdout, /^id +account +name +key +status +created +expires\n/);
-    assert.match(table.stdout, new RegExp(`^${made.id} +${service.accountId} +for a program +tkh_….... +active `, 'm'));
+    assert.match(table.stdout, /^id +account +name +key +user +status +models +kept to +created +expires\n/);
+    assert.match(
+      table.stdout,
+      new RegExp(`^${made.id} +${service.accountId} +for a program +tkh_….... +- +active `, 'm'),
+    );
     assert.ok(!table.stdout.includes(made.key.slice(4, 20)));
   });
 

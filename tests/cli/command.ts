@@ -41,7 +41,8 @@ export async function runCommand(
 ): Promise<CommandResult> {
   const child = spawn(process.execPath, [main, ...args], {
     cwd: folder,
-    env: { ...process.env, ...environment },
+    // Not as npm has started the tests: then commands in messages are `npx tokenhouse …`.
+    env: { ...process.env, npm_command: undefined, ...environment },
     stdio: ['ignore', 'pipe', 'pipe'],
     timeout: timeoutMs,
     killSignal: 'SIGKILL',

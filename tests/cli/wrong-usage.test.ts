@@ -13,7 +13,7 @@ describe('64, wrong usage', () => {
     [['key', 'list'], /unknown command 'key'[\s\S]*Did you mean keys\?/],
     [['keys', 'creat'], /unknown command 'creat'[\s\S]*Did you mean create\?/],
     [['usage', '--jsn'], /unknown option '--jsn'[\s\S]*Did you mean --json\?/],
-    [['keys', 'revoke'], /missing required argument 'id'/],
+    [['keys', 'revoke'], /missing required argument 'key-id'/],
     [['credits', 'grant'], /required option '--cents <amount>' not specified/],
     [['credits', 'grant', '--cents', 'much'], /use cents with at most six decimals/],
     [['credits', 'grant', '--cents=-5'], /use cents with at most six decimals/],

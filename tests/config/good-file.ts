@@ -10,6 +10,7 @@ server:
     concurrency_per_account_max: 8
 storage: sqlite:./data/my.db                    # or postgres://…
 accounts: { first_credit_cents: 500.50 }
+images: { fetch: true, allow_hosts: [Files.LAN., "10.0.0.7:8443"], dns_servers: ["127.0.0.1:5353"] }
 models:
   - id: smollm2-135m-instruct
     display_name: SmolLM2 135M Instruct

@@ -17,7 +17,11 @@ describe('finding the configuration', () => {
   it('uses the defaults where there is no file', () => {
     const config = load({});
     assert.equal(config.file, undefined);
-    assert.equal(config.storage.path, inFolder('data/tokenhouse.db'));
+    assert.deepEqual(config.storage, {
+      type: 'sqlite',
+      path: inFolder('data/tokenhouse.db'),
+      directory: inFolder('data'),
+    });
   });
 
   it('never takes the defaults for a file that was named', () => {
@@ -45,7 +49,11 @@ describe('finding the configuration', () => {
     writeFileSync(inFolder('elsewhere/good.yaml'), goodFile);
     const config = load({ UPSTREAM_KEY: 'x' }, 'elsewhere/good.yaml');
     assert.equal(config.file, inFolder('elsewhere/good.yaml'));
-    assert.equal(config.storage.path, inFolder('elsewhere/data/my.db'));
+    assert.deepEqual(config.storage, {
+      type: 'sqlite',
+      path: inFolder('elsewhere/data/my.db'),
+      directory: inFolder('elsewhere/data'),
+    });
     const [llama] = config.models[0]!.backends;
     assert.ok(llama?.engine === 'llama' && llama.sources[0]?.type === 'path');
     assert.equal(llama.sources[0].path, inFolder('elsewhere/models/small.gguf'));

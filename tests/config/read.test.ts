@@ -25,6 +25,11 @@ describe('a good file', () => {
     assert.equal(config.server.limits.firstTokenTimeoutMs, 120_000);
     assert.deepEqual(config.storage, { type: 'sqlite', path: '/srv/tokens/data/my.db', directory: '/srv/tokens/data' });
     assert.equal(config.accounts.firstCreditMicrocents, 500_500_000n);
+    assert.deepEqual(config.images, {
+      fetches: true,
+      allowedHosts: ['files.lan', '10.0.0.7:8443'],
+      dnsServers: ['127.0.0.1:5353'],
+    });
     const [small, large, scripted] = config.models;
     assert.equal(small?.id, 'smollm2-135m-instruct');
     assert.equal(small?.maxOutputTokens, 4096);
@@ -90,6 +95,21 @@ describe('an empty file', () => {
         drainTimeoutMs: 30_000,
         readerStallTimeoutMs: 60_000,
         concurrencyPerAccountMax: 64,
+        cacheBytesMax: undefined,
+        connectionsMax: 10_000,
+        requestsPerConnectionMax: 1000,
+        headersTimeoutMs: 10_000,
+        bodyTimeoutMs: 300_000,
+        bodyBytesPerSecondMin: 8192,
+        keepAliveTimeoutMs: 65_000,
+        requestsRunningMax: 1024,
+        memoryBytesMax: undefined,
+        shedding: {
+          largeBodiesLagMs: 50,
+          newWorkLagMs: 100,
+          newWorkMemoryShare: 0.85,
+          idleConnectionsMemoryShare: 0.95,
+        },
       });
       assert.equal(config.models[0]?.id, 'smollm2-135m-instruct');
       assert.equal(config.accounts.firstCreditMicrocents, 500_000_000n);
@@ -144,11 +164,21 @@ const bad: readonly (readonly [string, ...RegExp[]])[] = [
     'server: { limits: { body_bytes_max: 5000, bodies_in_flight_bytes_max: ‸4000 } }\n',
     /largest allowed body could never be taken/,
   ],
+  ['server: { limits: { body_timeout_seconds: ‸5 } }\n', /body_timeout_seconds.*is below headers_timeout_seconds/],
+  ['server: { limits: { headers_timeout_seconds: ‸301 } }\n', /body_timeout_seconds.*is below headers_timeout/],
   ['server:\n  inference: { port: ‸8081 }\n', /both hosts have port 8081/],
   ['server:\n  account: { port: ‸8080 }\n', /both hosts have port 8080/],
+  // Images.
+  ['images: { fetch: ‸5 }\n', /fetch is 5/],
+  ['images: { allow_hosts: [a.lan, ‸"https://a.lan"] }\n', /not a host/],
+  ['images: { allow_hosts: [‸"a b"] }\n', /not a host/],
+  ['images: { allow_hosts: [‸"user@a.lan"] }\n', /not a host/],
+  ['images: { dns_servers: [‸dns.lan] }\n', /not an address of a name server/],
   // Storage and accounts.
   ['storage: ‸mysql://root:canary@db/x\n', /must be a text of the right form.*for example storage: sqlite:/],
-  ['storage: ‸postgres://root:canary@db/x\n', /PostgreSQL is not built yet.*write sqlite:/],
+  ['storage: ‸postgres://root:canary@db/x\n', /a password in a file.*TOKENHOUSE_POSTGRES_PASSWORD.*storage: env:/],
+  ['storage: ‸postgres://db\n', /not the address of a PostgreSQL database; write postgres:/],
+  ['storage: ‸env:NOT_SET\n', /the environment variable NOT_SET is not set/],
   ['accounts: { first_credit_cents: ‸-1 }\n', /from 0 to/],
   ['accounts: { first_credit_cents: ‸0.0000001 }\n', /cannot be counted exactly.*six decimal places/],
   // Models.
@@ -169,9 +199,12 @@ const bad: readonly (readonly [string, ...RegExp[]])[] = [
   [model('    max_output_tokens: ‸101\n'), /above context_length \(100\)/],
   [model('    max_output_tokens: ‸none\n'), /a whole number from 1 to 100000000 or null/],
   [model('    sampling: ‸honour\n'), /must be honor, ignore or fixed; did you mean "honor"\?/],
+  [model('    capabilities: { vision: ‸yes }\n'), /vision is "yes", but must be true or false/],
+  // The pattern takes it for a day.
+  [model('    deprecation_date: ‸2026-02-30\n'), /there is no day 2026-02-30.*write a date such as/],
   [
-    model('    capabilities: { vision: ‸true }\n'),
-    /vision is true, but must be false \(images: this version cannot do it\)/,
+    model('    deprecation_date: ‸31.12.2026\n'),
+    /deprecation_date is "31.12.2026".*for example deprecation_date: 2027/,
   ],
   [model('    display_name: ‸5\n'), /put it in quotes/],
   [model('    template: { default_system: ‸no }\n'), /must be none or template/],

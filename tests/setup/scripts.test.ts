@@ -196,3 +196,62 @@ describe('installing', () => {
     assert.ok(readFileSync(path.join(project.folder, 'node_modules', 'typescript', 'package.json')).length > 0);
   });
 });
+
+describe('the client libraries of the tests', () => {
+  const client = (version: string) => ({
+    'tests/clients/package.json': JSON.stringify({
+      name: 'clients',
+      type: 'module',
+      dependencies: { tiny: 'file:tiny' },
+    }),
+    'tests/clients/package-lock.json': JSON.stringify({
+      name: 'clients',
+      lockfileVersion: 3,
+      packages: {
+        '': { name: 'clients', dependencies: { tiny: 'file:tiny' } },
+        'node_modules/tiny': { resolved: 'tiny', link: true },
+        tiny: { version },
+      },
+    }),
+    'tests/clients/tiny/package.json': JSON.stringify({ name: 'tiny', version, type: 'module', main: 'index.js' }),
+    'tests/clients/tiny/index.js': `export const said = 'tiny ${version}';`,
+    'tests/clients/tiny/index.d.ts': 'export declare const said: string;',
+    'tests/clients/tsconfig.json': readFileSync(path.join(root, 'tests', 'clients', 'tsconfig.json'), 'utf8'),
+    'tests/clients/a.ts': "import { said } from 'tiny';\nprocess.stdout.write(said);\n",
+  });
+  const offline = (project: Clone) => ({ HOME: path.join(project.folder, 'home'), npm_config_offline: 'true' });
+
+  it('are installed apart, when they are missing or their lock changed, and never by a build', async () => {
+    const project = clone({ 'src/main.ts': main, ...client('1.0.0') }, { linkModules: true });
+    project.write('home/.keep', '');
+    const setUp = async (...args: string[]) => {
+      const program = run(project, ['scripts/clients.mjs', ...args], offline(project));
+      assert.equal((await program.ended).code, 0, program.errors());
+      return /^install {2}the client libraries/m.test(program.errors());
+    };
+    const said = async () => (await ended(project, 'dist/tests/clients/a.js')).output;
+    const modules = path.join(project.folder, 'tests', 'clients', 'node_modules');
+
+    assert.equal((await ended(project, 'scripts/build.mjs')).code, 0);
+    assert.ok(!existsSync(modules), 'what `npm start` does installs no clients, and builds without them');
+    assert.equal(await setUp(), true);
+    assert.equal(await said(), 'tiny 1.0.0');
+    assert.equal(await setUp(), false);
+
+    for (const [file, text] of Object.entries(client('1.0.1'))) project.write(file, text);
+    assert.equal(await setUp('--install-only'), true);
+    assert.equal(await setUp(), false);
+    assert.equal(await said(), 'tiny 1.0.1');
+
+    assert.equal((await ended(project, 'scripts/build.mjs')).code, 0);
+    assert.equal(await said(), 'tiny 1.0.1', 'a build leaves the tests of the clients where they are');
+  });
+
+  it('that cannot be installed say what to do', async () => {
+    const files = { ...client('1.0.0'), 'tests/clients/package.json': '{ "dependencies": { "other": "1.0.0" } }' };
+    const project = clone({ 'src/main.ts': main, ...files }, { linkModules: true });
+    const program = run(project, ['scripts/clients.mjs'], offline(project));
+    assert.equal((await program.ended).code, 1);
+    assert.match(program.errors(), /client libraries of the tests could not be installed\. Check the network/);
+  });
+});

@@ -1,0 +1,38 @@
+import { OperationError } from '../accounts/operations.ts';
+import { configuredModels } from './configured-model.ts';
+import type { Context } from './context.ts';
+import { writing } from './database.ts';
+
+interface AllowOptions {
+  readonly model?: readonly string[];
+  readonly all?: boolean;
+}
+
+/** Which models a key may use, of those that its account may. */
+export async function allowKey(context: Context, options: AllowOptions, keyId: string): Promise<number> {
+  const answer = await writing(context, { kind: 'allow_key', keyId, models: wanted(context, options) });
+  return told(context, answer);
+}
+
+/** Which models the keys of an account may use. */
+export async function allowAccount(
+  context: Context,
+  options: AllowOptions & { readonly account?: string },
+): Promise<number> {
+  const models = wanted(context, options);
+  return told(context, await writing(context, { kind: 'allow_account', accountId: options.account, models }));
+}
+
+function wanted(context: Context, { model, all }: AllowOptions): readonly string[] | undefined {
+  if ((model === undefined) === (all !== true))
+    throw new OperationError('Say which: --model for each of them, or --all.');
+  return model === undefined ? undefined : configuredModels(context, model);
+}
+
+function told(context: Context, answer: Awaited<ReturnType<typeof writing>>): number {
+  if (answer.kind !== 'allowed') throw new Error('unexpected answer');
+  context.print.result({ id: answer.id, models: answer.models }, [
+    `${answer.id} may use ${answer.models === null ? 'all models' : answer.models.join(', ')} from now on; what runs goes on.`,
+  ]);
+  return 0;
+}

@@ -1,0 +1,308 @@
+import { createInterface } from 'node:readline/promises';
+
+import { costMicrocents } from '../catalog/pricing.ts';
+import type { Prices } from '../catalog/pricing.ts';
+import { readEnvironment } from '../config/environment.ts';
+import { localUrl } from '../config/public-url.ts';
+import { askForStatus } from '../control/client.ts';
+import { controlSocketPath } from '../control/socket-path.ts';
+import { secondsInWords } from './amount.ts';
+import { notOurs, reach, refusal, withoutControls } from './chat-request.ts';
+import { streamAnswer } from './chat-stream.ts';
+import type { Answer, Message } from './chat-stream.ts';
+import { CommandFailure } from './command-failure.ts';
+import type { BareContext } from './context.ts';
+import { exitCodes, explain, failureOf } from './failure.ts';
+import { cents } from './output.ts';
+import { readContext } from './read-context.ts';
+
+interface ChatOptions {
+  readonly url?: string;
+  readonly key?: string;
+  readonly maxTokens?: number;
+  readonly system?: string;
+}
+
+const interruptedCode = 130;
+const promptBytesMax = 50 * 1024 * 1024;
+
+/**
+ * `tokenhouse chat`: the answer goes to standard output as it comes, everything about it to standard error. One question
+ * from the arguments or from standard input; a conversation when neither is there and a person is.
+ */
+export async function chat(
+  context: BareContext,
+  options: ChatOptions,
+  first?: string,
+  rest: unknown = [],
+): Promise<number> {
+  const environment = readEnvironment();
+  const url = options.url ?? environment.variable('TOKENHOUSE_URL')?.replace(/\/+$/, '').replace(/\/v1$/, '');
+  const service = url ?? (await runningHere(context.configPath));
+  const cards = await readCards(service);
+  const { model, words } = modelMeant(cards, first, rest as readonly string[]);
+  const card = cards.find(({ id }) => id === model) ?? cards[0]!;
+  const isConversation = words === '' && process.stdin.isTTY;
+  const question = words !== '' || isConversation ? words : await readAll(process.stdin);
+  const key = options.key ?? environment.variable('TOKENHOUSE_KEY') ?? (await askForKey());
+  const talk: Talk = {
+    context,
+    request: {
+      url: service,
+      key,
+      model: card.id,
+      ...(options.maxTokens === undefined ? {} : { maxTokens: options.maxTokens }),
+    },
+    card,
+    messages: options.system === undefined ? [] : [{ role: 'system', content: options.system }],
+  };
+  if (isConversation) return await converse(talk);
+  if (question.trim() === '') {
+    throw new CommandFailure({
+      what: ['There is nothing to ask: standard input is empty.'],
+      why: 'without a question there is no answer',
+      repair: ['tokenhouse chat "What is the capital of France?"'],
+      exitCode: exitCodes.usage,
+    });
+  }
+  return await askOnce(talk, question);
+}
+
+/** What GET /v1/models says, as far as it is used here. */
+interface Card {
+  readonly id: string;
+  readonly prices: Prices;
+}
+
+interface Talk {
+  readonly context: BareContext;
+  readonly request: { readonly url: string; readonly key: string; readonly model: string; readonly maxTokens?: number };
+  readonly card: Card;
+  /** Grows with the conversation. */
+  readonly messages: Message[];
+}
+
+async function askOnce(talk: Talk, question: string): Promise<number> {
+  const interrupt = new AbortController();
+  const onInterrupt = (): void => interrupt.abort();
+  process.once('SIGINT', onInterrupt);
+  try {
+    const { print } = talk.context;
+    const answer = await ask(talk, question, interrupt.signal, print.json ? () => {} : writeOut);
+    if (print.json) {
+      const { text, finish, firstTokenMs, totalMs, usage, requestId } = answer;
+      const cost = costOf(answer, talk.card);
+      print.result(
+        {
+          model: talk.card.id,
+          request_id: requestId ?? null,
+          text,
+          finish: finish ?? null,
+          first_token_ms: firstTokenMs ?? null,
+          total_ms: totalMs,
+          usage: usage ?? null,
+          cost_microcents: cost ?? null,
+        },
+        [],
+      );
+    }
+    return answer.isCancelled ? interruptedCode : 0;
+  } finally {
+    process.off('SIGINT', onInterrupt);
+  }
+}
+
+/** Until `/exit` or the end of the input. An interrupt ends the answer, not the conversation. */
+async function converse(talk: Talk): Promise<number> {
+  const { print } = talk.context;
+  print.say(`${talk.card.id} · /exit leaves, Ctrl-C cuts an answer`);
+  // Remembers the lines of this session for the arrow keys.
+  const lines = createInterface({ input: process.stdin, output: process.stderr, terminal: true, historySize: 1000 });
+  let running: AbortController | undefined;
+  lines.on('SIGINT', () => {
+    if (running !== undefined) running.abort();
+    else print.say('\n/exit leaves');
+    lines.prompt();
+  });
+  const ended = new Promise<undefined>((resolve) => lines.once('close', () => resolve(undefined)));
+  try {
+    for (;;) {
+      const line = await Promise.race([lines.question('> '), ended]);
+      if (line === undefined || line.trim() === '/exit') return 0;
+      if (line.trim() === '') continue;
+      running = new AbortController();
+      try {
+        await ask(talk, line, running.signal, writeOut);
+      } catch (error) {
+        explain(await failureOf(error), print);
+      } finally {
+        running = undefined;
+      }
+    }
+  } finally {
+    lines.close();
+  }
+}
+
+/** On a terminal without what would move its cursor or change its state: a model may say anything. */
+function writeOut(text: string): void {
+  process.stdout.write(process.stdout.isTTY ? withoutControls(text) : text);
+}
+
+/** One question. It and its answer join the conversation only when there is an answer. */
+async function ask(
+  { context: { print }, request, card, messages }: Talk,
+  question: string,
+  signal: AbortSignal,
+  write: (text: string) => void,
+): Promise<Answer> {
+  const message: Message = { role: 'user', content: question };
+  const answer = await streamAnswer({ ...request, messages: [...messages, message] }, signal, write);
+  if (answer.text !== '') {
+    messages.push(message, { role: 'assistant', content: answer.text });
+    if (!print.json && !answer.text.endsWith('\n')) write('\n');
+  }
+  print.say(summaryOf(answer, card));
+  if (answer.error !== undefined) throw refusal(answer.error, request.url);
+  return answer;
+}
+
+function summaryOf(answer: Answer, card: Card): string {
+  const { usage, firstTokenMs, totalMs, finish } = answer;
+  const cost = costOf(answer, card);
+  const generatingMs = totalMs - (firstTokenMs ?? totalMs);
+  const isFast = usage !== undefined && usage.completion_tokens > 1 && generatingMs > 0;
+  return [
+    ...(answer.isCancelled ? ['cancelled'] : []),
+    ...(firstTokenMs === undefined ? [] : [`first token after ${secondsInWords(firstTokenMs)}`]),
+    ...(isFast ? [`${(((usage.completion_tokens - 1) * 1000) / generatingMs).toFixed(1)} tok/s`] : []),
+    ...(usage === undefined ? [] : [`${usage.prompt_tokens} → ${usage.completion_tokens} tokens`]),
+    cost === undefined ? 'cost: npx tokenhouse usage' : cents(cost),
+    ...(finish === 'length' ? ['cut at --max-tokens or the window'] : []),
+  ].join(' · ');
+}
+
+/** Unknown without figures. */
+function costOf({ usage }: Answer, { prices }: Card): bigint | undefined {
+  if (usage === undefined) return undefined;
+  return costMicrocents(
+    {
+      promptTokens: usage.prompt_tokens,
+      cachedTokens: usage.prompt_tokens_details?.cached_tokens ?? 0,
+      completionTokens: usage.completion_tokens,
+      reasoningTokens: 0,
+    },
+    prices,
+  );
+}
+
+/** The service that runs on this data folder tells its address; one that does not answer may still be where it should. */
+async function runningHere(configPath: string | undefined): Promise<string> {
+  const { config } = readContext(configPath);
+  const status = await askForStatus(controlSocketPath(config.storage.directory)).catch(() => undefined);
+  if (status !== undefined && status !== 'other' && status.localUrl !== undefined) return status.localUrl;
+  return localUrl(config.server.inference);
+}
+
+async function readCards(url: string): Promise<readonly Card[]> {
+  const answer = await reach(url, '/v1/models', { signal: AbortSignal.timeout(30_000) });
+  const body: unknown = await answer.json().catch(() => undefined);
+  if (!answer.ok) throw refusal((body as { error?: unknown } | undefined)?.error, url);
+  const { data } = (body ?? {}) as { readonly data?: readonly CardOnTheWire[] };
+  if (!Array.isArray(data) || data.length === 0) throw notOurs(url);
+  return (data as readonly CardOnTheWire[]).map(({ id, service }) => {
+    const pricing = service?.pricing ?? {};
+    return {
+      id,
+      prices: {
+        input: microcents(pricing.input_cents_per_million),
+        output: microcents(pricing.output_cents_per_million),
+        cacheRead: BigInt(pricing.cache_read_microcents_per_million ?? 0),
+      },
+    };
+  });
+}
+
+interface CardOnTheWire {
+  readonly id: string;
+  readonly service?: {
+    readonly pricing?: {
+      readonly input_cents_per_million?: number;
+      readonly output_cents_per_million?: number;
+      readonly cache_read_microcents_per_million?: number;
+    };
+  };
+}
+
+/** The card's doubles are the nearest ones of decimals with six places, so this is exact. */
+const microcents = (centsPerMillion = 0): bigint => BigInt(Math.round(centsPerMillion * 1_000_000));
+
+/** `chat "hello"` asks the first model; `chat small "hello"` and `chat small` name one. */
+function modelMeant(
+  cards: readonly Card[],
+  first: string | undefined,
+  rest: readonly string[],
+): { readonly model: string; readonly words: string } {
+  const fallback = cards[0]!.id;
+  if (first === undefined) return { model: fallback, words: '' };
+  const named = cards.find(({ id }) => id.toLowerCase() === first.toLowerCase());
+  if (named !== undefined) return { model: named.id, words: rest.join(' ') };
+  if (rest.length === 0 || /\s/.test(first)) return { model: fallback, words: [first, ...rest].join(' ') };
+  throw new CommandFailure({
+    what: [`There is no model ${JSON.stringify(first.slice(0, 100))} at this service.`],
+    why: `it has ${cards
+      .map(({ id }) => id)
+      .join(', ')
+      .slice(0, 500)}`,
+    repair: [`tokenhouse chat ${fallback} ${JSON.stringify(rest.join(' ').slice(0, 100))}`],
+    exitCode: exitCodes.refused,
+  });
+}
+
+/** Without an echo: what is typed is a secret. */
+async function askForKey(): Promise<string> {
+  const { stdin, stderr } = process;
+  if (!stdin.isTTY || !stderr.isTTY) throw noKey();
+  // Before the question: a key that is pasted at once must not be shown either.
+  stdin.setRawMode(true);
+  stdin.setEncoding('utf8');
+  stderr.write('API key: ');
+  // Not an iterator: leaving one would close the input, and a conversation follows.
+  const key = await new Promise<string | undefined>((resolve) => {
+    let typed = '';
+    const onText = (text: string): void => {
+      for (const character of text) {
+        if (character === '\u0003' || character === '\u0004') return end(undefined);
+        if (character === '\r' || character === '\n') return end(typed.trim());
+        typed = character === '\u007f' ? typed.slice(0, -1) : typed + character;
+      }
+    };
+    const end = (result: string | undefined): void => {
+      stdin.off('data', onText);
+      stdin.pause();
+      resolve(result);
+    };
+    stdin.on('data', onText);
+  });
+  stdin.setRawMode(false);
+  stderr.write('\n');
+  if (key === undefined || key === '') throw noKey();
+  return key;
+}
+
+const noKey = (): CommandFailure =>
+  new CommandFailure({
+    what: ['There is no API key.'],
+    why: 'every answer is charged to the account of a key',
+    repair: ['export TOKENHOUSE_KEY="$(tokenhouse keys create --name chat)"'],
+    exitCode: exitCodes.refused,
+  });
+
+async function readAll(input: NodeJS.ReadableStream): Promise<string> {
+  let text = '';
+  for await (const chunk of input.setEncoding('utf8')) {
+    text += chunk as string;
+    if (text.length > promptBytesMax) break; // the service refuses it, in its own words
+  }
+  return text.trimEnd();
+}

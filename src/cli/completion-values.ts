@@ -1,0 +1,47 @@
+import { askedKinds } from './completion.ts';
+import type { AskedKind } from './completion.ts';
+import type { BareContext } from './context.ts';
+import { readContext } from './read-context.ts';
+
+/** One value a line, after a tab what it is. Somebody presses a key and waits: whatever fails says nothing. */
+export async function printValues(
+  { configPath, print }: BareContext,
+  _options: unknown,
+  kind?: string,
+): Promise<number> {
+  const known = askedKinds.find((name) => name === kind);
+  if (known === undefined) return 0;
+  try {
+    const values = await valuesOf(known, configPath);
+    print.result(
+      undefined,
+      values.map(([value, what]) => `${value}\t${what}`),
+    );
+  } catch {
+    return 0;
+  }
+  return 0;
+}
+
+async function valuesOf(
+  kind: AskedKind,
+  configPath: string | undefined,
+): Promise<readonly (readonly [string, string])[]> {
+  const context = readContext(configPath);
+  if (kind === 'model') return context.config.models.map((model) => [model.id, model.displayName]);
+  const { deskOn } = await import('../store/operations.ts');
+  const { openStoreReader } = await import('../stores.ts');
+  const db = await openStoreReader(context.config.storage);
+  if (db === undefined) return [];
+  try {
+    const desk = deskOn(db);
+    switch (kind) {
+      case 'key-id':
+        return (await desk.listKeys({})).filter((key) => key.status === 'active').map((key) => [key.id, key.name]);
+      case 'account-id':
+        return (await desk.listAccounts({})).map((account) => [account.id, account.name]);
+    }
+  } finally {
+    await db.destroy();
+  }
+}

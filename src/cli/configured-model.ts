@@ -1,0 +1,16 @@
+import { OperationError } from '../accounts/operations.ts';
+import { suggestion } from '../config/suggestion.ts';
+import type { Context } from './context.ts';
+
+/** The ids as the configuration has them; a misspelt one would silently hold for no model. */
+export function configuredModels({ config }: Context, named: readonly string[]): readonly string[] {
+  const ids = config.models.map(({ id }) => id);
+  return named.map((name) => {
+    const id = ids.find((known) => known.toLowerCase() === name.toLowerCase());
+    if (id !== undefined) return id;
+    const near = suggestion(name, ids);
+    throw new OperationError(
+      `The configuration has no model ${name}${near === undefined ? '' : `; did you mean ${near}?`}. List them with: tokenhouse models list`,
+    );
+  });
+}

@@ -1,0 +1,70 @@
+import type { Log } from '../log.ts';
+
+/** The exit code of a fault in the service itself (EX_SOFTWARE). */
+export const crashExitCode = 70;
+
+/** How long running requests may go on after a crash (reliability S10), and how long their last bytes may then take. */
+const drainMs = 10_000;
+const graceMs = 3_000;
+
+export interface CrashOptions {
+  readonly log: Log;
+  /** Begins to stop: takes no new work. */
+  readonly stop: () => void;
+  /** Ends what still runs, each request with its error. */
+  readonly cut: () => void;
+}
+
+export interface CrashWatch {
+  readonly happened: boolean;
+  /** The stop is complete, or nothing has to be stopped any more. */
+  end(): void;
+}
+
+/**
+ * What happens when an exception or a rejection reaches nobody (reliability S10): one line in the log, no new work, at most
+ * ten seconds for what runs, and the end of the process, because its state can no longer be trusted. A second crash ends it
+ * at once. Nothing is repaired here: a process that is killed has no chance to (S2), so the next start does all of that.
+ */
+export function watchForCrashes({ log, stop, cut }: CrashOptions): CrashWatch {
+  let happened = false;
+  const timers: NodeJS.Timeout[] = [];
+  // Rejections that nobody handles arrive here too; `origin` tells.
+  const onCrash = (error: unknown, origin: NodeJS.UncaughtExceptionOrigin): void => {
+    if (happened) process.exit(crashExitCode);
+    happened = true;
+    log.service({ level: 'error', event: 'crash', detail: { origin, ...nameAndPlace(error) } });
+    timers.push(setTimeout(cut, drainMs));
+    timers.push(setTimeout(() => process.exit(crashExitCode), drainMs + graceMs));
+    stop();
+  };
+  process.on('uncaughtException', onCrash);
+  return {
+    get happened() {
+      return happened;
+    },
+    end: () => timers.forEach(clearTimeout),
+  };
+}
+
+/** What kind of error it is and where in our code it was made. Its message may hold what a client sent, so it is left out. */
+export function nameAndPlace(error: unknown): { readonly error: string; readonly place: string | null } {
+  try {
+    if (!(error instanceof Error)) return { error: typeof error, place: null };
+    const { name, message, stack = '' } = error;
+    const head = message === '' ? name : `${name}: ${message}`;
+    const code = 'code' in error && typeof error.code === 'string' && /^[A-Z0-9_]{1,40}$/.test(error.code);
+    return {
+      error: (/^[A-Za-z]{1,40}$/.test(name) ? name : 'Error') + (code ? ` ${String(error.code)}` : ''),
+      // A message may have lines that look like frames.
+      place: stack.startsWith(head) ? placeIn(stack.slice(head.length)) : null,
+    };
+  } catch {
+    // A getter of the error itself has thrown.
+    return { error: 'Error', place: null };
+  }
+}
+
+/** The innermost frame that is ours: `src/pipeline/run.ts:40:5`. */
+const placeIn = (frames: string): string | null =>
+  /^ {4}at .*[/\\](src[/\\][\w./\\-]+\.[jt]s:\d+:\d+)\)?$/m.exec(frames)?.[1] ?? null;

@@ -1,0 +1,110 @@
+import { runnable } from '../../config/environment.ts';
+import { ConfigError } from '../../config/problem.ts';
+import { askForStatus } from '../../control/client.ts';
+import { controlSocketPath } from '../../control/socket-path.ts';
+import type { BareContext } from '../context.ts';
+import { lookAtBackends } from './backends.ts';
+import type { Finding, Patient } from './finding.ts';
+import { lookAtDatabase } from './database.ts';
+import { lookAtModels } from './models.ts';
+import { lookAtClock, lookAtFolders, lookAtNode, lookAtOpenFiles, lookAtPorts } from './system.ts';
+import { quoted } from '../folder.ts';
+import { readContext } from '../read-context.ts';
+
+/** `tokenhouse doctor`: changes nothing, works beside a running service and without one. Exit 1 when there is a problem. */
+export async function doctor({ configPath, print }: BareContext): Promise<number> {
+  const findings: Finding[] = [];
+  const looked: Finding[] = [];
+  const report = (...found: readonly Finding[]): void => {
+    for (const each of found) {
+      const finding = each.repair === undefined ? each : { ...each, repair: runnable(each.repair) };
+      findings.push(finding);
+      if (!print.json) for (const line of linesOf(finding)) process.stdout.write(`${line}\n`);
+    }
+  };
+  report(lookAtNode(process.versions.node), ...(await lookAtOpenFiles()));
+  const patient = await examine(configPath, looked);
+  report(...looked);
+  if (patient !== undefined) {
+    report(lookAtService(patient));
+    report(...lookAtFolders(patient));
+    report(...(await lookAtPorts(patient)));
+    const { findings: ofDatabase, newestAt } = await lookAtDatabase(patient);
+    report(...ofDatabase, lookAtClock(Date.now(), newestAt));
+    report(...(await lookAtModels(patient)));
+    report(...(await lookAtBackends(patient)));
+  }
+  const problems = findings.filter(({ state }) => state === 'problem').length;
+  const warnings = findings.filter(({ state }) => state === 'warning').length;
+  if (print.json) print.result({ ok: problems === 0, problems, warnings, checks: findings }, []);
+  else print.say(problems + warnings === 0 ? 'everything is well' : `${problems} problems, ${warnings} warnings`);
+  return problems === 0 ? 0 : 1;
+}
+
+/** Reads the configuration as a start would; without one nothing that depends on it can be looked at. */
+async function examine(configPath: string | undefined, findings: Finding[]): Promise<Patient | undefined> {
+  try {
+    const context = readContext(configPath);
+    const { config, environment } = context;
+    findings.push({
+      check: 'configuration',
+      state: 'ok',
+      found: `${config.file ?? 'no file, the defaults'} · ${config.models.length} models`,
+    });
+    for (const { where, what } of environment.warnings) {
+      findings.push({
+        check: 'environment',
+        state: 'warning',
+        found: where,
+        why: what,
+        repair: `unset ${where}`,
+      });
+    }
+    const status = await askForStatus(controlSocketPath(config.storage.directory)).catch(() => 'other' as const);
+    return { ...context, status };
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    findings.push(
+      ...error.problems.map(({ where, what }): Finding => ({
+        check: 'configuration',
+        state: 'problem',
+        found: where,
+        why: what,
+        repair: configPath === undefined ? 'tokenhouse config check' : `tokenhouse config check ${quoted(configPath)}`,
+      })),
+    );
+    return undefined;
+  }
+}
+
+function lookAtService({ status }: Patient): Finding {
+  const check = 'service';
+  if (status === undefined) return { check, state: 'ok', found: 'not running on this data folder (npm start)' };
+  if (status === 'other') {
+    return {
+      check,
+      state: 'warning',
+      found: 'running, but it does not tell its state',
+      why: 'it is of another version than this command, or it hangs',
+      repair: 'npm start (after stopping it)',
+    };
+  }
+  const failed = status.backends.filter(({ state }) => state === 'failed');
+  const found = `running · process ${status.pid} · ${status.version} · ${status.inferenceUrl ?? 'starting'}`;
+  if (failed.length === 0) return { check, state: 'ok', found };
+  return {
+    check,
+    state: 'problem',
+    found: `${found} · not available: ${failed.map(({ modelId, label }) => `${modelId} (${label})`).join(', ')}`,
+    why: 'requests to these models are answered 503 no_healthy_backends',
+    repair: `tokenhouse models pull ${failed[0]?.modelId ?? ''}`.trim(),
+  };
+}
+
+function linesOf({ check, state, found, why, repair }: Finding): readonly string[] {
+  return [
+    `${state.padEnd(8)} ${check.padEnd(14)} ${found}`,
+    ...(why === undefined ? [] : [`           why     ${why}`]),
+    ...(repair === undefined ? [] : [`           repair  ${repair}`]),
+  ];
+}

@@ -1,0 +1,18 @@
+import type { askForStatus } from '../../control/client.ts';
+import type { readContext } from '../read-context.ts';
+
+/** One thing that was looked at. */
+export interface Finding {
+  readonly check: string;
+  readonly state: 'ok' | 'warning' | 'problem';
+  readonly found: string;
+  /** Why it matters; for what is not ok. */
+  readonly why?: string;
+  /** The command that repairs it; for what is not ok. */
+  readonly repair?: string;
+}
+
+/** What the checks are given. */
+export type Patient = ReturnType<typeof readContext> & {
+  readonly status: Awaited<ReturnType<typeof askForStatus>>;
+};

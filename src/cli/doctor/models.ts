@@ -1,0 +1,114 @@
+import { execFile } from 'node:child_process';
+import { statSync } from 'node:fs';
+import os from 'node:os';
+
+import type { LlamaBackendConfig, ModelConfig } from '../../config/config.ts';
+import { findModelFile } from '../../model-files/fetch-model-file.ts';
+import { bytesInWords } from '../amount.ts';
+import type { Finding, Patient } from './finding.ts';
+import { freeBytesOf, quoted } from '../folder.ts';
+
+/** The embedded engine, and the files of its models. */
+export async function lookAtModels(patient: Patient): Promise<readonly Finding[]> {
+  const wanted = patient.config.models.flatMap((model) =>
+    model.backends.flatMap((backend) => (backend.engine === 'llama' ? [{ model, backend }] : [])),
+  );
+  if (wanted.length === 0) return [];
+  const findings = [await lookAtEngine()];
+  let bytes = 0;
+  for (const { model, backend } of wanted) {
+    const { finding, size } = await lookAtFile(model, backend, patient);
+    findings.push(finding);
+    bytes += size;
+  }
+  return [...findings, lookAtMemory(bytes, memoryBytes(), os.freemem(), patient.status !== undefined)];
+}
+
+async function lookAtFile(
+  model: ModelConfig,
+  { sources, sha256, bytes }: LlamaBackendConfig,
+  { environment }: Patient,
+): Promise<{ readonly finding: Finding; readonly size: number }> {
+  const check = 'model';
+  const { modelDirectory } = environment;
+  const found = await findModelFile({ sources, sha256, bytes, directory: modelDirectory });
+  if ('path' in found) {
+    const { size } = statSync(found.path);
+    const text = `${model.id} · ${found.path} · ${bytesInWords(size)}, sha256 verified`;
+    return { finding: { check, state: 'ok', found: text }, size };
+  }
+  const repair = `tokenhouse models pull ${quoted(model.id)}`;
+  const missing = `${model.id} · not on this computer`;
+  const size = bytes ?? 0;
+  const [wrong] = found.attempts;
+  if (wrong !== undefined) {
+    const why = `${wrong.source}: ${wrong.problem}`;
+    // Another source may still have it.
+    const state = sources.every(({ type }) => type === 'path') ? 'problem' : 'warning';
+    return { finding: { check, state, found: missing, why, repair }, size };
+  }
+  if (size > freeBytesOf(modelDirectory)) {
+    const why = `it has ${bytesInWords(size)}, and ${bytesInWords(freeBytesOf(modelDirectory))} are free in ${modelDirectory}`;
+    return {
+      finding: { check, state: 'problem', found: missing, why, repair: `df -h ${quoted(modelDirectory)}` },
+      size,
+    };
+  }
+  const why = `the first start fetches ${size === 0 ? 'it' : bytesInWords(size)}, and its requests wait for that`;
+  return { finding: { check, state: 'warning', found: missing, why, repair }, size };
+}
+
+const engineTimeoutMs = 60_000;
+
+/** Loads the native part in a process of its own, which may crash. */
+async function lookAtEngine(): Promise<Finding> {
+  const check = 'engine';
+  // Not an ECMAScript module: the package starts a process of its own with the same options, which that one refuses.
+  const script = `import('node-llama-cpp')
+    .then(({ getLlama, LlamaLogLevel }) =>
+      getLlama({ gpu: false, build: 'never', skipDownload: true, progressLogs: false, logLevel: LlamaLogLevel.disabled }))
+    .then((llama) => { process.exit(llama === undefined ? 1 : 0); })
+    .catch((error) => { process.stderr.write('\\nreason: ' + (error.message || error.name)); process.exit(1); });`;
+  const answer = await new Promise<{ readonly error: Error | null; readonly text: string }>((resolve) => {
+    execFile(
+      process.execPath,
+      ['--eval', script],
+      // Modules are found from the folder of the program, wherever the command is run.
+      { timeout: engineTimeoutMs, cwd: import.meta.dirname },
+      (error, stdout, stderr) => resolve({ error, text: error === null ? stdout : stderr }),
+    );
+  });
+  if (answer.error === null) return { check, state: 'ok', found: 'llama.cpp loads' };
+  const reason = /^reason: (.*)$/m.exec(answer.text)?.[1] ?? answer.error.message.split('\n')[0] ?? '';
+  return {
+    check,
+    state: 'problem',
+    found: 'llama.cpp does not load',
+    why: reason.slice(0, 200),
+    repair: 'npm ci --ignore-scripts && npm run build',
+  };
+}
+
+/** What this process may use: of the container where there is one. */
+function memoryBytes(): number {
+  const constrained = process.constrainedMemory();
+  return constrained > 0 && constrained < os.totalmem() ? constrained : os.totalmem();
+}
+
+/** The weights are mapped; the caches of running requests and the process itself come on top. */
+const roomFactor = 1.3;
+
+export function lookAtMemory(modelBytes: number, totalBytes: number, freeBytes: number, isLoaded: boolean): Finding {
+  const check = 'memory';
+  const needed = Math.ceil(modelBytes * roomFactor);
+  const found = `${bytesInWords(totalBytes)}, ${bytesInWords(freeBytes)} of it free; the models have ${bytesInWords(modelBytes)}`;
+  const repair = 'tokenhouse config show (choose a smaller quantization, or fewer slots)';
+  if (needed > totalBytes) {
+    return { check, state: 'problem', found, why: `with their caches they need about ${bytesInWords(needed)}`, repair };
+  }
+  if (!isLoaded && needed > freeBytes) {
+    const why = `about ${bytesInWords(needed)} are needed, more than what is free now`;
+    return { check, state: 'warning', found, why, repair };
+  }
+  return { check, state: 'ok', found };
+}

@@ -1,0 +1,48 @@
+import { accessSync, constants, existsSync, statfsSync } from 'node:fs';
+import path from 'node:path';
+
+/** Why nothing can be written into a folder that may not exist yet. */
+export type FolderFault =
+  | { readonly kind: 'not-writable'; readonly at: string }
+  | { readonly kind: 'read-only'; readonly at: string }
+  | { readonly kind: 'full'; readonly at: string; readonly freeBytes: number };
+
+/** Less than this is no room for a write-ahead log of a few batches. */
+export const freeBytesMin = 4 * 1024 * 1024;
+
+/** Looks at a folder, or at the nearest one above it that exists; `undefined` when it can be written. */
+export function folderFault(folder: string): FolderFault | undefined {
+  const at = nearestFolder(folder);
+  try {
+    accessSync(at, constants.R_OK | constants.W_OK | constants.X_OK);
+  } catch (error) {
+    const kind = (error as NodeJS.ErrnoException).code === 'EROFS' ? 'read-only' : 'not-writable';
+    return { kind, at };
+  }
+  const freeBytes = freeBytesOf(at);
+  return freeBytes < freeBytesMin ? { kind: 'full', at, freeBytes } : undefined;
+}
+
+/** Bytes that this user may still write there. */
+export function freeBytesOf(folder: string): number {
+  const { bavail, bsize } = statfsSync(nearestFolder(folder));
+  return bavail * bsize;
+}
+
+function nearestFolder(folder: string): string {
+  let at = path.resolve(folder);
+  while (!existsSync(at) && path.dirname(at) !== at) at = path.dirname(at);
+  return at;
+}
+
+/** Relative where that is shorter to read: `./data`, but not `../../elsewhere/data`. */
+export function shownPath(absolute: string): string {
+  const relative = path.relative(process.cwd(), absolute);
+  if (relative === '') return '.';
+  return relative.startsWith('..') || path.isAbsolute(relative) ? absolute : `./${relative}`;
+}
+
+/** For a line that people paste into a shell. */
+export function quoted(text: string): string {
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
+}

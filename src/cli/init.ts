@@ -1,0 +1,56 @@
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+
+import { commentedConfig } from '../config/commented.ts';
+import { readEnvironment } from '../config/environment.ts';
+import { configSchema } from '../config/schema.ts';
+import { scriptSchema } from '../engines/scripted/script-schema.ts';
+import { CommandFailure } from './command-failure.ts';
+import { schemaText } from './config.ts';
+import type { BareContext } from './context.ts';
+import { exitCodes } from './failure.ts';
+import { quoted } from './folder.ts';
+
+const schemaName = 'tokenhouse.schema.json';
+
+/** Writes the defaults as a file that says what each setting is for, and the schema that editors check it with. */
+export async function writeConfiguration(
+  { configPath, print }: BareContext,
+  options: { readonly force?: boolean },
+  named?: string,
+): Promise<number> {
+  const file = path.resolve(named ?? configPath ?? readEnvironment().configFile ?? 'tokenhouse.yaml');
+  const schema = path.join(path.dirname(file), schemaName);
+  const texts = [
+    [file, commentedConfig(configSchema(scriptSchema), `./${schemaName}`)],
+    [schema, `${schemaText()}\n`],
+  ] as const;
+  if (options.force !== true) for (const [target, text] of texts) refuseOther(target, text, named);
+  try {
+    for (const [target, text] of texts) writeFileSync(target, text);
+  } catch (error) {
+    throw new CommandFailure({
+      what: [`${file} cannot be written (${(error as NodeJS.ErrnoException).code ?? 'unknown'}).`],
+      why: 'the folder does not exist, is full, or may not be written by this user',
+      repair: [`mkdir -p ${quoted(path.dirname(file))} && ls -ld ${quoted(path.dirname(file))}`],
+      exitCode: exitCodes.unavailable,
+    });
+  }
+  print.result({ file, schema }, [file, schema]);
+  if (!print.json)
+    print.say(`Every line says the default. Change it, then: tokenhouse config check ${quoted(relative(file))}`);
+  return 0;
+}
+
+/** What stands there already may be the work of a day. */
+function refuseOther(target: string, text: string, named: string | undefined): void {
+  if (!existsSync(target) || readFileSync(target, 'utf8') === text) return;
+  throw new CommandFailure({
+    what: [`${target} exists already; nothing was written.`],
+    why: 'what is in it would be lost',
+    repair: [`tokenhouse init ${quoted(named === undefined ? 'tokenhouse.new.yaml' : `${named}.new`)}`, 'add --force'],
+    exitCode: exitCodes.refused,
+  });
+}
+
+const relative = (file: string): string => path.relative(process.cwd(), file);

@@ -1,0 +1,63 @@
+import { InvalidArgumentError } from 'commander';
+
+/** Readers of the command line's values; what they throw is printed with the option's name, exit code 64. */
+export function wholeNumber(minimum: number, maximum: number): (text: string) => number {
+  return (text) => {
+    const value = Number(text);
+    if (!/^\d+$/.test(text) || value < minimum || value > maximum)
+      throw new InvalidArgumentError(`use a whole number from ${minimum} to ${maximum}`);
+    return value;
+  };
+}
+
+/** Milliseconds. */
+export function duration(text: string): number {
+  const [, digits, unit] = /^(\d{1,6})([mhd])$/.exec(text) ?? [];
+  const unitMs = { m: 60_000, h: 3_600_000, d: 86_400_000 }[unit ?? ''];
+  if (digits === undefined || unitMs === undefined || Number(digits) === 0)
+    throw new InvalidArgumentError('use minutes, hours or days: 30m, 12h, 30d');
+  return Number(digits) * unitMs;
+}
+
+const largestGrantCents = 1_000_000_000_000n;
+
+/** Decimal text of cents → microcents, never through a float. Reads the option `--cents`. */
+export function centsToMicrocents(text: string): bigint {
+  const [, whole, fraction = ''] = /^(\d{1,15})(?:\.(\d{1,6}))?$/.exec(text) ?? [];
+  if (whole === undefined)
+    throw new InvalidArgumentError('use cents with at most six decimals, for example 500 or 0.25');
+  const microcents = BigInt(whole) * 1_000_000n + BigInt(fraction.padEnd(6, '0'));
+  if (microcents === 0n) throw new InvalidArgumentError('a grant must be more than nothing');
+  if (microcents > largestGrantCents * 1_000_000n)
+    throw new InvalidArgumentError(`one grant adds at most ${largestGrantCents} cents`);
+  return microcents;
+}
+
+const largestPriceCents = 1_000_000_000n;
+
+/** Decimal text of cents per million tokens → microcents per million tokens; 0 gives them away. */
+export function pricePerMillion(text: string): bigint {
+  const [, whole, fraction = ''] = /^(\d{1,10})(?:\.(\d{1,6}))?$/.exec(text) ?? [];
+  if (whole === undefined || BigInt(whole) > largestPriceCents)
+    throw new InvalidArgumentError(
+      `use cents for a million tokens, at most ${largestPriceCents}, with at most six decimals, for example 12.5`,
+    );
+  return BigInt(whole) * 1_000_000n + BigInt(fraction.padEnd(6, '0'));
+}
+
+/** A day or a time in UTC → milliseconds since 1970. */
+export function moment(text: string): number {
+  const time = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,3})?)?Z)?$/.test(text) ? Date.parse(text) : NaN;
+  if (Number.isNaN(time)) throw new InvalidArgumentError('use a UTC day or time: 2027-06-30 or 2027-06-30T12:00:00Z');
+  return time;
+}
+
+/** For options that may stand there several times. */
+export const collected = (text: string, earlier: readonly string[] = []): readonly string[] => [...earlier, text];
+
+/** Base address of an inference host, with or without `/v1`. */
+export function serviceUrl(text: string): string {
+  if (!/^https?:\/\//.test(text) || !URL.canParse(text))
+    throw new InvalidArgumentError('use a URL such as http://localhost:8080');
+  return text.replace(/\/+$/, '').replace(/\/v1$/, '');
+}

@@ -1,0 +1,107 @@
+import type { AccountPrice } from '../store/queries.ts';
+import { configuredModels } from './configured-model.ts';
+import type { Context } from './context.ts';
+import { reading, writing } from './database.ts';
+import { table } from './output.ts';
+
+interface PriceOptions {
+  readonly account?: string;
+  /** Microcents per million tokens, as the options' reader made them. */
+  readonly input: bigint;
+  readonly output: bigint;
+  readonly cacheRead?: bigint;
+  /** Milliseconds since 1970. */
+  readonly from?: number;
+  readonly to?: number;
+}
+
+export async function setPrice(context: Context, options: PriceOptions, named: string): Promise<number> {
+  const [model = named] = configuredModels(context, [named]);
+  const answer = await writing(context, {
+    kind: 'set_price',
+    accountId: options.account,
+    model,
+    input: String(options.input),
+    output: String(options.output),
+    cacheRead: options.cacheRead === undefined ? undefined : String(options.cacheRead),
+    validFrom: options.from,
+    validTo: options.to,
+  });
+  if (answer.kind !== 'price') throw new Error('unexpected answer');
+  const { accountId, validFrom, validTo } = answer;
+  const price = {
+    accountId,
+    modelId: model,
+    validFrom,
+    validTo,
+    input: BigInt(answer.input),
+    output: BigInt(answer.output),
+    cacheRead: BigInt(answer.cacheRead),
+  };
+  context.print.result(shown(price), [
+    `${accountId} pays ${cents(price.input)} / ${cents(price.output)} / ${cents(price.cacheRead)} cents for a million input / output / cached tokens of ${model}, from ${time(validFrom)}${validTo === null ? '' : ` until ${time(validTo)}`}.`,
+  ]);
+  return 0;
+}
+
+export async function listPrices(context: Context, options: { readonly account?: string }): Promise<number> {
+  const prices = await reading(context, (desk) =>
+    desk.listAccountPrices({
+      endingAfter: Date.now(),
+      limit: 1000,
+      ...(options.account === undefined ? {} : { accountId: options.account }),
+    }),
+  );
+  context.print.result(
+    prices.map(shown),
+    table(
+      ['account', 'model', 'input', 'output', 'cached', 'from', 'until'],
+      prices.map((price) => [
+        price.accountId,
+        price.modelId,
+        cents(price.input),
+        cents(price.output),
+        cents(price.cacheRead),
+        time(price.validFrom),
+        price.validTo === null ? 'for good' : time(price.validTo),
+      ]),
+    ),
+  );
+  return 0;
+}
+
+/** The model need not be in the configuration any more. */
+export async function removePrice(
+  context: Context,
+  options: { readonly account?: string },
+  model: string,
+): Promise<number> {
+  const answer = await writing(context, { kind: 'remove_price', accountId: options.account, model });
+  if (answer.kind !== 'prices_ended') throw new Error('unexpected answer');
+  context.print.result({ account: answer.accountId, model, ended: answer.ended }, [
+    answer.ended === 0
+      ? `${answer.accountId} has no rates of its own for ${model}.`
+      : `${answer.accountId} pays the list prices for ${model} from now on; what runs is charged as it began.`,
+  ]);
+  return 0;
+}
+
+const shown = (price: AccountPrice) => ({
+  account: price.accountId,
+  model: price.modelId,
+  input_microcents_per_million: price.input,
+  output_microcents_per_million: price.output,
+  cache_read_microcents_per_million: price.cacheRead,
+  valid_from: time(price.validFrom),
+  valid_to: price.validTo === null ? null : time(price.validTo),
+});
+
+const time = (ms: number): string => new Date(ms).toISOString();
+
+/** Exact: microcents as decimal cents. */
+function cents(microcents: bigint): string {
+  const fraction = String(microcents % 1_000_000n)
+    .padStart(6, '0')
+    .replace(/0+$/, '');
+  return `${microcents / 1_000_000n}${fraction === '' ? '' : `.${fraction}`}`;
+}

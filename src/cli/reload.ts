@@ -1,0 +1,28 @@
+import { OperationError } from '../accounts/operations.ts';
+import { ConfigError } from '../config/problem.ts';
+import { reloadRunningService } from '../control/client.ts';
+import { controlSocketPath } from '../control/socket-path.ts';
+import type { Context } from './context.ts';
+
+/** Has the running service take over the configuration file. Exit 78 when the service refuses it. */
+export async function reloadService({ config, print }: Context): Promise<number> {
+  const { directory } = config.storage;
+  const outcome = await reloadRunningService(controlSocketPath(directory));
+  if (outcome === undefined) {
+    throw new OperationError(`No service runs on the data folder ${directory}, so there is nothing to reload.`);
+  }
+  switch (outcome.kind) {
+    case 'refused':
+      print.say(`The running service keeps configuration ${outcome.version} as it is:`);
+      throw new ConfigError(outcome.problems);
+    case 'unchanged':
+      print.result(outcome, [`Configuration ${outcome.version} is in force already; the file says the same.`]);
+      return 0;
+    case 'reloaded':
+      print.result(outcome, [
+        `Configuration ${outcome.version} is in force:`,
+        ...outcome.changes.map((change) => `  ${change}`),
+      ]);
+      return 0;
+  }
+}

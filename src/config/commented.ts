@@ -1,0 +1,110 @@
+import type { TSchema } from 'typebox';
+import { parse, stringify } from 'yaml';
+import { defaultModels } from './defaults.ts';
+
+/** The part of the schema that decides how a file looks. */
+interface Node {
+  readonly description?: string;
+  readonly default?: unknown;
+  readonly examples?: readonly unknown[];
+  readonly properties?: Readonly<Record<string, Node>>;
+  readonly required?: readonly string[];
+  readonly items?: Node;
+  readonly anyOf?: readonly Node[];
+  readonly const?: unknown;
+}
+
+/**
+ * A `tokenhouse.yaml` that says every default, with what each setting is for; settings without a default stand there as
+ * comments with an example. All of it comes from the schema and the defaults, so it cannot say something else.
+ */
+export function commentedConfig(schema: TSchema, schemaPath: string): string {
+  const root = schema as Node;
+  const models = (parse(defaultModels) as { readonly models: unknown }).models;
+  const lines = [
+    `# yaml-language-server: $schema=${schemaPath}`,
+    `# ${sentence(root.description ?? '')} Every line says the default, so each may be left out.`,
+    '# Check changes with: tokenhouse config check',
+    ...Object.entries(root.properties ?? {}).flatMap(([key, node]) => [
+      '',
+      ...setting(key, node, key === 'models' ? models : undefined, ''),
+    ]),
+  ];
+  return `${lines.join('\n')}\n`;
+}
+
+/** `given` is what stands in the defaults; without it the schema's own default or, as a comment, an example. */
+function setting(key: string, node: Node, given: unknown, indent: string): readonly string[] {
+  const value = given ?? node.default;
+  if (node.properties !== undefined) {
+    const inside = group(node, given as Readonly<Record<string, unknown>> | undefined, `${indent}  `);
+    // A group in which everything is left out would be empty, which is no group.
+    const isEmpty = inside.every((line) => line.trimStart().startsWith('#'));
+    return [comment(node, indent), isEmpty ? `${indent}# ${key}:` : `${indent}${key}:`, ...inside];
+  }
+  if (Array.isArray(given) && isOfGroups(node.items)) {
+    return [
+      comment(node, indent),
+      `${indent}${key}:`,
+      ...(given as readonly Readonly<Record<string, unknown>>[]).flatMap((entry) =>
+        item(node.items!, entry, `${indent}  `),
+      ),
+      ...others(node.items!, given, `${indent}  `),
+    ];
+  }
+  if (Array.isArray(value))
+    return [comment(node, indent), `${indent}${key}:`, ...value.map((entry) => `${indent}  - ${scalar(entry)}`)];
+  const words = node.description === undefined ? '' : ` # ${node.description}`;
+  if (value !== undefined) return [`${indent}${key}: ${scalar(value)}${words}`];
+  const example = node.examples?.[0];
+  return example === undefined ? [] : [`${indent}# ${key}: ${scalar(example)}${words}`];
+}
+
+function group(node: Node, given: Readonly<Record<string, unknown>> | undefined, indent: string): readonly string[] {
+  return Object.entries(node.properties ?? {}).flatMap(([key, member]) => setting(key, member, given?.[key], indent));
+}
+
+/** An entry of a list of groups: its first line carries the dash. */
+function item(node: Node, entry: Readonly<Record<string, unknown>>, indent: string): readonly string[] {
+  const lines = group(chosen(node, entry), entry, `${indent}  `);
+  return lines.map((line, index) => (index === 0 ? `${indent}- ${line.trimStart()}` : line));
+}
+
+/** The other kinds of entry, each as a comment with examples. */
+function others(node: Node, given: readonly unknown[], indent: string): readonly string[] {
+  const used = new Set(given.map((entry) => chosen(node, entry as Readonly<Record<string, unknown>>)));
+  return (node.anyOf ?? [])
+    .filter((alternative) => !used.has(alternative) && Object.values(alternative.properties ?? {}).some(hasExample))
+    .flatMap((alternative) => {
+      const [first, ...rest] = Object.entries(alternative.properties ?? {}).flatMap(([key, member]) => {
+        const value = member.const ?? member.examples?.[0];
+        return value === undefined ? [] : [`${key}: ${scalar(value)}`];
+      });
+      const mark = `${indent}# `;
+      return [
+        `${mark}Or ${alternative.description ?? ''}:`,
+        `${mark}- ${first}`,
+        ...rest.map((line) => `${mark}  ${line}`),
+      ];
+    });
+}
+
+const hasExample = (node: Node): boolean => node.examples !== undefined && node.default === undefined;
+
+const isOfGroups = (node: Node | undefined): boolean =>
+  node?.properties !== undefined || node?.anyOf?.every((choice) => choice.properties !== undefined) === true;
+
+function chosen(node: Node, entry: Readonly<Record<string, unknown>>): Node {
+  const matches = (choice: Node): boolean =>
+    Object.entries(choice.properties ?? {}).every(
+      ([key, { const: only }]) => only === undefined || only === entry[key],
+    );
+  return node.anyOf?.find(matches) ?? node;
+}
+
+const comment = (node: Node, indent: string): string => `${indent}# ${node.description ?? ''}`;
+
+const sentence = (text: string): string => `${text.slice(0, 1).toUpperCase()}${text.slice(1)}.`;
+
+/** On one line, quoted where YAML needs it. */
+const scalar = (value: unknown): string => stringify(value, { lineWidth: 0, collectionStyle: 'flow' }).trimEnd();

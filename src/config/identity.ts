@@ -1,0 +1,13 @@
+import { createHash } from 'node:crypto';
+import { Secret } from './secret.ts';
+
+/** The same for two pieces of configuration that say the same, secrets included, which it does not tell. */
+export function identityOf(value: unknown): string {
+  const text = JSON.stringify(value, function (this: Readonly<Record<string, unknown>>, key, printed: unknown) {
+    // `printed` has been through `toJSON`, which hides secrets.
+    const member = this[key];
+    if (member instanceof Secret) return { secret: member.reveal() };
+    return typeof member === 'bigint' ? { integer: String(member) } : printed;
+  });
+  return createHash('sha256').update(text).digest('hex');
+}

@@ -1,0 +1,176 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { after, before, describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+import { TestService, until } from '../support/service.ts';
+import type { CommandResult } from '../support/service.ts';
+import { Terminal } from '../support/terminal.ts';
+import { CommandFolder, assertNoStack, jsonOf } from './command.ts';
+
+/** `tokenhouse chat` against a running service: the answer on standard output, everything about it on standard error. */
+const main = fileURLToPath(new URL('../../src/main.js', import.meta.url));
+const service = new TestService({
+  config: `models:
+  - id: demo
+    context_length: 8192
+    pricing: { input_cents_per_million: 5, output_cents_per_million: 20 }
+    backends:
+      - engine: scripted
+        scripts:
+          - when: { last_text: hang }
+            say: [ { text: "one two three" } ]
+            fault: { after_tokens: 2, type: hang }
+          - when: { last_text: break }
+            say: [ { text: "one two three" } ]
+            fault: { after_tokens: 2, type: error, code: backend_timeout }
+          - when: { turn: 1 }
+            say: [ { text: "You said something before." } ]
+          - say: [ { text: "Hello, you. " } ]
+  - id: dear
+    context_length: 8192
+    pricing: { input_cents_per_million: 1.25, output_cents_per_million: 999.999999, cache_read_microcents_per_million: 3 }
+    backends: [ { engine: scripted, scripts: [ { say: [ { text: "Gold" } ], repeat: 7 } ] } ]
+`,
+});
+before(() => service.start());
+after(async () => {
+  await service.verify();
+  await service.dispose();
+});
+
+interface Running {
+  readonly said: () => string;
+  readonly ended: Promise<CommandResult>;
+  kill(signal: NodeJS.Signals): void;
+}
+
+function start(args: readonly string[], input?: string, environment: Record<string, string> = {}): Running {
+  const child = spawn(process.execPath, [main, 'chat', ...args], {
+    cwd: service.folder,
+    env: { ...process.env, TOKENHOUSE_KEY: service.key, ...environment },
+    stdio: ['pipe', 'pipe', 'pipe'],
+    timeout: 120_000,
+  });
+  let stdout = '';
+  let stderr = '';
+  child.stdout.on('data', (text: Buffer) => (stdout += text.toString()));
+  child.stderr.on('data', (text: Buffer) => (stderr += text.toString()));
+  child.stdin.end(input ?? '');
+  const ended = new Promise<CommandResult>((resolve) =>
+    child.on('close', (code) => {
+      assertNoStack(stdout + stderr);
+      resolve({ code, stdout, stderr });
+    }),
+  );
+  return { said: () => stdout, ended, kill: (signal) => child.kill(signal) };
+}
+const chat = (args: readonly string[], input?: string, environment?: Record<string, string>): Promise<CommandResult> =>
+  start(args, input, environment).ended;
+
+describe('one question', () => {
+  test('from the arguments: only the answer is on standard output', async () => {
+    const { code, stdout, stderr } = await chat(['hello there']);
+    assert.equal(code, 0, stderr);
+    assert.equal(stdout, 'Hello, you. \n');
+    assert.match(stderr, /^first token after \d.* · \d+ → \d+ tokens · 0\.\d{6}¢\n$/);
+  });
+
+  test('from standard input, with a model that is named', async () => {
+    const { code, stdout, stderr } = await chat(['DEAR'], 'what is it?\n');
+    assert.equal(code, 0, stderr);
+    assert.equal(stdout, `${'Gold'.repeat(7)}\n`);
+  });
+
+  test('the cost is to the microcent what the ledger was charged', async () => {
+    for (const model of ['demo', 'dear']) {
+      const value = jsonOf(await chat([model, 'how', 'much?', '--json'])) as {
+        request_id: string;
+        text: string;
+        cost_microcents: number;
+        usage: { prompt_tokens: number; completion_tokens: number };
+      };
+      const receipt = (await service.usage()).requests.find(({ request_id: id }) => id === value.request_id);
+      assert.ok(receipt);
+      assert.equal(value.cost_microcents, receipt.cost_microcents);
+      assert.ok(value.cost_microcents > 0 && value.text !== '');
+      assert.equal(value.usage.completion_tokens, receipt.completion_tokens);
+    }
+  });
+
+  test('an interrupt cuts the answer: what came stays, exit 130', async () => {
+    const running = start(['hang on']);
+    await until(() => running.said().includes('two'), 120_000);
+    running.kill('SIGINT');
+    const { code, stdout, stderr } = await running.ended;
+    assert.equal(code, 130);
+    assert.equal(stdout, 'one two\n');
+    assert.match(stderr, /^cancelled · first token after .* · cost: npx tokenhouse usage\n$/);
+    await until(async () => (await service.usage(1)).requests[0]?.ending === 'client_left', 60_000);
+  });
+});
+
+describe('a refusal is told with its code', () => {
+  for (const [what, args, environment, code, says, repair] of [
+    [
+      'a wrong key',
+      ['hi'],
+      { TOKENHOUSE_KEY: 'tkh_wrong' },
+      1,
+      /^invalid_api_key: /m,
+      /tokenhouse explain invalid_api_key/,
+    ],
+    ['no key', ['hi'], { TOKENHOUSE_KEY: '' }, 1, /There is no API key/, /keys create/],
+    ['an unknown model', ['nothing', 'hi'], {}, 1, /There is no model "nothing"/, /tokenhouse chat demo "hi"/],
+    ['nothing to ask', [], {}, 64, /standard input is empty/, /tokenhouse chat "/],
+    ['no service', ['hi', '--url', 'http://127.0.0.1:9'], {}, 69, /No service answers at http/, /npm start/],
+    ['a failure in mid-answer', ['break it'], {}, 69, /^backend_timeout: /m, /tokenhouse explain backend_timeout/],
+    ['a prompt longer than the window', ['word '.repeat(10_000)], {}, 1, /^context_length_exceeded: /m, /explain/],
+  ] as const) {
+    test(what, async () => {
+      const result = await chat(args, '', environment);
+      assert.equal(result.code, code, result.stderr);
+      assert.match(result.stderr, says);
+      assert.match(result.stderr, /^ {2}why {5}\S/m);
+      assert.match(/^ {2}repair {2}(.*)$/m.exec(result.stderr)?.[1] ?? '', repair);
+      assert.equal(result.stdout, what === 'a failure in mid-answer' ? 'one two\n' : '');
+    });
+  }
+
+  test('another URL than the service that runs here may be named, with /v1 or without', async () => {
+    const elsewhere = new CommandFolder();
+    for (const url of [service.url, `${service.url}/v1`, `${service.url}/`]) {
+      const { code, stdout, stderr } = await elsewhere.run('chat', 'hi', '--url', url, '--key', service.key);
+      assert.equal(code, 0, stderr);
+      assert.equal(stdout, 'Hello, you. \n');
+    }
+    elsewhere.dispose();
+  });
+});
+
+test('a conversation on a terminal: remembers, survives an interrupt, and ends with /exit', async () => {
+  const terminal = new Terminal([process.execPath, main, 'chat', 'demo'], {
+    folder: service.folder,
+    environment: { TOKENHOUSE_KEY: '' },
+  });
+  await terminal.shows(/API key: /);
+  terminal.type(`${service.key}\r`);
+  await terminal.shows(/demo · \/exit leaves[^]*> /);
+  assert.ok(!terminal.screen.includes(service.key), 'the key was shown');
+  terminal.type('hello\r');
+  await terminal.shows(/Hello, you\.[^]*0\.\d{6}¢\n[^]*> /);
+  let mark = terminal.screen.length;
+  terminal.type('please hang\r');
+  await terminal.shows(/one two/, mark);
+  terminal.type('\u0003');
+  await terminal.shows(/cancelled · /, mark);
+  mark = terminal.screen.length;
+  terminal.type('break\r');
+  await terminal.shows(/backend_timeout: [^]*repair {2}tokenhouse explain backend_timeout/, mark);
+  mark = terminal.screen.length;
+  // Cut answers are part of the conversation, so this one has more turns than the script of the first has.
+  terminal.type('and now?\r');
+  await terminal.shows(/Hello, you\.[^]*¢\n/, mark);
+  terminal.type('/exit\r');
+  assert.equal(await terminal.ended(), 0, terminal.screen);
+});

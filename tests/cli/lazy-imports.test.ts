@@ -1,0 +1,41 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+import ts from 'typescript';
+
+/**
+ * Help and completion must not wait for a database and a validator: what is imported before a command runs is counted
+ * instead of timed.
+ */
+const sources = join(fileURLToPath(new URL('../../../', import.meta.url)), 'src');
+
+/** Files and packages that are loaded before the first command: static imports only, without those for types. */
+function loadedBy(entry: string): { readonly files: readonly string[]; readonly packages: readonly string[] } {
+  const files = new Set([entry]);
+  const packages = new Set<string>();
+  for (const file of files) {
+    const tree = ts.createSourceFile(file, readFileSync(file, 'utf8'), ts.ScriptTarget.Latest);
+    for (const node of tree.statements) {
+      const isType = ts.isImportDeclaration(node) && node.importClause?.phaseModifier === ts.SyntaxKind.TypeKeyword;
+      if (!ts.isImportDeclaration(node) || isType || !ts.isStringLiteral(node.moduleSpecifier)) continue;
+      const { text } = node.moduleSpecifier;
+      if (text.startsWith('.')) files.add(join(dirname(file), text));
+      else packages.add(text);
+    }
+  }
+  return { files: [...files].map((file) => relative(sources, file)).toSorted(), packages: [...packages].toSorted() };
+}
+
+test('before a command runs, only its declaration is loaded', () => {
+  const { files, packages } = loadedBy(join(sources, 'main.ts'));
+  assert.deepEqual(files, ['cli/command-line.ts', 'cli/option.ts', 'cli/output.ts', 'cli/version.ts', 'main.ts']);
+  assert.deepEqual(packages, ['commander', 'node:crypto', 'node:fs']);
+});
+
+test('the completion script needs the table of errors besides', () => {
+  const { files, packages } = loadedBy(join(sources, 'cli/completion.ts'));
+  assert.deepEqual([files, packages], [['cli/completion.ts', 'errors.ts'], []]);
+});

@@ -1,0 +1,73 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+import { TestService, scriptedModel } from '../support/service.ts';
+import { Terminal } from '../support/terminal.ts';
+
+/** What a start says (ux §6.3): everything with the key the first time, five lines on a terminal later. */
+const main = fileURLToPath(new URL('../../src/main.js', import.meta.url));
+const service = new TestService({ config: scriptedModel('- say: [ { text: "hello" } ]') });
+before(() => service.start());
+after(() => service.dispose());
+
+const talk = (text: string): readonly string[] =>
+  text.split('\n').filter((line) => line !== '' && !line.startsWith('{'));
+
+describe('the first start, without a terminal', () => {
+  test('says where everything is, the mode, and the commands that come next', () => {
+    const lines = talk(service.output);
+    const expected = [
+      /^Tokenhouse \d+\.\d+\.\d+ · node \d+.* · one process, SQLite · no telemetry$/,
+      /^config {3}\.\/tokenhouse\.yaml$/,
+      /^data {5}\.\/data · created · \d+ migrations · [\d.]+ [GT]B free$/,
+      /^model {4}demo · scripted · ready$/,
+      /^ready in [\d.]+ s$/,
+      /^ {2}API {5}http:\/\/localhost:\d+\/v1$/,
+      /^ {2}Errors {2}http:\/\/localhost:\d+\/docs\/errors$/,
+      /^note {5}reachable from this computer only; to publish set server\.inference\.host and public_url$/,
+      /^A first account has been made: acct_/,
+    ];
+    for (const [index, pattern] of expected.entries()) assert.match(lines[index] ?? '', pattern);
+    assert.match(service.output, /^ {2}tkh_[0-9A-Za-z]{38}$/m);
+    assert.match(service.output, /npx tokenhouse chat/);
+  });
+
+  test('logs the same facts as one JSON line', () => {
+    const started = service.log.find(({ event }) => event === 'started');
+    assert.ok(started);
+    assert.equal(started['inference_url'], service.url);
+    assert.equal(started['account_url'], service.accountUrl);
+    assert.match(String(started['data']), /\/data$/);
+    assert.ok(Number(started['migrations']) > 0);
+    assert.ok(!JSON.stringify(started).includes('tkh_'));
+  });
+});
+
+test('a later start without a terminal says the facts again, and no key', async () => {
+  const keys = service.output.split('tkh_').length;
+  await service.stop();
+  await service.start();
+  assert.match(service.output, /^data {5}\.\/data · [\d.]+ [kMG]B · [\d.]+ [GT]B free$/m);
+  assert.equal(service.output.split('tkh_').length, keys, 'a key was printed again');
+  await service.stop();
+});
+
+test('a later start on a terminal has five lines', async () => {
+  const terminal = new Terminal([process.execPath, main, 'serve'], { folder: service.folder });
+  await terminal.shows(/Errors/);
+  await terminal.shows(/\n[^\n]*Errors[^\n]*\n/);
+  const lines = talk(terminal.screen);
+  const expected = [
+    /^Tokenhouse \d/,
+    /^data {5}\.\/data · .* free · config \.\/tokenhouse\.yaml$/,
+    /^model {4}demo · scripted · ready$/,
+    /^ready in [\d.]+ s · reachable from this computer only$/,
+    /^ {2}API {5}http:\S+\/v1 {8}Errors {2}http:\S+$/,
+  ];
+  assert.equal(lines.length, expected.length, terminal.screen);
+  for (const [index, pattern] of expected.entries()) assert.match(lines[index] ?? '', pattern);
+  terminal.type('\u0003');
+  await terminal.shows(/stopping: no new requests/);
+  assert.equal(await terminal.ended(), 0);
+});

@@ -1,0 +1,140 @@
+import assert from 'node:assert/strict';
+import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { describe, it } from 'node:test';
+import { pathToFileURL } from 'node:url';
+import { root } from './clone.ts';
+
+interface Arguments {
+  readonly problem?: string;
+  readonly suite?: string;
+  readonly node?: string;
+  readonly newestClients?: boolean;
+  readonly words?: readonly string[];
+  readonly options?: readonly string[];
+}
+const script = (file: string): Promise<unknown> => import(pathToFileURL(path.join(root, 'scripts', file)).href);
+const { suites, readArguments, testFiles } = (await script('suites.mjs')) as {
+  suites: Readonly<Record<string, { readonly files?: string }>>;
+  readArguments(args: readonly string[]): Arguments;
+  testFiles(
+    root: string,
+    name: string,
+    words: readonly string[],
+  ): { readonly all: string[]; readonly chosen: string[] };
+};
+const { summaryLines } = (await script('test-summary.mjs')) as {
+  summaryLines(of: { suite: string; file: string; root: string; seconds: number }): string[];
+};
+
+describe('the suites', () => {
+  const names = Object.keys(suites).filter((name) => name !== 'ordinary');
+
+  it('each have a command and a stage of CI', () => {
+    const { scripts } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8')) as {
+      scripts: Record<string, string>;
+    };
+    const ci = readFileSync(path.join(root, '.ci', 'run'), 'utf8');
+    for (const name of names) {
+      assert.equal(scripts[`test:${name}`], `node scripts/test.mjs --suite ${name}`);
+      assert.match(ci, new RegExp(`^stage ${name} \\d+ npm run test:${name}$`, 'm'));
+    }
+    assert.match(ci, /^stage test \d+ npm test$/m);
+    assert.match(ci, /^stage check \d+ npm run check$/m);
+  });
+
+  it('have every file of tests/suites, and ordinary has the others', () => {
+    const folders = readdirSync(path.join(root, 'tests', 'suites'));
+    for (const folder of folders) assert.ok(names.includes(folder), `tests/suites/${folder} belongs to no suite`);
+    const ordinary = testFiles(root, 'ordinary', []).chosen;
+    assert.ok(ordinary.length > 50 && ordinary.every((file) => !file.includes(path.join('tests', 'suites'))));
+    assert.deepEqual(testFiles(root, 'node24', []).chosen, ordinary);
+    const isSoak = (file: string): boolean => file.endsWith('.soak.test.js');
+    assert.ok(!ordinary.some(isSoak));
+    const soak = testFiles(root, 'soak', []).chosen;
+    assert.ok(soak.some(isSoak) && soak.every((file) => isSoak(file) || file.includes(path.join('suites', 'soak'))));
+    assert.deepEqual(testFiles(root, 'ordinary', ['setup/suites']).chosen, [
+      path.join('dist', 'tests', 'setup', 'suites.test.js'),
+    ]);
+  });
+});
+
+describe('the arguments', () => {
+  it('are words, our options, and options of node --test', () => {
+    const none = { suite: 'ordinary', node: undefined, newestClients: false, words: [], options: [] };
+    const table: readonly (readonly [readonly string[], object])[] = [
+      [[], none],
+      [['endings', 'http'], { ...none, words: ['endings', 'http'] }],
+      [['--suite', 'soak'], { ...none, suite: 'soak' }],
+      [['--suite=node24'], { ...none, suite: 'node24', node: '24', newestClients: true }],
+      [['--node', '22', 'store'], { ...none, node: '22', words: ['store'] }],
+      [['--suite', 'node24', '--node=26'], { ...none, suite: 'node24', node: '26', newestClients: true }],
+      [['--newest-clients'], { ...none, newestClients: true }],
+      [['--test-name-pattern=x'], { ...none, options: ['--test-name-pattern=x'] }],
+    ];
+    for (const [args, expected] of table) assert.deepEqual(readArguments(args), expected, args.join(' '));
+  });
+
+  it('that make no sense are told in words', () => {
+    assert.match(readArguments(['--suite', 'sok']).problem!, /no suite 'sok'[^]*soak/);
+    for (const name of ['toString', '__proto__', ''])
+      assert.match(readArguments(['--suite', name]).problem!, /no suite/);
+    for (const version of ['24.1', 'lts', ''])
+      assert.match(readArguments([`--node=${version}`]).problem!, /major version/);
+  });
+});
+
+describe('the summary', () => {
+  it('has the ten slowest files, what failed, what was skipped, and counts', (t) => {
+    const folder = mkdtempSync(path.join(tmpdir(), 'tokenhouse-summary-'));
+    t.after(() => rmSync(folder, { recursive: true, force: true }));
+    const file = path.join(folder, 'notes');
+    const of = (name: string): string => path.join(root, 'dist', 'tests', name);
+    const notes = [
+      ...Array.from({ length: 12 }, (_, index) => ({ file: of(`${index}.test.js`), durationMs: index * 1_000 })),
+      { passed: 1 },
+      { passed: 1 },
+      { file: of('3.test.js'), failed: 'a promise' },
+      { file: of('4.test.js'), skipped: 'a thing' },
+    ];
+    writeFileSync(file, notes.map((note) => `${JSON.stringify(note)}\n`).join(''));
+    const lines = summaryLines({ suite: 'ordinary', file, root, seconds: 61 });
+    assert.deepEqual(lines.slice(1, 4), [
+      'ordinary took 61 s; its slowest files:',
+      '    11.0 s  tests/11.test.ts',
+      '    10.0 s  tests/10.test.ts',
+    ]);
+    assert.deepEqual(lines.slice(-4), [
+      '     2.0 s  tests/2.test.ts',
+      'skipped: tests/4.test.ts: a thing',
+      'failed: tests/3.test.ts: a promise',
+      'ordinary: 2 passed, 1 failed, 1 skipped',
+    ]);
+    assert.match(summaryLines({ suite: 'soak', file: `${file}-gone`, root, seconds: 1 }).at(-1)!, /^soak: 0 passed/);
+  });
+});
+
+describe('the newest clients', () => {
+  it('take the place of the locked ones, and of nothing else', (t) => {
+    const folder = mkdtempSync(path.join(tmpdir(), 'tokenhouse-clients-'));
+    t.after(() => rmSync(folder, { recursive: true, force: true }));
+    const packageFolder = path.join(folder, 'node_modules', 'openai');
+    mkdirSync(packageFolder, { recursive: true });
+    writeFileSync(path.join(packageFolder, 'package.json'), '{ "type": "module", "main": "index.js" }');
+    writeFileSync(path.join(packageFolder, 'index.js'), "export default 'the newest';");
+    const hooks = pathToFileURL(path.join(root, 'scripts', 'import-clients.mjs'));
+    hooks.search = new URLSearchParams({ openai: folder }).toString();
+    const program = "import openai from 'openai'; import 'undici'; process.stdout.write(openai);";
+    const run = spawnSync(process.execPath, ['--import', hooks.href, '--input-type=module', '-e', program], {
+      cwd: root,
+      encoding: 'utf8',
+    });
+    assert.deepEqual([run.stdout, run.status], ['the newest', 0], run.stderr);
+    const { dependencies } = JSON.parse(readFileSync(path.join(root, 'tests', 'clients', 'package.json'), 'utf8')) as {
+      dependencies: Readonly<Record<string, string>>;
+    };
+    assert.ok(dependencies['openai'], 'the locked ones are there to be replaced');
+  });
+});
