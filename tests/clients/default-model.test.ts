@@ -3,7 +3,12 @@ import { spawn } from 'node:child_process';
 import { readFileSync, readdirSync } from 'node:fs';
 import { after, before, test } from 'node:test';
 
+import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
+import { ChatOpenAI } from '@langchain/openai';
+import { generateObject } from 'ai';
 import OpenAI from 'openai';
+import { zodFunction, zodResponseFormat } from 'openai/helpers/zod';
+import { z } from 'zod';
 
 import { firstPrompt } from '../../src/cli/serve.ts';
 import { defaultModels } from '../../src/config/defaults.ts';
@@ -23,7 +28,7 @@ before(async () => {
   const { code, stderr } = await service.command('models', 'pull', model);
   assert.equal(code, 0, `the default model is needed here; get it with: npx tokenhouse models pull\n${stderr}`);
   await service.start();
-  assert.match(service.output, new RegExp(`model +${model} · llama · ready`));
+  assert.match(service.output, new RegExp(`model +${model} · llama · .*ready`));
   client = new OpenAI({ apiKey: service.key, baseURL: `${service.url}/v1`, maxRetries: 0, timeout: 120_000 });
 });
 after(async () => {
@@ -103,8 +108,65 @@ test('the same question again finds its prompt in the cache and costs less', asy
   assert.ok(receipt.cost_microcents < price(firstUsage, 0));
 });
 
+const City = z.object({ country: z.string().max(40), capital: z.string().max(40) });
+
+test('parse gives an object of the schema, which the real model was held to', async () => {
+  const answer = await client.chat.completions.parse({
+    ...question,
+    messages: [{ role: 'user', content: 'What is the capital of France? Answer in JSON with country and capital.' }],
+    response_format: zodResponseFormat(City, 'city'),
+  });
+  assert.equal(answer.choices[0]?.finish_reason, 'stop');
+  assert.ok(City.safeParse(answer.choices[0]?.message.parsed).success, answer.choices[0]?.message.content ?? '');
+});
+
+test('a forced tool is called with arguments of its schema, whole and streamed', async () => {
+  const asked = {
+    ...question,
+    messages: [{ role: 'user' as const, content: 'What is the weather in Paris?' }],
+    tools: [zodFunction({ name: 'get_weather', parameters: z.object({ city: z.string().max(20) }) })],
+    tool_choice: 'required' as const,
+    parallel_tool_calls: false,
+    max_tokens: 200,
+  };
+  const whole = await client.chat.completions.parse(asked);
+  const streamed = await client.chat.completions.stream(asked).finalChatCompletion();
+  for (const { choices } of [whole, streamed]) {
+    const [call] = choices[0]?.message.tool_calls ?? [];
+    assert.equal(choices[0]?.finish_reason, 'tool_calls');
+    assert.equal(call?.function.name, 'get_weather');
+    const { city } = call.function.parsed_arguments as { city: string };
+    assert.equal(typeof city, 'string');
+  }
+  assert.equal(
+    streamed.choices[0]?.message.tool_calls?.[0]?.function.arguments,
+    whole.choices[0]?.message.tool_calls?.[0]?.function.arguments,
+  );
+});
+
+test('the AI SDK and LangChain get objects of their schemas from the real model', async () => {
+  const prompt = 'What is the capital of France? Answer in JSON with country and capital.';
+  const vercel = createOpenAICompatible({
+    name: 'tokenhouse',
+    baseURL: `${service.url}/v1`,
+    apiKey: service.key,
+    supportsStructuredOutputs: true,
+  })(model);
+  const { object } = await generateObject({ model: vercel, schema: City, prompt, temperature: 0, maxRetries: 0 });
+  assert.ok(City.safeParse(object).success);
+  const chain = new ChatOpenAI({
+    model,
+    apiKey: service.key,
+    temperature: 0,
+    maxRetries: 0,
+    configuration: { baseURL: `${service.url}/v1` },
+  });
+  const structured = chain.withStructuredOutput(City, { name: 'city', method: 'jsonSchema' });
+  assert.ok(City.safeParse(await structured.invoke(prompt)).success);
+});
+
 test('the printed command, pasted into a shell, streams an answer', async () => {
-  const [, line] = /Try it:\n\n(curl [\s\S]*?)\n\nThen see/.exec(service.output) ?? [];
+  const [, line] = /Try it:\n\n(curl [\s\S]*?)\n\n/.exec(service.output) ?? [];
   assert.ok(line, service.output);
   const printed = (await pasted(line)) ?? (await translated(line));
   const events = printed.split('\n\n').filter((event) => event !== '');

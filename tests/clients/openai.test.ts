@@ -321,10 +321,10 @@ describe('errors', () => {
   test('a request that is not allowed is a BadRequestError with its param', async () => {
     const error = await thrown(
       BadRequestError,
-      client.chat.completions.create({ model: 'demo', messages: user('hi'), n: 2 }),
+      client.chat.completions.create({ model: 'demo', messages: user('hi'), logprobs: true }),
     );
-    assert.equal(error.code, 'unsupported_feature');
-    assert.equal(error.param, 'n');
+    assert.equal(error.code, 'unsupported_parameter');
+    assert.equal(error.param, 'logprobs');
     assert.match(error.requestID ?? '', /^req_[0-9a-f]{12}$/);
   });
 

@@ -1,91 +1,49 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { test } from 'node:test';
-import { fileURLToPath } from 'node:url';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 
-import { defaultFirstCreditCents, defaultLimits, defaultServer, defaultStorage } from '../../src/config/defaults.ts';
-import { configSchema } from '../../src/config/schema.ts';
-import { scriptSchema } from '../../src/engines/scripted/script-schema.ts';
+import { defaultLimits } from '../../src/config/defaults.ts';
 
-/** The tables of docs/configuration.md have every key that the boot code knows, in its order, and no other. */
-const document = readFileSync(fileURLToPath(new URL('../../../docs/configuration.md', import.meta.url)), 'utf8');
+/** The tables of docs/configuration.md and docs/cli.md are what `npm run docs` prints now. */
+const root = fileURLToPath(new URL('../../../', import.meta.url));
+const { documents } = (await import(pathToFileURL(join(root, 'scripts', 'docs.mjs')).href)) as {
+  documents(): Promise<Readonly<Record<string, string>>>;
+};
+const printed = await documents();
 
-interface Row {
-  readonly key: string;
-  readonly default: string;
-  readonly meaning: string;
-}
-
-/** All rows of tables whose first cell is a key. */
-const rows: readonly Row[] = document
-  .split('\n')
-  .map((line) => /^\| `([\w[\].]+)` \| (.*?) ?\| (.*) \|$/.exec(line))
-  .filter((match) => match !== null)
-  .map(([, key = '', value = '', meaning = '']) => ({ key, default: value.replaceAll('`', ''), meaning }));
-
-interface Schema {
-  readonly type?: string;
-  readonly const?: unknown;
-  readonly description?: string;
-  readonly properties?: Readonly<Record<string, Schema>>;
-  readonly required?: readonly string[];
-  readonly items?: Schema;
-  readonly anyOf?: readonly Schema[];
-}
-
-interface Key {
-  readonly key: string;
-  readonly description: string;
-  readonly isRequired: boolean;
-}
-
-/** The leaves of a schema by their paths; the keys of a backend stand under the name of its engine. */
-function keysOf(schema: Schema, path = '', isRequired = false): readonly Key[] {
-  const { properties, required = [], items, anyOf } = schema;
-  if (properties !== undefined) {
-    const engine = properties['engine']?.const;
-    const prefix = typeof engine === 'string' ? `${engine}.` : path === '' ? '' : `${path}.`;
-    return Object.entries(properties).flatMap(([name, value]) =>
-      keysOf(value, `${prefix}${name}`, required.includes(name)),
+for (const file of ['docs/configuration.md', 'docs/cli.md']) {
+  test(`${file} is up to date`, () => {
+    assert.equal(
+      readFileSync(join(root, file), 'utf8'),
+      printed[file],
+      `${file} is stale: run npm run docs and commit what it writes`,
     );
-  }
-  if (anyOf?.every((choice) => choice.properties !== undefined)) {
-    return anyOf.flatMap((choice) => keysOf(choice, path, isRequired));
-  }
-  if (items?.properties !== undefined || items?.anyOf?.every((choice) => choice.properties !== undefined)) {
-    return keysOf(items, `${path}[]`, isRequired);
-  }
-  return [{ key: path, description: schema.description ?? '', isRequired }];
+  });
 }
 
-const configKeys = keysOf(configSchema() as unknown as Schema);
-const scriptKeys = keysOf(scriptSchema as unknown as Schema);
-
-test('every key of the schemas has its row, and there are no others', () => {
-  const expected = [...configKeys, ...scriptKeys].map(({ key }) => key);
-  const described = rows.map(({ key }) => key).filter((key) => !/^[A-Z_]+$/.test(key));
-  // The schema of a script lists its conditions in another order than a reader wants.
-  assert.deepEqual(described.toSorted(), [...new Set(expected)].toSorted());
-  assert.equal(new Set(described).size, described.length, 'a key stands there twice');
+test('the tables have the keys, defaults and words of the schema', () => {
+  const text = printed['docs/configuration.md'] ?? '';
+  for (const [name, value] of Object.entries(defaultLimits))
+    assert.match(text, new RegExp(`^\\| \`server\\.limits\\.${name}\` \\| \`${value}\` \\| \\w+`, 'm'));
+  assert.match(text, /^\| `models\[\]\.id` \| \| the name that requests use as `model` \|$/m);
+  assert.match(
+    text,
+    /^\| `openai\.flavor` \| \| what kind of server it is: `llama-server`, `openai`, `sglang` or `vllm` \|$/m,
+  );
+  assert.match(text, /^\| `say\[\]\.tool_call\.name` \| \| called \|$/m);
 });
 
-test("a key is described in the schema's words, and what is required has no default", () => {
-  for (const { key, description, isRequired } of configKeys) {
-    const row = rows.find((candidate) => candidate.key === key);
-    assert.ok(row, key);
-    if (description !== '') assert.ok(row.meaning.startsWith(description), `${key}: ${description}`);
-    assert.equal(row.default === '', isRequired, `${key}: default ${row.default}`);
-  }
+test('every key is described', () => {
+  const rows = [...(printed['docs/configuration.md'] ?? '').matchAll(/^\| `([^`]+)` \|(.*)\|$/gm)];
+  assert.ok(rows.length > 60);
+  for (const [, key, rest] of rows) assert.notEqual(rest?.split('|').at(-1)?.trim(), '', key);
+  const keys = rows.map(([, key]) => key);
+  assert.equal(new Set(keys).size, keys.length, 'a key stands there twice');
 });
 
-test('the defaults are the defaults', () => {
-  const expected = new Map<string, string>([
-    ['storage', defaultStorage],
-    ['accounts.first_credit_cents', defaultFirstCreditCents],
-  ]);
-  for (const [name, value] of Object.entries(defaultLimits)) expected.set(`server.limits.${name}`, String(value));
-  for (const [host, listen] of Object.entries(defaultServer)) {
-    for (const [name, value] of Object.entries(listen)) expected.set(`server.${host}.${name}`, String(value));
-  }
-  for (const [key, value] of expected) assert.equal(rows.find((row) => row.key === key)?.default, value, key);
+test('every command has its section', () => {
+  for (const name of ['serve', 'init', 'config check', 'chat', 'doctor', 'keys create', 'completion', 'explain'])
+    assert.match(printed['docs/cli.md'] ?? '', new RegExp(`^### tokenhouse ${name}\\b`, 'm'));
 });

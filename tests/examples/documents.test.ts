@@ -16,6 +16,7 @@ import type { Example } from './extract.ts';
  * - `<!-- example: config -->`: a whole tokenhouse.yaml; the boot code takes it.
  * - `<!-- example: commands -->`: shell commands, run beside a fresh service; all of them succeed. The addresses of the
  *   default ports mean that service, `tkh_…` its first key, `TOKENHOUSE_URL` and `TOKENHOUSE_KEY` both.
+ * - `<!-- example: program -->` in docs/clients.md: `tests/clients/examples.test.ts` runs it.
  */
 const root = fileURLToPath(new URL('../../../', import.meta.url));
 const documents = [
@@ -48,9 +49,9 @@ after(async () => {
 });
 
 describe('the documents', () => {
-  test('have marked examples of both kinds', () => {
+  test('have marked examples of every kind', () => {
     const kinds = new Set(examples.map((example) => example.kind));
-    assert.deepEqual([...kinds].toSorted(), ['commands', 'config']);
+    assert.deepEqual([...kinds].toSorted(), ['commands', 'config', 'program']);
   });
 
   for (const example of examples) {
@@ -60,8 +61,11 @@ describe('the documents', () => {
           return await checkConfig(example);
         case 'commands':
           return await checkCommands(example, 0);
+        case 'program':
+          // tests/clients/examples.test.ts runs it, with the client libraries.
+          return assert.match(example.where, /^docs\/clients\.md:/);
         default:
-          assert.fail(`'${example.kind}' is no kind of example; use config or commands`);
+          assert.fail(`'${example.kind}' is no kind of example; use config, commands or program`);
       }
     });
   }

@@ -1,0 +1,85 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+import { examplesOf } from '../examples/extract.ts';
+import type { Example } from '../examples/extract.ts';
+import { TestService } from '../support/service.ts';
+
+/**
+ * The programs of docs/clients.md run as they stand, against the configuration that stands there, and print what is written
+ * behind the arrows of their comments. The addresses of the default ports mean the service of the test.
+ */
+const document = 'docs/clients.md';
+const examples = examplesOf(
+  readFileSync(fileURLToPath(new URL(`../../../${document}`, import.meta.url)), 'utf8'),
+  document,
+);
+const programs = examples.filter(({ kind }) => kind === 'program');
+const [config] = examples.filter(({ kind }) => kind === 'config');
+assert.ok(config);
+
+const service = new TestService({ config: config.text });
+/** Beside the compiled tests, where the client libraries are found. */
+const folder = mkdtempSync(join(dirname(fileURLToPath(import.meta.url)), 'example-'));
+before(() => service.start());
+after(async () => {
+  rmSync(folder, { recursive: true, force: true });
+  await service.verify();
+  await service.dispose();
+});
+
+describe(document, () => {
+  test('has programs for a shell and for Node', () => {
+    assert.deepEqual([...new Set(programs.map(({ language }) => language))].toSorted(), ['js', 'sh']);
+  });
+
+  for (const program of programs) {
+    test(program.where, async () => {
+      const expected = [...program.text.matchAll(/(?:\/\/|#) → (.*)$/gm)].map(([, text = '']) => text);
+      assert.ok(expected.length > 0, 'it says what it prints');
+      const { code, stdout, stderr } = await run(program);
+      assert.equal(code, 0, stderr + stdout);
+      assert.deepEqual(stdout.trimEnd().split('\n'), expected);
+    });
+  }
+
+  test('a program that prints something else is found', async () => {
+    const { stdout, code } = await run({ where: 'here', kind: 'program', language: 'js', text: 'throw new Error();' });
+    assert.notEqual(code, 0);
+    assert.equal(stdout, '');
+  });
+});
+
+async function run({ text, language, where }: Example) {
+  const script = text.replaceAll('http://localhost:8080', service.url);
+  const file = join(folder, `${where.replaceAll(/\W/g, '-')}.mjs`);
+  if (language === 'js') writeFileSync(file, script);
+  // Where the tests have the newest clients, the examples have them too.
+  const [command, args] = language === 'js' ? [process.execPath, [...imports(), file]] : ['sh', ['-e', '-c', script]];
+  const child = spawn(command, args, {
+    cwd: folder,
+    env: { ...process.env, TOKENHOUSE_KEY: service.key },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    timeout: 120_000,
+  });
+  let [stdout, stderr] = ['', ''];
+  child.stdout.on('data', (bytes: Buffer) => (stdout += bytes.toString()));
+  child.stderr.on('data', (bytes: Buffer) => (stderr += bytes.toString()));
+  const code = await new Promise<number | null>((resolve, reject) => {
+    child.on('error', reject);
+    child.on('close', resolve);
+  });
+  return { code, stdout, stderr };
+}
+
+/** `--import` options that this process was started with. */
+function imports(): readonly string[] {
+  const { execArgv } = process;
+  return execArgv.flatMap((option, index) =>
+    option === '--import' ? [option, execArgv[index + 1] ?? ''] : option.startsWith('--import=') ? [option] : [],
+  );
+}

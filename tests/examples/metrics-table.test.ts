@@ -1,0 +1,43 @@
+/** The table of metrics in docs/operations.md is the code's. `WRITE=1` writes it. */
+import assert from 'node:assert/strict';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+import { ServiceMetrics } from '../../src/metrics/service-metrics.ts';
+
+const file = fileURLToPath(new URL('../../../docs/operations.md', import.meta.url));
+
+test('docs/operations.md has every metric with its labels and meaning, and no other', () => {
+  const none = () => 0;
+  const { descriptions } = new ServiceMetrics({
+    version: '',
+    process: { delay: { p50: 0, p99: 0, max: 0 }, utilization: 0, openFiles: 0, stop: () => {} },
+    requestsRunning: none,
+    openHolds: none,
+    heldMicrocents: () => 0n,
+    settlementsWaiting: none,
+    bodyBytes: none,
+    sockets: () => ({ inference: 0, account: 0 }),
+    logLinesDropped: none,
+    backends: () => [],
+    lines: () => [],
+    config: () => ({ version: 1, failures: 0, lastSuccess: true, leaving: 0 }),
+  });
+  const rows = descriptions.map(
+    ({ name, type, labels, help }) =>
+      `| \`${name}\` | ${type} | ${labels.map((label) => `\`${label}\``).join(', ') || '–'} | ${help} |`,
+  );
+  const table = ['| metric | type | labels | what it is |', '|-|-|-|-|', ...rows].join('\n');
+  const document = readFileSync(file, 'utf8');
+  const between = /(<!-- metrics -->\n)([^]*?)(\n?<!-- \/metrics -->)/.exec(document);
+  assert.ok(between);
+  if (process.env['WRITE'] === '1') {
+    writeFileSync(
+      file,
+      document.replace(between[0], () => `<!-- metrics -->\n${table}\n<!-- /metrics -->`),
+    );
+    return;
+  }
+  assert.equal(between[2], table);
+});
