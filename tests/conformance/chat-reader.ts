@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 
+import type { WireChunk, WireToolCallDelta } from './chat-wire.ts';
+
 /** A whole answer as a client of chat completions knows it. */
 export interface ReadChoice {
   readonly index: number;
@@ -16,30 +18,6 @@ export interface ReadAnswer {
   error: unknown;
 }
 
-interface Delta {
-  readonly role?: string;
-  readonly content?: string;
-  readonly reasoning_content?: string;
-  readonly tool_calls?: readonly {
-    readonly index: number;
-    readonly id?: string;
-    readonly type?: string;
-    readonly function: { readonly name?: string; readonly arguments?: string };
-  }[];
-}
-
-interface Chunk {
-  readonly object?: string;
-  readonly choices: readonly {
-    readonly index: number;
-    readonly delta: Delta;
-    readonly logprobs: { readonly content: readonly unknown[] } | null;
-    readonly finish_reason: string | null;
-  }[];
-  readonly usage?: unknown;
-  readonly error?: unknown;
-}
-
 /**
  * Reads a stream of chat completions as clients do, and on the way holds it to specification part 6: framing, the role
  * first, nothing after a finish, the finish with an empty delta, one usage in a last chunk without choices, then [DONE].
@@ -50,7 +28,7 @@ export function readChatStream(sse: string): ReadAnswer {
   const answer: ReadAnswer = { choices: [], usage: undefined, error: undefined };
   for (const data of events) {
     assert.equal(answer.usage ?? answer.error, undefined, 'nothing follows the usage or an error but [DONE]');
-    const chunk = JSON.parse(data) as Chunk;
+    const chunk = JSON.parse(data) as WireChunk;
     if (chunk.error !== undefined) {
       answer.error = chunk.error;
       continue;
@@ -69,7 +47,7 @@ export function readChatStream(sse: string): ReadAnswer {
 
 function readPiece(
   answer: ReadAnswer,
-  { index, delta, logprobs, finish_reason: finishReason }: Chunk['choices'][number],
+  { index, delta, logprobs, finish_reason: finishReason }: WireChunk['choices'][number],
 ): void {
   let choice = answer.choices.find((candidate) => candidate.index === index);
   if (choice === undefined) {
@@ -90,7 +68,7 @@ function readPiece(
   for (const piece of delta.tool_calls ?? []) readToolCall(choice, piece);
 }
 
-function readToolCall(choice: ReadChoice, piece: NonNullable<Delta['tool_calls']>[number]): void {
+function readToolCall(choice: ReadChoice, piece: WireToolCallDelta): void {
   const known = choice.toolCalls[piece.index];
   if (known === undefined) {
     assert.equal(piece.index, choice.toolCalls.length, 'calls are opened in order');

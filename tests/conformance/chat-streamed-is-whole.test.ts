@@ -3,24 +3,31 @@ import { test } from 'node:test';
 
 import fc from 'fast-check';
 
-import { chat } from '../../src/dialects/chat/chat.ts';
+import { chatFormat } from '../../src/dialects/chat/chat.ts';
 import type { GenerationBatch, GenerationEvent } from '../../src/generation/event.ts';
 import { Fold } from '../../src/generation/fold.ts';
 import { Meter } from '../../src/pipeline/meter.ts';
 import { legalStream } from '../generation/legal-streams.ts';
 import type { LegalStream } from '../generation/legal-streams.ts';
 import { readChatCompletion, readChatStream } from './chat-reader.ts';
-import { dialects } from './dialects.ts';
+import { wires } from './dialects.ts';
 import { print, readStreamCase, streamCaseNames } from './stream-case.ts';
+import { plainSeals } from '../support/seals.ts';
 
-const head = { requestId: 'req_0123456789ab', id: '00'.repeat(16), created: 1_790_000_000, model: 'a"model' };
+const head = {
+  requestId: 'req_0123456789ab',
+  id: '00'.repeat(16),
+  created: 1_790_000_000,
+  model: 'a"model',
+  seals: plainSeals,
+};
 
 test('what a client reads from the stream is what it reads from the whole answer', () => {
   fc.assert(
     fc.property(legalStream, (stream) => {
       const batches = metered(stream);
       const streamed = readChatStream(streamOf(batches));
-      const whole = readChatCompletion(chat.encodeResponse(folded(batches).generation(), head));
+      const whole = readChatCompletion(chatFormat.encodeResponse(folded(batches).generation(), head));
       streamed.choices.sort((a, b) => a.index - b.index);
       assert.deepEqual(streamed, whole);
       assert.equal(whole.choices.length, stream.choices);
@@ -73,7 +80,7 @@ test('after any number of batches a failure is a line of its own, then the end',
   fc.assert(
     fc.property(legalStream, fc.nat(), (stream, cut) => {
       const batches = metered(stream).slice(0, -1);
-      const encoder = chat.openStream(head);
+      const encoder = chatFormat.openStream(head);
       const sent = batches.slice(0, cut % (batches.length + 1)).map((batch) => encoder.batch(batch));
       const error = {
         type: 'server_error',
@@ -90,7 +97,7 @@ test('after any number of batches a failure is a line of its own, then the end',
 
 for (const name of streamCaseNames()) {
   test(`the fixture ${name} reads the same both ways`, () => {
-    const { sse, json } = print(readStreamCase(name), dialects.get('chat') ?? chat);
+    const { sse, json } = print(readStreamCase(name), wires.get('chat')!);
     const streamed = readChatStream(sse);
     streamed.choices.sort((a, b) => a.index - b.index);
     if (streamed.error === undefined) assert.deepEqual(streamed, readChatCompletion(json));
@@ -100,7 +107,7 @@ for (const name of streamCaseNames()) {
 
 /** The batches that leave the pipeline. */
 function metered(stream: LegalStream): readonly GenerationBatch[] {
-  const meter = new Meter({ choices: stream.choices, promptTokensLikely: 0, startedAt: 0 });
+  const meter = new Meter({ choices: stream.choices, promptTokensLikely: 0, elapsedMs: () => 0 });
   const passed: GenerationBatch[] = [];
   for (const batch of stream.batches) {
     meter.read(batch);
@@ -110,7 +117,7 @@ function metered(stream: LegalStream): readonly GenerationBatch[] {
 }
 
 function streamOf(batches: readonly GenerationBatch[]): string {
-  const encoder = chat.openStream(head);
+  const encoder = chatFormat.openStream(head);
   return batches.map((batch) => encoder.batch(batch)).join('') + encoder.end();
 }
 

@@ -1,19 +1,21 @@
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 
-import type { Dialect, ResponseHead } from '../../src/dialects/dialect.ts';
+import type { ResponseHead } from '../../src/dialects/dialect.ts';
 import { ApiError, errorBody } from '../../src/errors.ts';
 import type { ErrorCode } from '../../src/errors.ts';
 import type { GenerationBatch } from '../../src/generation/event.ts';
 import { Fold } from '../../src/generation/fold.ts';
 import { Meter } from '../../src/pipeline/meter.ts';
+import { plainSeals } from '../support/seals.ts';
+import type { Wire } from './dialects.ts';
 import { inRepository } from './repository.ts';
 
 /** `events.json` of a case: what an engine says, and the facts of the answer's head. */
 export interface StreamCase {
   /** What the case is about, for its reader. */
   readonly about: string;
-  readonly head: ResponseHead;
+  readonly head: Omit<ResponseHead, 'seals' | 'now'>;
   readonly choices: number;
   readonly batches: readonly GenerationBatch[];
   /** How the stream breaks after the last batch. */
@@ -41,9 +43,11 @@ export const readStreamCase = (name: string): StreamCase =>
   JSON.parse(readFileSync(pathInStreamCase(name, 'events.json'), 'utf8')) as StreamCase;
 
 /** Takes the events the way of every request: meter, then encoder or fold. */
-export function print(script: StreamCase, dialect: Dialect): Printed {
-  const meter = new Meter({ choices: script.choices, promptTokensLikely: 0, startedAt: 0 });
-  const encoder = dialect.openStream(script.head);
+export function print(script: StreamCase, { dialect, body, headers }: Wire): Printed {
+  const { format } = dialect.decodeRequest(body, { headers, items: undefined });
+  const head = { ...script.head, seals: plainSeals, now: () => script.head.created + 2 };
+  const meter = new Meter({ choices: script.choices, promptTokensLikely: 0, elapsedMs: () => 0 });
+  const encoder = format.openStream(head);
   const fold = new Fold();
   let sse = '';
   const pass = (batch: GenerationBatch): void => {
@@ -60,5 +64,5 @@ export function print(script: StreamCase, dialect: Dialect): Printed {
     return { sse: sse + encoder.error(told), json: dialect.encodeError(told) };
   }
   pass(meter.closing());
-  return { sse: sse + encoder.end(), json: dialect.encodeResponse(fold.generation(), script.head) };
+  return { sse: sse + encoder.end(), json: format.encodeResponse(fold.generation(), head) };
 }

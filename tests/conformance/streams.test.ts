@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 
-import { dialects } from './dialects.ts';
+import { wires } from './dialects.ts';
 import { filesOfStreamCase, pathInStreamCase, print, readStreamCase, streamCaseNames } from './stream-case.ts';
 
 /**
@@ -11,9 +11,9 @@ import { filesOfStreamCase, pathInStreamCase, print, readStreamCase, streamCaseN
  * `node dist/tests/conformance/write-streams.js` and read the difference.
  */
 for (const name of streamCaseNames()) {
-  for (const [wire, dialect] of dialects) {
+  for (const [wire, printer] of wires) {
     test(`${name} on ${wire}`, () => {
-      const printed = print(readStreamCase(name), dialect);
+      const printed = print(readStreamCase(name), printer);
       assert.equal(printed.sse, readFileSync(pathInStreamCase(name, `${wire}.sse`), 'utf8'));
       assert.equal(printed.json, readFileSync(pathInStreamCase(name, `${wire}.json`), 'utf8'));
     });
@@ -21,7 +21,7 @@ for (const name of streamCaseNames()) {
 }
 
 test('every case has the files of every dialect and no others', () => {
-  const expected = ['events.json', ...[...dialects.keys()].flatMap((wire) => [`${wire}.json`, `${wire}.sse`])].sort();
+  const expected = ['events.json', ...[...wires.keys()].flatMap((wire) => [`${wire}.json`, `${wire}.sse`])].sort();
   const names = streamCaseNames();
   assert.ok(names.length >= 13, 'cases are missing');
   for (const name of names) assert.deepEqual(filesOfStreamCase(name), expected, name);

@@ -6,6 +6,21 @@ import { RawClient, chatBytes, newRequestId } from '../support/raw-client.ts';
 import { TestService, until } from '../support/service.ts';
 import type { TestServiceOptions } from '../support/service.ts';
 
+/** Models that fail at once, and after two tokens by an error or a cut, when they are asked to. */
+export const failingScripts = `
+- when: { last_text: fails at once }
+  say: [ { text: "one two three" } ]
+  fault: { after_tokens: 0, type: error, code: backend_overloaded }
+- when: { last_text: fails later }
+  say: [ { text: "one two three" } ]
+  pace_ms: 2
+  fault: { after_tokens: 2, type: error, code: backend_http_error }
+- when: { last_text: is cut later }
+  say: [ { text: "one two three" } ]
+  pace_ms: 2
+  fault: { after_tokens: 2, type: cut }
+`;
+
 /** Microcents for a token of `demo`: dear, so that a hold that is left behind is seen. */
 export const inputPrice = 5_000n;
 export const outputPrice = 20_000n;

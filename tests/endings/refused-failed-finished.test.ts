@@ -3,23 +3,21 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
 import { Books } from '../support/books.ts';
-import { assertNothingLeft, cost, errorOf, exchange, house, promptTokensOf, streamError, closeHouse } from './house.ts';
+import {
+  assertNothingLeft,
+  cost,
+  errorOf,
+  exchange,
+  house,
+  promptTokensOf,
+  streamError,
+  closeHouse,
+  failingScripts,
+} from './house.ts';
 
 const service = house({
   firstCreditCents: '450',
-  scripts: `
-- when: { last_text: fails at once }
-  say: [ { text: "one two three" } ]
-  fault: { after_tokens: 0, type: error, code: backend_overloaded }
-- when: { last_text: fails later }
-  say: [ { text: "one two three" } ]
-  pace_ms: 2
-  fault: { after_tokens: 2, type: error, code: backend_http_error }
-- when: { last_text: is cut later }
-  say: [ { text: "one two three" } ]
-  pace_ms: 2
-  fault: { after_tokens: 2, type: cut }
-`,
+  scripts: failingScripts,
 });
 before(() => service.start());
 after(() => closeHouse(service));
@@ -28,7 +26,7 @@ describe('refused before the hold: the error, no row, nothing charged', () => {
   const refusals = [
     ['an unknown model', { model: 'nobody' }, 404, 'model_not_found'],
     ['a wrong type', { max_tokens: 'many' }, 422, 'schema_validation_failed'],
-    ['what the model cannot do', { n: 2 }, 400, 'unsupported_feature'],
+    ['what the model cannot do', { logprobs: true }, 400, 'unsupported_parameter'],
     [
       'a prompt longer than the window',
       { messages: [{ role: 'user', content: 'x'.repeat(80_000) }] },

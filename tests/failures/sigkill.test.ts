@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { Books } from '../support/books.ts';
+import { mulberry32 } from '../support/random.ts';
 import { RawClient, chatBytes, newRequestId } from '../support/raw-client.ts';
 import { TestService, until } from '../support/service.ts';
 
@@ -10,9 +11,9 @@ const rounds = 50;
 /** Clients that send one request after the other until the process dies. */
 const clients = 8;
 /** The longest that a round runs before the kill. */
-const loadMsMax = 300;
-/** Ten times what is promised, because the tests share their machine. */
-const readyMsMax = 20_000;
+const loadMsMax = 600;
+/** Ten times what is promised, and three times that, because the tests share their machine. */
+const readyMsMax = 60_000;
 
 const inputPrice = 50n;
 const outputPrice = 200n;
@@ -83,7 +84,7 @@ test(`kill -9 in mid-stream, ${rounds} times: the ledger is right, nothing is bi
         }
       }),
     );
-    // The phase is the fault's: any moment between the first byte and a few hundred milliseconds of load.
+    // The phase is the fault's: any moment of the load; what runs for 250 ms is written down, and some has to be.
     await new Promise((resolve) => setTimeout(resolve, random() * loadMsMax));
     const exit = service.stop('SIGKILL');
     killed.abort();
@@ -185,15 +186,4 @@ async function assertNoHoldLeft(service: TestService, books: Books, credit: bigi
   });
   const text = await answer.text();
   assert.equal(answer.status, 200, text);
-}
-
-/** Small and good enough; a failing seed can be played again. */
-function mulberry32(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
 }

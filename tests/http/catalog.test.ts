@@ -18,20 +18,20 @@ const service = new TestService({
 before(() => service.start());
 after(() => service.dispose());
 
-const off = (names: readonly string[]) => Object.fromEntries(names.map((name) => [name, false]));
+const flags = (value: boolean, ...names: readonly string[]) => Object.fromEntries(names.map((name) => [name, value]));
+const families = ['supported', 'streaming', 'tools'];
+const chatFlags = [...families, 'tool_streaming', 'json_object', 'json_schema', 'json_schema_refs'];
 
 const capabilities = {
   vision: false,
-  tools: false,
+  tools: true,
   reasoning: false,
-  chat_completions: {
-    supported: true,
-    streaming: true,
-    ...off(['tools', 'tool_streaming', 'json_object', 'json_schema', 'json_schema_refs', 'tools_with_response_format']),
-    ...off(['n', 'regex', 'grammar']),
+  chat_completions: flags(true, ...chatFlags, 'tools_with_response_format', 'n', 'regex', 'grammar'),
+  responses: {
+    ...flags(true, ...families, 'raw_json_schema_text'),
+    text_format: ['text', 'json_object', 'json_schema'],
   },
-  responses: { ...off(['supported', 'streaming', 'tools', 'raw_json_schema_text']), text_format: [] },
-  messages: off(['supported', 'streaming', 'tools', 'tool_streaming', 'vision', 'reasoning']),
+  messages: { ...flags(true, ...families, 'tool_streaming'), ...flags(false, 'vision', 'reasoning') },
   zdr: { supported: false, same_capabilities: false },
   reasoning_effort: { efforts: ['none'], default: 'none' },
 };
@@ -41,6 +41,9 @@ const cards = (created: unknown) => [
     id: 'Capped-Model',
     object: 'model',
     created,
+    type: 'model',
+    display_name: 'Demo',
+    created_at: new Date(Number(created) * 1000).toISOString(),
     owned_by: 'tokenhouse',
     max_model_len: 8192,
     zdr_supported: false,
@@ -64,6 +67,9 @@ const cards = (created: unknown) => [
     id: 'plain/model:1',
     object: 'model',
     created,
+    type: 'model',
+    display_name: 'plain/model:1',
+    created_at: new Date(Number(created) * 1000).toISOString(),
     owned_by: 'somebody',
     max_model_len: 4096,
     zdr_supported: false,

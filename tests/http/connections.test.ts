@@ -175,7 +175,7 @@ describe('versions of HTTP', () => {
   for (const [what, line, code] of [
     ['2.0', 'GET /healthz HTTP/2.0', 'http_505'],
     ['0.9, without a version', 'GET /healthz', 'http_505'],
-    ['3.7', 'GET /healthz HTTP/3.7', 'http_400'],
+    ['3.7', 'GET /healthz HTTP/3.7', 'http_505'],
   ] as const) {
     test(`${what} is refused`, async () => {
       const connection = await RawConnection.open(service.url);

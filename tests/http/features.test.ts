@@ -2,22 +2,25 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
 import type { ErrorCode } from '../../src/errors.ts';
-import { TestService, scriptedModel } from '../support/service.ts';
+import { TestService, noFeatures, scriptedModel } from '../support/service.ts';
 import { askChat, eventsOf, plainBody } from './chat.ts';
 import { assertEnvelope } from './envelope.ts';
 
 /**
- * What is not built yet is refused by the codes of the specification, because a model's card says so (contracts
+ * What a model cannot do is refused by the codes of the specification, because a model's card says so (contracts
  * decision 20); what the specification wants ignored is ignored.
  */
 const service = new TestService({
-  config: scriptedModel(`
+  config: scriptedModel(
+    `
 - when: { last_text: "count" }
   say: [ { text: "one two three four five six seven eight nine ten" } ]
 - when: { last_text: "picture" }
   say: [ { text: "words only" } ]
 - say: [ { text: "hello" } ]
-`),
+`,
+    { settings: noFeatures },
+  ),
 });
 before(() => service.start());
 after(async () => {
@@ -75,7 +78,7 @@ const refusals: readonly (readonly [string, Record<string, unknown>, ErrorCode, 
     'a file',
     { messages: says([{ type: 'file', file: { file_id: 'file-1' } }]) },
     'unsupported_value',
-    'messages[0].content[0].file',
+    'messages[0].content[0].file.file_id',
   ],
   // The rules for tools come before what the model can do.
   ['another kind of tool', { tools: [{ type: 'web_search' }] }, 'unsupported_tool_type', 'tools[0].type'],

@@ -6,10 +6,13 @@ import { basename, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 
 import { TestService, scriptedModel, until } from '../support/service.ts';
+import { pdfOf } from '../support/pdf-files.ts';
 import { writeTinyGguf } from '../support/tiny-gguf.ts';
 import { Upstream, chatChunk, usageChunk } from '../support/upstream.ts';
 import { Canaries, filesBelow, sightings } from './canary.ts';
+import { canaryBody, canaryCompletionBody, canaryHeaders, canaryMessagesBody } from './canary-requests.ts';
 import { askChat, chatRequest } from './chat.ts';
+import { askFiles, bodyOf, part, sendUpload, uploadRequest } from './file-requests.ts';
 import { RawConnection, exchange, requestBytes } from './raw.ts';
 import type { RawAnswer } from './raw.ts';
 
@@ -81,56 +84,13 @@ after(async () => {
 
 const models = ['demo', 'far', 'near'];
 
-/** A request that is taken, with a canary in every place that a client can fill. */
-function fullBody(model: string, stream: boolean, last: string): Record<string, unknown> {
-  const at = (place: string): string => canaries.at(`${place}, to ${model}, ${last}`);
-  const call = at('tool call id');
-  return {
-    model,
-    stream,
-    max_tokens: 20,
-    messages: [
-      { role: 'system', content: at('system text'), name: at('name of the system') },
-      { role: 'developer', content: [{ type: 'text', text: at('developer part') }] },
-      { role: 'user', content: [{ type: 'text', text: at('user part') }, imagePart(at)], name: at('name of the user') },
-      {
-        role: 'assistant',
-        content: at('assistant text'),
-        reasoning_content: at('reasoning'),
-        tool_calls: [
-          {
-            id: call,
-            type: 'function',
-            function: { name: at('tool name'), arguments: `{"a":"${at('tool arguments')}"}` },
-          },
-        ],
-      },
-      { role: 'tool', tool_call_id: call, content: at('tool result') },
-      { role: 'assistant', content: [{ type: 'refusal', refusal: at('refusal') }] },
-      { role: 'user', content: `${at('last text')} <${last}>` },
-    ],
-    stop: [at('stop'), at('second stop')],
-    user: at('user field'),
-    metadata: { [at('metadata key')]: at('metadata value') },
-    prompt_cache_key: at('cache key'),
-    [at('unknown field')]: { deep: [at('unknown value')] },
-  };
-}
+const askCompletion = (body: unknown, more: readonly (readonly [string, string])[] = []): Promise<RawAnswer> =>
+  exchange(service.url, { ...chatRequest(service, body, more), path: '/v1/completions' });
 
-const imagePart = (at: (place: string) => string) => ({
-  type: 'image_url',
-  image_url: { url: `https://example.org/${at('path of an image')}?token=${at('query of an image')}` },
-});
-
-/** Headers that anybody may send; the client's own request id is the one text that is kept. */
-const headers = (of: string): readonly (readonly [string, string])[] => [
-  ['User-Agent', canaries.at(`user agent, ${of}`)],
-  ['Cookie', `a=${canaries.at(`cookie, ${of}`)}`],
-  ['Referer', `https://example.org/${canaries.at(`referer, ${of}`)}`],
-  ['Service-Request-Tag', canaries.at(`tag, ${of}`)],
-  ['X-Forwarded-For', canaries.at(`forwarded for, ${of}`)],
-  [`X-${canaries.at(`header name, ${of}`)}`, 'x'],
-];
+const fullBody = (model: string, stream: boolean, last: string): Record<string, unknown> =>
+  canaryBody(canaries, model, stream, last);
+/** The client's own request id, which is not among them, is the one text that is kept. */
+const headers = (of: string): readonly (readonly [string, string])[] => canaryHeaders(canaries, of);
 
 describe('requests of every kind of ending', () => {
   for (const model of models) {
@@ -146,6 +106,75 @@ describe('requests of every kind of ending', () => {
       });
     }
   }
+
+  for (const model of ['demo', 'near']) {
+    for (const stream of [false, true]) {
+      test(`${model}, a text completion, ${stream ? 'streamed' : 'whole'}, answered`, async () => {
+        const body = canaryCompletionBody(canaries, model, stream, `answer ${stream}`);
+        const answer = await askCompletion(body, headers(`completion of ${model} ${stream}`));
+        assert.equal(answer.status, 200, answer.body);
+        // What it echoes is the client's own.
+        assert.ok(answer.body.includes((body['prompt'] as string[])[0]!));
+      });
+    }
+  }
+
+  for (const model of models) {
+    for (const stream of [false, true]) {
+      test(`messages to ${model}, ${stream ? 'streamed' : 'whole'}, answered and counted`, async () => {
+        const body = canaryMessagesBody(canaries, model, stream, `answer ${stream}`);
+        for (const path of ['/v1/messages', '/v1/messages/count_tokens']) {
+          const answer = await exchange(service.url, {
+            ...chatRequest(service, body, headers(`${path}, ${model} ${stream}`)),
+            path,
+          });
+          assert.equal(answer.status, 200, answer.body);
+          if (model === 'far' && path === '/v1/messages') assert.ok(answer.body.includes(said.text));
+        }
+      });
+    }
+  }
+
+  test('text completions that fail and are refused', async () => {
+    const at = (place: string): string => canaries.at(`${place} of a completion, refused`);
+    const { structured_outputs: _, ...plain } = canaryCompletionBody(canaries, 'far', true, 'fail with 500');
+    const failed = await askCompletion(plain);
+    assert.equal(failed.status, 502, failed.body);
+    assert.ok(!failed.body.includes(said.error));
+    for (const [status, body] of [
+      [404, { model: at('model'), prompt: at('prompt') }],
+      [422, { model: 'demo', prompt: [at('text'), 1] }],
+      [422, { model: 'demo', prompt: at('prompt'), logprobs: at('logprobs') }],
+      [400, { model: 'demo', prompt: at('prompt'), suffix: at('suffix') }],
+      [400, { model: 'demo', prompt: at('prompt'), ebnf: `root ::= ${at('ebnf').replaceAll('_', '-')}` }],
+      [400, { model: 'demo', prompt: at('prompt'), json_schema: at('schema') }],
+      [400, { model: 'demo', prompt: at('prompt'), regex: 'a', structured_outputs: { choice: [at('choice')] } }],
+      [400, { model: 'near', prompt: `${at('long text')} `.repeat(3000) }],
+    ] as const) {
+      const answer = await askCompletion(body);
+      assert.equal(answer.status, status, answer.body);
+    }
+  });
+
+  test('messages that fail, break off, or are refused', async () => {
+    const send = (body: unknown): Promise<RawAnswer> =>
+      exchange(service.url, { ...chatRequest(service, body, headers('messages, refused')), path: '/v1/messages' });
+    const full = (last: string): Record<string, unknown> => canaryMessagesBody(canaries, 'far', true, last);
+    assert.equal((await send(full('fail with 500'))).status, 502);
+    for (const last of ['cut', 'nonsense'])
+      assert.match((await send(full(last))).body, /event: error\ndata: .*"code":"backend_/);
+    const at = (place: string): string => canaries.at(`${place}, messages refused`);
+    for (const [status, fields] of [
+      [400, { thread: { type: at('thread') } }],
+      [400, { messages: [{ role: 'user', content: [{ type: at('block type') }] }] }],
+      [400, { output_config: { effort: at('effort') } }],
+      [400, { output_config: { format: { type: at('format') } } }],
+      [400, { tools: [], tool_choice: { type: 'tool', name: at('chosen tool') } }],
+      [422, { max_tokens: at('max tokens') }],
+      [404, { model: at('model') }],
+    ] as const)
+      assert.equal((await send({ ...full('refused'), ...fields })).status, status);
+  });
 
   test('failed before the first token, in the middle, and by a broken stream', async () => {
     const failed = await askChat(service, fullBody('far', true, 'fail with 500'));
@@ -173,7 +202,7 @@ describe('requests of every kind of ending', () => {
     );
   });
 
-  test('refused for each kind of reason', async () => {
+  test('refused for each kind of reason, and taken with tools', async () => {
     const at = (place: string): string => canaries.at(`${place}, refused`);
     const user = [{ role: 'user', content: at('user text') }];
     const tool = (name: string) => ({
@@ -197,9 +226,12 @@ describe('requests of every kind of ending', () => {
       [422, { model: 'demo', messages: user, stop: { [at('stop key')]: 1 } }],
       [422, { model: 'demo', messages: user, tool_choice: at('tool choice') }],
       [400, { model: 'demo', messages: user, reasoning_effort: at('effort') }],
-      [400, { model: 'demo', messages: user, regex: at('regex') }],
+      [400, { model: 'demo', messages: user, regex: `(${at('regex')}` }],
       [400, { model: 'demo', messages: user, response_format: { type: at('format') } }],
-      [400, { model: 'demo', messages: user, response_format: { type: 'grammar', grammar: at('grammar') } }],
+      [
+        400,
+        { model: 'demo', messages: user, response_format: { type: 'grammar', grammar: `root ::= ${at('grammar')}` } },
+      ],
       [
         400,
         {
@@ -211,7 +243,7 @@ describe('requests of every kind of ending', () => {
           },
         },
       ],
-      [400, { model: 'demo', messages: user, tools: [tool(at('tool name'))] }],
+      [200, { model: 'demo', messages: user, tools: [tool(at('tool name'))] }],
       [400, { model: 'demo', messages: user, tools: [{ type: at('tool type') }] }],
       [400, { model: 'demo', messages: user, tools: [tool(same), tool(same)] }],
       [
@@ -282,6 +314,38 @@ describe('requests of every kind of ending', () => {
     await until(() => refusals() > 0);
   });
 
+  test('in files: uploaded and deleted, refused, left in the middle, in requests, and a PDF that is read', async () => {
+    const at = (place: string): string => canaries.at(`${place}, of a file`);
+    const line = ([name, value]: readonly [string, string]): string => `${name}: ${value}\r\n`;
+    const more = line(['Content-Type', at('type')]) + line(['X-Further', at('header of a part')]);
+    const body = bodyOf(
+      part('file', at('content'), `${at('name')}.txt`, more),
+      part('purpose', 'user_data'),
+      part(at('field'), at('value')),
+    );
+    const stored = await sendUpload(service, body);
+    assert.equal(stored.status, 200, stored.body);
+    const id = String(stored.json()['id']);
+    const content = (file: object) => [{ role: 'user', content: [{ type: 'file', file }] }];
+    assert.equal((await askChat(service, { model: 'demo', messages: content({ file_id: id }) })).status, 200);
+    const pdf = `data:application/pdf;base64,${pdfOf([at('text')]).toString('base64')}`;
+    const inline = { file_data: pdf, filename: at('name in line') };
+    assert.equal((await askChat(service, { model: 'demo', messages: content(inline) })).status, 200);
+    const damaged = {
+      file_data: `data:application/pdf;base64,${Buffer.from(`%PDF-1.7 ${at('damaged')}`).toString('base64')}`,
+    };
+    assert.equal((await askChat(service, { model: 'demo', messages: content(damaged) })).status, 400);
+    assert.equal((await askChat(service, { model: 'demo', messages: content({ file_id: at('id') }) })).status, 400);
+    assert.equal((await askFiles(service, `/${at('path')}?after=${at('query')}`)).status, 404);
+    const refused = bodyOf(part('file', at('refused'), at('refused name')), part('purpose', at('refused purpose')));
+    assert.equal((await sendUpload(service, refused)).status, 422);
+    const left = await RawConnection.open(service.url);
+    left.write(requestBytes(service.url, uploadRequest(service, Buffer.alloc(0), [['Content-Length', '100000']])));
+    left.write(part('file', at('left'), at('left name')));
+    left.socket.resetAndDestroy();
+    assert.equal((await askFiles(service, `/${id}`, [], 'DELETE')).status, 200);
+  });
+
   test('killed in mid-stream, and repaired at the next start', async () => {
     const connection = await RawConnection.open(service.url);
     connection.write(requestBytes(service.url, chatRequest(service, fullBody('far', true, 'hang'))));
@@ -320,6 +384,8 @@ describe('afterwards', () => {
       ['a fragment', `before${text.slice(9, 21)}after`],
       ['upper case', text.toUpperCase()],
       ['hex', Buffer.from(`xyz${text}`).toString('hex')],
+      ['escapes of JSON', [...text].map((c) => `\\u00${c.charCodeAt(0).toString(16)}`).join('')],
+      ['escapes of URLs', [...text].map((c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`).join('')],
       ['UTF-16', Buffer.from(`xyz${text}`, 'utf16le')],
       ['base64', Buffer.from(`{"a":"${text}"}`).toString('base64')],
       ['base64, one further', Buffer.from(`{"ab":"${text}"}`).toString('base64')],

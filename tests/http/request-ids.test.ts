@@ -49,7 +49,7 @@ describe('an answer without an id from the client has one of ours', () => {
       ['PUT', '/healthz', 'GET, HEAD'],
       ['POST', '/readyz', 'GET, HEAD'],
     ] as const) {
-      const answer = await exchange(service.url, { method, path, headers: [key()], body: '{}' });
+      const answer = await exchange(service.url, { method, path, headers: [key()] });
       assertEnvelope(answer, 'http_405');
       assert.equal(answer.headers['allow'], allow, `${method} ${path}`);
     }
@@ -75,7 +75,7 @@ describe('an answer without an id from the client has one of ours', () => {
       [`GET / HTTP/1.1\r\nHost: a\r\n${'X-Many: a\r\n'.repeat(120)}\r\n`, 'http_431'],
       ['GET /healthz HTTP/1.1\r\n\r\n', 'http_400'],
       ['GET http://elsewhere/healthz HTTP/1.1\r\nHost: elsewhere\r\n\r\n', 'http_400'],
-      ['PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 'http_400'],
+      ['PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 'http_505'],
       ['\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03', 'http_400'],
       ['GET /healthz HTTP/1.1\r\nHost: a\r\nExpect: a miracle\r\n\r\n', 'http_417'],
     ] as const) {

@@ -1,0 +1,93 @@
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { readChatCompletion } from './chat-reader.ts';
+import { ChatHouse } from './chat-house.ts';
+
+/** What the sampling fields of §4.2 do on the embedded engine, from the client's side. */
+const house = new ChatHouse([
+  { id: 'speaker', says: ['Hé', 'llo', ' 😀', ' wor', 'ld', '!'] },
+  { id: 'parrot', says: [' once', ' more', ' and', ' again'], isEndless: true },
+]);
+before(() => house.start());
+after(() => house.dispose());
+
+interface WireLogprob {
+  readonly token: string;
+  readonly logprob: number;
+  readonly bytes: readonly number[];
+  readonly top_logprobs: readonly {
+    readonly token: string;
+    readonly logprob: number;
+    readonly bytes: readonly number[];
+  }[];
+}
+
+test('§4.2 logprobs with top_logprobs: a token, its logprob, its bytes and the likeliest ones, streamed as whole', async () => {
+  const fields = { logprobs: true, top_logprobs: 3, seed: 1 };
+  const whole = readChatCompletion(await (await house.ask('speaker', 'Hi', fields)).text()).choices[0];
+  const streamed = (await house.streamed('speaker', 'Hi', fields)).read.choices[0];
+  assert.equal(whole?.content, 'Héllo 😀 world!');
+  assert.equal(streamed?.content, whole.content);
+  assert.deepEqual(streamed.logprobs, whole.logprobs);
+  const logprobs = whole.logprobs as readonly WireLogprob[];
+  assert.equal(Buffer.from(logprobs.flatMap(({ bytes }) => bytes)).toString(), whole.content);
+  for (const { token, logprob, bytes, top_logprobs: top } of logprobs) {
+    assert.deepEqual(bytes, [...Buffer.from(token)]);
+    assert.equal(top.length, 3);
+    assert.equal(top[0]?.logprob, logprob);
+    assert.ok(logprob <= 0);
+  }
+});
+
+test('§4.2 logprobs alone tells no alternatives; without it nothing is told', async () => {
+  const [alone, without] = await Promise.all(
+    [{ logprobs: true }, {}].map(async (fields) =>
+      readChatCompletion(await (await house.ask('speaker', 'Hi', fields)).text()),
+    ),
+  );
+  const told = (alone?.choices[0]?.logprobs ?? []) as readonly WireLogprob[];
+  assert.equal(told.length, 6);
+  assert.ok(told.every(({ top_logprobs }) => top_logprobs.length === 0));
+  assert.deepEqual(without?.choices[0]?.logprobs, []);
+});
+
+test('§4.2 logit_bias -100 keeps a token from coming, 100 makes it come; an unknown id is 400', async () => {
+  // Single bytes are the first tokens: 33 is `!`, 126 is `~`.
+  const banned = await house.whole('speaker', 'Hi', { logit_bias: { '33': -100 }, max_tokens: 6 });
+  assert.ok(!(banned.choices[0]?.message.content ?? '').includes('!'));
+  const certain = await house.whole('speaker', 'Hi', { logit_bias: { '126': 100 }, max_tokens: 4 });
+  assert.equal(certain.choices[0]?.message.content, '~~~~');
+  const unknown = await house.ask('speaker', 'Hi', { logit_bias: { '99999999': 1 } });
+  assert.equal(unknown.status, 400);
+  const { error } = (await unknown.json()) as { error: { code: string; param: string } };
+  assert.deepEqual([error.code, error.param], ['unsupported_value', 'logit_bias']);
+});
+
+test('§4.2 n: so many choices, the prompt counted once', async () => {
+  const one = await house.whole('speaker', 'Hi');
+  const three = await house.whole('speaker', 'Hi', { n: 3 });
+  assert.deepEqual(
+    three.choices.map(({ index, message }) => [index, message.content]),
+    [0, 1, 2].map((index) => [index, 'Héllo 😀 world!']),
+  );
+  assert.equal(three.usage.prompt_tokens, one.usage.prompt_tokens);
+  assert.equal(three.usage.completion_tokens, one.usage.completion_tokens * 3);
+});
+
+test('§4.2 stop ends the answer before it, streamed as whole', async () => {
+  const stop = ['nothing', 'o w'];
+  assert.equal((await house.whole('speaker', 'Hi', { stop: 'o w' })).choices[0]?.message.content, 'Héllo 😀 world!');
+  assert.equal((await house.whole('speaker', 'Hi', { stop: [...stop, '😀 w'] })).choices[0]?.message.content, 'Héllo ');
+  const { read } = await house.streamed('speaker', 'Hi', { stop: [...stop, '😀 w'] });
+  assert.deepEqual([read.choices[0]?.content, read.choices[0]?.finishReason], ['Héllo ', 'stop']);
+});
+
+test('§2.5 length: the generation was stopped because the model began repeating itself', async () => {
+  const whole = await house.whole('parrot', 'Hi', { max_tokens: 1000 });
+  assert.equal(whole.choices[0]?.finish_reason, 'length');
+  // The same 20 tokens for the fifth time: 20 and four more rounds of four.
+  assert.equal(whole.usage.completion_tokens, 36);
+  const { read } = await house.streamed('parrot', 'Hi', { max_tokens: 1000 });
+  assert.equal(read.choices[0]?.finishReason, 'length');
+  assert.equal(read.choices[0].content, whole.choices[0]?.message.content);
+});
