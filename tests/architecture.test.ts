@@ -14,22 +14,28 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   generation: [],
   errors: [],
   store: ['ids'],
+  // One of each code, for its page and for the API description.
+  'error-examples': ['errors'],
   log: [],
+  // Counting, and the text that scrapers read.
+  metrics: [],
   // Request ids: how they are made, printed and echoed.
   ids: [],
-  // What both hosts answer below the level of routes.
-  edge: ['errors'],
+  // What both hosts do below the level of routes.
+  edge: ['errors', 'ids'],
   constraints: ['errors'],
   dialects: ['generation', 'errors'],
-  engines: ['generation', 'errors', 'constraints'],
+  reply: ['generation', 'errors'],
+  engines: ['generation', 'errors', 'constraints', 'reply'],
   'model-files': ['errors'],
-  config: ['model-files'],
+  config: ['model-files', 'catalog'],
   catalog: ['generation', 'errors', 'store'],
   accounts: ['generation', 'errors', 'store'],
   // Not catalog: prices arrive as a function.
   billing: ['generation', 'errors', 'store'],
-  limits: ['generation', 'errors', 'store'],
+  images: ['generation', 'errors'],
   files: ['generation', 'errors', 'store'],
+  limits: ['generation', 'errors', 'store'],
   pipeline: [
     'generation',
     'errors',
@@ -41,30 +47,36 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
     'accounts',
     'billing',
     'limits',
+    'images',
     'files',
   ],
+  // What the inference host says of itself; it reads the schemas of the dialects and serves nothing.
+  openapi: ['dialects', 'catalog', 'errors', 'error-examples'],
   http: [
+    'openapi',
     'pipeline',
+    'images',
+    'files',
     'dialects',
     'catalog',
     'accounts',
     'billing',
     'limits',
-    'files',
     'errors',
     'generation',
     'log',
     'ids',
     'edge',
+    'metrics',
   ],
   'account-api': [
+    'error-examples',
     'pipeline',
     'dialects',
     'catalog',
     'accounts',
     'billing',
     'limits',
-    'files',
     'errors',
     'generation',
     'log',
@@ -72,17 +84,19 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
     'edge',
   ],
   // The socket through which the command line reaches a running service.
-  control: ['accounts'],
+  control: ['accounts', 'config'],
 };
 
 /** The only places where concrete engines and stores are named; they may import everything. */
-const compositionRoots: ReadonlySet<string> = new Set(['main', 'services', 'backends', 'cli']);
+const compositionRoots: ReadonlySet<string> = new Set(['main', 'services', 'stores', 'backends', 'reload', 'cli']);
 
 /** Arrows that end at one file: the interface of a part with several implementations, or the one pure thing in it. */
 const narrowArrows: Readonly<Record<string, string>> = {
   'pipeline → dialects': 'dialects/dialect.ts',
   'pipeline → engines': 'engines/engine.ts',
   'config → model-files': 'model-files/source.ts',
+  'config → catalog': 'catalog/model.ts',
+  'control → config': 'config/reload-outcome.ts',
 };
 
 /** Where execution starts; the second half are threads and child processes, which nothing imports. */
@@ -91,6 +105,8 @@ const entryPoints = [
   'store/sqlite/ledger-worker.ts',
   'store/sqlite/desk-worker.ts',
   'engines/llama/child.ts',
+  'edge/json/json-thread.ts',
+  'files/pdf-child.ts',
 ];
 
 const sources = readSources();
@@ -103,7 +119,7 @@ test('folders do not import each other in circles', () => {
   assert.deepEqual(folderCycles(sources), []);
 });
 
-test('the environment is read in src/config only, and nothing writes to the console', () => {
+test('the environment is read in src/config only, HTTP servers are made in src/edge only, nothing writes to the console', () => {
   assert.deepEqual(wordFaults(sources), []);
 });
 
@@ -141,6 +157,15 @@ test('each rule finds what it is for', () => {
     [{ 'config/a.ts': 'process.env.HOME' }, null],
     [{ 'store/a.ts': '// process.env and console.log\nconst a = "console.log(process.env)";' }, null],
     [{ 'store/a.ts': 'console.error(1)' }, /src\/store\/a\.ts.*console/],
+    [{ 'http/a.ts': "import { createServer as a } from 'node:http';" }, /src\/http\/a\.ts makes an HTTP server/],
+    [
+      {
+        'http/a.ts': "import type { Server } from 'node:http';",
+        'edge/a.ts': "import { createServer } from 'node:http';",
+      },
+      null,
+    ],
+    [{ 'http/a.ts': "import { createServer } from 'node:net';" }, null],
   ];
   for (const [files, expected] of rules) {
     const told = faultsOf(files).join('\n');
@@ -233,6 +258,9 @@ function wordFaults(files: Sources): string[] {
       if (partOf(file) !== 'config' && readsEnvironment(node)) {
         faults.push(`src/${file} reads the environment: only src/config may`);
       }
+      if (partOf(file) !== 'edge' && makesHttpServers(node)) {
+        faults.push(`src/${file} makes an HTTP server: use createEdge of src/edge, which has the guards`);
+      }
       const isName = ts.isIdentifier(node) && node.text === 'console';
       if (isName && !(ts.isPropertyAccessExpression(node.parent) && node.parent.name === node)) {
         faults.push(`src/${file} writes to the console: use the log, or standard output in src/cli`);
@@ -240,6 +268,16 @@ function wordFaults(files: Sources): string[] {
     });
   }
   return faults;
+}
+
+/** Imports more than types of servers from `node:http`, `node:https` or `node:http2`. */
+function makesHttpServers(node: ts.Node): boolean {
+  if (!ts.isImportSpecifier(node) || node.isTypeOnly || node.parent.parent.isTypeOnly) return false;
+  const name = (node.propertyName ?? node.name).getText();
+  return (
+    /^(create(Secure)?Server|Server)$/.test(name) &&
+    /node:http/.test(node.parent.parent.parent.moduleSpecifier.getText())
+  );
 }
 
 function readsEnvironment(node: ts.Node): boolean {

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import type { UsageRow } from '../../src/store/ledger.ts';
 import { deskOn } from '../../src/store/operations.ts';
 import type { Desk } from '../../src/store/operations.ts';
+import { toUsageRow } from '../../src/store/queries.ts';
 import { openReadOnly } from '../../src/store/sqlite/dialect.ts';
 import { verifyLedger } from '../../src/store/verify.ts';
 import { until } from './service.ts';
@@ -60,6 +61,11 @@ export class Books {
   /** Newest first. */
   newest(limit: number): Promise<readonly UsageRow[]> {
     return this.#read((desk) => desk.listUsage({ limit }));
+  }
+
+  /** Every request, without the bound of a page: for tests that make more. */
+  everyRow(): Promise<readonly UsageRow[]> {
+    return this.#read(async (_desk, db) => (await db.selectFrom('usage').selectAll().execute()).map(toUsageRow));
   }
 
   /** How many requests a crash now would leave as `crashed`. */

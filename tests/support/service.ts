@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const main = fileURLToPath(new URL('../../src/main.js', import.meta.url));
-const startTimeoutMs = 30_000;
+/** Half a second on a quiet machine. */
+const startTimeoutMs = 120_000;
 
 /** What a command printed. */
 export interface CommandResult {
@@ -41,12 +42,21 @@ export interface TestServiceOptions {
   /** Cents of the first account. */
   readonly firstCreditCents?: string;
   readonly environment?: Readonly<Record<string, string>>;
+  /** Another program than the real one, which starts the real one and has something beside it: a file of `tests/`. */
+  readonly entry?: URL;
+  /** A command that ends by becoming the one after it, such as `nice`. */
+  readonly within?: readonly string[];
 }
+
+/** A machine that runs many tests at once is slow; that alone must not make a service refuse work. */
+const withoutShedding = ['  shed_large_bodies_lag_seconds: 60', '  shed_new_work_lag_seconds: 60'];
 
 /** The real program, in a process and a folder of its own, on free ports. */
 export class TestService {
   readonly folder: string;
   readonly #environment: NodeJS.ProcessEnv;
+  readonly #entry: string;
+  readonly #within: readonly string[];
   #process: ChildProcess | undefined;
   #stderr = '';
   #stdout = '';
@@ -60,15 +70,33 @@ export class TestService {
   constructor(options: TestServiceOptions) {
     this.folder = mkdtempSync(join(tmpdir(), 'tokenhouse-test-'));
     this.#environment = { ...process.env, ...options.environment };
-    const limits = options.limits === undefined ? '' : `  limits:\n${options.limits.replace(/^/gm, '  ')}\n`;
-    writeFileSync(
-      join(this.folder, 'tokenhouse.yaml'),
+    this.#entry = options.entry === undefined ? main : fileURLToPath(options.entry);
+    this.#within = options.within ?? [];
+    this.configure(options);
+  }
+
+  /** Writes the configuration anew; a running service notices by itself. */
+  configure(options: Pick<TestServiceOptions, 'config' | 'limits' | 'firstCreditCents'>): void {
+    const shed = withoutShedding.filter((line) => !options.limits?.includes(line.split(':')[0]!));
+    const limits = `  limits:\n${[...shed, options.limits ?? ''].join('\n').replace(/^/gm, '  ')}\n`;
+    this.writeConfig(
       `server:\n  inference: { port: 0 }\n  account: { port: 0 }\n${limits}accounts: { first_credit_cents: ${options.firstCreditCents ?? '500'} }\n${options.config}\n`,
     );
   }
 
+  /** The whole file, as it stands. */
+  writeConfig(text: string): void {
+    writeFileSync(join(this.folder, 'tokenhouse.yaml'), text);
+  }
+
   get pid(): number {
     return this.#process?.pid ?? 0;
+  }
+
+  /** Whether the process of the last start is gone. */
+  get hasEnded(): boolean {
+    const child = this.#process;
+    return child !== undefined && (child.exitCode !== null || child.signalCode !== null);
   }
 
   /** Everything the service has said and logged so far, over all its starts. */
@@ -86,7 +114,8 @@ export class TestService {
 
   /** Starts, or starts again on the same data; resolves when it says that it is ready. */
   async start(): Promise<this> {
-    const child = spawn(process.execPath, [main, 'serve'], {
+    const [command = '', ...args] = [...this.#within, process.execPath, this.#entry, 'serve'];
+    const child = spawn(command, args, {
       cwd: this.folder,
       env: this.#environment,
       stdio: ['ignore', 'pipe', 'pipe'],
@@ -108,6 +137,15 @@ export class TestService {
       this.accountId = /acct_[0-9A-Za-z]+/.exec(this.#stderr)?.[0] ?? '';
     }
     return this;
+  }
+
+  /** Nobody reads the log any more: the pipe fills, then whatever the service has behind it (reliability S11). */
+  stallOutput(): void {
+    this.#process?.stdout?.pause();
+  }
+
+  resumeOutput(): void {
+    this.#process?.stdout?.resume();
   }
 
   /** Runs `tokenhouse …` in the service's folder. */
@@ -154,6 +192,15 @@ export class TestService {
     });
   }
 
+  /** Resolves with how the process has ended that runs now, or ended last. */
+  exited(): Promise<{ readonly code: number | null; readonly signal: NodeJS.Signals | null }> {
+    const child = this.#process;
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null) {
+      return Promise.resolve({ code: child?.exitCode ?? null, signal: child?.signalCode ?? null });
+    }
+    return new Promise((resolve) => child.once('close', (code, signal) => resolve({ code, signal })));
+  }
+
   /** Sends a signal and resolves with the exit code, null when a signal ended it. */
   async stop(signal: NodeJS.Signals = 'SIGTERM'): Promise<number | null> {
     const child = this.#process;
@@ -165,6 +212,8 @@ export class TestService {
 
   /** Ends the service, whatever state it is in, and removes its folder. */
   async dispose(): Promise<void> {
+    // A process is closed when everything that it said has been read.
+    this.resumeOutput();
     await this.stop('SIGKILL');
     rmSync(this.folder, { recursive: true, force: true });
   }
@@ -173,7 +222,7 @@ export class TestService {
 /** A model that plays scripts; `scripts` is YAML of the `scripts:` list, two spaces deep at least. */
 export const scriptedModel = (
   scripts: string,
-  { id = 'demo', contextLength = 8192, maxOutputTokens = 'null' } = {},
+  { id = 'demo', contextLength = 8192, maxOutputTokens = 'null', settings = '' } = {},
 ): string => `models:
   - id: ${id}
     display_name: Demo
@@ -181,10 +230,15 @@ export const scriptedModel = (
     max_output_tokens: ${maxOutputTokens}
     pricing: { input_cents_per_million: 5, output_cents_per_million: 20 }
     sampling: honor
-    backends:
+${settings.replace(/^(?=.)/gm, '    ')}${settings === '' ? '' : '\n'}    backends:
       - engine: scripted
         scripts:
 ${scripts.replace(/^/gm, '          ')}`;
+
+/** Settings of a model that takes text and gives text, streamed or not, and nothing else. */
+export const noFeatures = `capabilities:
+  tools: false
+  chat_completions: { json_object: false, json_schema: false, regex: false, grammar: false, n: false }`;
 
 /** Waits for a condition instead of for time; throws when it does not come. */
 export async function until(condition: () => boolean | Promise<boolean>, timeoutMs = 10_000): Promise<void> {

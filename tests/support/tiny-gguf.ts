@@ -22,6 +22,8 @@ export interface TinyGgufOptions {
   readonly chatTemplate?: string | null;
   /** Further tokens of the type "user defined", which llama.cpp finds in any text. */
   readonly userDefined?: readonly string[];
+  /** Further tokens of the type "control", which have no text of their own; byte-level BPE only. */
+  readonly controls?: readonly string[];
 }
 
 /** Writes a tiny llama-architecture GGUF (about 300 kB, a few hundredths of a second), random or scripted. */
@@ -91,7 +93,8 @@ function bpeVocabulary(options: TinyGgufOptions): Vocabulary {
   const merges = learnMerges(corpus, encode, options.merges ?? 200);
   for (const merge of merges) add(merge.replace(' ', ''), tokenType.normal);
   for (const token of [...bpeUserDefined, ...(options.userDefined ?? [])]) add(token, tokenType.userDefined);
-  const special = new Set([...bpeControls, ...bpeUserDefined, ...(options.userDefined ?? [])]);
+  const controls = [...bpeControls, ...(options.controls ?? [])];
+  const special = new Set([...controls, ...bpeUserDefined, ...(options.userDefined ?? [])]);
   for (const chain of options.script ?? []) {
     for (const [index, piece] of chain.entries()) {
       if (special.has(piece)) continue;
@@ -102,7 +105,7 @@ function bpeVocabulary(options: TinyGgufOptions): Vocabulary {
       } else add(encode(piece), tokenType.normal);
     }
   }
-  for (const token of bpeControls) add(token, tokenType.control);
+  for (const token of controls) add(token, tokenType.control);
   const idOf = (piece: string): number => ids.get(special.has(piece) ? piece : encode(piece)) ?? -1;
   const chains = (options.script ?? []).map((chain) => chain.map(idOf));
   const tokens = [...ids.keys()];

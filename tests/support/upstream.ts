@@ -40,9 +40,12 @@ export class Upstream {
     this.#server = createServer({ noDelay: true }, (socket) => this.#connected(socket));
   }
 
-  static async start(handler: UpstreamHandler): Promise<Upstream> {
+  static async start(handler: UpstreamHandler, { host = '127.0.0.1', port = 0 } = {}): Promise<Upstream> {
     const upstream = new Upstream(handler);
-    await new Promise<void>((resolve) => upstream.#server.listen(0, '127.0.0.1', resolve));
+    await new Promise<void>((resolve, reject) => {
+      upstream.#server.once('error', reject);
+      upstream.#server.listen(port, host, resolve);
+    });
     return upstream;
   }
 

@@ -1,0 +1,36 @@
+// libfaketime moves the clock of one process. From Debian's package: the installed one, else a copy of its own.
+import { spawnSync } from 'node:child_process';
+import fs from 'node:fs';
+import path from 'node:path';
+import { cacheFolder } from '../../../scripts/cache-folder.mjs';
+
+const remedy = 'Debian, Ubuntu: apt-get update && apt-get install libfaketime';
+
+export function setup() {
+  if (process.platform !== 'linux') throw new Error('the clock of a process can be moved on Linux only');
+  const found = libraryBelow('/usr/lib') ?? libraryBelow('/usr/local/lib');
+  if (found !== undefined) return { TOKENHOUSE_TEST_FAKETIME: found };
+  const folder = cacheFolder('libfaketime');
+  if (libraryBelow(folder) === undefined) {
+    // Needs no root, and installs nothing.
+    const download = () => spawnSync('apt-get', ['download', 'libfaketime'], { cwd: folder, stdio: ['ignore', 2, 2] });
+    if (download().status !== 0) {
+      spawnSync('apt-get', ['update'], { stdio: ['ignore', 2, 2] });
+      download();
+    }
+    for (const file of fs.readdirSync(folder).filter((name) => name.endsWith('.deb')))
+      spawnSync('dpkg', ['-x', file, '.'], { cwd: folder, stdio: ['ignore', 2, 2] });
+  }
+  const unpacked = libraryBelow(folder);
+  if (unpacked === undefined) throw new Error(`libfaketime is missing. ${remedy}`);
+  return { TOKENHOUSE_TEST_FAKETIME: unpacked };
+}
+
+/** `<folder>/…/faketime/libfaketime.so.1` */
+function libraryBelow(folder) {
+  const places = ['.', 'usr/lib'].map((below) => path.join(folder, below)).filter((place) => fs.existsSync(place));
+  return places
+    .flatMap((place) => [place, ...fs.readdirSync(place).map((name) => path.join(place, name))])
+    .map((place) => path.join(place, 'faketime', 'libfaketime.so.1'))
+    .find((file) => fs.existsSync(file));
+}

@@ -1,0 +1,159 @@
+/** The database goes away, in the worst moments: defined answers, and exact money afterwards (reliability D3 to D5, S1). */
+import assert from 'node:assert/strict';
+import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
+import { after, before, test, type TestContext } from 'node:test';
+import { StoreError } from '../../../src/store/store-error.ts';
+import { grant, usage } from '../../store/fixture.ts';
+import { until } from '../../support/service.ts';
+import { assertRight, balanceOf, customer, hold, openReplica } from './fixture.ts';
+import { PostgresServer } from './server.ts';
+
+let server: PostgresServer;
+before(async () => {
+  server = await PostgresServer.start();
+});
+after(() => server.dispose());
+
+/** Between a ledger and its database: passes everything on until it is told to lose the answers. */
+class Wire {
+  readonly #server: Server;
+  readonly #sockets = new Set<Socket>();
+  /** The next bytes with this text in them reach the database, and nothing of that connection comes back. */
+  loseAnswerTo: string | undefined;
+  lost = 0;
+
+  constructor(port: number) {
+    this.#server = createServer((client) => {
+      const database = connect(port, '127.0.0.1');
+      let isMute = false;
+      for (const socket of [client, database]) {
+        this.#sockets.add(socket);
+        socket.on('error', () => {});
+        socket.on('close', () => (client.destroy(), database.destroy(), this.#sockets.delete(socket)));
+      }
+      client.on('data', (bytes) => {
+        if (this.loseAnswerTo !== undefined && bytes.includes(this.loseAnswerTo)) {
+          this.loseAnswerTo = undefined;
+          this.lost++;
+          isMute = true;
+        }
+        database.write(bytes);
+      });
+      database.on('data', (bytes) => {
+        // It has answered, so it is committed; the answer is lost and so is the connection.
+        if (isMute) client.destroy();
+        else client.write(bytes);
+      });
+    });
+  }
+
+  async listen(t: TestContext): Promise<number> {
+    await new Promise<void>((resolve) => this.#server.listen(0, '127.0.0.1', resolve));
+    t.after(() => {
+      this.#server.close();
+      for (const socket of this.#sockets) socket.destroy();
+    });
+    return (this.#server.address() as AddressInfo).port;
+  }
+}
+
+test('D5: a connection that is lost while it commits charges once, and says so', async (t) => {
+  const url = await server.createDatabase();
+  const wire = new Wire(server.port);
+  const port = await wire.listen(t);
+  const replica = await openReplica(t, url.replace(`:${server.port}/`, `:${port}/`));
+  await customer(replica.store, 'acct_a', 10_000n);
+  for (let times = 1; times <= 10; times++) {
+    assert.ok(await hold(replica, 'acct_a', 100n));
+    const row = usage('acct_a', 100n, { clientId: `lost-${times}` });
+    wire.loseAnswerTo = `lost-${times}`;
+    assert.equal(await replica.store.ledger.settle(row), 'billed');
+    assert.equal(wire.lost, times);
+  }
+  assert.equal(await balanceOf(replica.store, 'acct_a'), 9_000n);
+
+  // A transfer whose answer is lost is unknown to its caller, who asks again with the same key.
+  const transfer = grant('acct_a', 500n, 'once');
+  wire.loseAnswerTo = 'commit';
+  await assert.rejects(
+    replica.store.ledger.transfer(transfer),
+    (error) => error instanceof StoreError && error.code === 'failed',
+  );
+  assert.equal(await replica.store.ledger.transfer(transfer), false);
+  assert.equal(await balanceOf(replica.store, 'acct_a'), 9_500n);
+  await assertRight(url);
+});
+
+test('S1: the server is killed under load; what was acknowledged is there, nothing twice, and it goes on', async (t) => {
+  const url = await server.createDatabase();
+  const replicas = [await openReplica(t, url), await openReplica(t, url)];
+  await customer(replicas[0]!.store, 'acct_a', 1_000_000n);
+  const billed = new Set<string>();
+  const others: (readonly [string, unknown])[] = [];
+  let goesOn = true;
+  const load = replicas.flatMap((replica) =>
+    Array.from({ length: 8 }, async () => {
+      while (goesOn) {
+        try {
+          const { lives } = replica.free;
+          if (!(await hold(replica, 'acct_a', 10n))) continue;
+          const row = usage('acct_a', 7n, { holdMicrocents: 10n });
+          if (replica.free.lives !== lives) continue;
+          const id = Buffer.from(row.requestId).toString('hex');
+          const outcome = await replica.store.ledger.settle(row).catch((error: unknown) => error);
+          if (outcome === 'billed') billed.add(id);
+          else others.push([id, outcome]);
+          if (outcome === 'billed' && replica.free.lives === lives) replica.free.credit('acct_a', 3n);
+        } catch {
+          await new Promise((resolve) => setTimeout(resolve, 20));
+        }
+      }
+    }),
+  );
+  for (let kills = 1; kills <= 3; kills++) {
+    const before = billed.size;
+    await until(() => billed.size > before + 50, 60_000);
+    await server.kill();
+    await until(() => replicas.every(({ store }) => store.ledger.silentMs > 1_000), 30_000); // admission is closed then
+    await server.resume();
+    const down = billed.size;
+    await until(() => billed.size > down + 50, 60_000);
+  }
+  goesOn = false;
+  await Promise.all(load);
+  const rows = await server.sql(url, `select encode(request_id, 'hex') as id from usage`);
+  const there = new Set(rows.map(({ id }) => String(id)));
+  assert.deepEqual(
+    [...billed].filter((id) => !there.has(id)),
+    [],
+    'M1: acknowledged, so it is there',
+  );
+  assert.ok(others.every(([, outcome]) => outcome === 'lost' || outcome instanceof StoreError));
+  t.diagnostic(`${billed.size} acknowledged, ${others.length} not, ${there.size} rows`);
+  assert.equal(await balanceOf(replicas[0]!.store, 'acct_a'), 1_000_000n - 7n * BigInt(there.size));
+  await assertRight(url);
+});
+
+test('a server that stops answering fails calls in bounded time, and goes on where it was', async (t) => {
+  const url = await server.createDatabase();
+  const replica = await openReplica(t, url);
+  const { ledger } = replica.store;
+  await customer(replica.store, 'acct_a', 1_000n);
+  assert.ok(await hold(replica, 'acct_a', 100n));
+  server.pause();
+  try {
+    const row = usage('acct_a', 10n);
+    const outcome = await ledger.settle(row).catch((error: unknown) => error);
+    assert.ok(outcome instanceof StoreError && outcome.code === 'failed');
+    assert.ok(ledger.silentMs > 1_000);
+    await assert.rejects(ledger.probe());
+    await assert.rejects(ledger.slice('acct_a', 10_000n));
+  } finally {
+    server.unpause();
+  }
+  await until(() => ledger.silentMs < 1_000, 30_000);
+  const again = usage('acct_a', 10n);
+  await until(async () => await hold(replica, 'acct_a', 100n).catch(() => false), 30_000);
+  assert.equal(await ledger.settle(again), 'billed');
+  await assertRight(url);
+});

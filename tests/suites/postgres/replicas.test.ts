@@ -1,0 +1,179 @@
+/** Several ledgers on one database: nothing is overspent, nothing stranded, and who was declared dead charges nothing. */
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import type { UsageRow } from '../../../src/store/ledger.ts';
+import { chargeback, grant, usage } from '../../store/fixture.ts';
+import { until } from '../../support/service.ts';
+import { assertRight, balanceOf, customer, hold, openReplica, type Replica } from './fixture.ts';
+import { PostgresServer } from './server.ts';
+
+let server: PostgresServer;
+before(async () => {
+  server = await PostgresServer.start();
+});
+after(() => server.dispose());
+
+test('a balance for 20 requests, 1000 offered to three ledgers at once: exactly 20', async (t) => {
+  const url = await server.createDatabase();
+  const replicas = await Promise.all([1, 2, 3].map(() => openReplica(t, url)));
+  await customer(replicas[0]!.store, 'acct_a', 2000n);
+  const offered = Array.from({ length: 1000 }, (_, index) => replicas[index % 3]!);
+  const outcomes = await Promise.all(
+    offered.map(async (replica) => {
+      if (!(await hold(replica, 'acct_a', 100n))) return 'refused';
+      return await replica.store.ledger.settle(usage('acct_a', 100n));
+    }),
+  );
+  assert.equal(outcomes.filter((one) => one === 'billed').length, 20);
+  assert.equal(outcomes.filter((one) => one === 'refused').length, 980);
+  assert.equal(await balanceOf(replicas[0]!.store, 'acct_a'), 0n);
+  await assertRight(url);
+});
+
+test('remainders that three replicas hold apart are brought together for one who needs them', async (t) => {
+  const url = await server.createDatabase();
+  const replicas = await Promise.all([1, 2, 3].map(() => openReplica(t, url)));
+  await customer(replicas[0]!.store, 'acct_a', 300n);
+  for (const replica of replicas) {
+    assert.ok(await hold(replica, 'acct_a', 100n));
+    assert.equal(await replica.store.ledger.settle(usage('acct_a', 60n, { holdMicrocents: 100n })), 'billed');
+    replica.free.credit('acct_a', 40n); // what its hold did not use
+  }
+  assert.ok(await hold(replicas[1]!, 'acct_a', 120n), '40 + 40 + 40');
+  assert.equal(await replicas[1]!.store.ledger.settle(usage('acct_a', 120n)), 'billed');
+  assert.equal(await balanceOf(replicas[0]!.store, 'acct_a'), 0n);
+  await assertRight(url);
+});
+
+test('M6: who was declared dead loses its holds, charges nothing, and begins anew', async (t) => {
+  const url = await server.createDatabase();
+  const [one, two] = [await openReplica(t, url), await openReplica(t, url)];
+  await customer(one.store, 'acct_a', 1000n);
+  assert.ok(await hold(one, 'acct_a', 400n));
+  const beforeDeath = usage('acct_a', 100n);
+  assert.equal(await one.store.ledger.settle(beforeDeath), 'billed');
+  // As a reaper does it, between two beats: what comes from the old life meets a fence that is gone.
+  await server.sql(url, 'delete from replica');
+  const late = await one.store.ledger.settle(usage('acct_a', 100n));
+  if (late === 'billed') t.diagnostic('settled before the sweep');
+  await until(() => one.free.lives > 0 && two.free.lives > 0, 30_000);
+  await until(async () => (await server.sql(url, 'select 1 from slice')).length === 0, 30_000);
+  assert.equal(one.free.freeMicrocents('acct_a'), 0n);
+  assert.equal(await one.store.ledger.settle(beforeDeath), 'billed', 'what is there stays');
+  const spent = late === 'billed' ? 200n : 100n;
+  assert.ok(await hold(two, 'acct_a', 1000n - spent), 'all of it can be had again');
+  assert.equal(await two.store.ledger.settle(usage('acct_a', 1000n - spent)), 'billed');
+  assert.equal(await balanceOf(one.store, 'acct_a'), 0n);
+  await assertRight(url);
+});
+
+interface Held {
+  readonly replica: Replica;
+  /** Of the replica, when it was made: later ones have lost it. */
+  readonly life: number;
+  readonly accountId: string;
+  amount: bigint;
+}
+
+test('two ledgers agree with a few lines of TypeScript over thousands of random steps', async (t) => {
+  const url = await server.createDatabase();
+  const replicas = [await openReplica(t, url), await openReplica(t, url)];
+  const accounts = ['acct_a', 'acct_b'];
+  const balance = new Map(accounts.map((id) => [id, 0n]));
+  for (const id of accounts) await customer(replicas[0]!.store, id, 0n);
+  const seed = Number(process.env['TOKENHOUSE_SEED'] ?? Math.floor(Math.random() * 2 ** 31));
+  t.diagnostic(`TOKENHOUSE_SEED=${seed}`);
+  const random = randomOf(seed);
+  const below = (limit: number): number => Math.floor(random() * limit);
+  const steps = Number(process.env['TOKENHOUSE_STEPS'] ?? 2000);
+  let held: Held[] = [];
+  const settled: { readonly row: UsageRow; readonly replica: Replica }[] = [];
+  const counts = new Map<string, number>();
+  const count = (what: string): void => void counts.set(what, (counts.get(what) ?? 0) + 1);
+  const heldOf = (id: string): bigint =>
+    held.filter((one) => one.accountId === id).reduce((sum, { amount }) => sum + amount, 0n);
+
+  for (let step = 0; step < steps; step++) {
+    const replica = replicas[below(2)]!;
+    const accountId = accounts[below(2)]!;
+    const amount = BigInt(1 + below(300));
+    const dice = below(100);
+    if (dice < 35) {
+      const fundable = balance.get(accountId)! - heldOf(accountId) >= amount;
+      const isHeld = await hold(replica, accountId, amount);
+      // M5: funded exactly when what nobody holds covers it, wherever it lies.
+      assert.equal(isHeld, fundable, `step ${step}`);
+      count(isHeld ? 'held' : 'refused');
+      if (isHeld) held.push({ replica, life: replica.free.lives, accountId, amount });
+    } else if (dice < 65 && held.length > 0) {
+      const [one] = held.splice(below(held.length), 1) as [Held];
+      const cost = BigInt(below(Number(one.amount) + 1));
+      const row = usage(one.accountId, cost, { holdMicrocents: one.amount });
+      assert.equal(await one.replica.store.ledger.settle(row), 'billed', `step ${step}`);
+      one.replica.free.credit(one.accountId, one.amount - cost);
+      balance.set(one.accountId, balance.get(one.accountId)! - cost);
+      settled.push({ row, replica: one.replica });
+      count('settled');
+    } else if (dice < 70 && held.length > 0) {
+      const one = held[below(held.length)]!;
+      const fundable = balance.get(one.accountId)! - heldOf(one.accountId) >= amount;
+      const isExtended = await hold(one.replica, one.accountId, amount);
+      assert.equal(isExtended, fundable, `step ${step}`);
+      if (isExtended) one.amount += amount;
+      count('extended');
+    } else if (dice < 78 && settled.length > 0) {
+      const again = settled[below(settled.length)]!;
+      assert.equal(await replica.store.ledger.settle(again.row), 'billed', `step ${step}`); // M3
+      count('settled again');
+    } else if (dice < 88) {
+      assert.equal(await replica.store.ledger.transfer(grant(accountId, amount * 3n)), true);
+      balance.set(accountId, balance.get(accountId)! + amount * 3n);
+      count('topped up');
+    } else if (dice < 97) {
+      const covered = balance.get(accountId)! - heldOf(accountId) >= amount;
+      const moved = await replica.store.ledger.transfer(chargeback(accountId, amount)).catch(() => false);
+      assert.equal(moved, covered, `step ${step}`);
+      if (moved) balance.set(accountId, balance.get(accountId)! - amount);
+      count('charged back');
+    } else if (dice === 97) {
+      // A sweep that takes this replica for dead.
+      const { lives } = replica.free;
+      const [gone] = await server.sql(
+        url,
+        `with one as (select id from replica order by id ${below(2) === 0 ? 'desc' : ''} limit 1)
+         delete from replica where id in (select id from one) returning 1`,
+      );
+      assert.ok(gone !== undefined);
+      const before = replicas.map(({ free }) => free.lives);
+      await until(
+        () => replicas.some(({ free }, index) => free.lives > before[index]!) || replica.free.lives > lives,
+        30_000,
+      );
+      await until(
+        async () =>
+          (await server.sql(url, 'select 1 from slice where replica_id not in (select id from replica)')).length === 0,
+        30_000,
+      );
+      // Its holds are void.
+      held = held.filter((one) => one.life === one.replica.free.lives);
+      count('declared dead');
+    }
+    if (step % 100 === 0) await assertRight(url);
+  }
+  for (const id of accounts) assert.equal(await balanceOf(replicas[0]!.store, id), balance.get(id));
+  await assertRight(url);
+  t.diagnostic([...counts].map(([what, times]) => `${times} ${what}`).join(', '));
+  for (const what of ['held', 'refused', 'settled', 'extended', 'settled again', 'topped up', 'charged back'])
+    assert.ok((counts.get(what) ?? 0) > 0, what);
+});
+
+/** Mulberry32: the same steps for the same seed. */
+function randomOf(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}

@@ -1,0 +1,164 @@
+/** A PostgreSQL server of one test file: its own data in a temporary folder, fsync on, a port of its own on 127.0.0.1. */
+import { execFileSync, spawn, spawnSync, type ChildProcess } from 'node:child_process';
+import { chownSync, mkdtempSync, rmSync } from 'node:fs';
+import { createServer, type AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import pg from 'pg';
+import { until } from '../../support/service.ts';
+
+interface User {
+  readonly uid: number;
+  readonly gid: number;
+}
+
+const startTimeoutMs = 60_000;
+
+export class PostgresServer {
+  readonly #folder: string;
+  readonly #user: User | undefined;
+  readonly port: number;
+  #process: ChildProcess | undefined;
+  #said = '';
+  #databases = 0;
+
+  private constructor(folder: string, port: number, user: User | undefined) {
+    this.#folder = folder;
+    this.port = port;
+    this.#user = user;
+  }
+
+  /** A server that runs. `dispose` it after the tests. */
+  static async start(): Promise<PostgresServer> {
+    const folder = mkdtempSync(join(tmpdir(), 'tokenhouse-postgres-'));
+    const user = unprivileged();
+    if (user !== undefined) chownSync(folder, user.uid, user.gid);
+    const server = new PostgresServer(folder, await freePort(), user);
+    const words = ['-D', join(folder, 'data'), '-U', 'tokenhouse', '-A', 'trust', '-E', 'UTF8', '--locale=C'];
+    execFileSync(program('initdb'), words, { ...server.#as(), stdio: ['ignore', 'ignore', 'pipe'] });
+    await server.resume();
+    return server;
+  }
+
+  /** Starts the server on the data that is there, after `kill`. Resolves when it takes connections. */
+  async resume(): Promise<void> {
+    const settings = { listen_addresses: '127.0.0.1', port: this.port, unix_socket_directories: '', fsync: 'on' };
+    const words = Object.entries({ ...settings, max_connections: 200, log_min_messages: 'panic' }).flatMap(
+      ([name, value]) => ['-c', `${name}=${value}`],
+    );
+    const child = spawn(program('postgres'), ['-D', join(this.#folder, 'data'), ...words], {
+      ...this.#as(),
+      stdio: ['ignore', 'ignore', 'pipe'],
+      detached: true, // a group of its own, so that kill -9 takes its children too, as a machine that dies does
+    });
+    child.stderr.on('data', (text: Buffer) => (this.#said += text.toString()));
+    this.#process = child;
+    await until(async () => {
+      if (child.exitCode !== null) throw new Error(`postgres ended with ${child.exitCode}: ${this.#said}`);
+      return await answers(this.url('postgres'));
+    }, startTimeoutMs);
+  }
+
+  url(database: string): string {
+    return `postgres://tokenhouse@127.0.0.1:${this.port}/${database}`;
+  }
+
+  /** A new, empty database: its address. */
+  async createDatabase(): Promise<string> {
+    const name = `test_${++this.#databases}`;
+    await this.sql('postgres', `create database ${name}`);
+    return this.url(name);
+  }
+
+  /** Runs statements as the administrator, on a connection of its own. */
+  async sql(database: string, text: string): Promise<readonly Readonly<Record<string, unknown>>[]> {
+    const client = new pg.Client({ connectionString: database.includes('://') ? database : this.url(database) });
+    await client.connect();
+    try {
+      return (await client.query<Record<string, unknown>>(text)).rows;
+    } finally {
+      await client.end();
+    }
+  }
+
+  /** Ends the server and all its children at once; nothing is written any more. */
+  async kill(): Promise<void> {
+    const child = this.#process;
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
+    const ended = new Promise((resolve) => child.once('close', resolve));
+    for (const pid of [...this.#family(), child.pid!]) signal(pid, 'SIGKILL');
+    await ended;
+  }
+
+  /** Stops all of it as it is: connections stay, and nobody answers. */
+  pause(): void {
+    for (const pid of [this.#process!.pid!, ...this.#family()]) signal(pid, 'SIGSTOP');
+  }
+
+  unpause(): void {
+    for (const pid of [this.#process!.pid!, ...this.#family()]) signal(pid, 'SIGCONT');
+  }
+
+  async dispose(): Promise<void> {
+    this.unpause();
+    await this.kill();
+    rmSync(this.#folder, { recursive: true, force: true });
+  }
+
+  /** Backends have groups of their own, so they are found by their parent. */
+  #family(): readonly number[] {
+    const { stdout } = spawnSync('ps', ['-o', 'pid=', '--ppid', String(this.#process!.pid)], { encoding: 'utf8' });
+    return stdout.split('\n').filter(Boolean).map(Number);
+  }
+
+  #as(): { readonly uid?: number; readonly gid?: number; readonly cwd: string } {
+    return { ...this.#user, cwd: this.#folder };
+  }
+}
+
+const program = (name: string): string => {
+  const folder = process.env['TOKENHOUSE_TEST_POSTGRES'];
+  if (folder === undefined) throw new Error('run these tests with: npm run test:postgres');
+  return join(folder, name);
+};
+
+/** PostgreSQL refuses to run as root: then as its own user where there is one, else as nobody. */
+function unprivileged(): User | undefined {
+  if (process.getuid?.() !== 0) return undefined;
+  const { stdout } = spawnSync('getent', ['passwd', 'postgres'], { encoding: 'utf8' });
+  const [, , uid, gid] = (stdout ?? '').split(':');
+  return uid === undefined ? { uid: 65_534, gid: 65_534 } : { uid: Number(uid), gid: Number(gid) };
+}
+
+async function answers(url: string): Promise<boolean> {
+  const client = new pg.Client({ connectionString: url, connectionTimeoutMillis: 1_000 });
+  client.on('error', () => {});
+  try {
+    await client.connect();
+    await client.query('select 1');
+    return true;
+  } catch {
+    return false;
+  } finally {
+    await client.end().catch(() => {});
+  }
+}
+
+function signal(pid: number, name: NodeJS.Signals): void {
+  try {
+    process.kill(pid, name);
+  } catch {
+    // It has just ended by itself.
+  }
+}
+
+function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const probe = createServer();
+    probe.once('error', reject);
+    probe.listen(0, '127.0.0.1', () => {
+      const { port } = probe.address() as AddressInfo;
+      probe.close(() => resolve(port));
+    });
+  });
+}

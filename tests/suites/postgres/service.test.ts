@@ -1,0 +1,117 @@
+/** The whole program on PostgreSQL: it answers, its commands work, and the books are right, also after kill -9. */
+import assert from 'node:assert/strict';
+import { after, before, test, type TestContext } from 'node:test';
+import { noFeatures, scriptedModel, TestService, until } from '../../support/service.ts';
+import { assertRight } from './fixture.ts';
+import { PostgresServer } from './server.ts';
+
+let server: PostgresServer;
+before(async () => {
+  server = await PostgresServer.start();
+});
+after(() => server.dispose());
+
+const model = scriptedModel(
+  `- { when: { last_text: slow }, say: [{ text: "one two three four five six seven eight nine ten" }], pace_ms: 1000 }
+- { say: [{ text: "one two three four five six seven eight" }] }`,
+  { settings: noFeatures },
+);
+const secret = 'a secret of thirty-two characters';
+
+function replicaOn(t: TestContext, url: string, first?: TestService): TestService {
+  const service = new TestService({
+    config: `storage: env:TEST_DATABASE\n${model}`,
+    environment: { TEST_DATABASE: url, TOKENHOUSE_SECRET: secret },
+    firstCreditCents: '500',
+  });
+  if (first !== undefined) {
+    service.key = first.key;
+    service.accountId = first.accountId;
+  }
+  t.after(() => service.dispose());
+  return service;
+}
+
+const ask = { model: 'demo', messages: [{ role: 'user', content: 'hello' }] };
+
+test('a service answers from PostgreSQL, its commands work beside it and without it, and the ledger verifies', async (t) => {
+  const url = await server.createDatabase();
+  const service = await replicaOn(t, url).start();
+  for (let count = 0; count < 5; count++) {
+    const answer = await service.chat({ ...ask, stream: count % 2 === 0 });
+    assert.equal(answer.status, 200);
+    await answer.text();
+  }
+  const { requests, balanceMicrocents } = await service.usage();
+  assert.equal(requests.length, 5);
+  const spent = requests.reduce((sum, one) => sum + one.cost_microcents, 0);
+  assert.ok(spent > 0);
+  assert.equal(balanceMicrocents, 500_000_000 - spent);
+  await service.verify();
+  const said = async (...words: string[]): Promise<string> => {
+    const { code, stdout, stderr } = await service.command(...words);
+    assert.equal(code, 0, `${words.join(' ')}: ${stdout}${stderr}`);
+    return stdout + stderr;
+  };
+  assert.match(await said('doctor'), /postgres:\/\/127\.0\.0\.1.*right: /s);
+  assert.match(await said('db', 'status'), /in use by 1 replicas/);
+  assert.match(await said('credits', 'show'), new RegExp(service.accountId));
+  const refused = await service.command('db', 'backup', 'x.db');
+  assert.equal(refused.code === 0, false);
+  assert.match(refused.stderr, /pg_dump/);
+
+  assert.equal(await service.stop(), 0);
+  assert.deepEqual(await server.sql(url, 'select 1 from slice union all select 1 from replica'), []);
+  await assertRight(url, false);
+  await said('keys', 'create', '--name', 'another');
+  await said('credits', 'grant', '--cents', '100');
+  await service.verify();
+  await service.start();
+  assert.equal((await service.chat(ask)).status, 200);
+  await service.verify();
+});
+
+test('three replicas that start at once make one account, serve its key, and one may be killed', async (t) => {
+  const url = await server.createDatabase();
+  const starting = [1, 2, 3].map(() => {
+    const replica = replicaOn(t, url);
+    replica.key = 'unknown';
+    return replica;
+  });
+  await Promise.all(starting.map((replica) => replica.start()));
+  const accounts = await server.sql(url, 'select id from account where kind = 0');
+  assert.equal(accounts.length, 1);
+  const key = /tkh_[0-9A-Za-z]{20,}/.exec(starting.map(({ output }) => output).join('\n'))?.[0];
+  assert.ok(key !== undefined);
+  const owner = starting.find(({ output }) => output.includes(key))!;
+  // What others have made is known from a start on.
+  for (const replica of starting) {
+    replica.key = key;
+    if (replica !== owner) {
+      await replica.stop();
+      await replica.start();
+    }
+  }
+  const [one, two, three] = starting as [TestService, TestService, TestService];
+  const answers = await Promise.all(starting.flatMap((replica) => Array.from({ length: 10 }, () => replica.chat(ask))));
+  assert.deepEqual(
+    answers.map(({ status }) => status),
+    answers.map(() => 200),
+  );
+  const running = one.chat({ ...ask, messages: [{ role: 'user', content: 'slow' }] }).catch(() => undefined);
+  await until(async () => (await server.sql(url, 'select 1 from open_request')).length === 1, 30_000);
+  await one.stop('SIGKILL');
+  await running;
+  assert.equal((await two.chat(ask)).status, 200);
+  // I6: within ten seconds nothing of the dead one is left, and the books say what it was running.
+  await until(async () => (await server.sql(url, 'select 1 from replica')).length === 2, 30_000);
+  await until(async () => (await server.sql(url, 'select 1 from open_request')).length === 0, 30_000);
+  const crashed = await server.sql(url, `select cost from usage where ending = 'crashed'`);
+  assert.deepEqual(crashed, [{ cost: '0' }]);
+  assert.equal((await three.chat(ask)).status, 200);
+  await two.verify();
+  assert.equal(await two.stop(), 0);
+  assert.equal(await three.stop(), 0);
+  assert.deepEqual(await server.sql(url, 'select 1 from slice'), []);
+  await assertRight(url, false);
+});
