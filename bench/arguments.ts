@@ -11,6 +11,7 @@ export interface Arguments {
   readonly rawFile: string | undefined;
   readonly writes: boolean;
   readonly profiles: boolean;
+  readonly comparesFamilies: boolean;
   readonly isMicro: boolean;
   readonly isHelp: boolean;
 }
@@ -28,6 +29,7 @@ export const usage = `npm run bench -- [options]
   --write                put the table into bench/results.md
   --raw FILE             add the rounds to FILE, one JSON line each
   --profile              one scenario (default whole-sse) under the profiler of Node: where tokenhouse spends its time
+  --families             what the other API families cost beside chat: ends with 1 when one is above 1.25 times
   --micro                single functions, in this process
 `;
 
@@ -58,6 +60,7 @@ function parsed(args: readonly string[]): Arguments {
       write: { type: 'boolean', default: false },
       raw: { type: 'string' },
       profile: { type: 'boolean', default: false },
+      families: { type: 'boolean', default: false },
       micro: { type: 'boolean', default: false },
       help: { type: 'boolean', short: 'h', default: false },
     },
@@ -75,6 +78,7 @@ function parsed(args: readonly string[]): Arguments {
     rawFile: values.raw,
     writes: values.write,
     profiles: values.profile,
+    comparesFamilies: values.families,
     isMicro: values.micro,
     isHelp: values.help,
   };

@@ -1,13 +1,17 @@
 // Load generator for HTTP/1.1 on 127.0.0.1: sends one request again and again and checks every answer.
 //
-//   load -p PORT -f REQUEST_FILE -c CONNECTIONS -t SECONDS -e TOKENS [-r REQUESTS_PER_SECOND] [-a PERCENT]
+//   load -p PORT -f REQUEST_FILE -c CONNECTIONS -t SECONDS -e TOKENS [-r REQUESTS_PER_SECOND] [-a PERCENT] [-o]
+//        [-k FIELD] [-d WORD]
 //
 // Without -r the loop is closed: each connection sends its next request when it has the answer. With -r it is open: the
 // requests are due at even times whatever the other end does, and every time is measured from when a request was due, so
-// that a stall is not hidden by requests that were never sent. -a closes so many of the connections in mid-answer.
+// that a stall is not hidden by requests that were never sent. -a closes so many of the connections in mid-answer. With -o
+// the other end may be overloaded: a 429 is not bad but `refused`, with times of its own, and a connection that is closed
+// before the first byte of an answer is `lost`.
 //
-// An answer is good when its status is 200, its body is whole, a stream ends in [DONE], and its text is " t0 t1 …" up to
-// exactly -e tokens, in order, however the tokens are cut into events. Prints one line of JSON; times in microseconds.
+// An answer is good when its status is 200, its body is whole, a stream has the word that -d says ([DONE]), and its text, in
+// fields of the name that -k says (content), is " t0 t1 …" up to exactly -e tokens, in order, however the tokens are cut into
+// events. Prints one line of JSON; times in microseconds.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <netinet/in.h>
@@ -52,27 +56,29 @@ typedef struct connection {
   size_t left; // bytes of the body or chunk
 
   // Its text.
-  int matched;      // characters of `"content":`; all of them: the value comes next; beyond: inside its quotes
+  int matched;      // characters of `text_key`; all of them: the value comes next; beyond: inside its quotes
   int digits;       // of the number of the current token; -1: not in a token
   int number;
   int tokens;
-  int matched_done; // characters of `[DONE]`
+  int matched_done; // characters of the word that ends a stream
   bool is_done, is_wrong;
   ns last_token;
   int abort_after; // tokens; 0: never
 } connection;
 
-static struct { int port, connections, tokens, abort_percent; double seconds, rate; } options;
+static struct { int port, connections, tokens, abort_percent; double seconds, rate; bool overloads; const char *done; } options = {.done = "[DONE]"};
 static char request[REQUEST_BYTES_MAX];
 static size_t request_length;
 static int epoll_fd, timer_fd;
 static connection *all;
 static int *idle; // a queue: the connection that has been idle longest comes first
 static int idle_first, idle_count;
+static char text_key[32] = "\"content\":"; // what stands before the text in an answer
+static int text_key_length = sizeof "\"content\":" - 1;
 static ns start_time, end_time, last_answer;
 static double next_due;
-static struct { long started, good, bad, aborted, tokens; } count;
-static samples latency, first_token, gap;
+static struct { long started, good, bad, aborted, tokens, refused, lost; } count;
+static samples latency, first_token, gap, refusal;
 
 static void read_options(int argc, char **argv);
 static void start_due_requests(void);
@@ -116,7 +122,7 @@ int main(int argc, char **argv) {
 
 static void read_options(int argc, char **argv) {
   const char *file = NULL;
-  for (int option; (option = getopt(argc, argv, "p:f:c:t:e:r:a:")) > 0;) {
+  for (int option; (option = getopt(argc, argv, "p:f:c:t:e:r:a:ok:d:")) > 0;) {
     if (option == 'p') options.port = atoi(optarg);
     else if (option == 'f') file = optarg;
     else if (option == 'c') options.connections = atoi(optarg);
@@ -124,10 +130,13 @@ static void read_options(int argc, char **argv) {
     else if (option == 'e') options.tokens = atoi(optarg);
     else if (option == 'r') options.rate = atof(optarg);
     else if (option == 'a') options.abort_percent = atoi(optarg);
+    else if (option == 'o') options.overloads = true;
+    else if (option == 'k') text_key_length = snprintf(text_key, sizeof text_key, "\"%s\":", optarg);
+    else if (option == 'd') options.done = optarg;
     else exit(64);
   }
   if (options.port < 1 || file == NULL || options.connections < 1 || options.seconds <= 0 || options.tokens < 1)
-    fprintf(stderr, "usage: load -p PORT -f REQUEST_FILE -c CONNECTIONS -t SECONDS -e TOKENS [-r RATE] [-a PERCENT]\n"), exit(64);
+    fprintf(stderr, "usage: load -p PORT -f REQUEST_FILE -c CONNECTIONS -t SECONDS -e TOKENS [-r RATE] [-a PERCENT] [-o]\n"), exit(64);
   FILE *stream = fopen(file, "rb");
   if (stream == NULL) perror(file), exit(66);
   request_length = fread(request, 1, sizeof request, stream);
@@ -136,7 +145,11 @@ static void read_options(int argc, char **argv) {
 
 // ---- starting and ending
 
-static bool may_start(void) { return options.rate > 0 ? next_due < end_time : now() < end_time; }
+// Where the other end is overloaded, what is overdue at the end is not sent any more.
+static bool may_start(void) {
+  if (options.rate > 0 && next_due >= end_time) return false;
+  return (options.rate > 0 && !options.overloads) || now() < end_time;
+}
 
 static void begin(connection *c, ns due);
 
@@ -220,9 +233,10 @@ static void add(samples *s, ns duration) {
 
 static void complete(connection *c, ns time) {
   last_answer = time;
-  if (c->status != 200) complain(c, "not a 200");
+  if (c->status == 429 && options.overloads) count.refused++, add(&refusal, time - c->due);
+  else if (c->status != 200) complain(c, "not a 200");
   else if (c->is_wrong || c->tokens != options.tokens) complain(c, "tokens are missing or out of order");
-  else if (c->is_stream && !c->is_done) complain(c, "a stream without [DONE]");
+  else if (c->is_stream && !c->is_done) complain(c, "a stream without its end");
   else count.good++, add(&latency, time - c->due);
   if (c->closes_after) hang_up(c);
   become_idle(c);
@@ -230,9 +244,7 @@ static void complete(connection *c, ns time) {
 
 // ---- reading
 
-static const char content_key[] = "\"content\":";
-#define CONTENT_KEY_LENGTH ((int)sizeof content_key - 1)
-#define IN_CONTENT (CONTENT_KEY_LENGTH + 1)
+#define IN_TEXT (text_key_length + 1)
 
 // One token is over.
 static void take_token(connection *c, ns time) {
@@ -257,9 +269,9 @@ static void read_content(connection *c, char character, ns time) {
 static void read_text(connection *c, const char *bytes, size_t length, ns time) {
   const char *end = bytes + length;
   for (const char *at = bytes; at < end; at++) {
-    if (c->matched == IN_CONTENT) read_content(c, *at, time);
-    else if (c->matched == CONTENT_KEY_LENGTH) c->matched = *at == ' ' ? c->matched : *at == '"' ? IN_CONTENT : 0;
-    else if (*at == content_key[c->matched]) c->matched++;
+    if (c->matched == IN_TEXT) read_content(c, *at, time);
+    else if (c->matched == text_key_length) c->matched = *at == ' ' ? c->matched : *at == '"' ? IN_TEXT : 0;
+    else if (*at == text_key[c->matched]) c->matched++;
     else {
       c->matched = *at == '"';
       if (c->matched == 0 && (at = memchr(at, '"', end - at)) == NULL) break;
@@ -267,11 +279,12 @@ static void read_text(connection *c, const char *bytes, size_t length, ns time) 
     }
   }
   if (!c->is_stream) return;
+  const int done_length = strlen(options.done);
   for (const char *at = bytes; at < end; at++) {
-    if (*at == "[DONE]"[c->matched_done]) c->is_done |= ++c->matched_done == 6;
-    else c->matched_done = *at == '[';
-    if (c->matched_done == 6) c->matched_done = 0;
-    if (c->matched_done == 0 && (at = memchr(at, '[', end - at)) == NULL) break;
+    if (*at == options.done[c->matched_done]) c->is_done |= ++c->matched_done == done_length;
+    else c->matched_done = *at == options.done[0];
+    if (c->matched_done == done_length) c->matched_done = 0;
+    if (c->matched_done == 0 && (at = memchr(at, options.done[0], end - at)) == NULL) break;
     else if (c->matched_done == 0) c->matched_done = 1;
   }
 }
@@ -362,6 +375,7 @@ static void handle(connection *c, unsigned events) {
   if (length <= 0) {
     if (!c->is_busy) return hang_up(c);
     if (length == 0 && c->phase == BODY_TO_CLOSE) return complete(c, time);
+    if (options.overloads && c->phase == HEAD && c->head_length == 0) return count.lost++, hang_up(c), become_idle(c);
     return fail(c, "the connection was closed in mid-answer");
   }
   if (!c->is_busy) return complain(c, "bytes that nobody asked for"), hang_up(c);
@@ -394,5 +408,9 @@ static void print_results(int hung) {
   print_quantiles("latencyUs", &latency);
   print_quantiles("firstTokenUs", &first_token);
   print_quantiles("gapUs", &gap);
+  if (options.overloads) {
+    printf(",\"refused\":%ld,\"lost\":%ld", count.refused, count.lost);
+    print_quantiles("refusalUs", &refusal);
+  }
   printf("}\n");
 }

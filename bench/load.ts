@@ -2,7 +2,8 @@ import { execFile } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { promisify } from 'node:util';
 import { onCore } from './processes.ts';
-import type { Scenario } from './scenarios.ts';
+import { isStream, type Scenario } from './scenarios.ts';
+import { chat } from './family.ts';
 
 /** What load.c prints. */
 export interface LoadResult {
@@ -48,6 +49,7 @@ export async function runLoad({
   seconds,
 }: LoadOptions): Promise<LoadResult> {
   writeFileSync(requestFile, request);
+  const { textField, done } = scenario.family ?? chat;
   const [command, ...parameters] = onCore(
     [
       program,
@@ -58,6 +60,8 @@ export async function runLoad({
       ...['-e', String(scenario.tokens)],
       ...['-r', String(scenario.ratePerSecond ?? 0)],
       ...['-a', String(scenario.abortPercent ?? 0)],
+      ...['-k', isStream(scenario) ? textField.stream : textField.whole],
+      ...['-d', done],
     ],
     core,
   );

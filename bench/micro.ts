@@ -7,7 +7,10 @@ import { openSecret } from '../src/accounts/secret.ts';
 import { Billing } from '../src/billing/billing.ts';
 import { costMicrocents } from '../src/catalog/pricing.ts';
 import { chat } from '../src/dialects/chat/chat.ts';
-import type { ResponseHead } from '../src/dialects/dialect.ts';
+import { completions } from '../src/dialects/completions/completions.ts';
+import type { Dialect, ResponseHead } from '../src/dialects/dialect.ts';
+import { messages } from '../src/dialects/messages/messages.ts';
+import { responses } from '../src/dialects/responses/responses.ts';
 import { ChunkDecoder } from '../src/engines/openai/decode.ts';
 import { SseReader } from '../src/engines/openai/sse.ts';
 import { UsageTally } from '../src/engines/usage-tally.ts';
@@ -15,6 +18,7 @@ import type { GenerationBatch } from '../src/generation/event.ts';
 import { Fold } from '../src/generation/fold.ts';
 import { openSqliteStore } from '../src/store/sqlite/store.ts';
 import { publicIdOf, uuidMaker } from '../src/ids/uuid.ts';
+import { families } from './family.ts';
 import { requestBytes, scenarios } from './scenarios.ts';
 import { median } from './table.ts';
 
@@ -25,10 +29,15 @@ export async function micro(): Promise<string> {
   try {
     const rows = [
       measure('authenticate: one key among 1', money.authenticate),
-      measure('JSON.parse and decodeRequest, 1.6 kB', decodeRequest),
       measure('read one upstream chunk: SSE, JSON, event', decodeChunks, chunks),
-      measure('print one chunk of a stream', encodeChunks, chunks),
-      measure('fold and print a whole answer of 8 events', encodeWhole),
+      ...families.flatMap(({ name }, index) => {
+        const { read, printChunks, printWhole } = work[index]!;
+        return [
+          measure(`${name}: JSON.parse and decodeRequest, 1.6 kB`, read),
+          measure(`${name}: print one chunk of a stream`, printChunks, chunks),
+          measure(`${name}: fold and print a whole answer of 8 events`, printWhole),
+        ];
+      }),
       await measureAsync('hold and settle in SQLite, 64 at once', money.holdAndSettle, settledAtOnce),
     ];
     return ['| | median µs | range |', '|-|-:|-:|', ...rows].join('\n');
@@ -69,9 +78,6 @@ function row(name: string, samplesUs: readonly number[]): string {
   return `| ${name} | ${median(sorted).toFixed(2)} | ${sorted[0]!.toFixed(2)}–${sorted.at(-1)!.toFixed(2)} |`;
 }
 
-const body = requestBytes(scenarios[0]!, { key: 'none', model: 'bench' }).split('\r\n\r\n')[1]!;
-const decodeRequest = (): unknown => chat.decodeRequest(JSON.parse(body));
-
 const chunks = 64;
 const upstreamChunk = (index: number): Buffer =>
   Buffer.from(
@@ -93,7 +99,10 @@ function decodeChunks(): void {
     choices: 1,
     choicesPerPrompt: 1,
     maxTokens: 4_096,
-    wantsLogprobs: false,
+    logprobs: undefined,
+    reasoningForm: 'separate',
+    splitsThinking: false,
+    takesOneCall: false,
     closingUsage: 'total',
     tally,
   });
@@ -109,30 +118,43 @@ const head: ResponseHead = {
   id: '0'.repeat(32),
   created: 1_763_687_000,
   model: 'bench',
+  seals: { sign: (text) => text, encrypt: (text) => text },
 };
 const textBatch = (index: number): GenerationBatch => [{ type: 'text', choice: 0, text: ` t${index}` }];
 const textBatches = Array.from({ length: chunks }, (_, index) => textBatch(index));
 
-/** Counting the bytes makes the text flat, as writing it to a socket does. */
-function encodeChunks(): number {
-  const encoder = chat.openStream(head);
-  let length = 0;
-  for (const batch of textBatches) length += Buffer.byteLength(encoder.batch(batch));
-  return length;
-}
-
 const usage = { promptTokens: 312, cachedTokens: 0, completionTokens: 8, reasoningTokens: 0 };
 
-function encodeWhole(): string {
-  const fold = new Fold();
-  fold.read([{ type: 'start', promptTokens: usage.promptTokens }]);
-  for (let index = 0; index < 8; index++) fold.read(textBatches[index]!);
-  fold.read([
-    { type: 'finish', choice: 0, reason: 'stop' },
-    { type: 'usage', usage },
-  ]);
-  return chat.encodeResponse(fold.generation(), head);
-}
+const dialects: Readonly<Record<string, Dialect>> = { chat, completions, messages, responses };
+
+/** What a dialect does for a request, a chunk and an answer. */
+const work = families.map((family) => {
+  const dialect = dialects[family.name]!;
+  const context = { headers: {}, items: undefined };
+  const body = requestBytes({ ...scenarios[0]!, family }, { key: 'none', model: 'bench' }).split('\r\n\r\n')[1]!;
+  const read = () => dialect.decodeRequest(JSON.parse(body), context);
+  const { format } = read();
+  return {
+    read,
+    /** Counting the bytes makes the text flat, as writing it to a socket does. */
+    printChunks: (): number => {
+      const encoder = format.openStream(head);
+      let length = 0;
+      for (const batch of textBatches) length += Buffer.byteLength(encoder.batch(batch));
+      return length;
+    },
+    printWhole: (): string => {
+      const fold = new Fold();
+      fold.read([{ type: 'start', promptTokens: usage.promptTokens }]);
+      for (let index = 0; index < 8; index++) fold.read(textBatches[index]!);
+      fold.read([
+        { type: 'finish', choice: 0, reason: 'stop' },
+        { type: 'usage', usage },
+      ]);
+      return format.encodeResponse(fold.generation(), head);
+    },
+  };
+});
 
 const settledAtOnce = 64;
 const prices = { input: 5_000_000n, output: 20_000_000n, cacheRead: 2_500_000n };

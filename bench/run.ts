@@ -3,7 +3,9 @@ import { appendFileSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { readArguments, usage, UsageError, type Arguments } from './arguments.ts';
+import { runCommand, say } from './command.ts';
 import { direct, external, type Contender } from './contender.ts';
+import { aboveAim, familyScenarios, printFamilyTable } from './families.ts';
 import { machineFacts, revision } from './machine.ts';
 import { micro } from './micro.ts';
 import { isNginxInstalled, nginx } from './nginx.ts';
@@ -19,26 +21,12 @@ import { compileTools } from './tools.ts';
 import { startUpstream } from './upstream.ts';
 
 /**
- * `npm run bench`: see bench/README.md. Exit codes: 1 an answer was wrong or missing, 64 wrong usage, 69 something that it
+ * `npm run bench`: see bench/README.md. Exit codes: 1 an answer was wrong or missing, or a family costs too much, 64 wrong usage, 69 something that it
  * needs is missing.
  */
 
 const root = join(import.meta.dirname, '..', '..');
-const say = (line: string): void => void process.stderr.write(`${line}\n`);
-
-try {
-  await main(process.argv.slice(2));
-} catch (error) {
-  if (error instanceof UsageError) {
-    say(`${error.message}\n\n${usage}`);
-    process.exit(64);
-  }
-  if (error instanceof Problem) {
-    say(`${error.message}\n→ ${error.remedy}`);
-    process.exit(69);
-  }
-  throw error;
-}
+await runCommand(main, usage);
 
 async function main(args: readonly string[]): Promise<void> {
   const options = readArguments(args);
@@ -73,19 +61,24 @@ async function main(args: readonly string[]): Promise<void> {
     process.exit(0);
   }
 
-  const contenders = chosenContenders(options, processes, upstream.port);
+  const contenders = options.comparesFamilies
+    ? [tokenhouse(root, processes)]
+    : chosenContenders(options, processes, upstream.port);
   const facts = machineFacts({ root, dataFolder: folder, contenders, isRaised, isPinned: gatewayCore !== undefined });
   const results: RoundResult[] = [];
   for (let round = 1; round <= options.rounds; round++) {
     say(`round ${round} of ${options.rounds}`);
-    const played = await playRound(bench, round, contenders, chosen);
+    const scenariosOfRound = options.comparesFamilies ? familyScenarios(options.isQuick, round) : chosen;
+    const played = await playRound(bench, round, contenders, scenariosOfRound);
     results.push(...played);
     if (options.rawFile !== undefined)
       appendFileSync(options.rawFile, played.map((result) => `${JSON.stringify(result)}\n`).join(''));
   }
   report(options, args, facts, results);
   const wrong = results.flatMap(({ points }) => Object.values(points)).filter(({ load }) => load.bad + load.hung > 0);
-  process.exit(wrong.length === 0 ? 0 : 1);
+  const dear = options.comparesFamilies ? aboveAim(results) : [];
+  for (const line of dear) say(line);
+  process.exit(wrong.length + dear.length === 0 ? 0 : 1);
 }
 
 /** One for the measured program and one for all others, this process included; none on a machine with one core. */
@@ -139,7 +132,8 @@ function report(
 ): void {
   const words = args.filter((word) => word !== '--write');
   const command = ['npm run bench', ...(words.length > 0 ? ['--', ...words.map(quoted)] : [])].join(' ');
-  const text = [printTable(results), '', ...facts.map((fact) => `- ${fact}`)].join('\n');
+  const table = options.comparesFamilies ? printFamilyTable(results) : printTable(results);
+  const text = [table, '', ...facts.map((fact) => `- ${fact}`)].join('\n');
   process.stdout.write(`${text}\n`);
   if (!options.writes) return;
   const file = join(root, 'bench', 'results.md');

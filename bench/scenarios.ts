@@ -1,4 +1,5 @@
 import type { Prepared } from './contender.ts';
+import { chat, type Family } from './family.ts';
 
 /** One kind of load. */
 export interface Scenario {
@@ -15,8 +16,10 @@ export interface Scenario {
   readonly abortPercent?: number;
   /** Played before, unmeasured: code that is new to V8 costs twice as much. */
   readonly warmUpSeconds?: number;
+  /** Who is asked; absent: chat completions. */
+  readonly family?: Family;
   /** The scenario that tells how many of these requests one core can carry; where it is too few, this one is left out. */
-  readonly capacityFrom?: string;
+  readonly capacityFrom?: string | undefined;
 }
 
 const pacedTokens = 64;
@@ -62,30 +65,27 @@ export const scenarios: readonly Scenario[] = [
 /** A third of the time: enough to see that everything works, too little for figures to publish. */
 export const quick = (scenario: Scenario): Scenario => ({ ...scenario, seconds: Math.max(1, scenario.seconds / 3) });
 
+export const isStream = ({ mode }: Scenario): boolean => mode === 'f' || mode === 'p';
+
 /** The bytes of the request, which every answer of a scenario is asked for with: about 1.6 kB, four messages. */
 export function requestBytes(scenario: Scenario, { key, model }: Pick<Prepared, 'key' | 'model'>): string {
-  const isStream = scenario.mode === 'f' || scenario.mode === 'p';
+  const { path, headers: own, body: bodyOf } = scenario.family ?? chat;
   const marker = `[[u:${scenario.mode}:${scenario.tokens}:${scenario.paceMs}]]`;
-  const body = JSON.stringify({
-    model,
-    messages: [
-      { role: 'system', content: `You are a helpful assistant. ${passage}` },
-      { role: 'user', content: `${marker} ${passage}${passage} What matters most?` },
-      { role: 'assistant', content: `It depends. ${passage}` },
-      { role: 'user', content: `Please explain in detail: ${passage}${passage}` },
-    ],
-    temperature: 0.7,
-    top_p: 0.95,
-    max_tokens: 256,
-    ...(isStream ? { stream: true, stream_options: { include_usage: true } } : { stream: false }),
-  });
+  const turns = [
+    { role: 'system', content: `You are a helpful assistant. ${passage}` },
+    { role: 'user', content: `${marker} ${passage}${passage} What matters most?` },
+    { role: 'assistant', content: `It depends. ${passage}` },
+    { role: 'user', content: `Please explain in detail: ${passage}${passage}` },
+  ] as const;
+  const body = JSON.stringify({ model, ...bodyOf(turns, isStream(scenario)) });
   const headers = [
-    'POST /v1/chat/completions HTTP/1.1',
+    `POST ${path} HTTP/1.1`,
     'host: 127.0.0.1',
     'content-type: application/json',
     `authorization: Bearer ${key}`,
     'user-agent: OpenAI/Python 1.50.0',
     'accept: application/json',
+    ...own,
     `content-length: ${Buffer.byteLength(body)}`,
   ];
   return `${headers.join('\r\n')}\r\n\r\n${body}`;

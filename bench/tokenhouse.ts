@@ -79,7 +79,7 @@ const configuration = (port: number, upstreamPort: number): string => `
 server:
   inference: { host: 127.0.0.1, port: ${port} }
   account: { host: 127.0.0.1, port: 0 }
-  limits: { concurrency_per_account_max: 4096 }
+  limits: { concurrency_per_account_max: 4096, requests_running_max: 4096 }
 storage: sqlite:./data/tokenhouse.db
 accounts: { first_credit_cents: 100000000 }
 models:

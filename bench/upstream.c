@@ -6,7 +6,7 @@
 // What a request gets is said by a marker in its prompt, [[u:MODE:TOKENS:MS]]:
 //
 //   j   one JSON body, also for a request that asks for a stream
-//   s   an event stream, all of it in one write, also for a request that does not ask for one
+//   s   an event stream, all of it in one write; one JSON body for a request that does not ask for a stream
 //   f   an event stream with one write for each token, as fast as they can be taken; streams take turns
 //   p   an event stream with one write for each token, the first at once, then one every MS milliseconds
 //
@@ -53,7 +53,7 @@ typedef struct connection {
   bool is_streaming;
   char mode;
   int tokens, pace_ms, next_token;
-  bool shows_usage;
+  bool is_text, shows_usage;
   long due_ms;
   text unsent;     // what the socket has not taken yet
   char tail[1024]; // finish, usage, [DONE] and the end of the body
@@ -139,10 +139,14 @@ static const char stream_head[] = "HTTP/1.1 200 OK\r\n"
                                   "server: uvicorn\r\n"
                                   "content-type: text/event-stream; charset=utf-8\r\n"
                                   "transfer-encoding: chunked\r\n\r\n";
-static const char event_start[] = "data: {\"id\":\"chatcmpl-6f2a1c0e9b7d4e3f8a5b2c1d0e9f8a7b\",\"object\":\"chat.completion.chunk\","
-                                  "\"created\":1763687000,\"model\":\"meta-llama/Llama-3.1-8B-Instruct\",\"choices\":[";
-static text token_events[2][TOKENS_MAX]; // without and with usage
-static text single_writes[2][TOKENS_MAX + 1];
+// Of a chat completion, and of a text completion.
+static const char *const event_starts[2] = {
+    "data: {\"id\":\"chatcmpl-6f2a1c0e9b7d4e3f8a5b2c1d0e9f8a7b\",\"object\":\"chat.completion.chunk\","
+    "\"created\":1763687000,\"model\":\"meta-llama/Llama-3.1-8B-Instruct\",\"choices\":[",
+    "data: {\"id\":\"cmpl-6f2a1c0e9b7d4e3f8a5b2c1d0e9f8a7b\",\"object\":\"text_completion\","
+    "\"created\":1763687000,\"model\":\"meta-llama/Llama-3.1-8B-Instruct\",\"choices\":["};
+static text token_events[2][2][TOKENS_MAX]; // of a chat or a text; without and with usage
+static text single_writes[2][2][TOKENS_MAX + 1];
 static text json_answers[TOKENS_MAX + 1];
 
 static text copied(const char *bytes, size_t length) {
@@ -162,39 +166,47 @@ static void print_usage(char *out, int completion_tokens) {
           completion_tokens);
 }
 
-static void print_events(void) {
-  for (int with_usage = 0; with_usage < 2; with_usage++)
-    for (int i = 0; i < TOKENS_MAX; i++) {
-      char usage[128], event[1024], chunk[1100];
-      print_usage(usage, i + 1);
-      int length = sprintf(event, "%s{\"index\":0,\"delta\":{%s\"content\":\" t%d\"},\"logprobs\":null,\"finish_reason\":null}]%s%s}\n\n",
-                           event_start, i == 0 ? "\"role\":\"assistant\"," : "", i, with_usage ? ",\"usage\":" : "", with_usage ? usage : "");
-      token_events[with_usage][i] = copied(chunk, print_chunk(chunk, event, length));
-    }
+static int print_text(char *out, bool is_text, const char *role, const char *words) {
+  return is_text ? sprintf(out, "\"text\":\"%s\"", words) : sprintf(out, "\"delta\":{%s\"content\":\"%s\"}", role, words);
 }
 
-static int print_tail(char *out, int tokens, bool shows_usage) {
-  char usage[128], event[1024];
+static void print_events(void) {
+  for (int is_text = 0; is_text < 2; is_text++)
+    for (int with_usage = 0; with_usage < 2; with_usage++)
+      for (int i = 0; i < TOKENS_MAX; i++) {
+        char usage[128], word[16], said[128], event[1024], chunk[1100];
+        print_usage(usage, i + 1);
+        sprintf(word, " t%d", i);
+        print_text(said, is_text, i == 0 ? "\"role\":\"assistant\"," : "", word);
+        int length = sprintf(event, "%s{\"index\":0,%s,\"logprobs\":null,\"finish_reason\":null}]%s%s}\n\n", event_starts[is_text], said,
+                             with_usage ? ",\"usage\":" : "", with_usage ? usage : "");
+        token_events[is_text][with_usage][i] = copied(chunk, print_chunk(chunk, event, length));
+      }
+}
+
+static int print_tail(char *out, bool is_text, int tokens, bool shows_usage) {
+  char usage[128], said[128], event[1024];
   print_usage(usage, tokens);
-  int length = sprintf(event, "%s{\"index\":0,\"delta\":{\"content\":\"\"},\"logprobs\":null,\"finish_reason\":\"stop\",\"stop_reason\":null}]%s%s}\n\n",
-                       event_start, shows_usage ? ",\"usage\":" : "", shows_usage ? usage : "");
+  print_text(said, is_text, "", "");
+  int length = sprintf(event, "%s{\"index\":0,%s,\"logprobs\":null,\"finish_reason\":\"stop\",\"stop_reason\":null}]%s%s}\n\n",
+                       event_starts[is_text], said, shows_usage ? ",\"usage\":" : "", shows_usage ? usage : "");
   int written = print_chunk(out, event, length);
-  length = sprintf(event, "%s],\"usage\":%s}\n\n", event_start, usage);
+  length = sprintf(event, "%s],\"usage\":%s}\n\n", event_starts[is_text], usage);
   written += print_chunk(out + written, event, length);
   return written + sprintf(out + written, "e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n");
 }
 
-static text single_write(int tokens, bool shows_usage) {
-  text *cached = &single_writes[shows_usage][tokens];
+static text single_write(bool is_text, int tokens, bool shows_usage) {
+  text *cached = &single_writes[is_text][shows_usage][tokens];
   if (cached->bytes != NULL) return *cached;
   char *all = malloc(sizeof stream_head + (size_t)tokens * 600 + 1100);
   size_t length = sprintf(all, "%s", stream_head);
   for (int i = 0; i < tokens; i++) {
-    text event = token_events[shows_usage][i];
+    text event = token_events[is_text][shows_usage][i];
     memcpy(all + length, event.bytes, event.length);
     length += event.length;
   }
-  length += print_tail(all + length, tokens, shows_usage);
+  length += print_tail(all + length, is_text, tokens, shows_usage);
   return *cached = (text){all, length};
 }
 
@@ -261,7 +273,7 @@ static void serve(connection *c);
 // Sends the next token, and after the last one the tail. Whether the stream goes on and its socket has room.
 static bool play_token(connection *c) {
   if (c->next_token < c->tokens) {
-    if (!put(c, token_events[c->shows_usage][c->next_token++])) return false;
+    if (!put(c, token_events[c->is_text][c->shows_usage][c->next_token++])) return false;
     if (c->next_token < c->tokens) return true;
   }
   if (!c->is_tail_sent) {
@@ -312,7 +324,7 @@ typedef struct order {
   enum { ANSWER, STATS, MODELS, COUNT, NONSENSE } kind;
   char mode;
   int tokens, pace_ms;
-  bool shows_usage;
+  bool is_text, shows_usage, wants_stream;
 } order;
 
 static bool starts_with(const char *bytes, const char *word) { return strncmp(bytes, word, strlen(word)) == 0; }
@@ -320,6 +332,8 @@ static bool contains(const char *bytes, size_t length, const char *word) { retur
 
 static order read_order(const char *head, const char *body, size_t body_length) {
   order o = {.kind = ANSWER, .shows_usage = contains(body, body_length, "\"continuous_usage_stats\":true")};
+  o.is_text = starts_with(head, "POST /v1/completions ");
+  o.wants_stream = contains(body, body_length, "\"stream\":true") || contains(body, body_length, "\"stream\": true");
   if (starts_with(head, "GET /stats ")) o.kind = STATS;
   else if (starts_with(head, "GET ")) o.kind = MODELS;
   else if (starts_with(head, "POST /tokenize ")) o.kind = COUNT;
@@ -373,13 +387,13 @@ static void put_stats(connection *c) {
 static void start_stream(connection *c, const order *o) {
   count.streams++, count.running++;
   c->is_streaming = true;
-  c->mode = o->mode, c->tokens = o->tokens, c->pace_ms = o->pace_ms, c->shows_usage = o->shows_usage;
+  c->mode = o->mode, c->tokens = o->tokens, c->pace_ms = o->pace_ms, c->is_text = o->is_text, c->shows_usage = o->shows_usage;
   bool is_single_write = o->mode == 's';
   c->next_token = is_single_write ? o->tokens : 0;
   c->is_tail_sent = is_single_write;
-  if (!is_single_write) c->tail_length = print_tail(c->tail, o->tokens, o->shows_usage);
+  if (!is_single_write) c->tail_length = print_tail(c->tail, o->is_text, o->tokens, o->shows_usage);
   c->due_ms = now_ms();
-  if (!put(c, is_single_write ? single_write(o->tokens, o->shows_usage) : (text){stream_head, sizeof stream_head - 1})) return;
+  if (!put(c, is_single_write ? single_write(o->is_text, o->tokens, o->shows_usage) : (text){stream_head, sizeof stream_head - 1})) return;
   if (play_token(c)) await_turn(c);
 }
 
@@ -388,7 +402,7 @@ static void serve(connection *c) {
   while (!c->is_closed && !c->is_streaming && c->unsent.length == 0 && take_request(c, &o)) {
     switch (o.kind) {
     case ANSWER:
-      if (o.mode != 'j') start_stream(c, &o);
+      if (o.mode != 'j' && (o.mode != 's' || o.wants_stream)) start_stream(c, &o);
       else count.whole++, put(c, json_answer(o.tokens));
       break;
     case STATS: put_stats(c); break;
