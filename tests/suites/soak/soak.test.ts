@@ -4,17 +4,15 @@
  */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
 import { Books } from '../../support/books.ts';
+import type { HeapReport } from '../../support/heap-probe.ts';
+import { heapOf, heapProbe } from '../../support/heap.ts';
 import { mulberry32 } from '../../support/random.ts';
 import { TestService, until } from '../../support/service.ts';
 import { quantileOf, slopeOf, vitalsOf } from '../../support/vitals.ts';
-import type { HeapReport } from './heap-probe.ts';
 import { Load } from './load.ts';
 import type { LoadResult } from './load.ts';
 
@@ -90,21 +88,17 @@ test(`${minutes} minutes of mixed load: nothing grows, nothing hangs, every requ
   t.diagnostic(`seed ${seed}`);
   const upstream = await startUpstream(seed);
   t.after(() => upstream.stop());
-  const probeFile = join(upstream.folder, 'heap.json');
   const service = new TestService({
     config: config(upstream.url),
     firstCreditCents: '1000000',
     limits:
       '  body_bytes_max: 1000000\n  concurrency_per_account_max: 1000\n  first_token_timeout_seconds: 3\n' +
       '  stream_idle_timeout_seconds: 3\n  reader_stall_timeout_seconds: 2',
-    environment: {
-      NODE_OPTIONS: `--import=${new URL('heap-probe.js', import.meta.url).href}`,
-      TOKENHOUSE_HEAP_PROBE: probeFile,
-    },
+    environment: heapProbe,
   });
   t.after(() => service.dispose());
   await service.start();
-  const heap = (): Promise<HeapReport> => probe(service.pid, probeFile);
+  const heap = (): Promise<HeapReport> => heapOf(service);
   for (const model of ['demo', 'remote'])
     await (await service.chat({ model, messages: [{ role: 'user', content: 'hi' }] })).text();
   const before = { vitals: vitalsOf(service.pid), heap: await heap() };
@@ -280,16 +274,8 @@ function report(
   console.log([...counts].map(([name, count]) => `${name} ${count}`).join(', '));
 }
 
-async function probe(pid: number, file: string): Promise<HeapReport> {
-  rmSync(file, { force: true });
-  process.kill(pid, 'SIGUSR2');
-  await until(() => existsSync(file), 30_000);
-  return JSON.parse(readFileSync(file, 'utf8')) as HeapReport;
-}
-
 /** The misbehaving server, in a process of its own. */
-async function startUpstream(seed: number): Promise<{ readonly url: string; readonly folder: string; stop(): void }> {
-  const folder = mkdtempSync(join(tmpdir(), 'tokenhouse-soak-'));
+async function startUpstream(seed: number): Promise<{ readonly url: string; stop(): void }> {
   const program = fileURLToPath(new URL('upstream-process.js', import.meta.url));
   const child = spawn(process.execPath, [program, String(seed)], { stdio: ['ignore', 'pipe', 'inherit'] });
   let said = '';
@@ -297,10 +283,6 @@ async function startUpstream(seed: number): Promise<{ readonly url: string; read
   await until(() => said.includes('\n'), 30_000);
   return {
     url: said.trim(),
-    folder,
-    stop: () => {
-      child.kill('SIGKILL');
-      rmSync(folder, { recursive: true, force: true });
-    },
+    stop: () => void child.kill('SIGKILL'),
   };
 }
