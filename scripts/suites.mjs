@@ -75,13 +75,14 @@ function sourcesBelow(folder) {
   });
 }
 
-/** Words choose files, `--suite`, `--node` and `--newest-clients` are ours, other options go to `node --test`. */
+/** Words choose files; `--suite`, `--node`, `--newest-clients` and `--again` are ours, other options go to `node --test`. */
 export function readArguments(args) {
-  const result = { suite: 'ordinary', node: undefined, newestClients: undefined, words: [], options: [] };
+  const result = { suite: 'ordinary', node: undefined, newestClients: undefined, again: false, words: [], options: [] };
   for (let at = 0; at < args.length; at++) {
     const [, name, value] = /^--(suite|node)(?:=(.*))?$/s.exec(args[at]) ?? [];
     if (name !== undefined) result[name] = value ?? args[++at] ?? '';
     else if (args[at] === '--newest-clients') result.newestClients = true;
+    else if (args[at] === '--again') result.again = true;
     else if (args[at].startsWith('-')) result.options.push(args[at]);
     else result.words.push(args[at]);
   }

@@ -22,10 +22,23 @@ const note = (fields) => `${JSON.stringify(fields)}\n`;
 /** A file is reported as a test whose name is its path. */
 const isFile = (name, file) => file !== undefined && (name === file || path.resolve(name) === file);
 
+/** Files with a test that failed, as they were given to `node --test`. */
+export const failedFiles = (file, root) => [
+  ...new Set(
+    entriesOf(file).flatMap(({ failed, file: at }) =>
+      failed === undefined || at === undefined ? [] : [path.relative(root, at)],
+    ),
+  ),
+];
+
+function entriesOf(file) {
+  const lines = fs.existsSync(file) ? fs.readFileSync(file, 'utf8').split('\n') : [];
+  return lines.flatMap((line) => (line === '' ? [] : [JSON.parse(line)]));
+}
+
 /** The slowest files, what was skipped and what failed; the last line counts. */
 export function summaryLines({ suite, file, root, seconds }) {
-  const lines = fs.existsSync(file) ? fs.readFileSync(file, 'utf8').split('\n') : [];
-  const all = lines.flatMap((line) => (line === '' ? [] : [JSON.parse(line)]));
+  const all = entriesOf(file);
   const where = (entry) =>
     entry.file === undefined
       ? ''

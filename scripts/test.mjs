@@ -3,6 +3,7 @@
 //   --suite NAME        another suite than the ordinary tests; each has a command of its own (`npm run test:soak`)
 //   --node MAJOR        under the newest Node of this major version, which is fetched from the npm registry
 //   --newest-clients    with the newest client libraries instead of the locked ones
+//   --again             runs a file that failed once more, alone; one that passes then is named as unsteady
 //
 // Words are filters: only test files whose path contains one of them run. Other options go to `node --test`.
 import { spawn } from 'node:child_process';
@@ -16,13 +17,15 @@ import { newestClients } from './newest-clients.mjs';
 import { nodeBinary } from './node-binary.mjs';
 import { fail, root, say, setup } from './setup.mjs';
 import { readArguments, suiteLimits, suites, testFiles } from './suites.mjs';
-import { summaryLines } from './test-summary.mjs';
+import { runOnceMore } from './once-more.mjs';
+import { failedFiles, summaryLines } from './test-summary.mjs';
 
 const {
   problem,
   suite,
   node,
   newestClients: wantsNewestClients,
+  again,
   words,
   options,
 } = readArguments(process.argv.slice(2));
@@ -42,7 +45,11 @@ if (chosen.some((file) => file.startsWith(path.join('dist', clientTests)))) setU
 await fetchDefaultModel();
 const program = node === undefined ? process.execPath : nodeBinary(node);
 const imports = wantsNewestClients ? newestClients() : [];
-process.exitCode = await runTests(await setUpSuite());
+const variables = await setUpSuite();
+const run = (files, concurrency) => runTests(files, concurrency, variables);
+const { code, unsteady } = await runOnceMore(run, chosen, suites[suite].concurrency, again);
+for (const file of unsteady) process.stdout.write(`unsteady: ${suite}: ${file}\n`);
+process.exitCode = code;
 
 /** Tests on the real model fail by themselves without it; the others need not wait for a network. */
 async function fetchDefaultModel() {
@@ -84,17 +91,17 @@ async function setUpSuite() {
   }
 }
 
-/** Resolves with the exit code, after the summary. */
-async function runTests(variables) {
+/** Resolves after the summary, with the exit code and the files that failed; none of them when the suite was ended. */
+async function runTests(files, concurrency, variables) {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'tokenhouse-tests-'));
   const summaryFile = path.join(folder, 'summary');
   const { suiteMs, fileMs } = suiteLimits(suite);
   const parameters = [
     ...['--enable-source-maps', ...imports.flatMap((file) => ['--import', file]), '--test'],
-    ...[`--test-concurrency=${suites[suite].concurrency}`, `--test-timeout=${fileMs}`],
+    ...[`--test-concurrency=${concurrency}`, `--test-timeout=${fileMs}`],
     ...['--test-reporter=spec', '--test-reporter-destination=stdout'],
     ...[`--test-reporter=${pathToFileURL(path.join(root, 'scripts', 'test-summary.mjs')).href}`],
-    ...[`--test-reporter-destination=${summaryFile}`, ...options, ...chosen],
+    ...[`--test-reporter-destination=${summaryFile}`, ...options, ...files],
   ];
   const startedAt = performance.now();
   // A group of its own, so that whatever the tests have started ends with them.
@@ -117,14 +124,21 @@ async function runTests(variables) {
     kill(child, 'SIGTERM');
     setTimeout(() => kill(child, 'SIGKILL'), 10_000).unref();
   }, suiteMs);
-  for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => kill(child, signal));
+  let stopped = false;
+  const stop = (signal) => {
+    stopped = true;
+    kill(child, signal);
+  };
+  for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, stop);
   const code = await new Promise((resolve) => child.on('close', (status) => resolve(status ?? 1)));
+  for (const signal of ['SIGINT', 'SIGTERM']) process.off(signal, stop);
   clearTimeout(limit);
   if (overdue) kill(child, 'SIGKILL');
   for (const line of summaryLines({ suite, file: summaryFile, root, seconds: (performance.now() - startedAt) / 1000 }))
     process.stdout.write(`${line}\n`);
+  const failed = overdue || stopped ? [] : failedFiles(summaryFile, root);
   fs.rmSync(folder, { recursive: true, force: true });
-  return overdue ? 1 : code;
+  return { code: overdue ? 1 : code, failed };
 }
 
 function kill({ pid }, signal) {

@@ -12,6 +12,7 @@ interface Arguments {
   readonly suite?: string;
   readonly node?: string;
   readonly newestClients?: boolean;
+  readonly again?: boolean;
   readonly words?: readonly string[];
   readonly options?: readonly string[];
 }
@@ -25,8 +26,20 @@ const { suites, readArguments, testFiles } = (await script('suites.mjs')) as {
     words: readonly string[],
   ): { readonly all: string[]; readonly chosen: string[] };
 };
-const { summaryLines } = (await script('test-summary.mjs')) as {
+const { failedFiles, summaryLines } = (await script('test-summary.mjs')) as {
+  failedFiles(file: string, root: string): string[];
   summaryLines(of: { suite: string; file: string; root: string; seconds: number }): string[];
+};
+const { runOnceMore } = (await script('once-more.mjs')) as {
+  runOnceMore(
+    run: (
+      files: readonly string[],
+      concurrency: number,
+    ) => Promise<{ readonly code: number; readonly failed: readonly string[] }>,
+    files: readonly string[],
+    concurrency: number,
+    again: boolean,
+  ): Promise<{ readonly code: number; readonly unsteady: readonly string[] }>;
 };
 
 describe('the suites', () => {
@@ -39,9 +52,9 @@ describe('the suites', () => {
     const ci = readFileSync(path.join(root, '.ci', 'run'), 'utf8');
     for (const name of names) {
       assert.equal(scripts[`test:${name}`], `node scripts/test.mjs --suite ${name}`);
-      assert.match(ci, new RegExp(`^stage ${name} \\d+ npm run test:${name}$`, 'm'));
+      assert.match(ci, new RegExp(`^stage ${name} \\d+ npm run test:${name} -- --again$`, 'm'));
     }
-    assert.match(ci, /^stage test \d+ npm test$/m);
+    assert.match(ci, /^stage test \d+ npm test -- --again$/m);
     assert.match(ci, /^stage check \d+ npm run check$/m);
   });
 
@@ -63,7 +76,7 @@ describe('the suites', () => {
 
 describe('the arguments', () => {
   it('are words, our options, and options of node --test', () => {
-    const none = { suite: 'ordinary', node: undefined, newestClients: false, words: [], options: [] };
+    const none = { suite: 'ordinary', node: undefined, newestClients: false, again: false, words: [], options: [] };
     const table: readonly (readonly [readonly string[], object])[] = [
       [[], none],
       [['endings', 'http'], { ...none, words: ['endings', 'http'] }],
@@ -72,6 +85,7 @@ describe('the arguments', () => {
       [['--node', '22', 'store'], { ...none, node: '22', words: ['store'] }],
       [['--suite', 'node24', '--node=26'], { ...none, suite: 'node24', node: '26', newestClients: true }],
       [['--newest-clients'], { ...none, newestClients: true }],
+      [['--again', 'store'], { ...none, again: true, words: ['store'] }],
       [['--test-name-pattern=x'], { ...none, options: ['--test-name-pattern=x'] }],
     ];
     for (const [args, expected] of table) assert.deepEqual(readArguments(args), expected, args.join(' '));
@@ -83,6 +97,41 @@ describe('the arguments', () => {
       assert.match(readArguments(['--suite', name]).problem!, /no suite/);
     for (const version of ['24.1', 'lts', ''])
       assert.match(readArguments([`--node=${version}`]).problem!, /major version/);
+  });
+});
+
+describe('a second try', () => {
+  interface Run {
+    readonly code: number;
+    readonly failed: readonly string[];
+  }
+  const runs = async (answers: readonly Run[], again: boolean) => {
+    const asked: (readonly [readonly string[], number])[] = [];
+    const outcome = await runOnceMore(
+      (files, concurrency) => {
+        asked.push([files, concurrency]);
+        return Promise.resolve(answers[asked.length - 1]!);
+      },
+      ['a', 'b', 'c', 'd'],
+      2,
+      again,
+    );
+    return { ...outcome, again: asked.slice(1) };
+  };
+  const passed = { code: 0, failed: [] };
+  const failed = { code: 1, failed: ['b'] };
+
+  it('is for the few that failed, alone, and names those that pass then', async () => {
+    assert.deepEqual(await runs([failed, passed], true), { code: 0, unsteady: ['b'], again: [[['b'], 1]] });
+    assert.deepEqual(await runs([failed, failed], true), { code: 1, unsteady: [], again: [[['b'], 1]] });
+  });
+
+  it('is not for many, for what was ended, for what passed, or when nobody asked for it', async () => {
+    const none = { unsteady: [], again: [] };
+    assert.deepEqual(await runs([passed], true), { code: 0, ...none });
+    assert.deepEqual(await runs([failed], false), { code: 1, ...none });
+    assert.deepEqual(await runs([{ code: 1, failed: [] }], true), { code: 1, ...none });
+    assert.deepEqual(await runs([{ code: 1, failed: ['a', 'b', 'c', 'd'] }], true), { code: 1, ...none });
   });
 });
 
@@ -112,6 +161,8 @@ describe('the summary', () => {
       'failed: tests/3.test.ts: a promise',
       'ordinary: 2 passed, 1 failed, 1 skipped',
     ]);
+    assert.deepEqual(failedFiles(file, root), [path.join('dist', 'tests', '3.test.js')]);
+    assert.deepEqual(failedFiles(`${file}-gone`, root), []);
     assert.match(summaryLines({ suite: 'soak', file: `${file}-gone`, root, seconds: 1 }).at(-1)!, /^soak: 0 passed/);
   });
 });
