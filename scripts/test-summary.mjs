@@ -22,14 +22,20 @@ const note = (fields) => `${JSON.stringify(fields)}\n`;
 /** A file is reported as a test whose name is its path. */
 const isFile = (name, file) => file !== undefined && (name === file || path.resolve(name) === file);
 
-/** Files with a test that failed, as they were given to `node --test`. */
+/** Compiled files with a test that failed. */
 export const failedFiles = (file, root) => [
-  ...new Set(
-    entriesOf(file).flatMap(({ failed, file: at }) =>
-      failed === undefined || at === undefined ? [] : [path.relative(root, at)],
-    ),
-  ),
+  ...new Set(entriesOf(file).flatMap((entry) => (entry.failed === undefined ? [] : compiled(entry, root)))),
 ];
+
+/** A file is reported by its source where there is a map. */
+const compiled = ({ file }, root) =>
+  file === undefined ? [] : [path.join('dist', sourceOf(file, root).replace(/\.ts$/, '.js'))];
+
+const sourceOf = (file, root) =>
+  path
+    .relative(root, file)
+    .replace(/^dist./, '')
+    .replace(/\.js$/, '.ts');
 
 function entriesOf(file) {
   const lines = fs.existsSync(file) ? fs.readFileSync(file, 'utf8').split('\n') : [];
@@ -39,13 +45,7 @@ function entriesOf(file) {
 /** The slowest files, what was skipped and what failed; the last line counts. */
 export function summaryLines({ suite, file, root, seconds }) {
   const all = entriesOf(file);
-  const where = (entry) =>
-    entry.file === undefined
-      ? ''
-      : path
-          .relative(root, entry.file)
-          .replace(/^dist./, '')
-          .replace(/\.js$/, '.ts');
+  const where = ({ file: at }) => (at === undefined ? '' : sourceOf(at, root));
   const slowest = all
     .filter((entry) => entry.durationMs !== undefined)
     .toSorted((a, b) => b.durationMs - a.durationMs)

@@ -146,6 +146,7 @@ describe('the summary', () => {
       { passed: 1 },
       { passed: 1 },
       { file: of('3.test.js'), failed: 'a promise' },
+      { file: path.join(root, 'tests', '3.test.ts'), failed: 'another promise' },
       { file: of('4.test.js'), skipped: 'a thing' },
     ];
     writeFileSync(file, notes.map((note) => `${JSON.stringify(note)}\n`).join(''));
@@ -155,11 +156,12 @@ describe('the summary', () => {
       '    11.0 s  tests/11.test.ts',
       '    10.0 s  tests/10.test.ts',
     ]);
-    assert.deepEqual(lines.slice(-4), [
+    assert.deepEqual(lines.slice(-5), [
       '     2.0 s  tests/2.test.ts',
       'skipped: tests/4.test.ts: a thing',
       'failed: tests/3.test.ts: a promise',
-      'ordinary: 2 passed, 1 failed, 1 skipped',
+      'failed: tests/3.test.ts: another promise',
+      'ordinary: 2 passed, 2 failed, 1 skipped',
     ]);
     assert.deepEqual(failedFiles(file, root), [path.join('dist', 'tests', '3.test.js')]);
     assert.deepEqual(failedFiles(`${file}-gone`, root), []);
