@@ -5,22 +5,12 @@ import fc from 'fast-check';
 
 import { completions } from '../../src/dialects/completions/completions.ts';
 import type { GenerationBatch, GenerationEvent, PromptToken, TokenLogprob } from '../../src/generation/event.ts';
-import { Fold } from '../../src/generation/fold.ts';
-import { Meter } from '../../src/pipeline/meter.ts';
 import { legalStream } from '../generation/legal-streams.ts';
 import type { LegalStream } from '../generation/legal-streams.ts';
-import { plainSeals } from '../support/seals.ts';
 import { readCompletion, readCompletionStream } from './completions-reader.ts';
 import { wires } from './dialects.ts';
 import { print, readStreamCase, streamCaseNames } from './stream-case.ts';
-
-const head = {
-  requestId: 'req_0123456789ab',
-  id: '00'.repeat(16),
-  created: 1_790_000_000,
-  model: 'a"model',
-  seals: plainSeals,
-};
+import { generationOf, head, metered, streamOf } from './whole-and-streamed.ts';
 
 interface Asked {
   readonly echo: boolean;
@@ -90,10 +80,8 @@ test('what a client reads from the stream is what it reads from the whole answer
       (stream, fields) => {
         const format = formatOf(fields);
         const batches = metered(stream);
-        const encoder = format.openStream(head);
-        const sse = batches.map((batch) => encoder.batch(batch)).join('') + encoder.end();
-        const streamed = readCompletionStream(sse);
-        const whole = readCompletion(format.encodeResponse(folded(batches).generation(), head));
+        const streamed = readCompletionStream(streamOf(format, batches));
+        const whole = readCompletion(format.encodeResponse(generationOf(batches), head));
         for (const choice of [...streamed.choices, ...whole.choices]) choice.promptTokenIds ??= [];
         assert.deepEqual(streamed, whole);
         assert.equal(whole.choices.length, stream.choices);
@@ -121,7 +109,7 @@ test('with echo the prompt is the beginning of the text, and offsets count its c
   fc.assert(
     fc.property(promptedStream, ({ stream, prompt }) => {
       const format = formatOf({ echo: true, logprobs: 2, return_token_ids: true, return_tokens_as_token_ids: false });
-      const read = readCompletion(format.encodeResponse(folded(metered(stream)).generation(), head));
+      const read = readCompletion(format.encodeResponse(generationOf(metered(stream)), head));
       const [first] = read.choices;
       assert.ok(first);
       assert.ok(first.text.startsWith(prompt.map((one) => one.token).join('')));
@@ -189,21 +177,4 @@ function placed(tokens: readonly TokenLogprob[]): readonly TokenLogprob[] {
     start += one.token.length;
     return { ...one, start: at };
   });
-}
-
-/** The batches that leave the pipeline. */
-function metered(stream: LegalStream): readonly GenerationBatch[] {
-  const meter = new Meter({ choices: stream.choices, promptTokensLikely: 0, elapsedMs: () => 0 });
-  const passed: GenerationBatch[] = [];
-  for (const batch of stream.batches) {
-    meter.read(batch);
-    if (meter.pass.length > 0) passed.push(meter.pass);
-  }
-  return [...passed, meter.closing()];
-}
-
-function folded(batches: readonly GenerationBatch[]): Fold {
-  const fold = new Fold();
-  for (const batch of batches) fold.read(batch);
-  return fold;
 }

@@ -3,27 +3,13 @@ import { test } from 'node:test';
 
 import fc from 'fast-check';
 
-import type { ResponseHead } from '../../src/dialects/dialect.ts';
 import { responses } from '../../src/dialects/responses/responses.ts';
-import type { GenerationBatch, GenerationEvent } from '../../src/generation/event.ts';
-import { Fold } from '../../src/generation/fold.ts';
-import { Meter } from '../../src/pipeline/meter.ts';
-import { legalStream } from '../generation/legal-streams.ts';
-import type { LegalStream } from '../generation/legal-streams.ts';
 import { plainSeals } from '../support/seals.ts';
 import { wires } from './dialects.ts';
 import { readResponseStream, responseKeys, textOf } from './responses-reader.ts';
 import type { WireResponse } from './responses-reader.ts';
 import { print, readStreamCase, streamCaseNames } from './stream-case.ts';
-
-const head: ResponseHead = {
-  requestId: 'req_0123456789ab',
-  id: '00'.repeat(16),
-  created: 1_790_000_000,
-  model: 'a"model',
-  seals: plainSeals,
-  now: () => 1_790_000_001,
-};
+import { generationOf, head, metered, oneChoiceStream, saidOf, streamOf } from './whole-and-streamed.ts';
 
 const { format } = responses.decodeRequest(
   {
@@ -40,10 +26,10 @@ const plain = responses.decodeRequest({ model: 'm', input: 'hi' }, { headers: {}
 
 test('what a client reads from the stream is what it reads from the whole answer', () => {
   fc.assert(
-    fc.property(ofOneChoice(legalStream), (stream) => {
+    fc.property(oneChoiceStream, (stream) => {
       const batches = metered(stream);
-      const whole = JSON.parse(format.encodeResponse(folded(batches).generation(), head)) as WireResponse;
-      assert.deepEqual(readResponseStream(streamOf(batches)).response, whole);
+      const whole = JSON.parse(format.encodeResponse(generationOf(batches), head)) as WireResponse;
+      assert.deepEqual(readResponseStream(streamOf(format, batches)).response, whole);
       assert.deepEqual(Object.keys(whole).toSorted(), responseKeys.toSorted());
     }),
     { numRuns: 2000 },
@@ -52,8 +38,8 @@ test('what a client reads from the stream is what it reads from the whole answer
 
 test('what a client reads is what the engine said', () => {
   fc.assert(
-    fc.property(ofOneChoice(legalStream), (stream) => {
-      const { response } = readResponseStream(streamOf(metered(stream)));
+    fc.property(oneChoiceStream, (stream) => {
+      const { response } = readResponseStream(streamOf(format, metered(stream)));
       const said = stream.batches.flat();
       assert.equal(textsOf(response, 'message'), saidOf(said, 'text'));
       assert.equal(textsOf(response, 'reasoning'), saidOf(said, 'reasoning'));
@@ -85,20 +71,26 @@ test('what a client reads is what the engine said', () => {
 
 test('the bytes of a stream do not depend on how it was cut into batches', () => {
   fc.assert(
-    fc.property(ofOneChoice(legalStream), (stream) => {
+    fc.property(oneChoiceStream, (stream) => {
       const batches = metered(stream);
-      assert.equal(streamOf(batches), streamOf(batches.flat().map((event) => [event])));
+      assert.equal(
+        streamOf(format, batches),
+        streamOf(
+          format,
+          batches.flat().map((event) => [event]),
+        ),
+      );
     }),
   );
 });
 
 test('what is kept of an answer, sent back, is what was answered', () => {
   fc.assert(
-    fc.property(ofOneChoice(legalStream), (stream) => {
-      const fold = folded(metered(stream));
-      const kept = format.itemsOf?.(fold.generation(), head);
+    fc.property(oneChoiceStream, (stream) => {
+      const generation = generationOf(metered(stream));
+      const kept = format.itemsOf?.(generation, head);
       assert.ok(kept);
-      const whole = JSON.parse(format.encodeResponse(fold.generation(), head)) as WireResponse;
+      const whole = JSON.parse(format.encodeResponse(generation, head)) as WireResponse;
       assert.deepEqual(
         [...kept.keys()],
         whole.output.map(({ id }) => id),
@@ -117,7 +109,7 @@ test('what is kept of an answer, sent back, is what was answered', () => {
 
 test('after any number of batches a failure is an error, a failed Response, and the end', () => {
   fc.assert(
-    fc.property(ofOneChoice(legalStream), fc.nat(), (stream, cut) => {
+    fc.property(oneChoiceStream, fc.nat(), (stream, cut) => {
       const batches = metered(stream).slice(0, -1);
       const encoder = plain.openStream(head);
       const sent = batches.slice(0, cut % (batches.length + 1)).map((batch) => encoder.batch(batch));
@@ -151,49 +143,8 @@ for (const name of streamCaseNames()) {
   });
 }
 
-/** This wire has one choice, and a backend that goes back to a call it has left is refused (`Blocks`). */
-function ofOneChoice(streams: fc.Arbitrary<LegalStream>): fc.Arbitrary<LegalStream> {
-  return streams.map((stream) => {
-    let current: number | undefined;
-    const batches = stream.batches.map((batch) =>
-      batch.filter((event) => {
-        if ('choice' in event && event.choice !== 0) return false;
-        if (event.type === 'tool-call') current = event.call;
-        if ((event.type === 'text' || event.type === 'reasoning') && event.text !== '') current = undefined;
-        return event.type !== 'tool-arguments' || event.call === current;
-      }),
-    );
-    return { ...stream, choices: 1, batches: batches.filter((batch) => batch.length > 0) };
-  });
-}
-
-/** The batches that leave the pipeline. */
-function metered(stream: LegalStream): readonly GenerationBatch[] {
-  const meter = new Meter({ choices: stream.choices, promptTokensLikely: 0, elapsedMs: () => 0 });
-  const passed: GenerationBatch[] = [];
-  for (const batch of stream.batches) {
-    meter.read(batch);
-    if (meter.pass.length > 0) passed.push(meter.pass);
-  }
-  return [...passed, meter.closing()];
-}
-
-function streamOf(batches: readonly GenerationBatch[]): string {
-  const encoder = format.openStream(head);
-  return batches.map((batch) => encoder.batch(batch)).join('') + encoder.end();
-}
-
-function folded(batches: readonly GenerationBatch[]): Fold {
-  const fold = new Fold();
-  for (const batch of batches) fold.read(batch);
-  return fold;
-}
-
 const textsOf = ({ output }: WireResponse, type: string): string =>
   output
     .filter((item) => item.type === type)
     .map(textOf)
     .join('');
-
-const saidOf = (events: readonly GenerationEvent[], type: 'text' | 'reasoning' | 'tool-arguments'): string =>
-  events.reduce((sum, event) => (event.type === type ? sum + event.text : sum), '');
