@@ -78,6 +78,7 @@ export function backendIdentity(model: ModelConfig, config: BackendConfig, limit
     'ownedBy',
     'tier',
     'deprecationDate',
+    'dedicatedTo',
     'maxOutputTokens',
     'pricing',
     'sampling',

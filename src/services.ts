@@ -480,6 +480,7 @@ function modelOf(config: ModelConfig): Model {
     capabilities: config.capabilities,
     zdrCapabilities: config.zdrCapabilities,
     deprecationDate: config.deprecationDate,
+    dedicatedTo: config.dedicatedTo.length === 0 ? undefined : new Set(config.dedicatedTo),
   };
 }
 

@@ -16,10 +16,10 @@ export class Catalog {
     return this.#entries.filter(({ retiresAt }) => time < retiresAt).map(({ model }) => model);
   }
 
-  /** `retired`: there was such a model, until before that time. */
-  find(id: string, time: number): Model | 'retired' | undefined {
+  /** With `isRetired` when it was there until before that time. */
+  find(id: string, time: number): { readonly model: Model; readonly isRetired: boolean } | undefined {
     const entry = this.#byId.get(id.toLowerCase());
-    return entry === undefined || time < entry.retiresAt ? entry?.model : 'retired';
+    return entry === undefined ? undefined : { model: entry.model, isRetired: time >= entry.retiresAt };
   }
 }
 

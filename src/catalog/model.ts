@@ -80,6 +80,8 @@ export interface Model {
   readonly zdrCapabilities: Capabilities;
   /** `YYYY-MM-DD`: from 00:00:00 UTC of this day on the model is gone (contracts decision 25). */
   readonly deprecationDate: string | undefined;
+  /** The accounts that have it to themselves; absent: everybody's. */
+  readonly dedicatedTo?: ReadonlySet<string> | undefined;
 }
 
 /** What a request may use: flags may depend on the ZDR partition (§4.2.3(5)). */

@@ -1,4 +1,4 @@
-import { Argument, Command, CommanderError } from 'commander';
+import { Argument, Command, CommanderError, Option } from 'commander';
 
 import type { BareContext, Context } from './context.ts';
 import { centsToMicrocents, collected, duration, moment, pricePerMillion, serviceUrl, wholeNumber } from './option.ts';
@@ -219,8 +219,16 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
 
   command(program, 'usage', 'list the newest requests with their cost, and the balance')
     .option('--account <account-id>', 'of one account')
+    .option('--tag <tag>', 'of requests with this label, to a model that is dedicated')
     .option('--limit <number>', 'how many requests', wholeNumber(1, 1000), 20)
     .action(action(() => import('./usage.ts').then(({ showUsage }) => showUsage)));
+  command(program, 'costs', 'add up what requests took and cost')
+    .addOption(
+      new Option('--by <what>', 'a line for each').choices(['model', 'key', 'account', 'day', 'tag']).default('model'),
+    )
+    .option('--account <account-id>', 'of one account')
+    .option('--days <number>', 'of so many days until now', wholeNumber(1, 3660), 30)
+    .action(action(() => import('./costs.ts').then(({ showCosts }) => showCosts)));
 
   const models = group('models', 'models and their files');
   command(models, 'list', 'list the models of the configuration').action(

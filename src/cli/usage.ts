@@ -5,9 +5,10 @@ import { cents, table } from './output.ts';
 
 export async function showUsage(
   context: Context,
-  options: { readonly account?: string; readonly limit: number },
+  options: { readonly account?: string; readonly tag?: string; readonly limit: number },
 ): Promise<number> {
-  const filter = options.account === undefined ? {} : { accountId: options.account };
+  const { account: accountId, tag } = options;
+  const filter = { ...(accountId === undefined ? {} : { accountId }), ...(tag === undefined ? {} : { tag }) };
   const { rows, accounts } = await reading(context, async (desk) => ({
     rows: await desk.listUsage({ ...filter, limit: options.limit }),
     accounts: (await desk.listAccounts({})).filter(
@@ -40,6 +41,7 @@ export async function showUsage(
         backend: row.backend,
         first_token_ms: row.firstTokenMs,
         total_ms: row.totalMs,
+        tags: row.tags === null ? [] : (JSON.parse(row.tags) as string[]),
       })),
       balances: accounts.map((account) => ({ account: account.id, balance_microcents: account.balanceMicrocents })),
     },

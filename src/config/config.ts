@@ -142,6 +142,8 @@ export interface ModelConfig {
   readonly tier: string | undefined;
   /** `YYYY-MM-DD`, a day that exists. */
   readonly deprecationDate: string | undefined;
+  /** Ids of the accounts that have it to themselves; none: everybody's. */
+  readonly dedicatedTo: readonly string[];
   /** Tokens of prompt and answer together. */
   readonly contextLength: number;
   /** `null`: bounded by the window only (specification §2.2). */

@@ -351,6 +351,7 @@ function modelOf(model: ModelInFile, at: Path, reading: Reading): ModelConfig {
     ownedBy: model.owned_by ?? 'tokenhouse',
     tier: model.tier,
     deprecationDate: dayOf(model.deprecation_date, [...at, 'deprecation_date'], reading),
+    dedicatedTo: model.dedicated_to ?? [],
     contextLength: model.context_length,
     maxOutputTokens,
     pricing: pricingOf(model, [...at, 'pricing'], reading),

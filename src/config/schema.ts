@@ -594,6 +594,21 @@ function model(scriptSchema: TSchema) {
         examples: ['2027-06-30'],
       }),
     ),
+    dedicated_to: Type.Optional(
+      Type.Array(
+        Type.String({
+          pattern: '^acct_[0-9A-Za-z]{1,32}$',
+          description: 'an account',
+          examples: ['acct_1C9VER1i2IGG'],
+        }),
+        {
+          minItems: 1,
+          maxItems: 1000,
+          description:
+            'the accounts that have the model to themselves: nobody else can see or use it, and their requests may carry `Service-Request-Tag`',
+        },
+      ),
+    ),
     context_length: integer(16, 1e8, 'tokens of prompt and answer together', 8192),
     max_output_tokens: Type.Optional(
       Type.Union([integer(1, 1e8, 'longest answer in tokens', 4096), Type.Null()], {

@@ -119,8 +119,9 @@ const commonParameters: JsonObject = {
   'service-request-tag': {
     name: 'Service-Request-Tag',
     in: 'header',
-    description: 'A label of dedicated endpoints; without effect on the keys of this service.',
-    schema: { type: 'string' },
+    description:
+      'Labels of usage, at most eight, separated by commas: for models that are dedicated to an account. Ignored elsewhere.',
+    schema: { type: 'string', example: 'nightly,search' },
   },
 };
 

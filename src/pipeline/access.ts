@@ -20,23 +20,32 @@ export function checkAccess({ key }: Caller, { path, address }: Origin): void {
   if (!key.access.mayUse(path)) throw new ApiError('http_403', `This key may not use ${path}.`);
 }
 
-/** The models that a caller can use at a time, and thus sees; without a key, all there are (specification §5.6). */
+/**
+ * The models that a caller can use at a time, and thus sees; without a key, all that are nobody's in particular
+ * (specification §5.6).
+ */
 export function usableModels(caller: Caller | undefined, catalog: Catalog, time: number): readonly Model[] {
-  const models = catalog.modelsAt(time);
-  return caller === undefined ? models : models.filter(({ id }) => isEntitled(caller, id));
+  return catalog
+    .modelsAt(time)
+    .filter((model) => isShownTo(model, caller) && (caller === undefined || isEntitled(caller, model.id)));
 }
+
+/** What is dedicated to others does not exist for a caller: its name may say whose it is. */
+const isShownTo = ({ dedicatedTo }: Model, caller: Caller | undefined): boolean =>
+  dedicatedTo === undefined || (caller !== undefined && dedicatedTo.has(caller.account.id));
 
 /**
  * The model that a request names: 404 when there is none, or no longer; 403 when there is one, but not for this key
  * (specification §5.5, §7.2). The message lists what the key can use (§5.6).
  */
 export function modelFor(id: string, caller: Caller, catalog: Catalog, time: number): Model {
-  const model = catalog.find(id, time);
+  const found = catalog.find(id, time);
   const named = id.slice(0, idLengthShown);
   const usable = (): string => listed(usableModels(caller, catalog, time));
-  if (model === undefined)
+  if (found === undefined || !isShownTo(found.model, caller))
     throw new ApiError('model_not_found', `No model '${named}'. ${usable()}`, { param: 'model' });
-  if (model === 'retired')
+  const { model, isRetired } = found;
+  if (isRetired)
     throw new ApiError('model_not_found', `The model '${named}' has been retired. ${usable()}`, { param: 'model' });
   if (isEntitled(caller, model.id)) return model;
   throw new ApiError('model_not_allowed', `This key is not entitled to the model '${model.id}'. ${usable()}`, {

@@ -28,6 +28,8 @@ export interface Order {
   /** The account's rates for the model when the request started. */
   readonly prices: Prices;
   readonly stream: boolean;
+  /** Labels of the client, for models that are dedicated; none elsewhere. */
+  readonly tags: readonly string[];
   readonly request: EngineRequest;
   /** How many choices the answer has: prompts × n. */
   readonly choices: number;

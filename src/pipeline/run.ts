@@ -202,7 +202,7 @@ function receiptOf(
     backend: trace.backend,
     firstTokenMs: meter.firstTokenMs,
     totalMs,
-    tags: null,
+    tags: order.tags.length === 0 ? null : JSON.stringify(order.tags),
     // The hold fills these in.
     costMicrocents: 0n,
     unchargedMicrocents: 0n,

@@ -33,6 +33,7 @@ import { hasFiles, readFiles, resolveParts } from './resolve.ts';
 import { withPreservedThinking } from './preserved-thinking.ts';
 import type { CountingRoute, InferenceRoute, Route } from './route.ts';
 import type { SealKeys } from './seals.ts';
+import { requestTags } from './tags.ts';
 import { checkTools } from './tool-rules.ts';
 import { checkTokenIds } from './vocabulary.ts';
 
@@ -163,6 +164,7 @@ export async function serve(json: unknown, call: Call, services: ServeServices):
     model,
     prices: services.prices.of(model, call.caller.account.id, call.startedAt),
     stream: asked.stream,
+    tags: prepared.tags,
     request: engineRequest(fitted.maxTokens, fitted.reasoningRoomTokens),
     choices: choicesOf(prompt) * choices,
     promptTokensMax: fitted.promptTokens,
@@ -214,6 +216,7 @@ interface Prepared {
   /** With the flags of its partition, and as the catalog has it. */
   readonly model: Model;
   readonly found: Model;
+  readonly tags: readonly string[];
   readonly prompt: Prompt;
   readonly tools: readonly Tool[];
   readonly choices: number;
@@ -230,6 +233,8 @@ async function prepare(asked: GenerationRequest, call: Call<Route>, services: Se
       param: 'model',
     });
   }
+  // Part 8: of no meaning where a model is everybody's, and ignored there whatever they are.
+  const tags = found.dedicatedTo === undefined ? [] : requestTags(call.headers);
   // §4.2.3(5): what a model can do may differ with zero data retention. From here on only this partition counts.
   const model: Model = call.zdr ? { ...found, capabilities: capabilitiesFor(found, true) } : found;
   const { capabilities } = model;
@@ -284,6 +289,7 @@ async function prepare(asked: GenerationRequest, call: Call<Route>, services: Se
   return {
     model,
     found,
+    tags,
     prompt,
     tools: form.tools,
     choices,

@@ -21,6 +21,7 @@ const deskOperations = {
   listUsage: queries.listUsage,
   findUsage: queries.findUsage,
   sumUsage: queries.sumUsage,
+  sumUsageByTag: queries.sumUsageByTag,
   recomputeUsageHours: queries.recomputeUsageHours,
   keepItems: keptItems.keepItems,
   findKeptItems: keptItems.findKeptItems,

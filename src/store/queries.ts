@@ -434,6 +434,8 @@ export interface UsageFilter {
   readonly accountId?: string;
   readonly keyId?: string;
   readonly modelId?: string;
+  /** One of the labels of the request. */
+  readonly tag?: string;
   readonly from?: number;
   readonly to?: number;
 }
@@ -541,6 +543,23 @@ export async function sumUsage(
 }
 
 /**
+ * Adds usage up between two times by the labels of its requests: one with several labels counts under each, one without
+ * under none. Usage alone knows labels, so it costs a look at each row of the span.
+ */
+export async function sumUsageByTag(
+  db: Db,
+  request: UsageFilter & { readonly from: number; readonly to: number },
+): Promise<readonly UsageSum[]> {
+  const rows = await rawUsage(db, request)
+    .where('tags', 'is not', null)
+    .select((of) => of.ref('tags').$notNull().as('tags'))
+    .select(sumsOf(sql`count(*)`))
+    .groupBy('tags')
+    .execute();
+  return addUp(rows.flatMap(({ tags, ...sums }) => listOf(tags)!.map((group) => ({ ...sums, group }))));
+}
+
+/**
  * Writes usage_hour anew: the open hour, the one before it, and whatever a stopped service has missed since its last
  * run. Never increments, so it may run at any time and as often as one likes. Returns the number of hours written.
  */
@@ -624,19 +643,24 @@ function sumRaw(
 ): Promise<readonly SumRow[]> {
   if (filter.from >= filter.to) return Promise.resolve([]);
   const group = groupOf(by, 'ended_at');
+  return rawUsage(db, filter)
+    .select(group.as('group'))
+    .select(sumsOf(sql`count(*)`))
+    .groupBy(group)
+    .execute();
+}
+
+function rawUsage(db: Db, filter: UsageFilter & { readonly from: number; readonly to: number }) {
   let query = db
     .selectFrom('account')
     .crossJoin('usage') // by account, as in sumUsageByHour
     .whereRef('usage.account_id', '=', 'account.id')
     .where('ended_at', '>=', BigInt(filter.from))
-    .where('ended_at', '<', BigInt(filter.to))
-    .select(group.as('group'))
-    .select(sumsOf(sql`count(*)`))
-    .groupBy(group);
+    .where('ended_at', '<', BigInt(filter.to));
   if (filter.accountId !== undefined) query = query.where('account.id', '=', filter.accountId);
   if (filter.keyId !== undefined) query = query.where('key_id', '=', filter.keyId);
   if (filter.modelId !== undefined) query = query.where('model_id', '=', filter.modelId);
-  return query.execute();
+  return query;
 }
 
 function sumHours(
@@ -713,11 +737,15 @@ function matching(filter: UsageFilter) {
     if (filter.accountId !== undefined) conditions.push(is('account_id', '=', filter.accountId));
     if (filter.keyId !== undefined) conditions.push(is('key_id', '=', filter.keyId));
     if (filter.modelId !== undefined) conditions.push(is('model_id', '=', filter.modelId));
+    if (filter.tag !== undefined) conditions.push(sql<SqlBool>`tags like ${tagPattern(filter.tag)} escape '!'`);
     if (filter.from !== undefined) conditions.push(is('ended_at', '>=', BigInt(filter.from)));
     if (filter.to !== undefined) conditions.push(is('ended_at', '<', BigInt(filter.to)));
     return is.and(conditions);
   };
 }
+
+/** Labels are kept as a list of JSON. */
+const tagPattern = (tag: string): string => `%${JSON.stringify(tag).replace(/[%_!]/g, '!$&')}%`;
 
 async function recordChange(
   db: Db,

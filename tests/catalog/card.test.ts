@@ -166,7 +166,7 @@ test('§2.1: the list', () => {
 
 test('§2.2: ids match in any case; the card keeps its own spelling', () => {
   const catalog = new Catalog([textModel, capableModel]);
-  for (const id of ['Text-1', 'text-1', 'TEXT-1']) assert.equal(catalog.find(id, 0), textModel);
+  for (const id of ['Text-1', 'text-1', 'TEXT-1']) assert.equal(catalog.find(id, 0)?.model, textModel);
   for (const id of ['', 'text-2', ' text-1', '__proto__', 'constructor']) assert.equal(catalog.find(id, 0), undefined);
   assert.throws(() => new Catalog([textModel, { ...capableModel, id: 'TEXT-1' }]), /same id/);
 });

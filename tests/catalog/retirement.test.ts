@@ -16,7 +16,7 @@ test('a model is there until the last millisecond before its day, and gone from 
       const model = { ...capableModel, deprecationDate: new Date(retiresAt).toISOString().slice(0, 10) };
       const catalog = new Catalog([model, { ...capableModel, id: 'other' }]);
       const isThere = offset < 0;
-      assert.equal(catalog.find('CAPABLE', retiresAt + offset), isThere ? model : 'retired');
+      assert.deepEqual(catalog.find('CAPABLE', retiresAt + offset), { model, isRetired: !isThere });
       const ids = catalog.modelsAt(retiresAt + offset).map(({ id }) => id);
       assert.deepEqual(ids, isThere ? ['capable', 'other'] : ['other']);
     }),
@@ -32,6 +32,6 @@ test('a model is there until the last millisecond before its day, and gone from 
 
 test('a model without a date is never retired', () => {
   const catalog = new Catalog([capableModel]);
-  assert.equal(catalog.find('capable', 8.64e15), capableModel);
+  assert.deepEqual(catalog.find('capable', 8.64e15), { model: capableModel, isRetired: false });
   assert.equal(catalog.find('incapable', 0), undefined);
 });

@@ -1,0 +1,44 @@
+import type { Context } from './context.ts';
+import { reading } from './database.ts';
+import { table } from './output.ts';
+
+export interface CostsOptions {
+  readonly by: 'model' | 'key' | 'account' | 'day' | 'tag';
+  readonly account?: string;
+  readonly days: number;
+}
+
+const dayMs = 86_400_000;
+
+export async function showCosts(context: Context, { by, account, days }: CostsOptions): Promise<number> {
+  const to = Date.now() + 1;
+  const span = { from: to - days * dayMs, to, ...(account === undefined ? {} : { accountId: account }) };
+  const sums = await reading(context, (desk) =>
+    by === 'tag' ? desk.sumUsageByTag(span) : desk.sumUsage({ ...span, by }),
+  );
+  const nameOf = (group: string): string => (by === 'day' ? new Date(Number(group)).toISOString().slice(0, 10) : group);
+  context.print.result(
+    sums.map((sum) => ({
+      [by]: nameOf(sum.group),
+      requests: sum.requests,
+      prompt_tokens: sum.promptTokens,
+      cached_tokens: sum.cachedTokens,
+      completion_tokens: sum.completionTokens,
+      reasoning_tokens: sum.reasoningTokens,
+      cost_microcents: sum.costMicrocents,
+      uncharged_microcents: sum.unchargedMicrocents,
+    })),
+    table(
+      [by, 'requests', 'prompt', 'cached', 'output', 'microcents'],
+      sums.map((sum) => [
+        nameOf(sum.group),
+        sum.requests,
+        sum.promptTokens,
+        sum.cachedTokens,
+        sum.completionTokens,
+        sum.costMicrocents,
+      ]),
+    ),
+  );
+  return 0;
+}
