@@ -1,9 +1,10 @@
-import { families } from './family.ts';
-import { quick, scenarios, type Scenario } from './scenarios.ts';
+import { chat, families, type Family } from './family.ts';
+import { scenarios, type Scenario } from './scenarios.ts';
 import type { RoundResult } from './round.ts';
 import { median } from './table.ts';
 
 const compared = ['whole-sse', 'streams', 'paced-50'] as const;
+type Compared = (typeof compared)[number];
 
 /** Unmeasured: who comes first must not pay for what all of them run. */
 const warmUps: readonly Scenario[] = [
@@ -11,41 +12,44 @@ const warmUps: readonly Scenario[] = [
   { name: 'warm-up-whole', mode: 's', tokens: 8, paceMs: 0, connections: 16, seconds: 3 },
 ];
 
-/** The loads that tell what a request and a chunk cost, for each family after the other, in another order each round. */
-export const familyScenarios = (isQuick: boolean, round: number): readonly Scenario[] => {
-  const first = round % families.length;
+/** Turns that each family has at each load in a round: others' work on the machine comes and goes, and must meet all alike. */
+const turns = 4;
+const quickTurns = 2;
+
+const pointName = (scenario: string, family: Family, turn: number): string => `${scenario}:${family.name}:${turn}`;
+
+/** The loads that tell what a request and a chunk cost: short turns, the families one after the other in another order each. */
+export const familyScenarios = (isQuick: boolean, round: number): readonly Scenario[] => [
+  ...warmUps.flatMap((one) => families.map((family) => ({ ...one, name: `${one.name}:${family.name}`, family }))),
+  ...compared.flatMap((name) => {
+    const scenario = scenarios.find((one) => one.name === name)!;
+    return Array.from({ length: isQuick ? quickTurns : turns }, (_, turn) =>
+      inTurn(round + turn).map((family): Scenario => {
+        const own = { name: pointName(name, family, turn), family, warmUpSeconds: undefined, capacityFrom: undefined };
+        return { ...scenario, ...own, seconds: scenario.seconds / 2 };
+      }),
+    ).flat();
+  }),
+];
+
+/** Each begins once in four, and each comes after each of the others as often as before it. */
+function inTurn(turn: number): readonly Family[] {
+  const first = (turn >> 1) % families.length;
   const ordered = [...families.slice(first), ...families.slice(0, first)];
-  return [
-    ...warmUps.flatMap((one) => ordered.map((family) => ({ ...one, name: `${one.name}:${family.name}`, family }))),
-    ...compared.flatMap((name) => {
-      const scenario = scenarios.find((one) => one.name === name)!;
-      return ordered.map((family): Scenario => {
-        const own = { ...scenario, name: `${name}:${family.name}`, family, capacityFrom: undefined };
-        return isQuick ? quick(own) : own;
-      });
-    }),
-  ];
-};
+  return turn % 2 === 0 ? ordered : ordered.toReversed();
+}
 
 /** The most that a family may cost, as a multiple of chat. */
 const ratioMax = 1.25;
 
-/** Processor time of each family, and as a multiple of chat's in the same round; medians of the rounds. */
+/** Processor time of each family, and as a multiple of chat's in the same turn; medians of all turns. */
 export function printFamilyTable(results: readonly RoundResult[]): string {
   const lines = compared.flatMap((name) => {
-    const isWhole = name === 'whole-sse';
-    const costs = families.map((family) =>
-      results.map(({ points }) => {
-        const point = points[`${name}:${family.name}`];
-        if (point?.processorSeconds === undefined) return undefined;
-        return (point.processorSeconds * 1e6) / (isWhole ? point.load.good : point.load.tokens);
-      }),
-    );
-    const what = isWhole ? 'request' : 'chunk';
+    const what = name === 'whole-sse' ? 'request' : 'chunk';
     const title = { 'whole-sse': 'whole answers', streams: 'unpaced streams', 'paced-50': '50 paced streams' }[name];
     return [
-      `| ${title}: CPU µs per ${what} | ${costs.map((values) => cell(values)).join(' | ')} |`,
-      `| … as a multiple of chat | ${costs.map((values) => cell(values.map((value, round) => ratio(value, costs[0]?.[round])))).join(' | ')} |`,
+      `| ${title}: CPU µs per ${what} | ${families.map((family) => cell(costs(results, name, family))).join(' | ')} |`,
+      `| … as a multiple of chat | ${families.map((family) => cell(ratios(results, name, family))).join(' | ')} |`,
     ];
   });
   return [
@@ -59,22 +63,28 @@ export function printFamilyTable(results: readonly RoundResult[]): string {
 export function aboveAim(results: readonly RoundResult[]): readonly string[] {
   return compared.flatMap((name) =>
     families.flatMap((family) => {
-      const ratios = results.flatMap(({ points }) => {
-        const cost = (of: string): number | undefined => {
-          const point = points[`${name}:${of}`];
-          return (
-            point?.processorSeconds &&
-            point.processorSeconds / (name === 'whole-sse' ? point.load.good : point.load.tokens)
-          );
-        };
-        return ratio(cost(family.name), cost('chat')) ?? [];
-      });
-      const middle = median(ratios.toSorted((a, b) => a - b));
+      const known = ratios(results, name, family).filter((value) => value !== undefined);
+      const middle = median(known.toSorted((a, b) => a - b));
       return middle > ratioMax
         ? [`${name}: ${family.name} costs ${middle.toFixed(2)} × chat, the aim is ${ratioMax}`]
         : [];
     }),
   );
+}
+
+/** Microseconds of each turn. */
+const costs = (results: readonly RoundResult[], name: Compared, family: Family): readonly (number | undefined)[] =>
+  results.flatMap(({ points }) =>
+    Array.from({ length: turns }, (_, turn) => {
+      const point = points[pointName(name, family, turn)];
+      if (point?.processorSeconds === undefined) return undefined;
+      return (point.processorSeconds * 1e6) / (name === 'whole-sse' ? point.load.good : point.load.tokens);
+    }),
+  );
+
+function ratios(results: readonly RoundResult[], name: Compared, family: Family): readonly (number | undefined)[] {
+  const ofChat = costs(results, name, chat);
+  return costs(results, name, family).map((value, index) => ratio(value, ofChat[index]));
 }
 
 const ratio = (value: number | undefined, of: number | undefined): number | undefined =>

@@ -15,7 +15,7 @@ export interface Scenario {
   /** Share of the clients that leave in mid-answer. */
   readonly abortPercent?: number;
   /** Played before, unmeasured: code that is new to V8 costs twice as much. */
-  readonly warmUpSeconds?: number;
+  readonly warmUpSeconds?: number | undefined;
   /** Who is asked; absent: chat completions. */
   readonly family?: Family;
   /** The scenario that tells how many of these requests one core can carry; where it is too few, this one is left out. */

@@ -3,7 +3,7 @@ import Type from 'typebox';
 import type { Capabilities, Model } from '../catalog/model.ts';
 import type { EndpointDescription, ErrorForm, Need } from '../dialects/description.ts';
 import { self } from '../dialects/description.ts';
-import { errorResponses, errorSchema, headersOf, idHeaders } from './errors.ts';
+import { commonHeaders, errorResponses, errorSchema, headersOf } from './errors.ts';
 import { Components } from './json-schema.ts';
 import type { Json, JsonObject } from './json-schema.ts';
 import type { AnswerDescription, ParameterDescription, PlainOperation } from './operation.ts';
@@ -74,7 +74,7 @@ export function openApiDocument(facts: DocumentFacts): JsonObject {
     components: {
       schemas: components.printAll(),
       responses: Object.fromEntries([...responses].toSorted(([a], [b]) => (a < b ? -1 : 1))),
-      headers: commonHeaders,
+      headers: headerComponents,
       parameters: commonParameters,
       securitySchemes: {
         bearer: { type: 'http', scheme: 'bearer', description: '`Authorization: Bearer <key>`' },
@@ -94,13 +94,16 @@ interface Shared {
 
 const eitherKey: readonly Json[] = [{ bearer: [] }, { apiKey: [] }];
 
-const commonHeaders: JsonObject = {
+const headerComponents: JsonObject = {
+  'cache-control': { description: 'Always `no-cache`.', schema: { type: 'string' } },
   'x-request-id': {
     description: 'Id of the request: the one that it was sent with, or a new one.',
     schema: { type: 'string' },
   },
   'request-id': { description: 'The same as `x-request-id`.', schema: { type: 'string' } },
 };
+
+const streamHeaders = { 'X-Accel-Buffering': 'Of a stream: `no`, so that proxies pass on each event at once.' };
 
 const commonParameters: JsonObject = {
   'x-request-id': {
@@ -161,7 +164,7 @@ function endpointOperation({ kind, description, flags }: Endpoint, shared: Share
     responses: {
       '200': {
         description: events === undefined ? 'The answer.' : `The answer. ${events.description}`,
-        headers: idHeaders,
+        headers: { ...commonHeaders, ...(events === undefined ? {} : headersOf(streamHeaders)) },
         content: {
           'application/json': { schema: components.print(description.answer) },
           ...(events === undefined ? {} : { 'text/event-stream': { schema: components.print(events.schema(error)) } }),
@@ -222,7 +225,7 @@ function printAnswer(answer: AnswerDescription, components: Components): JsonObj
   const { description, contentType, schema = Type.Unknown(), headers = {} } = answer;
   return {
     description,
-    headers: { ...idHeaders, ...headersOf(headers) },
+    headers: { ...commonHeaders, ...headersOf(headers) },
     ...(contentType === undefined ? {} : { content: { [contentType]: { schema: components.print(schema) } } }),
   };
 }

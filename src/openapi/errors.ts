@@ -42,11 +42,12 @@ const exposures: Readonly<Record<ErrorCode, readonly Exposure[]>> = {
   model_zdr_not_supported: withModel,
   invalid_json_request: withModel,
   request_body_too_large: withBody,
-  model_request_rejected: generating,
+  // Documents are fetched before they are counted.
+  model_request_rejected: withModel,
   unsupported_value: withKey,
   missing_api_key: withKey,
   invalid_api_key: [...withKey, 'models'],
-  http_403: withKey,
+  http_403: [...withKey, 'models'],
   files_require_user_key: ['upload'],
   concurrency_limit_exceeded: ['generate', 'upload', 'files'],
   request_quota_exceeded: generating,
@@ -177,7 +178,7 @@ function printResponse(having: readonly ErrorCode[], form: ErrorForm, accountUrl
   >;
   return {
     description: lines.join('\n'),
-    headers: { ...idHeaders, ...headersOf(further) },
+    headers: { ...commonHeaders, ...headersOf(further) },
     content: {
       'application/json': {
         schema: { $ref: `#/components/schemas/${form.name}` },
@@ -198,8 +199,9 @@ function errorExample(code: ErrorCode, accountUrl: string): ErrorBody {
   return errorBody(told, 'req_0123456789ab', accountUrl);
 }
 
-/** Every answer has them (contracts §0.16). */
-export const idHeaders: JsonObject = {
+/** Every answer has them (contracts §0.16 and §1.0). */
+export const commonHeaders: JsonObject = {
+  'cache-control': { $ref: '#/components/headers/cache-control' },
   'x-request-id': { $ref: '#/components/headers/x-request-id' },
   'request-id': { $ref: '#/components/headers/request-id' },
 };

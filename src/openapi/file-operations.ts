@@ -244,7 +244,11 @@ export const fileOperations: readonly PlainOperation[] = [
         description: 'The bytes, with the type that they were found to have.',
         contentType: '*/*',
         schema: Type.Unknown(),
-        headers: { 'content-disposition': 'The name of the file.' },
+        headers: {
+          'Content-Disposition': 'The name of the file.',
+          'X-Content-Type-Options': 'Always `nosniff`.',
+          'Content-Security-Policy': 'Always `sandbox`: a file is never a page of this host.',
+        },
       },
     ],
   },

@@ -1,6 +1,7 @@
 import type { Model } from '../catalog/model.ts';
 import { ApiError } from '../errors.ts';
 import type { GenerationRequest, ImageTokens, Message, Prompt, Tool } from '../generation/request.ts';
+import { bytesPerToken } from './prompt-lengths.ts';
 import type { Route } from './route.ts';
 
 /** What of a route decides lengths. */
@@ -156,9 +157,6 @@ export function contextLengthExceeded(
     },
   );
 }
-
-/** Bytes per token of ordinary text, on the high side, so that the estimate is on the low one. */
-const bytesPerToken = 4;
 
 /** What is charged for a prompt whose length nobody tells. */
 export const promptTokensLikely = (bound: number): number => Math.ceil(bound / bytesPerToken);

@@ -1,6 +1,7 @@
 import type { Engine } from '../engines/engine.ts';
 import type { Constraint, EngineRequest } from '../generation/request.ts';
 import { Line } from './line.ts';
+import { PromptLengths } from './prompt-lengths.ts';
 
 /** One place where a model runs. */
 export interface Backend {
@@ -18,10 +19,11 @@ export interface Backend {
   running: number;
 }
 
-/** The backends of one model and the line in front of them. */
+/** The backends of one model, the line in front of them, and what they tell of the lengths of prompts. */
 export interface Places {
   readonly backends: readonly Backend[];
   readonly line: Line<Backend>;
+  readonly promptLengths: PromptLengths;
 }
 
 /** `waitMax`: how long a request may wait for a place; the time is the one that a backend has for its first token. */
@@ -31,7 +33,7 @@ export function placesOf(backends: readonly Backend[], waitMaxMs: number): Place
     timeoutMs: waitMaxMs,
     mayHaveChanged: () => backends.some(isFree) || !backends.some(isReady),
   });
-  return { backends, line };
+  return { backends, line, promptLengths: new PromptLengths() };
 }
 
 /**

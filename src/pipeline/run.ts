@@ -95,6 +95,7 @@ export async function run(taken: Order, services: RunServices, signal: AbortSign
       const receipt = receiptOf(order, meter, trace, meter.cutByCredit ? 'credit' : 'finished', null);
       await hold.settle(receipt);
       settled = receipt;
+      learnLength(order, receipt, services.placesOf(order.model.id));
       await deliver(meter.closing());
     } catch (error) {
       engineMs ??= performance.now() - askedMs;
@@ -152,6 +153,12 @@ async function counted(order: Order, services: RunServices, imageTokens: number)
   const { backends } = services.placesOf(order.model.id);
   const count = await countPrompt(order.request, backends, AbortSignal.timeout(countTimeoutMs));
   return count === 'too-long' || count === undefined ? undefined : count + imageTokens;
+}
+
+/** What the backend told of a prompt that nobody has counted. Zero data retention holds for this too. */
+function learnLength(order: Order, { counted, promptTokens }: Receipt, { promptLengths }: Places): void {
+  const isTold = !counted && !order.promptCounted && order.imageTokens.most === 0;
+  if (isTold && order.request.retain) promptLengths.learn(order.account.id, order.promptTokensMax, promptTokens);
 }
 
 function billOf(order: Order, services: RunServices) {

@@ -194,7 +194,11 @@ export async function serveCount(json: unknown, call: Call<CountingRoute>, servi
     const larger = largerModels(prepared.found, call, services);
     throw contextLengthExceeded(prepared.model, undefined, 1, larger, request.at.prompt);
   }
-  const tokens = counted ?? promptTokensLikely(promptTokenBound(prepared.prompt, prepared.tools));
+  const likely = (): number =>
+    services
+      .placesOf(prepared.model.id)
+      .promptLengths.likely(call.caller.account.id, promptTokenBound(prepared.prompt, prepared.tools));
+  const tokens = counted ?? likely();
   return format.encodeCount(tokens + prepared.images.likely);
 }
 

@@ -28,7 +28,7 @@ const error: ErrorForm = {
   print: encodeMessagesError,
 };
 
-const inStream = Type.Enum(['overloaded_error', 'timeout_error', 'api_error'], {
+const inStream = Type.Enum(['overloaded_error', 'timeout_error', 'authentication_error', 'api_error'], {
   description: 'In a stream: whether it is worth trying again, as clients of this wire read it.',
 });
 

@@ -251,4 +251,6 @@ const streamErrorTypes: Partial<Record<ErrorCode, string>> = {
   backend_overloaded: 'overloaded_error',
   no_healthy_backends: 'overloaded_error',
   backend_timeout: 'timeout_error',
+  // The key was revoked: another try is refused (money.md, "The table of endings").
+  invalid_api_key: 'authentication_error',
 };

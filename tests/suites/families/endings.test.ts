@@ -1,8 +1,11 @@
 /** The table of endings (docs/money.md), each row on each API family: recorded the same, charged the same, told in its words. */
 import { DatabaseSync } from '@photostructure/sqlite';
 import assert from 'node:assert/strict';
+import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 
+import { askRunningService } from '../../../src/control/client.ts';
+import { controlSocketPath } from '../../../src/control/socket-path.ts';
 import { assertNothingLeft, closeHouse, cost, house, inputPrice, outputPrice } from '../../endings/house.ts';
 import { Books } from '../../support/books.ts';
 import { until } from '../../support/service.ts';
@@ -24,6 +27,10 @@ const scripts = `
   prompt_tokens: ${promptTokens}
   say: [ { text: "one two three" } ]
   fault: { after_tokens: 0, type: error, code: backend_overloaded }
+- when: { last_text: is failed by us at once }
+  prompt_tokens: ${promptTokens}
+  say: [ { text: "one two three" } ]
+  fault: { after_tokens: 0, type: error, code: internal_error }
 - when: { last_text: fails later }
   prompt_tokens: ${promptTokens}
   say: [ { text: "one two three" } ]
@@ -100,15 +107,20 @@ describe('on a service that runs', options, () => {
         assert.equal(await books().balance(), balance);
       });
 
-      test(`failed before the first token on ${about}: the status of its code, nothing charged`, async () => {
-        const balance = await books().balance();
-        const { id, status, text } = await ask(service, family, say('fails at once', { stream }));
-        assert.equal(status, 429, text);
-        assert.equal(family.errorOf(text).code, 'backend_overloaded');
-        const row = await books().row(id);
-        assert.deepEqual([row.ending, row.errorCode, row.costMicrocents], ['failed', 'backend_overloaded', 0n]);
-        assert.equal(await books().balance(), balance);
-      });
+      for (const [said, expected, code] of [
+        ['fails at once', 429, 'backend_overloaded'],
+        ['is failed by us at once', 500, 'internal_error'],
+      ] as const) {
+        test(`failed before the first token (${code}) on ${about}: the status of its code, nothing charged`, async () => {
+          const balance = await books().balance();
+          const { id, status, text } = await ask(service, family, say(said, { stream }));
+          assert.equal(status, expected, text);
+          assert.equal(family.errorOf(text).code, code);
+          const row = await books().row(id);
+          assert.deepEqual([row.ending, row.errorCode, row.costMicrocents], ['failed', code, 0n]);
+          assert.equal(await books().balance(), balance);
+        });
+      }
 
       for (const said of ['fails later', 'is cut later']) {
         test(`failed after the first token (${said}) on ${about}: the error, nothing charged`, async () => {
@@ -195,12 +207,40 @@ describe('on a service that runs', options, () => {
         await until(() => isWhole(client.text), waitMs);
         const body = bodyOf(client);
         const error = stream ? family.streamErrorOf(body) : family.errorOf(body);
-        assert.equal(error.code, 'invalid_api_key');
+        assert.deepEqual([error.code, error.type, error.request_id], ['invalid_api_key', 'authentication_error', id]);
         if (!stream) assert.equal(client.status, 401);
         assert.equal(await books().balance(), balance - row.costMicrocents);
         client.reset();
       });
     }
+  }
+
+  for (const stream of both) {
+    test(`the account was suspended in mid-answer, ${how(stream)}, on all of them: as a revoked key`, async () => {
+      const balance = await books().balance();
+      const running = await Promise.all(families.map((family) => askRaw(service, family, say(still, { stream }))));
+      await until(async () => (await books().openRequests()) === families.length, waitMs);
+      if (stream) await until(() => running.every(({ client }) => client.text.includes('two')), waitMs);
+      const control = controlSocketPath(join(service.folder, 'data'));
+      const { accountId } = service;
+      await askRunningService(control, { kind: 'suspend_account', accountId });
+      for (const [index, { client, id }] of running.entries()) {
+        const family = families[index]!;
+        const row = await books().row(id, waitMs);
+        assert.deepEqual(
+          [row.ending, row.errorCode, row.completionTokens, row.costMicrocents],
+          ['revoked', 'invalid_api_key', 2, cost(promptTokens, 2)],
+        );
+        await until(() => isWhole(client.text), waitMs);
+        const error = stream ? family.streamErrorOf(bodyOf(client)) : family.errorOf(bodyOf(client));
+        assert.deepEqual([error.code, error.type, error.request_id], ['invalid_api_key', 'authentication_error', id]);
+        client.reset();
+      }
+      assert.equal(await books().balance(), balance - BigInt(families.length) * cost(promptTokens, 2));
+      assert.equal((await ask(service, families[0]!, say('one two three'))).status, 401);
+      await askRunningService(control, { kind: 'revive_account', accountId });
+      assert.equal((await ask(service, families[0]!, say('one two three'))).status, 200);
+    });
   }
 
   for (const stream of both) {
