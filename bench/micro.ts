@@ -180,6 +180,7 @@ async function openMoney(folder: string) {
     const common = { requestId, accountId, keyId, modelId: 'bench', startedAt };
     const hold = await billing.hold({
       ...common,
+      isCovered: false,
       promptTokens: 1_800,
       completionTokensMax: 256,
       cost: (used) => costMicrocents(used, prices),
@@ -204,6 +205,7 @@ async function openMoney(folder: string) {
       firstTokenMs: 1,
       totalMs: 2,
       tags: null,
+      plan: null,
       costMicrocents: 0n,
       unchargedMicrocents: 0n,
       holdMicrocents: 0n,

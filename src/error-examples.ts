@@ -13,6 +13,8 @@ export interface ErrorExample {
 
 const model = { model: ['id of the model', 'my-model'] } as const;
 const retryAfter = { 'Retry-After': 'seconds until a retry is worth it; not on every answer' } as const;
+/** The caps of a backend are its own. */
+const ofBackend = 'not on every answer, because what a backend takes at most is often not known' as const;
 const rateLimit = {
   'Retry-After': 'seconds until a retry is worth it',
   'RateLimit-Limit': 'the cap for the window',
@@ -110,9 +112,13 @@ export const errorExamples: Readonly<Record<ErrorCode, ErrorExample>> = {
   backend_at_capacity: {
     message: 'All places of the model are taken. Try again shortly.',
     extra: { model: ['id of the model, where one model is full', 'my-model'] },
-    headers: retryAfter,
+    headers: { ...rateLimit, 'RateLimit-Limit': `the cap that was met; ${ofBackend}` },
   },
-  backend_overloaded: { message: 'The backend of the model refuses more work.', extra: model, headers: retryAfter },
+  backend_overloaded: {
+    message: 'The backend of the model refuses more work.',
+    extra: model,
+    headers: { ...rateLimit, 'RateLimit-Limit': `the cap that was met; ${ofBackend}` },
+  },
   insufficient_credits: {
     message: 'The balance does not cover the request.',
     extra: {

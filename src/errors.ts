@@ -299,6 +299,19 @@ export interface ErrorDetails {
   readonly cause?: unknown;
 }
 
+/** What a 429 says of the cap that was met and of when to come back (specification §7.5). */
+export const atCap = (
+  cap: number,
+  retryAfterSeconds: number,
+): Required<Pick<ErrorDetails, 'retryAfterSeconds' | 'headers'>> => ({
+  retryAfterSeconds,
+  headers: {
+    'ratelimit-limit': String(cap),
+    'ratelimit-remaining': '0',
+    'ratelimit-reset': String(retryAfterSeconds),
+  },
+});
+
 /** An expected failure that the client is told about. Thrown where it is found, caught once at the edge. */
 export class ApiError extends Error {
   override readonly name = 'ApiError';

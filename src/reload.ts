@@ -180,10 +180,11 @@ export class Reloader {
 }
 
 /** Where the file lies does not matter once it is read: a file that says the defaults is the defaults. */
-const withoutFile = ({ server, storage, accounts, images, items, models }: Config) => ({
+const withoutFile = ({ server, storage, accounts, plans, images, items, models }: Config) => ({
   server,
   storage,
   accounts,
+  plans,
   images,
   items,
   models,

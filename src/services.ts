@@ -33,8 +33,10 @@ import { createInferenceHost } from './http/server.ts';
 import { ImageFetcher } from './images/fetcher.ts';
 import { createNameResolver } from './images/resolver.ts';
 import { Admission } from './limits/admission.ts';
-import { Concurrency } from './limits/concurrency.ts';
+import { Limits } from './limits/limits.ts';
 import { monitorLoad } from './limits/load.ts';
+import { steadyClock } from './limits/steady-clock.ts';
+import { Windows } from './limits/windows.ts';
 import type { Log } from './log.ts';
 import type { FetchProgress } from './model-files/meter.ts';
 import { readProcess } from './metrics/process-readings.ts';
@@ -198,7 +200,22 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
     model.backends.map((backend) => openBackend(model, backend, { ...backendServices, limits })),
   );
   const admission = new Admission(limits.requestsRunningMax);
-  const concurrency = new Concurrency(limits.concurrencyPerAccountMax);
+  const windows = new Windows({
+    store: {
+      load: (request) => store.desk.loadLimitWindows(request),
+      add: (changes) => store.desk.addLimitWindows({ changes }),
+    },
+    now: steadyClock(await store.nowMs()),
+    kept: (isKept) =>
+      log.service({
+        level: isKept ? 'info' : 'warn',
+        event: isKept ? 'limits_written' : 'limits_unwritten',
+        detail: {},
+      }),
+  });
+  await windows.load();
+  const { concurrencyPerAccountMax } = limits;
+  const callerLimits = new Limits({ windows, concurrencyPerAccountMax, plans: config.plans });
   const bodyBudget = new BodyBudget(limits.bodiesInFlightBytesMax);
   const edge = {
     ...defaultEdgeLimits,
@@ -222,7 +239,8 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
     apply: (next, nextBackends) => {
       snapshots.swap(snapshotOf(next, nextBackends, snapshots.current));
       // Limits that span requests hold for all of them from now on.
-      concurrency.perAccountMax = next.server.limits.concurrencyPerAccountMax;
+      callerLimits.concurrencyPerAccountMax = next.server.limits.concurrencyPerAccountMax;
+      callerLimits.plans = next.plans;
       bodyBudget.bytesMax = next.server.limits.bodiesInFlightBytesMax;
       admission.runningMax = next.server.limits.requestsRunningMax;
       items.keepDays = next.items.keepDays;
@@ -317,7 +335,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
       log,
       metrics,
       billing,
-      concurrency,
+      limits: callerLimits,
       admission,
       jsonThreads,
       ready: () => !stopping,
@@ -403,6 +421,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
       await Promise.all([jsonThreads.close(), ...engines, ...closing]);
       pdfs.close();
       await files.close();
+      await windows.write();
       await store.close();
     },
   };

@@ -13,6 +13,8 @@ export interface Store {
   readonly desk: Desk;
   /** Names of the migrations that this opening ran. */
   readonly migrated: readonly string[];
+  /** What time it is, for all processes on the same books. */
+  nowMs(): Promise<number>;
   /** Runs what must not run twice at once, here or in another process on the same books. */
   alone<Value>(work: () => Promise<Value>): Promise<Value>;
   close(): Promise<void>;

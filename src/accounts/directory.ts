@@ -1,7 +1,7 @@
 import type { AccountStatus } from '../store/database.ts';
 import type { LoadedKey } from '../store/queries.ts';
-import { keyAccess, readLimits } from './key-limits.ts';
-import type { KeyAccess } from './key-limits.ts';
+import { keyAccess, keyRates, readAccountLimits, readLimits } from './key-limits.ts';
+import type { KeyAccess, KeyRates } from './key-limits.ts';
 import { lookUpHash, parseKey } from './key.ts';
 import type { Secret } from './secret.ts';
 
@@ -11,6 +11,10 @@ export interface Caller {
     readonly id: string;
     /** Ids in lower case; none: every model. */
     readonly models?: ReadonlySet<string> | undefined;
+    /** Name of its plan. */
+    readonly plan?: string | undefined;
+    /** Requests that run at the same time, where the account has a limit of its own. */
+    readonly concurrencyMax?: number | undefined;
   };
   readonly key: LiveKey;
 }
@@ -31,6 +35,10 @@ export interface LiveKey {
   readonly access?: KeyAccess | undefined;
   /** Ids in lower case; none: all that the account may use. */
   readonly models?: ReadonlySet<string> | undefined;
+  /** What limits it beside its account; absent: nothing. */
+  readonly rates?: KeyRates | undefined;
+  /** The plan of its account pays for its requests. */
+  readonly isPlanKey?: boolean | undefined;
   readonly expiresAt: number | null;
 }
 
@@ -39,6 +47,9 @@ export type DirectoryChange =
   | { readonly kind: 'key_created'; readonly key: LoadedKey }
   | { readonly kind: 'key_revoked'; readonly keyId: string }
   | { readonly kind: 'key_models'; readonly keyId: string; readonly models: readonly string[] | null }
+  | { readonly kind: 'key_limits'; readonly keyId: string; readonly limits: string | null }
+  | { readonly kind: 'account_plan'; readonly accountId: string; readonly plan: string | null }
+  | { readonly kind: 'account_limits'; readonly accountId: string; readonly limits: string | null }
   | { readonly kind: 'account_models'; readonly accountId: string; readonly models: readonly string[] | null }
   | { readonly kind: 'account_status'; readonly accountId: string; readonly status: AccountStatus };
 
@@ -60,6 +71,9 @@ export class Directory {
   readonly #suspended = new Set<string>();
   /** Models of the accounts that are limited to some. */
   readonly #modelsOfAccounts = new Map<string, ReadonlySet<string>>();
+  /** Plans, and limits on running requests, of the accounts that have such. */
+  readonly #plansOfAccounts = new Map<string, string>();
+  readonly #concurrencyOfAccounts = new Map<string, number>();
   readonly #listeners = new Set<(cut: Cut) => void>();
 
   constructor(secret: Secret, now: () => number = Date.now) {
@@ -94,7 +108,16 @@ export class Directory {
     if (text === undefined) return 'malformed';
     const key = this.#keys.get(lookUpHash(text, this.#secret));
     if (key === undefined || !this.#isLive(key)) return undefined;
-    return { account: { id: key.accountId, models: this.#modelsOfAccounts.get(key.accountId) }, key };
+    const id = key.accountId;
+    return {
+      account: {
+        id,
+        models: this.#modelsOfAccounts.get(id),
+        plan: this.#plansOfAccounts.get(id),
+        concurrencyMax: this.#concurrencyOfAccounts.get(id),
+      },
+      key,
+    };
   }
 
   /** Follows the database, after the change is durable there. */
@@ -111,15 +134,20 @@ export class Directory {
         this.#tell({ kind: 'key_revoked', keyId: change.keyId });
         return;
       }
-      case 'key_models': {
-        const hash = this.#hashes.get(change.keyId);
-        const key = hash === undefined ? undefined : this.#keys.get(hash);
-        // Another object: requests that run keep what they began with.
-        if (hash !== undefined && key !== undefined) this.#keys.set(hash, { ...key, models: setOf(change.models) });
+      case 'key_models':
+        this.#changeKey(change.keyId, { models: setOf(change.models) });
         return;
-      }
+      case 'key_limits':
+        this.#changeKey(change.keyId, limitsOf(change.limits));
+        return;
+      case 'account_plan':
+        setOrDelete(this.#plansOfAccounts, change.accountId, change.plan ?? undefined);
+        return;
+      case 'account_limits':
+        setOrDelete(this.#concurrencyOfAccounts, change.accountId, readAccountLimits(change.limits).concurrencyMax);
+        return;
       case 'account_models':
-        this.#limitAccount(change.accountId, change.models);
+        setOrDelete(this.#modelsOfAccounts, change.accountId, setOf(change.models));
         return;
       case 'account_status':
         if (change.status === 'active') {
@@ -141,18 +169,28 @@ export class Directory {
   #add(key: LoadedKey): void {
     const hash = Buffer.from(key.hash.buffer, key.hash.byteOffset, key.hash.byteLength).toString('latin1');
     const { id, accountId, userId, name, expiresAt } = key;
-    const access = key.limits === null ? undefined : keyAccess(readLimits(key.limits));
-    this.#keys.set(hash, { id, accountId, userId, name, access, models: setOf(key.models), expiresAt });
-    this.#limitAccount(accountId, key.accountModels);
+    this.#keys.set(hash, {
+      id,
+      accountId,
+      userId,
+      name,
+      ...limitsOf(key.limits),
+      models: setOf(key.models),
+      expiresAt,
+    });
+    setOrDelete(this.#modelsOfAccounts, accountId, setOf(key.accountModels));
+    setOrDelete(this.#plansOfAccounts, accountId, key.accountPlan ?? undefined);
+    setOrDelete(this.#concurrencyOfAccounts, accountId, readAccountLimits(key.accountLimits).concurrencyMax);
     this.#hashes.set(id, hash);
     if (key.accountStatus === 'suspended') this.#suspended.add(accountId);
     else this.#suspended.delete(accountId);
   }
 
-  #limitAccount(accountId: string, models: readonly string[] | null): void {
-    const limited = setOf(models);
-    if (limited === undefined) this.#modelsOfAccounts.delete(accountId);
-    else this.#modelsOfAccounts.set(accountId, limited);
+  #changeKey(keyId: string, change: Partial<LiveKey>): void {
+    const hash = this.#hashes.get(keyId);
+    const key = hash === undefined ? undefined : this.#keys.get(hash);
+    // Another object: requests that run keep what they began with.
+    if (hash !== undefined && key !== undefined) this.#keys.set(hash, { ...key, ...change });
   }
 
   #isLive(key: LiveKey): boolean {
@@ -163,6 +201,17 @@ export class Directory {
   #tell(cut: Cut): void {
     for (const listener of [...this.#listeners]) listener(cut);
   }
+}
+
+function limitsOf(text: string | null): Pick<LiveKey, 'access' | 'rates' | 'isPlanKey'> {
+  if (text === null) return { access: undefined, rates: undefined, isPlanKey: undefined };
+  const limits = readLimits(text);
+  return { access: keyAccess(limits), rates: keyRates(limits), isPlanKey: limits.planKey };
+}
+
+function setOrDelete<Value>(map: Map<string, Value>, key: string, value: Value | undefined): void {
+  if (value === undefined) map.delete(key);
+  else map.set(key, value);
 }
 
 const setOf = (models: readonly string[] | null): ReadonlySet<string> | undefined =>

@@ -8,6 +8,21 @@ export interface KeyLimits {
   readonly addresses?: readonly string[] | undefined;
   /** Only requests with `Service-ZDR: required`. */
   readonly zdrOnly?: boolean | undefined;
+  /** The plan of its account pays for its requests (money.md, "Plans"). */
+  readonly planKey?: boolean | undefined;
+  /** Requests that run at the same time. */
+  readonly concurrencyMax?: number | undefined;
+  readonly requestsPerMinute?: number | undefined;
+  /** Of prompts and answers together. */
+  readonly tokensPerMinute?: number | undefined;
+}
+
+export type KeyRates = Pick<KeyLimits, 'concurrencyMax' | 'requestsPerMinute' | 'tokensPerMinute'>;
+
+/** Limits that an account has instead of those of its plan or of the configuration. Stored as JSON beside the account. */
+export interface AccountLimits {
+  /** Requests that run at the same time. */
+  readonly concurrencyMax?: number | undefined;
 }
 
 /** The same, ready to be asked for every request. */
@@ -19,6 +34,9 @@ export interface KeyAccess {
 }
 
 export const listMax = 100;
+export const limitMax = 1_000_000_000_000;
+
+export const isLimit = (value: number): boolean => Number.isInteger(value) && value >= 1 && value <= limitMax;
 
 export function keyAccess({ endpoints, addresses, zdrOnly }: KeyLimits): KeyAccess {
   const allowed = addresses === undefined ? undefined : blockListOf(addresses);
@@ -38,8 +56,18 @@ export function keyAccess({ endpoints, addresses, zdrOnly }: KeyLimits): KeyAcce
   };
 }
 
-/** What is wrong with a list of endpoints or addresses, in words; `undefined`: nothing. */
-export function faultOfLimits({ endpoints = [], addresses = [] }: KeyLimits): string | undefined {
+/** `undefined`: none is set. */
+export function keyRates({ concurrencyMax, requestsPerMinute, tokensPerMinute }: KeyLimits): KeyRates | undefined {
+  if (concurrencyMax === undefined && requestsPerMinute === undefined && tokensPerMinute === undefined)
+    return undefined;
+  return { concurrencyMax, requestsPerMinute, tokensPerMinute };
+}
+
+/** What is wrong with a list of endpoints or addresses, or with a limit, in words; `undefined`: nothing. */
+export function faultOfLimits({ endpoints = [], addresses = [], ...limits }: KeyLimits): string | undefined {
+  const rates = Object.values(keyRates(limits) ?? {}) as readonly (number | undefined)[];
+  if (!rates.every((rate) => rate === undefined || isLimit(rate)))
+    return `A limit is a whole number from 1 to ${limitMax}.`;
   if (endpoints.length > listMax || addresses.length > listMax) return `At most ${listMax} of each can be named.`;
   const endpoint = endpoints.find((path) => !/^\/v1(\/[a-z_]{1,32}){1,4}$/.test(path));
   if (endpoint !== undefined) return `"${endpoint}" is no endpoint; write a path such as /v1/messages.`;
@@ -77,5 +105,11 @@ function blockListOf(addresses: readonly string[]): BlockList {
 /** As the database has them. */
 export const printLimits = (limits: KeyLimits): string | null =>
   Object.values(limits).every((value) => value === undefined) ? null : JSON.stringify(limits);
+
+export const printAccountLimits = (limits: AccountLimits): string | null =>
+  limits.concurrencyMax === undefined ? null : JSON.stringify(limits);
+
+export const readAccountLimits = (text: string | null): AccountLimits =>
+  text === null ? {} : (JSON.parse(text) as AccountLimits);
 
 export const readLimits = (text: string | null): KeyLimits => (text === null ? {} : (JSON.parse(text) as KeyLimits));

@@ -5,8 +5,8 @@ import { StoreError } from '../store/store-error.ts';
 import { newAccountId } from './base62.ts';
 import type { AccountPrice } from '../store/queries.ts';
 import type { Directory } from './directory.ts';
-import { faultOfLimits, printLimits } from './key-limits.ts';
-import type { KeyLimits } from './key-limits.ts';
+import { faultOfLimits, isLimit, limitMax, printAccountLimits, printLimits, readLimits } from './key-limits.ts';
+import type { KeyLimits, KeyRates } from './key-limits.ts';
 import { issueKey } from './key.ts';
 import type { Secret } from './secret.ts';
 
@@ -31,6 +31,20 @@ export type Operation =
       readonly kind: 'allow_account';
       readonly accountId: string | undefined;
       readonly models: readonly string[] | undefined;
+    }
+  /** Gives an account a plan; without one, none. */
+  | { readonly kind: 'plan_account'; readonly accountId: string | undefined; readonly plan: string | undefined }
+  /** How many requests of an account may run; left out: what its plan or the configuration says. */
+  | {
+      readonly kind: 'limit_account';
+      readonly accountId: string | undefined;
+      readonly concurrencyMax: number | undefined;
+    }
+  /** Changes limits of a key; those that are null are none from now on, those that are left out stay. */
+  | {
+      readonly kind: 'limit_key';
+      readonly keyId: string;
+      readonly rates: { readonly [Rate in keyof KeyRates]?: number | null | undefined };
     }
   /** Prices are microcents per million tokens, as text. */
   | {
@@ -73,6 +87,9 @@ export type OperationAnswer =
       readonly id: string;
       readonly models: readonly string[] | null;
     }
+  | { readonly kind: 'planned'; readonly accountId: string; readonly plan: string | null }
+  | { readonly kind: 'account_limited'; readonly accountId: string; readonly concurrencyMax: number | null }
+  | { readonly kind: 'key_limited'; readonly keyId: string; readonly limits: KeyLimits }
   | {
       readonly kind: 'price';
       readonly accountId: string;
@@ -183,7 +200,13 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
       const account = await desk.getAccount({ accountId });
       directory?.apply({
         kind: 'key_created',
-        key: { ...issued.row, accountStatus: account?.status ?? 'active', accountModels: account?.models ?? null },
+        key: {
+          ...issued.row,
+          accountStatus: account?.status ?? 'active',
+          accountModels: account?.models ?? null,
+          accountPlan: account?.plan ?? null,
+          accountLimits: account?.limits ?? null,
+        },
       });
       return { kind: 'key', keyId: issued.row.id, accountId, name: operation.name, key: issued.text };
     }
@@ -201,6 +224,34 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
       await desk.allowAccount({ accountId, models, at, changeId: newId() });
       directory?.apply({ kind: 'account_models', accountId, models });
       return { kind: 'allowed', id: accountId, models };
+    }
+    case 'plan_account': {
+      const accountId = await accountMeant(operation.accountId, desk);
+      const plan = operation.plan === undefined ? null : checkedText(operation.plan, 'A plan', planLengthMax);
+      await desk.planAccount({ accountId, plan, at, changeId: newId() });
+      directory?.apply({ kind: 'account_plan', accountId, plan });
+      return { kind: 'planned', accountId, plan };
+    }
+    case 'limit_account': {
+      const accountId = await accountMeant(operation.accountId, desk);
+      const { concurrencyMax } = operation;
+      checkRate(concurrencyMax);
+      const limits = printAccountLimits({ concurrencyMax });
+      await desk.limitAccount({ accountId, limits, at, changeId: newId() });
+      directory?.apply({ kind: 'account_limits', accountId, limits });
+      return { kind: 'account_limited', accountId, concurrencyMax: concurrencyMax ?? null };
+    }
+    case 'limit_key': {
+      const { keyId } = operation;
+      const { concurrencyMax, requestsPerMinute, tokensPerMinute } = operation.rates;
+      const named = Object.entries({ concurrencyMax, requestsPerMinute, tokensPerMinute });
+      const rates = named.filter((entry): entry is [string, number | null] => entry[1] !== undefined);
+      for (const [, rate] of rates) checkRate(rate ?? undefined);
+      const key = await desk.limitKey({ keyId, limits: Object.fromEntries(rates), at, changeId: newId() });
+      if (key === undefined)
+        throw new OperationError(`There is no live key ${keyId}. List them with: tokenhouse keys list`);
+      directory?.apply({ kind: 'key_limits', keyId, limits: key.limits });
+      return { kind: 'key_limited', keyId, limits: readLimits(key.limits) };
     }
     case 'set_price': {
       const accountId = await accountMeant(operation.accountId, desk);
@@ -330,6 +381,12 @@ const modelIdLengthMax = 128;
 const nameLengthMax = 100;
 const idempotencyKeyLengthMax = 255;
 const referenceLengthMax = 1000;
+const planLengthMax = 64;
+
+function checkRate(rate: number | undefined): void {
+  if (rate !== undefined && !isLimit(rate))
+    throw new OperationError(`A limit is a whole number from 1 to ${limitMax}.`);
+}
 
 const checkedName = (name: string): string => checkedText(name, 'A name', nameLengthMax);
 

@@ -7,6 +7,8 @@ export interface Bill {
   readonly keyId: string;
   readonly modelId: string;
   readonly startedAt: number;
+  /** A plan pays: nothing is held and nothing charged, whatever it costs. */
+  readonly isCovered: boolean;
   /** Upper bound of the prompt's tokens, from its bytes, or their exact number. */
   readonly promptTokens: number;
   /** Largest number of generated tokens of all choices together. */

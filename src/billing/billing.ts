@@ -1,4 +1,4 @@
-import { ApiError } from '../errors.ts';
+import { ApiError, atCap } from '../errors.ts';
 import type { Usage } from '../generation/event.ts';
 import type { Ledger, UsageRow } from '../store/ledger.ts';
 import { holdStepTokens } from './bill.ts';
@@ -53,12 +53,13 @@ export class Billing {
 
   /** Holds the estimate of a request, or throws `insufficient_credits` 402 (specification §7.6). */
   async hold(bill: Bill): Promise<Hold> {
-    if (this.#options.ledger.backlog > (this.#options.backlogMax ?? 10_000)) {
-      throw new ApiError('backend_at_capacity', 'Too many settlements are waiting for the database.', {
-        retryAfterSeconds: 1,
-      });
+    const { ledger, backlogMax = 10_000 } = this.#options;
+    if (ledger.backlog > backlogMax) {
+      const message = 'Too many settlements are waiting for the database.';
+      throw new ApiError('backend_at_capacity', message, atCap(backlogMax, 1));
     }
     if (this.#contact.isLost && !(await this.#contact.regain())) throw ledgerSilent();
+    if (bill.isCovered) return this.#open(bill, { amount: 0n, covered: everything });
     const first = estimate(bill, bill.promptTokens);
     if (await this.#fund(bill.accountId, first.amount)) return this.#open(bill, first);
     // The bound from bytes is several times the real count: before a 402 the prompt is counted exactly.
@@ -221,7 +222,8 @@ export class Billing {
       closed: (remainder) => {
         this.#openHolds--;
         this.#heldMicrocents -= hold.heldMicrocents;
-        add(remainder);
+        // A plan's request takes nothing, so nobody has asked for the account's slice.
+        if (!bill.isCovered) add(remainder);
       },
       repair: (row) =>
         repair(
@@ -242,6 +244,13 @@ export class Billing {
 /** Nothing is admitted while what it costs could not be recorded (reliability D1, D3). */
 const ledgerSilent = (cause?: unknown): ApiError =>
   new ApiError('internal_error', 'The ledger does not answer.', { retryAfterSeconds: 1, cause });
+
+const everything: Usage = {
+  promptTokens: Infinity,
+  cachedTokens: Infinity,
+  completionTokens: Infinity,
+  reasoningTokens: Infinity,
+};
 
 interface Estimate {
   readonly amount: bigint;

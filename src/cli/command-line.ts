@@ -1,13 +1,28 @@
 import { Argument, Command, CommanderError, Option } from 'commander';
 
 import type { BareContext, Context } from './context.ts';
-import { centsToMicrocents, collected, duration, moment, pricePerMillion, serviceUrl, wholeNumber } from './option.ts';
+import {
+  centsToMicrocents,
+  collected,
+  duration,
+  moment,
+  pricePerMillion,
+  serviceUrl,
+  wholeNumber,
+  wholeNumberOrNone,
+} from './option.ts';
 import { outliveReaders, printer } from './output.ts';
 import { version } from './version.ts';
 
 interface CommonOptions {
   readonly config?: string;
   readonly json?: boolean;
+}
+
+interface KeyRateOptions {
+  readonly concurrency?: number | 'none';
+  readonly requestsPerMinute?: number | 'none';
+  readonly tokensPerMinute?: number | 'none';
 }
 
 type Run<Options> = (context: Context, options: Options, ...words: (string | undefined)[]) => Promise<number>;
@@ -147,6 +162,10 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
       collected,
     )
     .option('--zdr-only', 'only for requests with Service-ZDR: required')
+    .option('--plan', "paid by the account's plan, and counted against the requests it includes")
+    .option('--concurrency <number>', 'requests that may run at the same time', wholeNumber(1, 1e6))
+    .option('--requests-per-minute <number>', 'requests in a minute', wholeNumber(1, 1e9))
+    .option('--tokens-per-minute <number>', 'tokens of prompts and answers in a minute', wholeNumber(1, 1e12))
     .action(action(() => import('./keys.ts').then(({ createKey }) => createKey)));
   command(keys, 'list', 'list keys')
     .option('--account <account-id>', 'of one account')
@@ -171,7 +190,40 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
       }),
     );
 
+  command(keys, 'limit', 'change the limits of a key, beside those of its account; none takes one away')
+    .argument('<key-id>', 'as keys list shows it')
+    .option('--concurrency <number>', 'requests that may run at the same time', wholeNumberOrNone(1, 1e6))
+    .option('--requests-per-minute <number>', 'requests in a minute', wholeNumberOrNone(1, 1e9))
+    .option('--tokens-per-minute <number>', 'tokens of prompts and answers in a minute', wholeNumberOrNone(1, 1e12))
+    .action(
+      action<KeyRateOptions>(async () => {
+        const { limitKey } = await import('./keys.ts');
+        return (context, options, id) => limitKey(context, options, id ?? '');
+      }),
+    );
+
   const accounts = group('accounts', 'accounts');
+  command(accounts, 'list', 'list accounts with their plans and limits').action(
+    action(() => import('./accounts.ts').then(({ listAccounts }) => listAccounts)),
+  );
+  command(accounts, 'plan', 'give an account a plan of the configuration')
+    .argument('[plan]', 'which plan')
+    .option('--account <account-id>', 'whose (default: the only account)')
+    .option('--none', 'no plan')
+    .action(
+      action<{ readonly account?: string; readonly none?: boolean }>(async () => {
+        const { planAccount } = await import('./accounts.ts');
+        return (context, options, plan) => planAccount(context, options, plan);
+      }),
+    );
+  command(accounts, 'limit', 'say how many requests of an account may run at the same time')
+    .option('--account <account-id>', 'whose (default: the only account)')
+    .requiredOption(
+      '--concurrency <number>',
+      'how many; none: as many as its plan or the configuration says',
+      wholeNumberOrNone(1, 1e6),
+    )
+    .action(action(() => import('./accounts.ts').then(({ limitAccount }) => limitAccount)));
   command(accounts, 'allow', 'say which models the keys of an account may use')
     .option('--account <account-id>', 'which (default: the only account)')
     .option('--model <model>', 'one of them; several times for several', collected)

@@ -1,4 +1,5 @@
 import { readLimits } from '../accounts/key-limits.ts';
+import { OperationError } from '../accounts/operations.ts';
 import type { KeyLimits } from '../accounts/key-limits.ts';
 import { configuredModels } from './configured-model.ts';
 import type { Context } from './context.ts';
@@ -16,6 +17,10 @@ export async function createKey(
     readonly endpoint?: readonly string[];
     readonly ip?: readonly string[];
     readonly zdrOnly?: boolean;
+    readonly plan?: boolean;
+    readonly concurrency?: number;
+    readonly requestsPerMinute?: number;
+    readonly tokensPerMinute?: number;
   },
 ): Promise<number> {
   const expiresAt = options.expires === undefined ? undefined : Date.now() + options.expires;
@@ -26,7 +31,15 @@ export async function createKey(
     userId: options.user,
     expiresAt,
     models: options.model === undefined ? undefined : configuredModels(context, options.model),
-    limits: { endpoints: options.endpoint, addresses: options.ip, zdrOnly: options.zdrOnly },
+    limits: {
+      endpoints: options.endpoint,
+      addresses: options.ip,
+      zdrOnly: options.zdrOnly,
+      planKey: options.plan,
+      concurrencyMax: options.concurrency,
+      requestsPerMinute: options.requestsPerMinute,
+      tokensPerMinute: options.tokensPerMinute,
+    },
   });
   if (answer.kind !== 'key') throw new Error('unexpected answer');
   // The secret alone on standard output, so that it can be piped.
@@ -86,7 +99,46 @@ export async function revokeKey(context: Context, keyId: string): Promise<number
   return 0;
 }
 
-const shownLimits = ({ endpoints = [], addresses = [], zdrOnly }: KeyLimits): string =>
-  [...endpoints, ...addresses, ...(zdrOnly === true ? ['zero data retention'] : [])].join(' ') || '–';
+/** Changes limits of a key; those that are left out stay. */
+export async function limitKey(
+  context: Context,
+  options: {
+    readonly concurrency?: number | 'none';
+    readonly requestsPerMinute?: number | 'none';
+    readonly tokensPerMinute?: number | 'none';
+  },
+  keyId: string,
+): Promise<number> {
+  const { concurrency, requestsPerMinute, tokensPerMinute } = options;
+  if (concurrency === undefined && requestsPerMinute === undefined && tokensPerMinute === undefined)
+    throw new OperationError('Say what to change: --concurrency, --requests-per-minute or --tokens-per-minute.');
+  const rateOf = (given: number | 'none' | undefined) => (given === 'none' ? null : given);
+  const rates = {
+    concurrencyMax: rateOf(concurrency),
+    requestsPerMinute: rateOf(requestsPerMinute),
+    tokensPerMinute: rateOf(tokensPerMinute),
+  };
+  const answer = await writing(context, { kind: 'limit_key', keyId, rates });
+  if (answer.kind !== 'key_limited') throw new Error('unexpected answer');
+  context.print.result({ id: answer.keyId, limits: answer.limits }, [
+    `${answer.keyId} is kept to: ${shownLimits(answer.limits)} from now on; what runs goes on.`,
+  ]);
+  return 0;
+}
+
+function shownLimits(limits: KeyLimits): string {
+  const { endpoints = [], addresses = [], zdrOnly, planKey } = limits;
+  const { concurrencyMax, requestsPerMinute, tokensPerMinute } = limits;
+  const words = [
+    ...endpoints,
+    ...addresses,
+    ...(zdrOnly === true ? ['zero data retention'] : []),
+    ...(planKey === true ? ['paid by the plan'] : []),
+    ...(concurrencyMax === undefined ? [] : [`${concurrencyMax} at once`]),
+    ...(requestsPerMinute === undefined ? [] : [`${requestsPerMinute} requests/min`]),
+    ...(tokensPerMinute === undefined ? [] : [`${tokensPerMinute} tokens/min`]),
+  ];
+  return words.join(' ') || '–';
+}
 
 const time = (ms: number): string => new Date(ms).toISOString();

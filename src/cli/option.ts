@@ -10,6 +10,12 @@ export function wholeNumber(minimum: number, maximum: number): (text: string) =>
   };
 }
 
+/** A whole number, or `none`. */
+export function wholeNumberOrNone(minimum: number, maximum: number): (text: string) => number | 'none' {
+  const read = wholeNumber(minimum, maximum);
+  return (text) => (text === 'none' ? text : read(text));
+}
+
 /** Milliseconds. */
 export function duration(text: string): number {
   const [, digits, unit] = /^(\d{1,6})([mhd])$/.exec(text) ?? [];

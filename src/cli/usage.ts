@@ -35,6 +35,7 @@ export async function showUsage(
         cost_microcents: row.costMicrocents,
         uncharged_microcents: row.unchargedMicrocents,
         hold_microcents: row.holdMicrocents,
+        plan: row.plan,
         ending: row.ending,
         finish: row.finish,
         error: row.errorCode,

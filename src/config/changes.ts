@@ -20,6 +20,7 @@ export function changesBetween(before: Config, after: Config): readonly string[]
     // The others are refused (`refuseRestart` in read.ts).
     if (typeof was === 'number' && was !== value) changes.push(`limit ${name}: ${was} → ${String(value)}`);
   }
+  if (identityOf(before.plans) !== identityOf(after.plans)) changes.push('plans: changed');
   if (identityOf(before.images) !== identityOf(after.images)) changes.push('images: changed');
   if (before.items.keepDays !== after.items.keepDays)
     changes.push(`items: kept for ${before.items.keepDays} → ${after.items.keepDays} days`);

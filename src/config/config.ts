@@ -9,6 +9,8 @@ export interface Config {
   readonly server: ServerConfig;
   readonly storage: StorageConfig;
   readonly accounts: AccountsConfig;
+  /** Names are unique. */
+  readonly plans: readonly PlanConfig[];
   readonly images: ImagesConfig;
   readonly items: ItemsConfig;
   readonly files: FilesConfig;
@@ -99,6 +101,18 @@ export interface PostgresStorageConfig {
 export interface AccountsConfig {
   /** Credit that the first account is created with. */
   readonly firstCreditMicrocents: bigint;
+}
+
+/** What an account can be sold. What is `undefined` is not limited. */
+export interface PlanConfig {
+  readonly name: string;
+  /** Requests of plan keys that each window includes. */
+  readonly quota: { readonly requests: number; readonly windowMs: number } | undefined;
+  readonly requestsPerMinute: number | undefined;
+  /** Of prompts and answers together. */
+  readonly tokensPerMinute: number | undefined;
+  /** Requests of the account that run at the same time. */
+  readonly concurrencyMax: number | undefined;
 }
 
 /** Images that requests give by their URL. */

@@ -13,6 +13,7 @@ import type {
   LimitsConfig,
   ListenConfig,
   ModelConfig,
+  PlanConfig,
   PricingConfig,
   ServerConfig,
   SheddingConfig,
@@ -33,7 +34,7 @@ import {
 import { readYaml, type Path, type SourceDocument } from './document.ts';
 import type { Environment } from './environment.ts';
 import { ConfigError, type Problem } from './problem.ts';
-import { configSchema, type BackendInFile, type ConfigFile, type ModelInFile } from './schema.ts';
+import { configSchema, type BackendInFile, type ConfigFile, type ModelInFile, type PlanInFile } from './schema.ts';
 import { Secret } from './secret.ts';
 
 export interface ReadOptions {
@@ -92,6 +93,7 @@ export function readConfig(text: string, options: ReadOptions): Config {
       firstCreditMicrocents:
         amount(reading, ['accounts', 'first_credit_cents'], 6) ?? scaledDecimal(defaultFirstCreditCents, 6)!,
     },
+    plans: plansOf(file.plans ?? [], reading),
     images: imagesOf(file, reading),
     items: { keepDays: file.items?.keep_days ?? defaultKeepDays },
     files: filesOf(file, reading),
@@ -308,6 +310,31 @@ function filesOf({ files }: ConfigFile, { options, report }: Reading): FilesConf
     bytesPerAccountMax: files?.bytes_per_account_max ?? defaultFiles.bytes_per_account_max,
     bucket,
   };
+}
+
+function plansOf(plans: readonly PlanInFile[], { report }: Reading): readonly PlanConfig[] {
+  const seen = new Set<string>();
+  return present(plans).map(([index, plan]) => {
+    const { name, included_requests: requests, window_hours: hours } = plan;
+    if (seen.has(name)) report(['plans', index, 'name'], `there are two plans ${name}; rename one`);
+    seen.add(name);
+    if ((requests === undefined) !== (hours === undefined)) {
+      report(
+        ['plans', index, requests === undefined ? 'window_hours' : 'included_requests'],
+        'included_requests and window_hours belong together; write both, or neither',
+      );
+    }
+    return {
+      name,
+      quota:
+        requests === undefined || hours === undefined
+          ? undefined
+          : { requests, windowMs: Math.round(hours * 3_600_000) },
+      requestsPerMinute: plan.requests_per_minute,
+      tokensPerMinute: plan.tokens_per_minute,
+      concurrencyMax: plan.max_concurrency,
+    };
+  });
 }
 
 function modelsOfDefaults(options: ReadOptions): readonly ModelConfig[] {

@@ -43,6 +43,13 @@ export function configSchema(scriptSchema: TSchema = Type.Unknown()) {
           ),
         }),
       ),
+      plans: Type.Optional(
+        Type.Array(plan, {
+          maxItems: 1000,
+          description: 'what accounts can be sold (tokenhouse accounts plan)',
+          examples: [[{ name: 'standard', included_requests: 1000, window_hours: 24, requests_per_minute: 60 }]],
+        }),
+      ),
       images: Type.Optional(images),
       items: Type.Optional(items),
       files: Type.Optional(files),
@@ -61,6 +68,7 @@ export function configSchema(scriptSchema: TSchema = Type.Unknown()) {
 
 export type ConfigFile = Static<ReturnType<typeof configSchema>>;
 export type ModelInFile = NonNullable<ConfigFile['models']>[number];
+export type PlanInFile = NonNullable<ConfigFile['plans']>[number];
 export type BackendInFile = ModelInFile['backends'][number];
 
 const closed = { additionalProperties: false } as const;
@@ -205,6 +213,37 @@ const server = group('where the service listens, and its limits', {
         'share of the memory from which idle connections are closed too',
       ),
     }),
+  ),
+});
+
+const plan = group('a plan; whatever it leaves out is not limited', {
+  name: Type.String({
+    pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$',
+    description: 'what clients read as plan_tier when its requests are used up',
+    examples: ['standard'],
+  }),
+  included_requests: Type.Optional(
+    integer(
+      1,
+      1e12,
+      'requests that each window includes; the keys made with --plan are paid by them, and refused when they are used up',
+      1000,
+    ),
+  ),
+  window_hours: Type.Optional(
+    Type.Number({
+      minimum: 0.001,
+      maximum: 8784,
+      description: 'length of the window; needed with included_requests',
+      examples: [24],
+    }),
+  ),
+  requests_per_minute: Type.Optional(integer(1, 1e9, 'requests of all keys of the account in a minute', 60)),
+  tokens_per_minute: Type.Optional(
+    integer(1, 1e12, 'tokens of the prompts and answers of all keys of the account in a minute', 100_000),
+  ),
+  max_concurrency: Type.Optional(
+    integer(1, 1e6, 'requests that run at the same time, instead of concurrency_per_account_max', 16),
   ),
 });
 

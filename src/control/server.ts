@@ -28,6 +28,7 @@ export interface ControlServices {
 }
 
 const text = Type.String();
+const rate = Type.Union([Type.Integer(), Type.Null()]);
 const microcents = Type.String({ pattern: '^[0-9]{1,18}$' });
 
 /** The one request that is about the process instead of about accounts. */
@@ -60,6 +61,25 @@ const operations = Compile(
       cacheRead: Type.Optional(microcents),
       validFrom: Type.Optional(Type.Integer()),
       validTo: Type.Optional(Type.Integer()),
+    }),
+    Type.Object({
+      kind: Type.Literal('plan_account'),
+      accountId: Type.Optional(text),
+      plan: Type.Optional(text),
+    }),
+    Type.Object({
+      kind: Type.Literal('limit_account'),
+      accountId: Type.Optional(text),
+      concurrencyMax: Type.Optional(Type.Integer()),
+    }),
+    Type.Object({
+      kind: Type.Literal('limit_key'),
+      keyId: text,
+      rates: Type.Object({
+        concurrencyMax: Type.Optional(rate),
+        requestsPerMinute: Type.Optional(rate),
+        tokensPerMinute: Type.Optional(rate),
+      }),
     }),
     Type.Object({ kind: Type.Literal('remove_price'), accountId: Type.Optional(text), model: text }),
     Type.Object({ kind: Type.Literal('revoke_key'), keyId: text }),

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Readable } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
-import { ApiError } from '../errors.ts';
+import { ApiError, atCap } from '../errors.ts';
 import type { FileBounds, FileListRequest, FilePage, FileRow } from '../store/file-queries.ts';
 import type { Desk } from '../store/operations.ts';
 import { StoreError } from '../store/store-error.ts';
@@ -98,9 +98,8 @@ export class Files {
     signal: AbortSignal,
   ): Promise<FileRow> {
     if (this.#arriving.size >= uploadsMax) {
-      throw new ApiError('backend_at_capacity', 'Too many files are being uploaded. Try again shortly.', {
-        retryAfterSeconds: 1,
-      });
+      const message = 'Too many files are being uploaded. Try again shortly.';
+      throw new ApiError('backend_at_capacity', message, atCap(uploadsMax, 1));
     }
     const id = randomBytes(16).toString('hex');
     this.#arriving.add(id);

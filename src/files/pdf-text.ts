@@ -3,7 +3,7 @@ import type { ChildProcess } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { ApiError } from '../errors.ts';
+import { ApiError, atCap } from '../errors.ts';
 import type { PdfVerdict } from './pdf-child.ts';
 
 export interface PdfLimits {
@@ -74,10 +74,10 @@ export class PdfTexts {
 
   async #enter(signal: AbortSignal): Promise<() => void> {
     signal.throwIfAborted();
-    if (this.#isClosed) throw atCapacity();
+    if (this.#isClosed) throw atCapacity(this.#limits.waitingMax);
     if (this.#running < this.#limits.childrenMax) this.#running++;
     else {
-      if (this.#waiting.size >= this.#limits.waitingMax) throw atCapacity();
+      if (this.#waiting.size >= this.#limits.waitingMax) throw atCapacity(this.#limits.waitingMax);
       await new Promise<void>((resolve, reject) => {
         const settle = (): void => {
           this.#waiting.delete(go);
@@ -209,5 +209,5 @@ function watchMemory(child: ChildProcess, bytesMax: number, exceeded: () => void
   }, memoryLookMs);
 }
 
-const atCapacity = (): ApiError =>
-  new ApiError('backend_at_capacity', 'Too many PDFs are being read. Try again shortly.', { retryAfterSeconds: 1 });
+const atCapacity = (waitingMax: number): ApiError =>
+  new ApiError('backend_at_capacity', 'Too many PDFs are being read. Try again shortly.', atCap(waitingMax, 1));

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 
-import { ApiError } from '../errors.ts';
+import { ApiError, atCap } from '../errors.ts';
 
 /** Bytes of request bodies that are in memory at once, over all requests (contracts decision 23). */
 export class BodyBudget {
@@ -19,9 +19,11 @@ export class BodyBudget {
   /** Throws `backend_at_capacity` 429 when there is no room. */
   take(bytes: number): void {
     if (this.#bytes + bytes > this.bytesMax) {
-      throw new ApiError('backend_at_capacity', 'Too many large requests are being read. Try again shortly.', {
-        retryAfterSeconds: 1,
-      });
+      throw new ApiError(
+        'backend_at_capacity',
+        'Too many large requests are being read. Try again shortly.',
+        atCap(this.bytesMax, 1),
+      );
     }
     this.#bytes += bytes;
   }

@@ -7,7 +7,7 @@ import { attachment } from '../files/file-name.ts';
 import type { FileCursor, FileRow, Files, UploadFacts } from '../files/files.ts';
 import { openAiShape } from '../files/openai-shape.ts';
 import type { Admission } from '../limits/admission.ts';
-import type { Concurrency } from '../limits/concurrency.ts';
+import type { Limits } from '../limits/limits.ts';
 import { zdrRequired } from '../pipeline/serve.ts';
 import type { RequestLimits } from '../pipeline/snapshot.ts';
 import { declaredLength, largeBodyBytes } from './body.ts';
@@ -24,7 +24,7 @@ export const fileShape = (request: IncomingMessage) =>
 
 export interface FileRouteServices {
   readonly files: Files;
-  readonly concurrency: Concurrency;
+  readonly limits: Pick<Limits, 'admit'>;
   readonly admission: Admission;
   readonly bodyBudget: BodyBudget;
 }
@@ -53,8 +53,9 @@ export async function answerFiles(path: string, call: FileCall, services: FileRo
   call.exchange.running.claim(caller.account.id, caller.key.id);
   const zdr = zdrRequired(request.headers, caller);
   if (request.method === 'POST') checkUpload(call, caller, zdr, services);
+  const admitted = services.limits.admit(caller, 'file');
+  call.exchange.admitted = admitted;
   const deadline = setTimeout(() => call.exchange.running.cancel('deadline'), call.limits.requestDeadlineMs);
-  const slot = services.concurrency.admit(caller.account.id);
   try {
     const accountId = caller.account.id;
     if (request.method === 'POST') await upload(call, accountId, services);
@@ -63,7 +64,7 @@ export async function answerFiles(path: string, call: FileCall, services: FileRo
     else if (content !== undefined) await download(call, accountId, id, services.files);
     else answer(call, fileShape(request).object(await found(accountId, id, services.files)));
   } finally {
-    slot.release();
+    admitted.end();
     clearTimeout(deadline);
   }
 }

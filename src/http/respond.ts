@@ -7,6 +7,7 @@ import type { AnswerFormat, Dialect, ResponseHead } from '../dialects/dialect.ts
 import { errorBody, toApiError } from '../errors.ts';
 import type { ApiError } from '../errors.ts';
 import { Fold } from '../generation/fold.ts';
+import type { Admitted } from '../limits/limits.ts';
 import type { Deliver } from '../pipeline/run.ts';
 import type { RunningRequest } from '../pipeline/running.ts';
 import { EventWriter } from './event-writer.ts';
@@ -24,6 +25,8 @@ export interface Exchange {
   /** What the log calls the request. */
   readonly keptId: string;
   readonly running: RunningRequest;
+  /** Set when every limit on the account and its key has let it in. */
+  admitted: Admitted | undefined;
   /** Why the answer is an error, for the log; set by `sendError` and `respondStream`. */
   error: ApiError | undefined;
   /** Set when it had a hold and its money is settled: then its line is in the log. */
@@ -145,11 +148,14 @@ export function sendError(
 ): void {
   const told = toApiError(error);
   exchange.error = told;
+  // A refusal says itself which limit it met; any other error says nothing of limits.
+  exchange.admitted = undefined;
   const body = dialect.encodeError(errorBody(told, exchange.publicId, accountUrl));
   // §7.5: every 429 says when to come back; without it some clients do not try again at all.
   const seconds = told.retryAfterSeconds ?? (told.status === 429 ? 1 : undefined);
   const retryAfter = seconds === undefined ? {} : { 'retry-after': String(seconds) };
-  sendJson(exchange, told.status, body, { ...told.headers, ...retryAfter });
+  const reset = told.status === 429 ? { 'ratelimit-remaining': '0', 'ratelimit-reset': String(seconds) } : {};
+  sendJson(exchange, told.status, body, { ...reset, ...told.headers, ...retryAfter });
 }
 
 export function sendJson(
@@ -195,6 +201,7 @@ export function headersOf(
     exchange.publicId,
     'request-id',
     exchange.publicId,
+    ...(exchange.admitted === undefined ? [] : Object.entries(exchange.admitted.headers()).flat()),
     ...Object.entries(further).flat(),
   ];
 }

@@ -11,7 +11,8 @@ import { ApiError } from '../errors.ts';
 import type { Files } from '../files/files.ts';
 import type { ImageFetcher } from '../images/fetcher.ts';
 import type { Admission } from '../limits/admission.ts';
-import type { Slot } from '../limits/concurrency.ts';
+import type { Admitted, Limits } from '../limits/limits.ts';
+import type { Slot } from '../limits/slot.ts';
 import type { Log } from '../log.ts';
 import type { ServiceMetrics } from '../metrics/service-metrics.ts';
 import type { Order } from '../pipeline/order.ts';
@@ -50,9 +51,7 @@ export interface InferenceHostOptions {
 }
 
 export interface InferenceHostServices
-  extends
-    Pick<ServeServices, 'constraints' | 'directory' | 'prices' | 'seals'>,
-    Pick<RunServices, 'billing' | 'concurrency'> {
+  extends Pick<ServeServices, 'constraints' | 'directory' | 'prices' | 'seals'>, Pick<RunServices, 'billing'> {
   /** What the configuration says now about requests; each keeps what it began with. */
   lease(): Lease;
   readonly bodyBudget: BodyBudget;
@@ -63,6 +62,7 @@ export interface InferenceHostServices
   readonly running: Running;
   readonly log: Log;
   readonly admission: Admission;
+  readonly limits: Limits;
   readonly jsonThreads: JsonThreads;
   readonly metrics: ServiceMetrics;
   /** Makes UUIDv7s, the ledger's keys. */
@@ -116,6 +116,7 @@ async function handle(
     publicId: ids.publicId,
     keptId: kept.publicId,
     running,
+    admitted: undefined,
     error: undefined,
     receipt: undefined,
     receivedMs: performance.now(),
@@ -175,11 +176,23 @@ async function handle(
         fileBytes += bytes;
       };
       const { headers } = request;
-      const call = { id, headers, caller, zdr, ...kept, startedAt, elapsedMs, signal, waited, holdBytes };
+      const admitted = (by: Admitted): void => void (exchange.admitted = by);
+      const call = { id, headers, caller, zdr, ...kept, startedAt, elapsedMs, signal, waited, holdBytes, admitted };
       const { catalog, images } = lease.snapshot;
       const { placesOf } = lease;
-      const { fileParts: files } = services;
-      const serving = { directory, constraints, prices, seals, items, catalog, fetching: images, files, placesOf };
+      const { fileParts: files, limits } = services;
+      const serving = {
+        directory,
+        constraints,
+        prices,
+        seals,
+        items,
+        catalog,
+        fetching: images,
+        files,
+        placesOf,
+        limits,
+      };
       if (route.kind === 'count') {
         sendJson(exchange, 200, await serveCount(json, { ...call, route }, serving));
         return;
@@ -241,10 +254,12 @@ async function answer(order: Order, exchange: Exchange, lease: Lease, host: Host
       exchange.engineMs += engineMs;
       logAnswer(order, receipt, services.log);
     };
-    const { billing, concurrency, metrics } = services;
+    const { billing, limits: callerLimits, metrics } = services;
     const images = { fetcher: services.imageFetcher, settings: lease.snapshot.images, budget: services.bodyBudget };
     const chunkGaps = (modelId: string) => metrics.chunkGaps(modelId);
-    const runServices = { billing, concurrency, images, placesOf: lease.placesOf, ended, chunkGaps };
+    const admitted = (by: Admitted): void => void (exchange.admitted = by);
+    const { placesOf } = lease;
+    const runServices = { billing, limits: callerLimits, images, placesOf, admitted, ended, chunkGaps };
     const begin = (deliver: Deliver): Promise<void> =>
       run(order, runServices, running.signal, keepingItems(order, head, services.items, deliver));
     const { format } = order;

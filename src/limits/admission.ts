@@ -1,5 +1,5 @@
-import { ApiError } from '../errors.ts';
-import type { Slot } from './concurrency.ts';
+import { ApiError, atCap } from '../errors.ts';
+import type { Slot } from './slot.ts';
 import type { Rung } from './load.ts';
 
 /**
@@ -67,7 +67,7 @@ export class Admission {
   check(bodyBytes: number | undefined, largeBodyBytes: number): void {
     this.#checkCap();
     if (this.#rung >= 1 && bodyBytes !== undefined && bodyBytes > largeBodyBytes)
-      throw atCapacity('The service is busy and takes no large requests now.');
+      throw atCapacity('The service is busy and takes no large requests now.', this.#cap);
   }
 
   /** Takes the place of a request whose body has arrived. Throws `backend_at_capacity` 429 when there is none. */
@@ -87,7 +87,7 @@ export class Admission {
   #checkCap(): void {
     if (this.#running < this.#cap) return;
     this.#refusedSinceLook = true;
-    throw atCapacity('The service has as many requests as it can take.');
+    throw atCapacity('The service has as many requests as it can take.', this.#cap);
   }
 }
 
@@ -98,5 +98,5 @@ const capGrows = 1.5;
 const capCreeps = 1.02;
 const kneeNears = 0.6;
 
-const atCapacity = (message: string): ApiError =>
-  new ApiError('backend_at_capacity', `${message} Try again shortly.`, { retryAfterSeconds: 1 });
+const atCapacity = (message: string, cap: number): ApiError =>
+  new ApiError('backend_at_capacity', `${message} Try again shortly.`, atCap(cap, 1));

@@ -3,7 +3,7 @@ import Type from 'typebox';
 import type { Capabilities, Model } from '../catalog/model.ts';
 import type { EndpointDescription, ErrorForm, Need } from '../dialects/description.ts';
 import { self } from '../dialects/description.ts';
-import { commonHeaders, errorResponses, errorSchema, headersOf } from './errors.ts';
+import { commonHeaders, errorResponses, errorSchema, headersOf, limitHeaders } from './errors.ts';
 import { Components } from './json-schema.ts';
 import type { Json, JsonObject } from './json-schema.ts';
 import type { AnswerDescription, ParameterDescription, PlainOperation } from './operation.ts';
@@ -101,6 +101,13 @@ const headerComponents: JsonObject = {
     schema: { type: 'string' },
   },
   'request-id': { description: 'The same as `x-request-id`.', schema: { type: 'string' } },
+  'ratelimit-limit': {
+    description:
+      'Of all limits that are set for the account or the key, the one of which the smallest share is left: its cap. Absent where none is set.',
+    schema: { type: 'integer' },
+  },
+  'ratelimit-remaining': { description: 'What is left of it.', schema: { type: 'integer' } },
+  'ratelimit-reset': { description: 'Seconds until it begins anew.', schema: { type: 'integer' } },
 };
 
 const streamHeaders = { 'X-Accel-Buffering': 'Of a stream: `no`, so that proxies pass on each event at once.' };
@@ -164,7 +171,7 @@ function endpointOperation({ kind, description, flags }: Endpoint, shared: Share
     responses: {
       '200': {
         description: events === undefined ? 'The answer.' : `The answer. ${events.description}`,
-        headers: { ...commonHeaders, ...(events === undefined ? {} : headersOf(streamHeaders)) },
+        headers: { ...commonHeaders, ...limitHeaders, ...(events === undefined ? {} : headersOf(streamHeaders)) },
         content: {
           'application/json': { schema: components.print(description.answer) },
           ...(events === undefined ? {} : { 'text/event-stream': { schema: components.print(events.schema(error)) } }),
@@ -202,7 +209,9 @@ function plainOperation(operation: PlainOperation, shared: Shared): JsonObject {
         }),
     responses: {
       ...errorsOf(operation.exposure, operation.error, shared),
-      ...Object.fromEntries(answers.map((answer) => [String(answer.status), printAnswer(answer, components)])),
+      ...Object.fromEntries(
+        answers.map((answer) => [String(answer.status), printAnswer(answer, operation.key === 'required', components)]),
+      ),
     },
   };
 }
@@ -221,11 +230,11 @@ const printParameter = (
   schema: components.print(schema),
 });
 
-function printAnswer(answer: AnswerDescription, components: Components): JsonObject {
+function printAnswer(answer: AnswerDescription, isLimited: boolean, components: Components): JsonObject {
   const { description, contentType, schema = Type.Unknown(), headers = {} } = answer;
   return {
     description,
-    headers: { ...commonHeaders, ...headersOf(headers) },
+    headers: { ...commonHeaders, ...(isLimited ? limitHeaders : {}), ...headersOf(headers) },
     ...(contentType === undefined ? {} : { content: { [contentType]: { schema: components.print(schema) } } }),
   };
 }

@@ -206,6 +206,13 @@ export const commonHeaders: JsonObject = {
   'request-id': { $ref: '#/components/headers/request-id' },
 };
 
+/** Answers have them to keys and accounts that have limits (specification §7.5). */
+export const limitHeaders: JsonObject = {
+  'ratelimit-limit': { $ref: '#/components/headers/ratelimit-limit' },
+  'ratelimit-remaining': { $ref: '#/components/headers/ratelimit-remaining' },
+  'ratelimit-reset': { $ref: '#/components/headers/ratelimit-reset' },
+};
+
 export const headersOf = (texts: Readonly<Record<string, string>>): JsonObject =>
   Object.fromEntries(
     Object.entries(texts).map(([name, description]) => [name, { description, schema: { type: 'string' } }]),

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
-import { ApiError } from '../errors.ts';
+import { ApiError, atCap } from '../errors.ts';
 import type { Constraint, EngineConstraint } from '../generation/request.ts';
 import type { CompileOrder, CompileReply } from './compile-thread.ts';
 
@@ -85,7 +85,7 @@ export class Constraints {
   }
 
   async close(): Promise<void> {
-    for (const job of this.#waiting.splice(0)) job.reject(atCapacity());
+    for (const job of this.#waiting.splice(0)) job.reject(atCapacity(this.#options.waitingMax));
     await this.#end();
   }
 
@@ -107,7 +107,7 @@ export class Constraints {
   #run(order: CompileOrder): Promise<string> {
     return new Promise((resolve, reject) => {
       if (this.#waiting.length >= this.#options.waitingMax) {
-        reject(atCapacity());
+        reject(atCapacity(this.#options.waitingMax));
         return;
       }
       this.#waiting.push({ order, resolve, reject });
@@ -151,7 +151,7 @@ export class Constraints {
   }
 
   /** Ends the thread, and with it what it is at; what waits goes on in another. */
-  async #end(reason: Error = atCapacity()): Promise<void> {
+  async #end(reason: Error = atCapacity(this.#options.waitingMax)): Promise<void> {
     const thread = this.#thread;
     this.#thread = undefined;
     clearTimeout(this.#timer);
@@ -162,7 +162,5 @@ export class Constraints {
   }
 }
 
-const atCapacity = (): ApiError =>
-  new ApiError('backend_at_capacity', 'Constraints cannot be compiled now. Try again shortly.', {
-    retryAfterSeconds: 1,
-  });
+const atCapacity = (waitingMax: number): ApiError =>
+  new ApiError('backend_at_capacity', 'Constraints cannot be compiled now. Try again shortly.', atCap(waitingMax, 1));

@@ -1,4 +1,4 @@
-import { ApiError } from '../errors.ts';
+import { ApiError, atCap } from '../errors.ts';
 import type { GenerationBatch } from '../generation/event.ts';
 import type { EngineRequest } from '../generation/request.ts';
 import { lengthRefusal } from './count.ts';
@@ -82,9 +82,9 @@ async function placeFor(
   const taken = await line.place(() => freePlace(order, backends, tried, failure), signal);
   if (typeof taken === 'object') return taken;
   // §7.5; whoever waited in vain is told the same as whoever may not wait.
-  throw new ApiError('backend_at_capacity', `All places of the model '${order.model.id}' are taken.`, {
-    retryAfterSeconds: 1,
-  });
+  const bounded = backends.filter((backend) => !tried.has(backend) && Number.isFinite(backend.concurrencyMax));
+  const places = bounded.reduce((sum, { concurrencyMax }) => sum + concurrencyMax, 0);
+  throw new ApiError('backend_at_capacity', `All places of the model '${order.model.id}' are taken.`, atCap(places, 1));
 }
 
 /** Takes a place at the first backend, in the order of the configuration, that is ready and has not failed this request yet. */

@@ -1,5 +1,5 @@
 import { setImmediate } from 'node:timers/promises';
-import { ApiError } from '../errors.ts';
+import { ApiError, atCap } from '../errors.ts';
 import { cleanName } from '../files/file-name.ts';
 import type { FileRow, Files } from '../files/files.ts';
 import { kindOf, TypeSniffer } from '../files/media-type.ts';
@@ -180,10 +180,10 @@ export class FileParts {
   /** All files of all requests, read or waiting to be read, and those of one account. */
   async #counted<T>({ accountId }: FileCall, act: () => Promise<T>): Promise<T> {
     const own = this.#inside.get(accountId) ?? 0;
-    if (this.#insideCount >= readingMax + waitingMax || own >= perAccountMax) {
-      throw new ApiError('backend_at_capacity', 'Too many requests with files are being read. Try again shortly.', {
-        retryAfterSeconds: 1,
-      });
+    const max = readingMax + waitingMax;
+    if (this.#insideCount >= max || own >= perAccountMax) {
+      const message = 'Too many requests with files are being read. Try again shortly.';
+      throw new ApiError('backend_at_capacity', message, atCap(own >= perAccountMax ? perAccountMax : max, 1));
     }
     this.#insideCount++;
     this.#inside.set(accountId, own + 1);

@@ -25,6 +25,8 @@ export interface Order {
   /** How the answer is printed. */
   readonly format: AnswerFormat;
   readonly model: Model;
+  /** The plan that pays for it; null: it is paid from credit. */
+  readonly plan: string | null;
   /** The account's rates for the model when the request started. */
   readonly prices: Prices;
   readonly stream: boolean;

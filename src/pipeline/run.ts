@@ -1,9 +1,11 @@
 import type { Billing } from '../billing/billing.ts';
+import { holdStepTokens } from '../billing/bill.ts';
+import { isCharged } from '../billing/endings.ts';
 import type { Receipt } from '../billing/hold.ts';
 import { costMicrocents } from '../catalog/pricing.ts';
 import { ApiError } from '../errors.ts';
 import type { GenerationBatch, Usage } from '../generation/event.ts';
-import type { Concurrency } from '../limits/concurrency.ts';
+import type { Admitted, Limits, Spent } from '../limits/limits.ts';
 import type { Ending } from '../store/ledger.ts';
 import { endingOfCancel, errorOfCancel } from './cancellation.ts';
 import type { CancelReason } from './cancellation.ts';
@@ -17,10 +19,12 @@ import type { Order } from './order.ts';
 import type { Places } from './places.ts';
 
 export interface RunServices {
-  readonly concurrency: Concurrency;
+  readonly limits: Pick<Limits, 'admit'>;
   readonly billing: Billing;
   readonly images: ImageServices;
   placesOf(modelId: string): Places;
+  /** Called once for an order that no limit has refused. */
+  admitted(admitted: Admitted): void;
   /**
    * Called once for an order that had a hold, when its money is settled, with what it was charged and how long others, an
    * engine and the servers of its images, were at work for it.
@@ -43,8 +47,10 @@ export type Deliver = (batch: GenerationBatch) => boolean | Promise<boolean>;
  * The last batch, with the final usage, is delivered only after the charge is durable (reliability I4).
  */
 export async function run(taken: Order, services: RunServices, signal: AbortSignal, deliver: Deliver): Promise<void> {
-  const slot = services.concurrency.admit(taken.account.id); // 429
+  const admitted = services.limits.admit(taken, 'generate', tokensLikely(taken)); // 429
+  services.admitted(admitted);
   let images: WithImages | undefined;
+  let spent: Spent | undefined;
   try {
     // Contracts decision 10: after the limits, before the credit, which needs the sizes.
     images = await fetchImages(taken, services.images, services.placesOf(taken.model.id).backends, signal); // 400
@@ -117,12 +123,22 @@ export async function run(taken: Order, services: RunServices, signal: AbortSign
         settled = await unfinished(receiptOf(order, meter, trace, ending, errorCode), order, services, meter, trace);
         await hold.close(settled);
       }
+      spent = spentBy(settled);
       services.ended(settled, fetchMs + (engineMs ?? heardMs - askedMs));
     }
   } finally {
     images?.release();
-    slot.release();
+    admitted.end(spent);
   }
+}
+
+/** What a request counts for until it is known what it used: as its hold, the prompt and one step of the answer. */
+const tokensLikely = ({ request, choices, promptTokensLikely }: Order): number =>
+  promptTokensLikely + Math.min((request.maxTokens + request.reasoningRoomTokens) * choices, holdStepTokens);
+
+function spentBy({ ending, promptTokens, completionTokens }: Receipt): Spent {
+  const isCounted = isCharged(ending);
+  return { isCounted, tokens: isCounted ? promptTokens + completionTokens : 0 };
 }
 
 /** A client that left before the backend told the prompt's length pays the counted input, and nothing before dispatch. */
@@ -168,6 +184,7 @@ function billOf(order: Order, services: RunServices) {
     keyId: order.key.id,
     modelId: order.model.id,
     startedAt: order.startedAt,
+    isCovered: order.plan !== null,
     promptTokens: order.promptTokensMax,
     completionTokensMax: (order.request.maxTokens + order.request.reasoningRoomTokens) * order.choices,
     cost: (usage: Usage) => costMicrocents(usage, order.prices),
@@ -210,6 +227,7 @@ function receiptOf(
     firstTokenMs: meter.firstTokenMs,
     totalMs,
     tags: order.tags.length === 0 ? null : JSON.stringify(order.tags),
+    plan: order.plan,
     // The hold fills these in.
     costMicrocents: 0n,
     unchargedMicrocents: 0n,

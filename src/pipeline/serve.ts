@@ -14,6 +14,7 @@ import type {
   Sampling,
   Tool,
 } from '../generation/request.ts';
+import type { Admitted, Limits } from '../limits/limits.ts';
 import type { FetchSettings } from '../images/fetcher.ts';
 import { checkAccess, modelFor, usableModels } from './access.ts';
 import type { Origin } from './access.ts';
@@ -47,6 +48,7 @@ export interface ServeServices {
   readonly prices: Pick<AccountPrices, 'of'>;
   readonly seals: SealKeys;
   readonly items: Pick<KeptItems, 'find'>;
+  readonly limits: Pick<Limits, 'admit' | 'coveringPlan'>;
   placesOf(modelId: string): Places;
 }
 
@@ -119,6 +121,8 @@ export interface Call<On extends Route = InferenceRoute> {
   readonly signal: AbortSignal;
   /** Told of the time that others took: a backend that counted the prompt, servers of documents. */
   waited(engineMs: number): void;
+  /** Told that no limit refuses a request which `run` never sees. */
+  admitted(admitted: Admitted): void;
   /** Told of memory that the request takes beyond its body; throws `backend_at_capacity` when there is none. */
   holdBytes(bytes: number): void;
 }
@@ -132,6 +136,7 @@ export async function serve(json: unknown, call: Call, services: ServeServices):
   const asked = decoded.request;
   const prepared = await prepare(asked, call, services);
   const { model, prompt, effort, choices, engineRequest, images } = prepared;
+  const plan = services.limits.coveringPlan(call.caller) ?? null; // 403
   const { at } = asked;
   const larger = (): readonly Model[] => largerModels(prepared.found, call, services);
   const fitted = await fit(
@@ -162,6 +167,7 @@ export async function serve(json: unknown, call: Call, services: ServeServices):
     route: call.route,
     format: decoded.format,
     model,
+    plan,
     prices: services.prices.of(model, call.caller.account.id, call.startedAt),
     stream: asked.stream,
     tags: prepared.tags,
@@ -189,17 +195,23 @@ export async function serve(json: unknown, call: Call, services: ServeServices):
 export async function serveCount(json: unknown, call: Call<CountingRoute>, services: ServeServices): Promise<string> {
   const { request, format } = await decode(call.route.dialect, json, call, services);
   const prepared = await prepare(request, call, services);
-  const counted = await count(prepared, call, services);
-  if (counted === 'too-long') {
-    const larger = largerModels(prepared.found, call, services);
-    throw contextLengthExceeded(prepared.model, undefined, 1, larger, request.at.prompt);
+  const admitted = services.limits.admit(call.caller, 'count'); // 429
+  call.admitted(admitted);
+  try {
+    const counted = await count(prepared, call, services);
+    if (counted === 'too-long') {
+      const larger = largerModels(prepared.found, call, services);
+      throw contextLengthExceeded(prepared.model, undefined, 1, larger, request.at.prompt);
+    }
+    const tokens =
+      counted ??
+      services
+        .placesOf(prepared.model.id)
+        .promptLengths.likely(call.caller.account.id, promptTokenBound(prepared.prompt, prepared.tools));
+    return format.encodeCount(tokens + prepared.images.likely);
+  } finally {
+    admitted.end();
   }
-  const likely = (): number =>
-    services
-      .placesOf(prepared.model.id)
-      .promptLengths.likely(call.caller.account.id, promptTokenBound(prepared.prompt, prepared.tools));
-  const tokens = counted ?? likely();
-  return format.encodeCount(tokens + prepared.images.likely);
 }
 
 /** Reads a body; once more with what it names of earlier answers, when it does. */

@@ -23,6 +23,7 @@ export interface Database {
   readonly file: FileTable;
   readonly replica: ReplicaTable;
   readonly slice: SliceTable;
+  readonly limit_window: LimitWindowTable;
 }
 
 export type AccountStatus = 'active' | 'suspended';
@@ -41,6 +42,10 @@ export interface AccountTable {
   created_at: Whole;
   /** JSON list of the models that its keys may use, in lower case; null is all. */
   models: Generated<string | null>;
+  /** Name of a plan of the configuration. */
+  plan: Generated<string | null>;
+  /** JSON object; null when the account has no limits of its own. */
+  limits: Generated<string | null>;
 }
 
 export interface ApiKeyTable {
@@ -71,10 +76,13 @@ export interface ChangeTable {
     | 'key_created'
     | 'key_revoked'
     | 'key_models'
+    | 'key_limits'
     | 'account_created'
     | 'account_status'
     | 'account_limit'
     | 'account_models'
+    | 'account_plan'
+    | 'account_limits'
     | 'account_price';
   ref: string;
 }
@@ -120,6 +128,8 @@ export interface UsageTable {
   first_token_ms: Whole | null;
   total_ms: Whole;
   tags: string | null;
+  /** The plan that covered it. */
+  plan: string | null;
 }
 
 export interface OpenRequestTable {
@@ -202,4 +212,15 @@ export interface SliceTable {
   replica_id: Uint8Array;
   account_id: string;
   remaining: Money;
+}
+
+/** What was used in the newest window of a limit. */
+export interface LimitWindowTable {
+  /** Id of an account or a key. */
+  subject: string;
+  kind: string;
+  /** In milliseconds. */
+  length: Whole;
+  starts_at: Whole;
+  used: Whole;
 }

@@ -61,6 +61,8 @@ export interface UsageRow {
   readonly totalMs: number;
   /** Tags for reports, a JSON array of strings; null when none. */
   readonly tags: string | null;
+  /** The plan that covers the request: nothing is charged, and the list cost is `unchargedMicrocents`. null: paid from credit. */
+  readonly plan: string | null;
 }
 
 /** A request that has been running for more than 250 ms: what a crash leaves behind to be recorded. */

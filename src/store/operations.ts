@@ -2,6 +2,7 @@ import type { Kysely } from 'kysely';
 import type { Database } from './database.ts';
 import * as keptItems from './kept-items.ts';
 import * as files from './file-queries.ts';
+import * as limitWindows from './limit-windows.ts';
 import * as queries from './queries.ts';
 
 /** What the desk does for the main thread, by name: one line here makes a query callable from there. */
@@ -14,6 +15,11 @@ const deskOperations = {
   loadKeys: queries.loadKeys,
   allowKey: queries.allowKey,
   allowAccount: queries.allowAccount,
+  planAccount: queries.planAccount,
+  limitAccount: queries.limitAccount,
+  limitKey: queries.limitKey,
+  loadLimitWindows: limitWindows.loadLimitWindows,
+  addLimitWindows: limitWindows.addLimitWindows,
   addAccountPrice: queries.addAccountPrice,
   endAccountPrices: queries.endAccountPrices,
   listAccountPrices: queries.listAccountPrices,

@@ -12,7 +12,7 @@ import {
   type Selectable,
   type SqlBool,
 } from 'kysely';
-import type { AccountStatus, ApiKeyTable, Database, KeyStatus, UsageTable } from './database.ts';
+import type { AccountStatus, ApiKeyTable, ChangeTable, Database, KeyStatus, UsageTable } from './database.ts';
 import type { Ending, TransferKind, UsageRow } from './ledger.ts';
 import { StoreError } from './store-error.ts';
 import { parseUuid, rangesOfPublicId } from '../ids/uuid.ts';
@@ -36,6 +36,10 @@ export interface Account {
   readonly creditLimitMicrocents: bigint;
   /** Ids in lower case; null: every model. */
   readonly models: readonly string[] | null;
+  /** Name of its plan. */
+  readonly plan: string | null;
+  /** JSON object. */
+  readonly limits: string | null;
   readonly createdAt: number;
 }
 
@@ -175,6 +179,8 @@ export interface LoadedKey {
   readonly limits: string | null;
   readonly models: readonly string[] | null;
   readonly accountModels: readonly string[] | null;
+  readonly accountPlan: string | null;
+  readonly accountLimits: string | null;
   readonly expiresAt: number | null;
 }
 
@@ -194,9 +200,11 @@ export async function loadKeys(
       'api_key.name',
       'hash',
       'pepper_id',
-      'limits',
+      'api_key.limits',
       'api_key.models',
       'account.models as account_models',
+      'account.plan',
+      'account.limits as account_limits',
       'expires_at',
     ])
     .where('api_key.status', '=', 'active')
@@ -215,6 +223,8 @@ export async function loadKeys(
     limits: row.limits,
     models: listOf(row.models),
     accountModels: listOf(row.account_models),
+    accountPlan: row.plan,
+    accountLimits: row.account_limits,
     expiresAt: numberOrNull(row.expires_at),
   }));
 }
@@ -267,6 +277,85 @@ export async function allowAccount(
     if (row === undefined) return undefined;
     await recordChange(transaction, changeId, at, 'account_models', accountId);
     return toAccount(row);
+  });
+}
+
+/** Gives a customer a plan, or none; undefined when there is no such account. */
+export async function planAccount(
+  db: Db,
+  request: {
+    readonly accountId: string;
+    readonly plan: string | null;
+    readonly at: number;
+    readonly changeId: Uint8Array;
+  },
+): Promise<Account | undefined> {
+  const { accountId, plan, at, changeId } = request;
+  return changeAccount(db, accountId, { plan }, { changeId, at, kind: 'account_plan' });
+}
+
+/** Sets the limits of a customer, a JSON object; undefined when there is no such account. */
+export async function limitAccount(
+  db: Db,
+  request: {
+    readonly accountId: string;
+    readonly limits: string | null;
+    readonly at: number;
+    readonly changeId: Uint8Array;
+  },
+): Promise<Account | undefined> {
+  const { accountId, limits, at, changeId } = request;
+  return changeAccount(db, accountId, { limits }, { changeId, at, kind: 'account_limits' });
+}
+
+function changeAccount(
+  db: Db,
+  accountId: string,
+  set: { readonly plan: string | null } | { readonly limits: string | null },
+  { changeId, at, kind }: { readonly changeId: Uint8Array; readonly at: number; readonly kind: ChangeTable['kind'] },
+): Promise<Account | undefined> {
+  return db.transaction().execute(async (transaction) => {
+    const row = await transaction
+      .updateTable('account')
+      .set((is) => ({ ...set, version: is('version', '+', 1n) }))
+      .where('id', '=', accountId)
+      .where('kind', '=', 0n)
+      .returningAll()
+      .returning(leased())
+      .executeTakeFirst();
+    if (row === undefined) return undefined;
+    await recordChange(transaction, changeId, at, kind, accountId);
+    return toAccount(row);
+  });
+}
+
+/** Sets some of the limits of a live key, those that are null to none; undefined when there is no such key. */
+export async function limitKey(
+  db: Db,
+  request: {
+    readonly keyId: string;
+    readonly limits: Readonly<Record<string, number | null>>;
+    readonly at: number;
+    readonly changeId: Uint8Array;
+  },
+): Promise<ApiKey | undefined> {
+  const { keyId, limits, at, changeId } = request;
+  return db.transaction().execute(async (transaction) => {
+    const live = transaction.selectFrom('api_key').select('limits').where('id', '=', keyId);
+    const known = await live.where('status', '=', 'active').executeTakeFirst();
+    if (known === undefined) return undefined;
+    const before = known.limits === null ? {} : (JSON.parse(known.limits) as Readonly<Record<string, unknown>>);
+    const next = Object.entries({ ...before, ...limits }).filter(([, value]) => value !== null);
+    const row = await transaction
+      .updateTable('api_key')
+      .set({ limits: next.length === 0 ? null : JSON.stringify(Object.fromEntries(next)) })
+      .where('id', '=', keyId)
+      .where('status', '=', 'active')
+      .returningAll()
+      .executeTakeFirst();
+    if (row === undefined) return undefined;
+    await recordChange(transaction, changeId, at, 'key_limits', keyId);
+    return toKey(row);
   });
 }
 
@@ -770,6 +859,8 @@ function toAccount(row: Selectable<Database['account']> & { readonly leased: big
     balanceMicrocents: row.available + row.leased,
     creditLimitMicrocents: row.credit_limit,
     models: listOf(row.models),
+    plan: row.plan,
+    limits: row.limits,
     createdAt: Number(row.created_at),
   };
 }
@@ -820,6 +911,7 @@ export function toUsageRow(row: Selectable<UsageTable>): UsageRow {
     firstTokenMs: numberOrNull(row.first_token_ms),
     totalMs: Number(row.total_ms),
     tags: row.tags,
+    plan: row.plan,
   };
 }
 

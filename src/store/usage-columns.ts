@@ -31,6 +31,7 @@ export const usageColumns = [
   'first_token_ms',
   'total_ms',
   'tags',
+  'plan',
 ] as const;
 
 export const accountColumn = usageColumns.indexOf('account_id');
@@ -65,6 +66,7 @@ export function usageValues(row: UsageRow): SqlValue[] {
     row.firstTokenMs,
     row.totalMs,
     row.tags === null ? null : clean(row.tags),
+    row.plan === null ? null : clean(row.plan),
   ];
 }
 

@@ -11,7 +11,17 @@ const secret = secretOf('s');
 
 function key(accountId = 'acct_a', changes: Partial<LoadedKey> = {}): { text: KeyText; loaded: LoadedKey } {
   const { text, row } = issueKey({ accountId, name: 'mine', secret, now: 0 });
-  return { text, loaded: { ...row, accountStatus: 'active', accountModels: null, ...changes } };
+  return {
+    text,
+    loaded: {
+      ...row,
+      accountStatus: 'active',
+      accountModels: null,
+      accountPlan: null,
+      accountLimits: null,
+      ...changes,
+    },
+  };
 }
 
 test('a live key is found, junk is malformed, any other key is unknown', () => {

@@ -35,6 +35,7 @@ export function bill(
     keyId: 'key_000000000000',
     modelId: 'model',
     startedAt: Date.now(),
+    isCovered: false,
     promptTokens,
     completionTokensMax,
     cost: (of) => costMicrocents(of, prices),

@@ -22,8 +22,6 @@ import { inRepository } from './repository.ts';
 /** Codes whose feature is not there yet; a test below fails as soon as the program throws one of them. */
 const notYet: Partial<Record<ErrorCode, string>> = {
   invalid_request_tag: 'there are no dedicated endpoints',
-  request_quota_exceeded: 'there are no plans',
-  rate_limit_exceeded: 'there is no control plane over HTTP',
   http_409: 'there are no idempotency keys',
 };
 
@@ -55,7 +53,8 @@ const hello = '{ say: [ { text: hello } ] }';
 
 const service = new TestService({
   limits: '  body_bytes_max: 100000\n  first_token_timeout_seconds: 5\n  headers_timeout_seconds: 5',
-  config: `models:
+  config: `plans: [ { name: standard, included_requests: 1, window_hours: 8784 } ]
+models:
 ${scripted('demo', 8192, hello)}${scripted('plain', 8192, hello, noFeatures)}${scripted('small', 64, hello)}
 ${scripted('medium', 128, hello)}${scripted('dear', 8192, hello)}
 ${scripted('seeing', 8192, hello, 'capabilities: { vision: true }')}
@@ -119,7 +118,27 @@ const beside =
     client.reset();
     return answer;
   };
+/** Requests of a new key until one is refused: the second, unless a minute has just begun. */
+const untilRefused =
+  (...limits: readonly string[]): Ask =>
+  async () => {
+    await service.command('accounts', 'plan', 'standard');
+    const key = (await service.command('keys', 'create', ...limits)).stdout.trim();
+    const request: RawRequest = {
+      method: 'POST',
+      path: '/v1/chat/completions',
+      headers: [['Authorization', `Bearer ${key}`]],
+      body: JSON.stringify(plainBody),
+    };
+    const first = await exchange(service.url, request);
+    assert.equal(first.status, 200, first.body);
+    for (let tries = 0; ; tries++) {
+      const answer = await exchange(service.url, request);
+      if (answer.status !== 200 || tries > 20) return answer;
+    }
+  };
 const model = { extra: ['model'] };
+const full1 = { 'retry-after': '1', 'ratelimit-limit': '1', 'ratelimit-remaining': '0', 'ratelimit-reset': '1' };
 
 /** Code, condition as the specification words it, how to meet it, and what comes back. */
 const rows: readonly (readonly [ErrorCode, string, Ask, Expectation?])[] = [
@@ -262,31 +281,34 @@ const rows: readonly (readonly [ErrorCode, string, Ask, Expectation?])[] = [
     },
   ],
   // §7.5
+  ['concurrency_limit_exceeded', 'too many in-flight requests of the account', beside(narrow), { headers: full1 }],
   [
-    'concurrency_limit_exceeded',
-    'too many in-flight requests of the account',
-    beside(narrow),
+    'request_quota_exceeded',
+    'the included requests of the window are used',
+    untilRefused('--plan'),
     {
-      headers: {
-        'retry-after': '1',
-        'ratelimit-limit': '1',
-        'ratelimit-remaining': '0',
-        'ratelimit-reset': '1',
-      },
+      extra: ['request_limit', 'window_end', 'plan_tier'],
+      headers: { 'ratelimit-limit': '1', 'ratelimit-remaining': '0' },
     },
   ],
-  ['backend_at_capacity', 'all places of the service are taken', beside(full), { headers: { 'retry-after': '1' } }],
+  [
+    'rate_limit_exceeded',
+    'a general rate limit',
+    untilRefused('--requests-per-minute', '1'),
+    { headers: { 'ratelimit-limit': '1', 'ratelimit-remaining': '0' } },
+  ],
+  ['backend_at_capacity', 'all places of the service are taken', beside(full), { headers: full1 }],
   [
     'backend_at_capacity',
     'a backend answers 503 with a queue-full signal',
     chat({ model: 'full' }),
-    { ...model, headers: { 'retry-after': '3' } },
+    { ...model, headers: { 'retry-after': '3', 'ratelimit-remaining': '0', 'ratelimit-reset': '3' } },
   ],
   [
     'backend_overloaded',
     'the backend itself returned 429',
     chat({ model: 'overloaded' }),
-    { ...model, headers: { 'retry-after': '7' } },
+    { ...model, headers: { 'retry-after': '7', 'ratelimit-remaining': '0', 'ratelimit-reset': '7' } },
   ],
   // §7.6
   [

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import { ApiError } from '../../src/errors.ts';
 import { Admission } from '../../src/limits/admission.ts';
-import type { Slot } from '../../src/limits/concurrency.ts';
+import type { Slot } from '../../src/limits/slot.ts';
 
 const large = 1_048_576;
 

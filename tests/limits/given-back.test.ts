@@ -11,7 +11,8 @@ import { scriptRule } from '../../src/engines/scripted/script-schema.ts';
 import type { ScriptSettings } from '../../src/engines/scripted/script-schema.ts';
 import { createScriptedEngine } from '../../src/engines/scripted/scripted-engine.ts';
 import { ImageFetcher } from '../../src/images/fetcher.ts';
-import { Concurrency } from '../../src/limits/concurrency.ts';
+import { Limits } from '../../src/limits/limits.ts';
+import { Windows } from '../../src/limits/windows.ts';
 import { placesOf } from '../../src/pipeline/places.ts';
 import type { Backend } from '../../src/pipeline/places.ts';
 import { run } from '../../src/pipeline/run.ts';
@@ -94,7 +95,7 @@ test('whatever a reader does, nothing is left, and every request that had a hold
       const service = servicesFor(settings, counter);
       await Promise.all(readers.map((reader) => play(reader, accountId, service)));
 
-      assert.equal(service.concurrency.total, 0, 'slots');
+      assert.equal(service.limits.running, 0, 'slots');
       assert.equal(service.backend.running, 0, 'requests at the backend');
       assert.equal(counter.billing.openHolds, 0, 'holds');
       const rows = await counter.store.desk.listUsage({ accountId });
@@ -117,8 +118,12 @@ test('a reader that is gone at the first batch pays what was produced, and every
   await play({ does: 'peek', limitMs: 1_000, abortsFirst: true, isSlow: false }, 'acct_gone', service);
   const [row] = await counter.store.desk.listUsage({ accountId: 'acct_gone' });
   assert.deepEqual([row?.ending, row?.completionTokens], ['client_left', 256]);
-  assert.deepEqual([service.concurrency.total, counter.billing.openHolds], [0, 0]);
+  assert.deepEqual([service.limits.running, counter.billing.openHolds], [0, 0]);
 });
+
+/** Nothing is limited by windows here. */
+const unused = () =>
+  new Windows({ store: { load: () => Promise.resolve([]), add: () => Promise.resolve([]) }, now: Date.now });
 
 function servicesFor(settings: ScriptSettings, { billing }: Counter) {
   const engine = createScriptedEngine({ name: 'demo', contextLength: 4_096, scripts: [scriptRule(settings)] });
@@ -151,7 +156,7 @@ function servicesFor(settings: ScriptSettings, { billing }: Counter) {
     ended,
     backend,
     catalog: new Catalog([model]),
-    concurrency: new Concurrency(64),
+    limits: new Limits({ windows: unused(), concurrencyPerAccountMax: 64, plans: [] }),
     billing,
     prices: { of: () => prices },
     fetching: defaultFetchSettings,
@@ -186,6 +191,7 @@ async function play(reader: Reader, accountId: string, services: ReturnType<type
     signal: cancelled.signal,
     waited: () => {},
     holdBytes: () => {},
+    admitted: () => {},
   };
   const body = { model: 'demo', max_tokens: 1_000, messages: [{ role: 'user', content: 'hi' }] };
   // `serve` needs no directory: the caller is known.
@@ -197,6 +203,7 @@ async function play(reader: Reader, accountId: string, services: ReturnType<type
       ends++;
       services.ended.push(ending);
     },
+    admitted: () => {},
     chunkGaps: () => ({ observe: () => {} }),
   };
   const begin = (deliver: Deliver): Promise<void> => run(order, runServices, cancelled.signal, deliver);

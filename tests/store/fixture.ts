@@ -100,6 +100,7 @@ export function usage(accountId: string, costMicrocents: bigint, changes: Partia
     firstTokenMs: 1,
     totalMs: 2,
     tags: null,
+    plan: null,
     ...changes,
   };
 }

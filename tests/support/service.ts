@@ -29,6 +29,7 @@ export interface UsageLine {
   readonly cost_microcents: number;
   readonly uncharged_microcents: number;
   readonly hold_microcents: number;
+  readonly plan: string | null;
   readonly ending: string;
   readonly finish: string | null;
   readonly error: string | null;

@@ -2,7 +2,7 @@ import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
 
-import { ApiError } from '../../errors.ts';
+import { ApiError, atCap } from '../../errors.ts';
 import type { JsonReply } from './json-thread.ts';
 
 export interface JsonThreadsOptions {
@@ -69,7 +69,7 @@ export class JsonThreads {
       const free = [...this.#threads].find((thread) => thread.job === undefined);
       const canRun = free !== undefined || this.#threads.size < this.#threadsMax;
       if (this.#isClosed || (!canRun && this.#waiting.size >= this.#waitingMax)) {
-        reject(atCapacity());
+        reject(atCapacity(this.#waitingMax));
         return;
       }
       signal.throwIfAborted();
@@ -95,7 +95,7 @@ export class JsonThreads {
       // A body that is being parsed when its client leaves is parsed to its end, for nobody: a new thread costs more.
       const onAbort = (): void => job.reject(signal.reason);
       signal.addEventListener('abort', onAbort, { once: true });
-      const timer = setTimeout(() => job.reject(atCapacity()), this.#timeLimitMs);
+      const timer = setTimeout(() => job.reject(atCapacity(this.#waitingMax)), this.#timeLimitMs);
       if (!canRun) {
         this.#waiting.add(job);
         return;
@@ -106,7 +106,7 @@ export class JsonThreads {
 
   async close(): Promise<void> {
     this.#isClosed = true;
-    for (const job of this.#waiting) job.reject(atCapacity());
+    for (const job of this.#waiting) job.reject(atCapacity(this.#waitingMax));
     await Promise.all([...this.#threads].map((thread) => this.#end(thread)));
   }
 
@@ -161,7 +161,7 @@ export class JsonThreads {
   async #end(thread: Thread): Promise<void> {
     if (!this.#threads.delete(thread)) return;
     clearTimeout(thread.timer);
-    thread.job?.reject(atCapacity());
+    thread.job?.reject(atCapacity(this.#waitingMax));
     thread.job = undefined;
     const [job] = this.#waiting;
     if (job !== undefined && !this.#isClosed) {
@@ -179,7 +179,5 @@ export class JsonThreads {
  */
 const heapMegabytes = 256 + Math.ceil((16 * 1e9) / 2 ** 20);
 
-const atCapacity = (): ApiError =>
-  new ApiError('backend_at_capacity', 'Large bodies cannot be read now. Try again shortly.', {
-    retryAfterSeconds: 1,
-  });
+const atCapacity = (waitingMax: number): ApiError =>
+  new ApiError('backend_at_capacity', 'Large bodies cannot be read now. Try again shortly.', atCap(waitingMax, 1));

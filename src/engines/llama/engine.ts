@@ -1,4 +1,4 @@
-import { ApiError } from '../../errors.ts';
+import { ApiError, atCap } from '../../errors.ts';
 import type { GenerationBatch, GenerationStream } from '../../generation/event.ts';
 import type { Constraint, EngineRequest, Prompt, Sampling } from '../../generation/request.ts';
 import type { Engine, EngineStatus } from '../engine.ts';
@@ -173,7 +173,7 @@ class ForkedLlamaEngine implements LlamaEngine {
   async countTokens(request: EngineRequest, signal: AbortSignal): Promise<number> {
     signal.throwIfAborted();
     this.#refuse(request);
-    if (this.#counts.size >= countsMax) throw atCapacity();
+    if (this.#counts.size >= countsMax) throw atCapacity(countsMax);
     const id = ++this.#lastRequest;
     let timer: NodeJS.Timeout | undefined;
     let abandon = () => {};
@@ -259,7 +259,8 @@ class ForkedLlamaEngine implements LlamaEngine {
   }
 
   #open(exchange: Exchange): number {
-    if (this.#jobs >= this.#slots + (this.#options.queueLimit ?? 64)) throw atCapacity();
+    const jobsMax = this.#slots + (this.#options.queueLimit ?? 64);
+    if (this.#jobs >= jobsMax) throw atCapacity(jobsMax);
     const id = ++this.#lastRequest;
     this.#exchanges.set(id, exchange);
     this.#jobs += exchange.jobs;
@@ -409,6 +410,6 @@ function timedOut(): ApiError {
   return new ApiError('backend_timeout', 'The engine of this model did not answer in time.');
 }
 
-function atCapacity(): ApiError {
-  return new ApiError('backend_at_capacity', 'All places of this model are taken.', { retryAfterSeconds: 1 });
+function atCapacity(jobsMax: number): ApiError {
+  return new ApiError('backend_at_capacity', 'All places of this model are taken.', atCap(jobsMax, 1));
 }

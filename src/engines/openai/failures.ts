@@ -1,4 +1,4 @@
-import { ApiError } from '../../errors.ts';
+import { ApiError, atCap } from '../../errors.ts';
 import type { Flavor } from './flavors.ts';
 
 export interface UpstreamAnswer {
@@ -83,10 +83,10 @@ export function unavailable(model: string, retryAfterSeconds?: number): ApiError
   );
 }
 
-export function atCapacity(model: string): ApiError {
+export function atCapacity(model: string, maxConcurrency: number): ApiError {
   return new ApiError('backend_at_capacity', 'All places of the model are taken. Try again a little later.', {
     extra: { model },
-    retryAfterSeconds: 1,
+    ...atCap(maxConcurrency, 1),
   });
 }
 

@@ -207,7 +207,7 @@ class OpenAiEngine implements Engine {
   #open(request: EngineRequest, signal: AbortSignal): Exchange {
     if (this.#closing.signal.aborted) throw unavailable(this.#name);
     const { path, body } = upstreamRequest(request, this.#server, this.#mayCachePrompt(request));
-    if (this.#running >= this.#maxConcurrency) throw atCapacity(this.#name);
+    if (this.#running >= this.#maxConcurrency) throw atCapacity(this.#name, this.#maxConcurrency);
     if (this.#breaker.isOpen) {
       throw unavailable(this.#name, Math.max(1, Math.ceil(this.#breaker.pauseLeftMs(performance.now()) / 1_000)));
     }

@@ -5,7 +5,7 @@
 import { usageColumns } from '../usage-columns.ts';
 
 /** Milliseconds since 1970 by the clock of the database: replicas' clocks may differ (reliability M4). */
-const databaseNow = `(extract(epoch from clock_timestamp()) * 1000)::bigint`;
+export const databaseNow = `(extract(epoch from clock_timestamp()) * 1000)::bigint`;
 
 export const register = {
   name: 'register',
@@ -84,6 +84,7 @@ const columnTypes: Readonly<Record<(typeof usageColumns)[number], 'text' | 'bigi
   first_token_ms: 'bigint',
   total_ms: 'bigint',
   tags: 'text',
+  plan: 'text',
 };
 
 /**

@@ -12,6 +12,7 @@ import { clientConfig, refuseUnfitServer, unreachable, type PostgresAddress } fr
 import { kyselyOnPostgres } from './dialect.ts';
 import { PostgresLedger, type PostgresLedgerOptions } from './ledger.ts';
 import { isWorthAnotherTry, storeErrorOf } from './postgres-error.ts';
+import { databaseNow } from './statements.ts';
 
 /** Of the desk: reports wait for each other rather than for connections of the server. */
 const deskConnections = 3;
@@ -40,6 +41,8 @@ export interface PostgresStore {
   readonly desk: Desk;
   /** Names of the migrations that this opening ran. */
   readonly migrated: readonly string[];
+  /** By the clock of the database, which all replicas go by. */
+  nowMs(): Promise<number>;
   /** Runs what must not run twice at once, here or on another replica. */
   alone<Value>(work: () => Promise<Value>): Promise<Value>;
   close(): Promise<void>;
@@ -66,6 +69,7 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
       ledger,
       desk: deskOf(db),
       migrated,
+      nowMs: () => nowMs(db),
       alone: (work) => alone(db, work),
       close: () => close(ledger!, db),
     };
@@ -150,6 +154,11 @@ function deskOf(db: Kysely<Database>): Desk {
         }
       }),
   };
+}
+
+async function nowMs(db: Kysely<Database>): Promise<number> {
+  const { rows } = await sql<{ readonly now: bigint }>`select ${sql.raw(databaseNow)} as now`.execute(db);
+  return Number(rows[0]!.now);
 }
 
 function alone<Value>(db: Kysely<Database>, work: () => Promise<Value>): Promise<Value> {

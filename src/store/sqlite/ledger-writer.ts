@@ -382,6 +382,7 @@ function crashedUsage(row: OpenRow, now: number): SqlValue[] {
     firstTokenMs: null,
     totalMs: endedAt - startedAt,
     tags: null,
+    plan: null,
   });
 }
 

@@ -24,6 +24,7 @@ export interface SqliteStore {
   readonly desk: Desk;
   /** Names of the migrations that this opening ran. */
   readonly migrated: readonly string[];
+  nowMs(): Promise<number>;
   /** Runs what must not run twice at once; this process is the only one. */
   alone<Value>(work: () => Promise<Value>): Promise<Value>;
   close(): Promise<void>;
@@ -59,7 +60,14 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Sqli
     await close(ledger, desk, lock);
     throw error;
   }
-  return { ledger, desk: desk.desk, migrated, alone: (work) => work(), close: () => close(ledger, desk, lock) };
+  return {
+    ledger,
+    desk: desk.desk,
+    migrated,
+    nowMs: () => Promise.resolve(now()),
+    alone: (work) => work(),
+    close: () => close(ledger, desk, lock),
+  };
 }
 
 /** The ledger first: what is running may still need the desk, and the last one to close folds the WAL into the file. */

@@ -1,0 +1,83 @@
+import { readAccountLimits } from '../accounts/key-limits.ts';
+import { OperationError } from '../accounts/operations.ts';
+import { suggestion } from '../config/suggestion.ts';
+import type { Context } from './context.ts';
+import { reading, writing } from './database.ts';
+import { table } from './output.ts';
+
+export async function listAccounts(context: Context): Promise<number> {
+  const accounts = await reading(context, (desk) => desk.listAccounts({ limit: 1000 }));
+  const { concurrencyPerAccountMax } = context.config.server.limits;
+  const planOf = (name: string | null) => context.config.plans.find((plan) => plan.name === name);
+  context.print.result(
+    accounts.map(({ id, name, status, plan, limits, models, createdAt }) => ({
+      id,
+      name,
+      status,
+      plan,
+      limits: { max_concurrency: readAccountLimits(limits).concurrencyMax ?? null },
+      models,
+      created_at: new Date(createdAt).toISOString(),
+    })),
+    table(
+      ['id', 'name', 'status', 'plan', 'may run', 'models', 'created'],
+      accounts.map(({ id, name, status, plan, limits, models, createdAt }) => [
+        id,
+        name,
+        status,
+        plan === null ? '-' : planOf(plan) === undefined ? `${plan} (not configured)` : plan,
+        readAccountLimits(limits).concurrencyMax ?? planOf(plan)?.concurrencyMax ?? concurrencyPerAccountMax,
+        models === null ? 'all' : models.join(' '),
+        new Date(createdAt).toISOString(),
+      ]),
+    ),
+  );
+  return 0;
+}
+
+interface PlanOptions {
+  readonly account?: string;
+  readonly none?: boolean;
+}
+
+/** Gives an account one of the plans of the configuration, or none. */
+export async function planAccount(context: Context, options: PlanOptions, named?: string): Promise<number> {
+  if ((named === undefined) === (options.none !== true)) throw new OperationError('Say which plan, or --none.');
+  const plans = context.config.plans.map(({ name }) => name);
+  if (named !== undefined && !plans.includes(named)) {
+    const near = suggestion(named, plans);
+    throw new OperationError(
+      `The configuration has no plan ${named}${near === undefined ? '' : `; did you mean ${near}?`}. Its plans: ${plans.join(', ') || 'none'}.`,
+    );
+  }
+  const answer = await writing(context, { kind: 'plan_account', accountId: options.account, plan: named });
+  if (answer.kind !== 'planned') throw new Error('unexpected answer');
+  context.print.result({ account: answer.accountId, plan: answer.plan }, [
+    answer.plan === null
+      ? `${answer.accountId} has no plan from now on; what runs goes on.`
+      : `${answer.accountId} has the plan ${answer.plan} from now on; what runs goes on. Keys that it pays for are made with: tokenhouse keys create --plan`,
+  ]);
+  return 0;
+}
+
+interface LimitOptions {
+  readonly account?: string;
+  /** `none`: that of its plan or of the configuration. */
+  readonly concurrency: number | 'none';
+}
+
+export async function limitAccount(context: Context, options: LimitOptions): Promise<number> {
+  const answer = await writing(context, {
+    kind: 'limit_account',
+    accountId: options.account,
+    concurrencyMax: options.concurrency === 'none' ? undefined : options.concurrency,
+  });
+  if (answer.kind !== 'account_limited') throw new Error('unexpected answer');
+  const { accountId, concurrencyMax } = answer;
+  context.print.result({ account: accountId, max_concurrency: concurrencyMax }, [
+    concurrencyMax === null
+      ? `${accountId} may run as many requests as its plan or the configuration says; what runs goes on.`
+      : `${accountId} may run ${concurrencyMax} requests at the same time from now on; what runs goes on.`,
+  ]);
+  return 0;
+}

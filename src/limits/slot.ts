@@ -1,0 +1,4 @@
+/** A place that one running request takes; given back exactly once, in `finally`. */
+export interface Slot {
+  release(): void;
+}

@@ -1,0 +1,182 @@
+import { crc32 } from 'node:zlib';
+
+import type { WindowCount, WindowStore } from '../store/limit-windows.ts';
+
+/** At most so much, for one account or key, in each window of a length. */
+export interface WindowRule {
+  /** Id of an account or a key. */
+  readonly subject: string;
+  readonly kind: WindowCount['kind'];
+  readonly lengthMs: number;
+  readonly limit: number;
+}
+
+export interface WindowsOptions {
+  readonly store: WindowStore;
+  /** Milliseconds since 1970 that pass evenly. */
+  readonly now: () => number;
+  /** Called when counts could not be written, and once more when they could again; they are kept in memory until then. */
+  readonly kept?: (isKept: boolean) => void;
+}
+
+/** So much of the counts is lost when the process is killed. */
+const writeAfterMs = 500;
+const writtenAtOnceMax = 500;
+const sweepEveryMs = 60_000;
+
+interface Count {
+  readonly subject: string;
+  readonly kind: WindowCount['kind'];
+  readonly lengthMs: number;
+  startsAt: number;
+  used: number;
+  /** Of `used`, what the store has not been told. */
+  unwritten: number;
+}
+
+/**
+ * What was used in fixed windows (money.md, "Limits across replicas"). The windows of a subject begin at moments that follow
+ * from its id, so they are the same after a restart and on every replica, and not everybody's begin at once. Counting is done
+ * in memory, at once; the store follows in groups.
+ */
+export class Windows {
+  readonly #options: WindowsOptions;
+  readonly #counts = new Map<string, Count>();
+  /** Those with something unwritten. */
+  readonly #changed = new Set<Count>();
+  #timer: NodeJS.Timeout | undefined;
+  #writing: Promise<void> | undefined;
+  #sweptMs = 0;
+  #isKept = true;
+
+  constructor(options: WindowsOptions) {
+    this.#options = options;
+  }
+
+  /** Counts in memory: not more than there are subjects that were busy in the last window and minute. */
+  get size(): number {
+    return this.#counts.size;
+  }
+
+  /** What an earlier process has counted in windows that are not over. */
+  async load(): Promise<void> {
+    const at = this.#options.now();
+    for (let after: WindowCount | undefined; ;) {
+      const page = await this.#options.store.load({ at, ...(after === undefined ? {} : { after }) });
+      for (const { subject, kind, lengthMs, startsAt, used } of page) {
+        const rule = { subject, kind, lengthMs };
+        if (startsAt !== windowStart(subject, lengthMs, at)) continue;
+        this.#counts.set(nameOf(rule), { ...rule, startsAt, used, unwritten: 0 });
+      }
+      after = page.at(-1);
+      if (after === undefined) return;
+    }
+  }
+
+  /** What was used in the window that is now. */
+  used(rule: WindowRule): number {
+    const count = this.#counts.get(nameOf(rule));
+    return count?.startsAt === this.startOf(rule) ? count.used : 0;
+  }
+
+  /** When the window began that is now. */
+  startOf({ subject, lengthMs }: WindowRule): number {
+    return windowStart(subject, lengthMs, this.#options.now());
+  }
+
+  /** Milliseconds until the next window begins, more than 0. */
+  restMs(rule: WindowRule): number {
+    return this.startOf(rule) + rule.lengthMs - this.#options.now();
+  }
+
+  /** Counts in the window that is now, and tells when that began. */
+  add(rule: WindowRule, amount: number): number {
+    const startsAt = this.startOf(rule);
+    const name = nameOf(rule);
+    let count = this.#counts.get(name);
+    if (count === undefined) {
+      const { subject, kind, lengthMs } = rule;
+      count = { subject, kind, lengthMs, startsAt, used: 0, unwritten: 0 };
+      this.#counts.set(name, count);
+    } else if (count.startsAt !== startsAt) {
+      count.startsAt = startsAt;
+      count.used = 0;
+      count.unwritten = 0;
+    }
+    // What is taken back was counted here before.
+    const change = Math.max(amount, -count.used);
+    if (change === 0) return startsAt;
+    count.used += change;
+    count.unwritten += change;
+    this.#changed.add(count);
+    this.#timer ??= setTimeout(() => void this.write(), writeAfterMs).unref();
+    return startsAt;
+  }
+
+  /** Makes durable what was counted until now. Never rejects: what could not be written is tried again with what comes. */
+  async write(): Promise<void> {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    await this.#writing;
+    this.#writing = this.#write().finally(() => (this.#writing = undefined));
+    await this.#writing;
+  }
+
+  async #write(): Promise<void> {
+    this.#sweep();
+    while (this.#changed.size > 0) {
+      const counts = [...this.#changed].slice(0, writtenAtOnceMax);
+      const changes = counts.map((count) => {
+        this.#changed.delete(count);
+        const { subject, kind, lengthMs, startsAt, unwritten } = count;
+        count.unwritten = 0;
+        return { subject, kind, lengthMs, startsAt, used: unwritten };
+      });
+      try {
+        this.#learn(await this.#options.store.add(changes));
+        if (!this.#isKept) this.#options.kept?.(true);
+        this.#isKept = true;
+      } catch {
+        for (const [index, count] of counts.entries()) this.#unwrite(count, changes[index]!);
+        if (this.#isKept) this.#options.kept?.(false);
+        this.#isKept = false;
+        this.#timer ??= setTimeout(() => void this.write(), 2 * writeAfterMs).unref();
+        return;
+      }
+    }
+  }
+
+  /** The store has the counts of all replicas. */
+  #learn(counts: readonly WindowCount[]): void {
+    for (const known of counts) {
+      const count = this.#counts.get(nameOf(known));
+      if (count?.startsAt === known.startsAt) count.used = known.used + count.unwritten;
+    }
+  }
+
+  #unwrite(count: Count, change: WindowCount): void {
+    if (count.startsAt !== change.startsAt) return;
+    count.unwritten += change.used;
+    if (count.unwritten !== 0) this.#changed.add(count);
+  }
+
+  #sweep(): void {
+    const now = this.#options.now();
+    if (now - this.#sweptMs < sweepEveryMs) return;
+    this.#sweptMs = now;
+    for (const [name, count] of this.#counts) {
+      if (now < count.startsAt + count.lengthMs) continue;
+      this.#counts.delete(name);
+      this.#changed.delete(count);
+    }
+  }
+}
+
+const nameOf = ({ subject, kind, lengthMs }: Pick<WindowRule, 'subject' | 'kind' | 'lengthMs'>): string =>
+  `${subject} ${kind} ${lengthMs}`;
+
+/** The same for each process and after each restart. */
+function windowStart(subject: string, lengthMs: number, nowMs: number): number {
+  const offset = crc32(subject) % lengthMs;
+  return Math.floor((nowMs - offset) / lengthMs) * lengthMs + offset;
+}
