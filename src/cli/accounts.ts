@@ -35,6 +35,32 @@ export async function listAccounts(context: Context): Promise<number> {
   return 0;
 }
 
+export async function createAccount(context: Context, { name }: { readonly name: string }): Promise<number> {
+  const answer = await writing(context, { kind: 'create_account', name });
+  if (answer.kind !== 'account') throw new Error('unexpected answer');
+  context.print.result({ id: answer.accountId, name: answer.name }, [answer.accountId]);
+  context.print.say(
+    `It has no key and no credit yet: tokenhouse keys create --account ${answer.accountId}, and tokenhouse credits grant --account ${answer.accountId} --cents 500`,
+  );
+  return 0;
+}
+
+/** Suspended, or active again. */
+export async function setAccountStatus(
+  context: Context,
+  kind: 'suspend_account' | 'revive_account',
+  accountId: string,
+): Promise<number> {
+  const answer = await writing(context, { kind, accountId });
+  if (answer.kind !== 'status') throw new Error('unexpected answer');
+  context.print.result({ id: answer.accountId, status: answer.status }, [
+    answer.status === 'suspended'
+      ? `${answer.accountId} is suspended: its keys are refused, and what ran on them was cut.`
+      : `${answer.accountId} is active again.`,
+  ]);
+  return 0;
+}
+
 interface PlanOptions {
   readonly account?: string;
   readonly none?: boolean;

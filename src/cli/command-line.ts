@@ -206,6 +206,22 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
   command(accounts, 'list', 'list accounts with their plans and limits').action(
     action(() => import('./accounts.ts').then(({ listAccounts }) => listAccounts)),
   );
+  command(accounts, 'create', 'make an account, without keys and credit')
+    .requiredOption('--name <name>', 'whose it is')
+    .action(action(() => import('./accounts.ts').then(({ createAccount }) => createAccount)));
+  for (const [name, kind, about] of [
+    ['suspend', 'suspend_account', 'refuse all keys of an account at once; what runs on them is cut'],
+    ['revive', 'revive_account', 'take the keys of a suspended account again'],
+  ] as const) {
+    command(accounts, name, about)
+      .argument('<account-id>', 'as accounts list shows it')
+      .action(
+        action(async () => {
+          const { setAccountStatus } = await import('./accounts.ts');
+          return (context, _options, id) => setAccountStatus(context, kind, id ?? '');
+        }),
+      );
+  }
   command(accounts, 'plan', 'give an account a plan of the configuration')
     .argument('[plan]', 'which plan')
     .option('--account <account-id>', 'whose (default: the only account)')
