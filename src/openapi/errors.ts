@@ -1,6 +1,7 @@
 import Type from 'typebox';
 import type { TSchema } from 'typebox';
 
+import { plainError } from '../dialects/description.ts';
 import type { ErrorForm } from '../dialects/description.ts';
 import { errorExamples } from '../error-examples.ts';
 import { ApiError, errorBody, errorTable } from '../errors.ts';
@@ -71,6 +72,10 @@ const exposures: Readonly<Record<ErrorCode, readonly Exposure[]>> = {
   http_505: all,
   http_400: all,
 };
+
+/** Answered with the end of the connection, before anybody knows which API is meant: in the plain envelope. */
+const codesOfTheEdge: ReadonlySet<ErrorCode> = new Set(['http_400', 'http_408', 'http_417', 'http_431', 'http_505']);
+const formOf = (code: ErrorCode, form: ErrorForm): ErrorForm => (codesOfTheEdge.has(code) ? plainError : form);
 
 const codes = Object.keys(errorTable) as readonly ErrorCode[];
 const rowOf = (code: ErrorCode): ErrorRow => errorTable[code];
@@ -156,7 +161,7 @@ function responseOf(
 ): JsonObject {
   const response = printResponse(having, form, accountUrl);
   const text = JSON.stringify(response);
-  const common = `${form.name}${status}`;
+  const common = `${having.every((code) => codesOfTheEdge.has(code)) ? plainError.name : form.name}${status}`;
   const own = `${common}${exposure.charAt(0).toUpperCase()}${exposure.slice(1)}`;
   for (const name of [common, own]) {
     const known = kept.get(name);
@@ -176,14 +181,19 @@ function printResponse(having: readonly ErrorCode[], form: ErrorForm, accountUrl
     string,
     string
   >;
+  const names = new Set(having.map((code) => formOf(code, form).name));
+  const schemas = [...names].map((name) => ({ $ref: `#/components/schemas/${name}` }));
   return {
     description: lines.join('\n'),
     headers: { ...commonHeaders, ...headersOf(further) },
     content: {
       'application/json': {
-        schema: { $ref: `#/components/schemas/${form.name}` },
+        schema: schemas.length > 1 ? { anyOf: schemas } : schemas[0]!,
         examples: Object.fromEntries(
-          having.map((code) => [code, { value: JSON.parse(form.print(errorExample(code, accountUrl))) as Json }]),
+          having.map((code) => [
+            code,
+            { value: JSON.parse(formOf(code, form).print(errorExample(code, accountUrl))) as Json },
+          ]),
         ),
       },
     },

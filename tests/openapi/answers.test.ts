@@ -184,13 +184,15 @@ describe('inference', options, () => {
       });
     }
 
-    test(`${path}: another method, and an expectation that nobody meets`, async () => {
+    test(`${path}: another method, and what the edge refuses before it knows the API`, async () => {
       const refused = await exchange(service.url, { ...requestTo(path, {}), method: 'PUT' });
       assert.equal(assertDescribed(path, 'post', refused), 'http_405');
-      const unmet = await exchange(service.url, requestTo(path, { headers: [['Expect', 'miracles']] }));
-      // The edge answers before it knows which API is meant, in the plain envelope.
-      assert.equal((unmet.json()['error'] as Node)['code'], 'http_417');
-      assert.ok(responseOf(path, 'post', 417));
+      for (const [code, headers] of [
+        ['http_400', [['Host', 'not a host']]],
+        ['http_417', [['Expect', 'miracles']]],
+        ['http_431', Array.from({ length: 120 }, (_, index) => [`X-${index}`, 'x'] as const)],
+      ] as const)
+        assert.equal(assertDescribed(path, 'post', await exchange(service.url, requestTo(path, { headers }))), code);
     });
 
     if (!isCount) {
