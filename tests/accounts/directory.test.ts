@@ -30,13 +30,15 @@ test('a live key is found, junk is malformed, any other key is unknown', () => {
   directory.load([loaded, key('acct_b').loaded]);
   assert.equal(directory.size, 2);
   assert.deepEqual(directory.find(text), {
-    account: { id: 'acct_a', models: undefined },
+    account: { id: 'acct_a', models: undefined, plan: undefined, concurrencyMax: undefined },
     key: {
       id: loaded.id,
       accountId: 'acct_a',
       userId: null,
       name: 'mine',
       access: undefined,
+      rates: undefined,
+      isPlanKey: undefined,
       models: undefined,
       expiresAt: null,
     },
@@ -51,6 +53,40 @@ test('a live key is found, junk is malformed, any other key is unknown', () => {
   ]) {
     assert.equal(directory.find(junk), 'malformed', junk);
   }
+});
+
+test('plans and limits of accounts and keys are known, and follow their changes', () => {
+  const directory = new Directory(secret);
+  const { text, loaded } = key('acct_a', {
+    accountPlan: 'standard',
+    accountLimits: '{"concurrencyMax":3}',
+    limits: '{"planKey":true,"requestsPerMinute":5}',
+  });
+  directory.load([loaded]);
+  const found = () => {
+    const caller = directory.find(text);
+    assert.ok(typeof caller === 'object');
+    const { account, key } = caller;
+    return [
+      account.plan,
+      account.concurrencyMax,
+      key.isPlanKey,
+      key.rates?.requestsPerMinute,
+      key.rates?.tokensPerMinute,
+    ];
+  };
+  assert.deepEqual(found(), ['standard', 3, true, 5, undefined]);
+  const before = directory.find(text);
+  directory.apply({ kind: 'account_plan', accountId: 'acct_a', plan: 'large' });
+  directory.apply({ kind: 'account_limits', accountId: 'acct_a', limits: null });
+  directory.apply({ kind: 'key_limits', keyId: loaded.id, limits: '{"tokensPerMinute":7}' });
+  assert.deepEqual(found(), ['large', undefined, undefined, undefined, 7]);
+  // Requests that run keep what they began with.
+  assert.ok(typeof before === 'object');
+  assert.deepEqual([before.account.plan, before.key.rates?.requestsPerMinute], ['standard', 5]);
+  directory.apply({ kind: 'account_plan', accountId: 'acct_a', plan: null });
+  directory.apply({ kind: 'key_limits', keyId: loaded.id, limits: null });
+  assert.deepEqual(found(), [undefined, undefined, undefined, undefined, undefined]);
 });
 
 test('a new key is found at once; a revoked one never again, and running requests hear of it', () => {
