@@ -116,11 +116,26 @@ const commonParameters: JsonObject = {
     description: 'Zero data retention: only backends that retain nothing see the request.',
     schema: { type: 'string', enum: ['required'] },
   },
+  'idempotency-key': {
+    name: 'Idempotency-Key',
+    in: 'header',
+    description:
+      'A text of your choice for this request, unique in the account, for example a UUID. Sent again within 24 hours with the same body, it is not generated or charged again: the answer is the first one, with `idempotent-replayed: true`.',
+    schema: { type: 'string', minLength: 1, maxLength: 255, pattern: '^[!-~]+$' },
+  },
   'service-request-tag': {
     name: 'Service-Request-Tag',
     in: 'header',
     description: 'A label of dedicated endpoints; without effect on the keys of this service.',
     schema: { type: 'string' },
+  },
+};
+
+const replayHeader: JsonObject = {
+  'idempotent-replayed': {
+    description:
+      'The answer is that of an earlier request with the same `Idempotency-Key`, whose id `x-request-id` is.',
+    schema: { type: 'string', enum: ['true'] },
   },
 };
 
@@ -141,6 +156,7 @@ function endpointOperation({ kind, description, flags }: Endpoint, shared: Share
       commonParameter('x-request-id'),
       commonParameter('service-zdr'),
       commonParameter('service-request-tag'),
+      ...(kind === 'generate' ? [commonParameter('idempotency-key')] : []),
       ...(description.headers ?? []).map((header) => printParameter({ ...header, in: 'header' }, components)),
     ],
     requestBody: {
@@ -160,7 +176,7 @@ function endpointOperation({ kind, description, flags }: Endpoint, shared: Share
     responses: {
       '200': {
         description: events === undefined ? 'The answer.' : `The answer. ${events.description}`,
-        headers: idHeaders,
+        headers: { ...idHeaders, ...(kind === 'generate' ? replayHeader : {}) },
         content: {
           'application/json': { schema: components.print(description.answer) },
           ...(events === undefined ? {} : { 'text/event-stream': { schema: components.print(events.schema(error)) } }),

@@ -2,6 +2,7 @@ import type { Kysely } from 'kysely';
 import type { Database } from './database.ts';
 import * as keptItems from './kept-items.ts';
 import * as files from './file-queries.ts';
+import * as idempotency from './idempotency.ts';
 import * as queries from './queries.ts';
 
 /** What the desk does for the main thread, by name: one line here makes a query callable from there. */
@@ -33,6 +34,10 @@ const deskOperations = {
   leaveFile: files.leaveFile,
   forgetFiles: files.forgetFiles,
   unreadyFiles: files.unreadyFiles,
+  claimRequest: idempotency.claimRequest,
+  keepAnswer: idempotency.keepAnswer,
+  leaveRequest: idempotency.leaveRequest,
+  tidyRequests: idempotency.tidyRequests,
 } as const;
 
 type Operations = typeof deskOperations;

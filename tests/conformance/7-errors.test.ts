@@ -24,7 +24,6 @@ const notYet: Partial<Record<ErrorCode, string>> = {
   invalid_request_tag: 'there are no dedicated endpoints',
   request_quota_exceeded: 'there are no plans',
   rate_limit_exceeded: 'there is no control plane over HTTP',
-  http_409: 'there are no idempotency keys',
 };
 
 /** A backend for each way to fail, so that one that is left out for a while does not hide another. */
@@ -57,7 +56,7 @@ const service = new TestService({
   limits: '  body_bytes_max: 100000\n  first_token_timeout_seconds: 5\n  headers_timeout_seconds: 5',
   config: `models:
 ${scripted('demo', 8192, hello)}${scripted('plain', 8192, hello, noFeatures)}${scripted('small', 64, hello)}
-${scripted('medium', 128, hello)}${scripted('dear', 8192, hello)}
+${scripted('private', 8192, hello).replace('engine: scripted,', 'engine: scripted, zdr: true,')}${scripted('medium', 128, hello)}${scripted('dear', 8192, hello)}
 ${scripted('seeing', 8192, hello, 'capabilities: { vision: true }')}
 ${scripted('always', 8192, hello, 'reasoning: { efforts: [low, high] }')}
 ${scripted('broken', 8192, '{ say: [], fault: { after_tokens: 0, type: error, code: internal_error } }')}
@@ -311,6 +310,19 @@ const rows: readonly (readonly [ErrorCode, string, Ask, Expectation?])[] = [
     { headers: { allow: 'POST' } },
   ],
   ['http_408', 'headers that do not end', bytes('GET /healthz HTTP/1.1\r\nHost: a\r\n')],
+  [
+    'http_409',
+    'an idempotency key whose answer was not kept',
+    async () => {
+      const ask = chat({ model: 'private' }, [
+        ['Service-ZDR', 'required'],
+        ['Idempotency-Key', 'once'],
+      ]);
+      await ask();
+      return await ask();
+    },
+    { param: 'Idempotency-Key', extra: ['first_request_id'], headers: { 'x-should-retry': 'false' } },
+  ],
   [
     'http_415',
     'a multipart body',
