@@ -91,9 +91,9 @@ export class Recording {
         const from = reader.next - this.#dropped;
         const texts = isLate ? [] : this.#texts.slice(from, from + textsAtOnce);
         if (texts.length > 0) {
-          reader.next += texts.length;
           const goesOn = emit(texts.join(''));
           if (goesOn !== true && !(await goesOn)) return '';
+          reader.next += texts.length;
           this.#proceed();
         } else if (this.#outcome === undefined) {
           await new Promise<void>((resolve) => (reader.wake = resolve));
