@@ -139,7 +139,12 @@ export const errorExamples: Readonly<Record<ErrorCode, ErrorExample>> = {
   http_404: { message: 'There is no such route.' },
   http_405: { message: 'Use POST here.', headers: { Allow: 'methods that the route has' } },
   http_408: { message: 'The request did not arrive in time.' },
-  http_409: { message: 'Another request with this key is running.' },
+  http_409: {
+    message: 'The request with this Idempotency-Key was answered and charged. Its answer was not kept.',
+    param: 'Idempotency-Key',
+    extra: { first_request_id: ['`x-request-id` of the request that was charged', 'req_0123456789ab'] },
+    headers: { 'x-should-retry': 'false: clients that try again after a 409 need not' },
+  },
   http_415: { message: 'The body must be application/json.' },
   http_417: { message: 'The only expectation that is met is 100-continue.' },
   http_431: { message: 'The headers are too large.' },

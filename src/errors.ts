@@ -256,7 +256,11 @@ export const errorTable = {
   http_404: invalid(404, 'There is no such route, or no such file.', 'Check the path, the base URL and the id.'),
   http_405: invalid(405, 'The route exists, but not with this method.', 'Use a method of the `Allow` header.'),
   http_408: invalid(408, 'The request did not arrive in time.', 'Send it faster, or check the network.'),
-  http_409: invalid(409, 'The request conflicts with one that was made before.', 'Read the message.'),
+  http_409: invalid(
+    409,
+    'A request with this `Idempotency-Key` was answered and charged before, and its answer was not kept: zero data retention, or too long.',
+    'Look the request up by `first_request_id`; to ask again, use another key.',
+  ),
   http_415: invalid(
     415,
     'The body has a type or an encoding that this route does not take.',

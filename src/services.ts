@@ -43,6 +43,7 @@ import { readProcess } from './metrics/process-readings.ts';
 import { ServiceMetrics } from './metrics/service-metrics.ts';
 import type { BackendReading } from './metrics/service-metrics.ts';
 import { Constraints } from './pipeline/constraints.ts';
+import { Idempotency } from './pipeline/idempotency.ts';
 import { KeptItems } from './pipeline/kept-items.ts';
 import { FileParts } from './pipeline/files.ts';
 import { placesOf } from './pipeline/places.ts';
@@ -175,6 +176,15 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
     keepDays: config.items.keepDays,
     now: Date.now,
     failed: (what, code) => log.service({ level: 'warn', event: `items_${what}_failed`, detail: { code } }),
+  });
+  const idempotency = new Idempotency({
+    desk: store.desk,
+    secret: secret.fingerprints,
+    owner: () => store.ledger.replicaId,
+    running,
+    now: Date.now,
+    counted: (outcome) => metrics.idempotent(outcome),
+    failed: (what, code) => log.service({ level: 'warn', event: `idempotency_${what}_failed`, detail: { code } }),
   });
   const files = new Files({
     desk: store.desk,
@@ -327,6 +337,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
       lease: () => snapshots.lease(),
       bodyBudget,
       items,
+      idempotency,
       imageFetcher: fetcher,
       files,
       fileParts: new FileParts(files, pdfs, fetcher),
@@ -384,6 +395,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
   let tidying: Promise<void> | undefined;
   const tidyItems = setInterval(() => {
     tidying ??= items.tidy().finally(() => (tidying = undefined));
+    void idempotency.tidy();
   }, tidyItemsEveryMs);
   tidyItems.unref();
 

@@ -20,6 +20,8 @@ export interface Secret {
   /** Of seals on reasoning that clients keep: to sign with, and to encrypt with; 32 bytes each. */
   readonly sealSigning: KeyObject;
   readonly sealEncryption: KeyObject;
+  /** Of the hashes that stand for idempotency keys and bodies. */
+  readonly fingerprints: KeyObject;
   /** Names the pepper in each key's row, so that a wrong one is noticed; tells nothing about it. */
   readonly id: string;
   readonly source: 'environment' | 'file' | 'created';
@@ -62,6 +64,7 @@ function secretOf(text: string, source: Secret['source']): Secret {
     pepper: createSecretKey(pepper),
     sealSigning: createSecretKey(derived('tokenhouse reasoning signatures')),
     sealEncryption: createSecretKey(derived('tokenhouse reasoning encryption')),
+    fingerprints: createSecretKey(derived('tokenhouse request fingerprints')),
     id,
     source,
   };

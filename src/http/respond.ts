@@ -5,9 +5,10 @@ import { chat } from '../dialects/chat/chat.ts';
 import { keepAliveComment } from '../dialects/dialect.ts';
 import type { AnswerFormat, Dialect, ResponseHead } from '../dialects/dialect.ts';
 import { errorBody, toApiError } from '../errors.ts';
-import type { ApiError } from '../errors.ts';
+import type { ApiError, ErrorBody } from '../errors.ts';
 import { Fold } from '../generation/fold.ts';
 import type { Admitted } from '../limits/limits.ts';
+import type { Emit } from '../pipeline/recording.ts';
 import type { Deliver } from '../pipeline/run.ts';
 import type { RunningRequest } from '../pipeline/running.ts';
 import { EventWriter } from './event-writer.ts';
@@ -27,6 +28,8 @@ export interface Exchange {
   readonly running: RunningRequest;
   /** Set when every limit on the account and its key has let it in. */
   admitted: Admitted | undefined;
+  /** What it carries instead of its own id: that of the request whose answer it repeats (`Idempotency-Key`). */
+  repeatOf: string | undefined;
   /** Why the answer is an error, for the log; set by `sendError` and `respondStream`. */
   error: ApiError | undefined;
   /** Set when it had a hold and its money is settled: then its line is in the log. */
@@ -54,20 +57,32 @@ export async function respondWhole(
   sendJson(exchange, 200, format.encodeResponse(fold.generation(), head));
 }
 
+/** The texts of a stream. */
+export interface EventSource {
+  /** Hands them to `emit`, all but the last, with which it resolves. */
+  run(emit: Emit): Promise<string>;
+  /** What comes instead when it rejects. */
+  error(error: ErrorBody): string;
+}
+
+export function eventsOf(format: AnswerFormat, head: ResponseHead, run: Run): EventSource {
+  const encoder = format.openStream(head);
+  return {
+    run: async (emit) => {
+      await run((batch) => emit(encoder.batch(batch)));
+      return encoder.end();
+    },
+    error: (error) => encoder.error(error),
+  };
+}
+
 /**
  * A stream (specification part 6). Its head goes out with the first batch, so that whatever fails before the first token is
  * an ordinary HTTP error with its own status (contracts §1.0); or when the first batch is not there in `primeMs`, with a
  * comment. Throws only before its head is out; later failures are its last event.
  */
-export async function respondStream(
-  exchange: Exchange,
-  format: AnswerFormat,
-  head: ResponseHead,
-  run: Run,
-  options: RespondOptions,
-): Promise<void> {
+export async function respondStream(exchange: Exchange, events: EventSource, options: RespondOptions): Promise<void> {
   const { response } = exchange;
-  const encoder = format.openStream(head);
   let writer: EventWriter | undefined;
   let writtenMs = 0;
   const open = (): EventWriter => {
@@ -90,23 +105,22 @@ export async function respondStream(
     writtenMs = performance.now();
   }, options.primeMs);
   try {
-    await run((batch) => {
+    const last = await events.run((text) => {
       const out = writer ?? open();
-      const text = encoder.batch(batch);
       // What a format leaves out, thinking for example, is silence to the line.
       if (text !== '') writtenMs = performance.now();
       return text === '' || out.write(text) || drained(exchange, out, options.readerStallMs);
     });
     if (!response.destroyed) {
       if (writer === undefined) open();
-      response.end(encoder.end());
+      response.end(last);
     }
   } catch (error) {
     if (writer === undefined) throw error;
     const told = toApiError(error);
     exchange.error = told;
     // §7.9, contracts §1.0: the error is the stream's last event.
-    if (!response.destroyed) response.end(encoder.error(errorBody(told, exchange.publicId, options.accountUrl)));
+    if (!response.destroyed) response.end(events.error(errorBody(told, exchange.publicId, options.accountUrl)));
   } finally {
     clearTimeout(timer);
   }
@@ -192,16 +206,19 @@ export function headersOf(
   contentType: string,
   further: Readonly<Record<string, string>> = {},
 ): string[] {
+  const { repeatOf, publicId } = exchange;
+  const id = repeatOf ?? publicId;
   return [
     'content-type',
     contentType,
     'cache-control',
     'no-cache',
     'x-request-id',
-    exchange.publicId,
+    id,
     'request-id',
-    exchange.publicId,
+    id,
     ...(exchange.admitted === undefined ? [] : Object.entries(exchange.admitted.headers()).flat()),
+    ...(repeatOf === undefined ? [] : ['idempotent-replayed', 'true']),
     ...Object.entries(further).flat(),
   ];
 }

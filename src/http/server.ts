@@ -22,6 +22,8 @@ import { usableModels } from '../pipeline/access.ts';
 import type { FileParts } from '../pipeline/files.ts';
 import type { Origin } from '../pipeline/access.ts';
 import { imageBytes } from '../pipeline/images.ts';
+import { idempotencyKeyOf } from '../pipeline/idempotency.ts';
+import type { Idempotency, KeyedRequest } from '../pipeline/idempotency.ts';
 import { keepingItems } from '../pipeline/kept-items.ts';
 import type { KeptItems } from '../pipeline/kept-items.ts';
 import { run } from '../pipeline/run.ts';
@@ -39,7 +41,9 @@ import type { Body, BodyBudget } from './body.ts';
 import { answerFiles, fileShape, isFilesPath } from './files.ts';
 import { describedEndpoints } from './described.ts';
 import { inferenceRoutes } from './routes.ts';
-import { respondStream, respondWhole, sendError, sendJson, sendNotModified } from './respond.ts';
+import { respondKeyed } from './keyed.ts';
+import type { RunKeyed } from './keyed.ts';
+import { eventsOf, respondStream, respondWhole, sendError, sendJson, sendNotModified } from './respond.ts';
 import type { Exchange } from './respond.ts';
 
 export interface InferenceHostOptions {
@@ -56,6 +60,7 @@ export interface InferenceHostServices
   lease(): Lease;
   readonly bodyBudget: BodyBudget;
   readonly items: KeptItems;
+  readonly idempotency: Idempotency;
   readonly imageFetcher: ImageFetcher;
   readonly files: Files;
   readonly fileParts: FileParts;
@@ -117,6 +122,7 @@ async function handle(
     keptId: kept.publicId,
     running,
     admitted: undefined,
+    repeatOf: undefined,
     error: undefined,
     receipt: undefined,
     receivedMs: performance.now(),
@@ -153,6 +159,7 @@ async function handle(
     checkContentType(request);
     const caller = requireCaller(authenticate(request.headers, services.directory, originOf(request)));
     const zdr = zdrRequired(request.headers, caller);
+    const key = route.kind === 'generate' ? idempotencyKeyOf(request.headers) : undefined;
     checkDeclaredLength(request, lease.snapshot.limits.bodyBytesMax);
     services.admission.check(declaredLength(request), largeBodyBytes);
     running.claim(caller.account.id, caller.key.id);
@@ -163,12 +170,22 @@ async function handle(
     const admitLarge = (): void => admission.check(largeBodyBytes + 1, largeBodyBytes);
     const body = await readBody(request, lease.snapshot.limits.bodyBytesMax, bodyBudget, signal, admitLarge);
     exchange.receivedMs = performance.now();
+    let keyed: KeyedRequest | undefined;
     let keptBytes = 0;
     /** Of files that the request names, while they are read. */
     let fileBytes = 0;
     try {
       // Held from here to the last byte: clients that are slow to send take no place.
       place = admission.take();
+      if (key !== undefined && route.kind === 'generate') {
+        const { blocks } = body;
+        keyed = await services.idempotency.read(key, caller.account.id, {
+          route,
+          zdr,
+          headers: request.headers,
+          blocks,
+        });
+      }
       const json = await jsonOf(body, services.jsonThreads, signal);
       const waited = (engineMs: number): void => void (exchange.engineMs += engineMs);
       const holdBytes = (bytes: number): void => {
@@ -204,7 +221,7 @@ async function handle(
     }
     lease.narrow(order.model.id);
     try {
-      await answer(order, exchange, lease, host);
+      await answer(order, keyed, exchange, lease, host);
     } finally {
       bodyBudget.give(keptBytes);
     }
@@ -235,7 +252,13 @@ function jsonOf({ blocks, length }: Body, threads: JsonThreads, signal: AbortSig
   return parseJson(blocks.length === 1 && only !== undefined ? only : Buffer.concat(blocks, length));
 }
 
-async function answer(order: Order, exchange: Exchange, lease: Lease, host: Host): Promise<void> {
+async function answer(
+  order: Order,
+  keyed: KeyedRequest | undefined,
+  exchange: Exchange,
+  lease: Lease,
+  host: Host,
+): Promise<void> {
   const { services, options } = host;
   const { limits } = lease.snapshot;
   const { running } = exchange;
@@ -260,12 +283,18 @@ async function answer(order: Order, exchange: Exchange, lease: Lease, host: Host
     const admitted = (by: Admitted): void => void (exchange.admitted = by);
     const { placesOf } = lease;
     const runServices = { billing, limits: callerLimits, images, placesOf, admitted, ended, chunkGaps };
-    const begin = (deliver: Deliver): Promise<void> =>
-      run(order, runServices, running.signal, keepingItems(order, head, services.items, deliver));
+    const kept = (deliver: Deliver): Deliver => keepingItems(order, head, services.items, deliver);
+    const respond = { ...limits, accountUrl: options.accountUrl };
+    if (keyed !== undefined) {
+      const runKeyed: RunKeyed = (signal, settling, deliver) =>
+        run(order, { ...runServices, settling }, signal, kept(deliver));
+      await respondKeyed(order, keyed, exchange, head, services.idempotency, runKeyed, respond);
+      return;
+    }
+    const begin = (deliver: Deliver): Promise<void> => run(order, runServices, running.signal, kept(deliver));
     const { format } = order;
-    if (order.stream) {
-      await respondStream(exchange, format, head, begin, { ...limits, accountUrl: options.accountUrl });
-    } else await respondWhole(exchange, format, head, begin);
+    if (order.stream) await respondStream(exchange, eventsOf(format, head, begin), respond);
+    else await respondWhole(exchange, format, head, begin);
   } finally {
     clearTimeout(deadline);
   }

@@ -83,6 +83,7 @@ export class ServiceMetrics {
   readonly #batchSeconds;
   readonly #batchesRefused;
   readonly #settlementsRepaired;
+  readonly #idempotent;
 
   constructor(readings: ServiceReadings) {
     const registry = this.#registry;
@@ -151,6 +152,11 @@ export class ServiceMetrics {
       'Settlements whose outcome was unknown, put right later (`repaired`) or not (`unrepaired`: look at the log).',
       ['outcome'],
     );
+    this.#idempotent = registry.counter(
+      'tokenhouse_idempotent_requests_total',
+      'Requests with an `Idempotency-Key`: run (`generated`), given the answer of one under way (`joined`) or of an earlier one (`replayed`), or refused (`refused`).',
+      ['outcome'],
+    );
     registerReadings(registry, readings);
   }
 
@@ -194,6 +200,10 @@ export class ServiceMetrics {
     }
     if (rows > 0) this.#batchRows().observe(rows);
     this.#batchSeconds().observe(elapsedMs / 1_000);
+  }
+
+  idempotent(outcome: 'generated' | 'joined' | 'replayed' | 'refused'): void {
+    this.#idempotent(outcome).add(1);
   }
 
   settlement(outcome: 'repaired' | 'unrepaired'): void {

@@ -126,12 +126,27 @@ const commonParameters: JsonObject = {
     description: 'Zero data retention: only backends that retain nothing see the request.',
     schema: { type: 'string', enum: ['required'] },
   },
+  'idempotency-key': {
+    name: 'Idempotency-Key',
+    in: 'header',
+    description:
+      'A text of your choice for this request, unique in the account, for example a UUID. Sent again within 24 hours with the same body, it is not generated or charged again: the answer is the first one, with `idempotent-replayed: true`.',
+    schema: { type: 'string', minLength: 1, maxLength: 255, pattern: '^[!-~]+$' },
+  },
   'service-request-tag': {
     name: 'Service-Request-Tag',
     in: 'header',
     description:
       'Labels of usage, at most eight, separated by commas: for models that are dedicated to an account. Ignored elsewhere.',
     schema: { type: 'string', example: 'nightly,search' },
+  },
+};
+
+const replayHeader: JsonObject = {
+  'idempotent-replayed': {
+    description:
+      'The answer is that of an earlier request with the same `Idempotency-Key`, whose id `x-request-id` is.',
+    schema: { type: 'string', enum: ['true'] },
   },
 };
 
@@ -152,6 +167,7 @@ function endpointOperation({ kind, description, flags }: Endpoint, shared: Share
       commonParameter('x-request-id'),
       commonParameter('service-zdr'),
       commonParameter('service-request-tag'),
+      ...(kind === 'generate' ? [commonParameter('idempotency-key')] : []),
       ...(description.headers ?? []).map((header) => printParameter({ ...header, in: 'header' }, components)),
     ],
     requestBody: {
@@ -171,7 +187,12 @@ function endpointOperation({ kind, description, flags }: Endpoint, shared: Share
     responses: {
       '200': {
         description: events === undefined ? 'The answer.' : `The answer. ${events.description}`,
-        headers: { ...commonHeaders, ...limitHeaders, ...(events === undefined ? {} : headersOf(streamHeaders)) },
+        headers: {
+          ...commonHeaders,
+          ...limitHeaders,
+          ...(events === undefined ? {} : headersOf(streamHeaders)),
+          ...(kind === 'generate' ? replayHeader : {}),
+        },
         content: {
           'application/json': { schema: components.print(description.answer) },
           ...(events === undefined ? {} : { 'text/event-stream': { schema: components.print(events.schema(error)) } }),

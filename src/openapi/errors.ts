@@ -64,8 +64,7 @@ const exposures: Readonly<Record<ErrorCode, readonly Exposure[]>> = {
   http_404: storing,
   http_405: all,
   http_408: withBody,
-  // Of requests that are made twice under one key, which this host has not.
-  http_409: [],
+  http_409: generating,
   http_415: withBody,
   http_417: withBody,
   http_431: all,

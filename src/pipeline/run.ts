@@ -30,6 +30,8 @@ export interface RunServices {
    * engine and the servers of its images, were at work for it.
    */
   ended(receipt: Receipt, engineMs: number): void;
+  /** Is given the last batch before the charge is made; a throw leaves the answer uncharged, and fails it. */
+  settling?(closing: GenerationBatch): Promise<void>;
   /** Takes the seconds between two batches of the model. */
   chunkGaps(modelId: string): { observe(seconds: number): void };
 }
@@ -99,10 +101,12 @@ export async function run(taken: Order, services: RunServices, signal: AbortSign
       if (!meter.complete)
         throw new ApiError('backend_http_error', 'The backend ended its answer without finishing it.');
       const receipt = receiptOf(order, meter, trace, meter.cutByCredit ? 'credit' : 'finished', null);
+      const closing = meter.closing();
+      if (services.settling !== undefined) await services.settling(closing);
       await hold.settle(receipt);
       settled = receipt;
       learnLength(order, receipt, services.placesOf(order.model.id));
-      await deliver(meter.closing());
+      await deliver(closing);
     } catch (error) {
       engineMs ??= performance.now() - askedMs;
       if (signal.aborted) {

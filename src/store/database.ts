@@ -24,6 +24,7 @@ export interface Database {
   readonly replica: ReplicaTable;
   readonly slice: SliceTable;
   readonly limit_window: LimitWindowTable;
+  readonly idempotent_request: IdempotentRequestTable;
 }
 
 export type AccountStatus = 'active' | 'suspended';
@@ -223,4 +224,22 @@ export interface LimitWindowTable {
   length: Whole;
   starts_at: Whole;
   used: Whole;
+}
+
+/** A request that carried an `Idempotency-Key`, for a day. */
+export interface IdempotentRequestTable {
+  account_id: string;
+  key_hash: Uint8Array;
+  /** Of the body, and of what else decides the answer. */
+  fingerprint: Uint8Array;
+  /** Its row in `usage` says whether it was answered and charged. */
+  request_id: Uint8Array;
+  public_id: string;
+  /** The process that runs it, or ran it. */
+  owner: Uint8Array;
+  created_at: Whole;
+  /** That the row takes. */
+  bytes: Whole;
+  /** As it was sent; null: there is none yet, or it is not kept. */
+  answer: string | null;
 }

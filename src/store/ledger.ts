@@ -131,6 +131,8 @@ export interface Ledger {
 
 /** What is written of accounts besides money. */
 export interface AccountLedger extends Ledger {
+  /** Of this process, among those that share the books; another one when they have declared it dead meanwhile. */
+  readonly replicaId: Uint8Array;
   /** Makes a customer's account, with nothing on it. */
   createAccount(account: NewAccount): Promise<void>;
   /** Suspends or revives a customer. What is running is the directory's to cut; what has run is still settled. */

@@ -3,6 +3,7 @@ import type { Database } from './database.ts';
 import * as keptItems from './kept-items.ts';
 import * as files from './file-queries.ts';
 import * as limitWindows from './limit-windows.ts';
+import * as idempotency from './idempotency.ts';
 import * as queries from './queries.ts';
 
 /** What the desk does for the main thread, by name: one line here makes a query callable from there. */
@@ -40,6 +41,10 @@ const deskOperations = {
   leaveFile: files.leaveFile,
   forgetFiles: files.forgetFiles,
   unreadyFiles: files.unreadyFiles,
+  claimRequest: idempotency.claimRequest,
+  keepAnswer: idempotency.keepAnswer,
+  leaveRequest: idempotency.leaveRequest,
+  tidyRequests: idempotency.tidyRequests,
 } as const;
 
 type Operations = typeof deskOperations;

@@ -11,6 +11,7 @@ import * as keptItem from './006-kept-item.ts';
 import * as file from './007-file.ts';
 import * as replicas from './008-replicas.ts';
 import * as limits from './009-limits.ts';
+import * as idempotency from './010-idempotency.ts';
 
 /** All migrations in their order. A released one is never changed. */
 const migrations: Readonly<Record<string, { up(db: Kysely<Database>, dialect: SchemaDialect): Promise<void> }>> = {
@@ -23,6 +24,7 @@ const migrations: Readonly<Record<string, { up(db: Kysely<Database>, dialect: Sc
   '007-file': file,
   '008-replicas': replicas,
   '009-limits': limits,
+  '010-idempotency': idempotency,
 };
 
 export const migrationNames: readonly string[] = Object.keys(migrations);

@@ -88,6 +88,10 @@ export class PostgresLedger implements AccountLedger {
     return performance.now() - this.#answeredMs;
   }
 
+  get replicaId(): Uint8Array {
+    return this.#membership.id;
+  }
+
   slice(accountId: string, needMicrocents: bigint): Promise<bigint> {
     return this.#leases.slice(accountId, needMicrocents);
   }

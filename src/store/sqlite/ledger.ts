@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { Worker } from 'node:worker_threads';
 import type { AccountStatus } from '../database.ts';
 import type { AccountLedger, FreeBalances, NewAccount, OpenRequest, Transfer, UsageRow } from '../ledger.ts';
@@ -40,6 +41,8 @@ interface PendingOperation {
 
 /** The main thread's side: queues, and hands the thread one batch at a time, whatever has gathered meanwhile. */
 export class SqliteLedger implements AccountLedger {
+  /** Alone with its books: any id does that no earlier process had. */
+  readonly replicaId = Uint8Array.from(randomBytes(16));
   readonly #worker: Worker;
   readonly #free: FreeBalances;
   readonly #onFatal: (error: Error) => void;

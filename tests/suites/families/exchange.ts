@@ -42,7 +42,7 @@ export async function askRaw(
   service: TestService,
   family: Family,
   asked: Asked,
-  { key = service.key, keepsBytes = true }: { readonly key?: string; readonly keepsBytes?: boolean } = {},
+  { key = service.key, keepsBytes = true, headers: more = {} }: Options & { readonly keepsBytes?: boolean } = {},
 ): Promise<{ readonly client: RawClient; readonly id: string }> {
   const id = newRequestId();
   const client = await RawClient.connect(service.url, { keepsBytes });
@@ -54,6 +54,7 @@ export async function askRaw(
     'content-type': 'application/json',
     'content-length': String(Buffer.byteLength(json)),
     ...family.headers,
+    ...more,
   });
   client.send(
     `POST ${family.path} HTTP/1.1\r\n${headers.map(([name, value]) => `${name}: ${value}\r\n`).join('')}\r\n${json}`,

@@ -1,0 +1,164 @@
+/** What every store must do with the claims of idempotency keys (docs/decisions/008-idempotency.md), as a list of tests. */
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { test, type TestContext } from 'node:test';
+import { publicIdOf } from '../../src/ids/uuid.ts';
+import type { RequestClaim } from '../../src/store/idempotency.ts';
+import type { Ending, Ledger, UsageRow } from '../../src/store/ledger.ts';
+import type { Desk } from '../../src/store/operations.ts';
+import { usage, uuid } from './fixture.ts';
+
+export interface ClaimStore {
+  readonly desk: Desk;
+  readonly ledger: Pick<Ledger, 'settle'>;
+  /** A process that is alive beside the one that asks; undefined where there can be none. */
+  readonly otherOwner: Uint8Array | undefined;
+  readonly owner: Uint8Array;
+}
+
+const hash = (): Uint8Array => Uint8Array.from(randomBytes(32));
+const dayMs = 86_400_000;
+
+/** `open` makes a store with the customer `acct_a`, who has nothing. */
+export function testClaims(open: (t: TestContext) => Promise<ClaimStore>): void {
+  function claimOf({ owner }: ClaimStore, changes: Partial<RequestClaim> = {}): RequestClaim {
+    const requestId = changes.requestId ?? uuid();
+    return {
+      accountId: 'acct_a',
+      keyHash: hash(),
+      fingerprint: hash(),
+      requestId,
+      publicId: publicIdOf(requestId),
+      owner,
+      now: 1_000 * dayMs,
+      expiredAt: 999 * dayMs,
+      ...changes,
+    };
+  }
+  /** The same request again. */
+  const again = (claim: RequestClaim, changes: Partial<RequestClaim> = {}): RequestClaim => {
+    const requestId = uuid();
+    return { ...claim, requestId, publicId: publicIdOf(requestId), ...changes };
+  };
+  const ended = (claim: RequestClaim, ending: Ending): UsageRow =>
+    usage('acct_a', 0n, { requestId: claim.requestId, publicId: claim.publicId, ending });
+
+  test('a charged answer is found, byte for byte, and by its account only', async (t) => {
+    const store = await open(t);
+    const { desk, ledger } = store;
+    const claim = claimOf(store);
+    assert.deepEqual(await desk.claimRequest(claim), { outcome: 'claimed' });
+    const answer = 'data: {"text":"ü \\u0000 \\ud800 ✓"}\n\n';
+    assert.equal(await desk.keepAnswer({ ...claim, answer }), true);
+    await ledger.settle(ended(claim, 'finished'));
+    assert.deepEqual(await desk.claimRequest(again(claim)), { outcome: 'answered', publicId: claim.publicId, answer });
+    assert.deepEqual(await desk.claimRequest(again(claim, { accountId: 'acct_b' })), { outcome: 'claimed' });
+    assert.deepEqual(await desk.claimRequest(again(claim, { fingerprint: hash() })), { outcome: 'other' });
+  });
+
+  test('what counts is the charge: an answer that was kept and not charged is none, one that was charged and not kept is told', async (t) => {
+    const store = await open(t);
+    const { desk, ledger } = store;
+    for (const ending of [
+      'failed',
+      'lost',
+      'crashed',
+      'client_left',
+      'reader_stalled',
+      'revoked',
+      'drained',
+    ] as const) {
+      const claim = claimOf(store);
+      await desk.claimRequest(claim);
+      await desk.keepAnswer({ ...claim, answer: 'of the first' });
+      await ledger.settle(ended(claim, ending));
+      const second = again(claim);
+      assert.deepEqual(await desk.claimRequest(second), { outcome: 'claimed' }, ending);
+      // Nothing of the first is left.
+      await ledger.settle(ended(second, 'finished'));
+      const told = { outcome: 'answered', publicId: second.publicId, answer: null };
+      assert.deepEqual(await desk.claimRequest(again(claim)), told, ending);
+    }
+    const claim = claimOf(store);
+    await desk.claimRequest(claim);
+    await ledger.settle(ended(claim, 'credit'));
+    assert.equal((await desk.claimRequest(again(claim))).outcome, 'answered');
+  });
+
+  test('the claim of a dead process is taken over, and the dead one can keep nothing any more', async (t) => {
+    const store = await open(t);
+    const { desk } = store;
+    for (let round = 0; round < 20; round++) {
+      const dead = claimOf(store, { owner: uuid() });
+      await desk.claimRequest(dead);
+      assert.deepEqual(
+        await outcomesOfAll(store, dead),
+        store.otherOwner === undefined ? ['claimed'] : ['claimed', 'running'],
+      );
+      assert.equal(await desk.keepAnswer({ ...dead, answer: 'too late' }), false);
+      // Nor does it free the key.
+      await desk.leaveRequest(dead);
+      if (store.otherOwner === undefined) continue;
+      assert.deepEqual(await outcomesOfAll(store, dead), ['claimed', 'running']);
+    }
+  });
+
+  test('of those that claim a new key at once, one has it', async (t) => {
+    const store = await open(t);
+    for (let round = 0; round < 20; round++) {
+      const outcomes = await outcomesOfAll(store, claimOf(store));
+      assert.deepEqual(outcomes, store.otherOwner === undefined ? ['claimed'] : ['claimed', 'running']);
+    }
+  });
+
+  /** Of each process that there is, at once; sorted. */
+  async function outcomesOfAll(
+    { desk, owner, otherOwner }: ClaimStore,
+    claim: RequestClaim,
+  ): Promise<readonly string[]> {
+    const owners = otherOwner === undefined ? [owner] : [owner, otherOwner];
+    const asked = await Promise.all(owners.map((one) => desk.claimRequest(again(claim, { owner: one }))));
+    return asked.map(({ outcome }) => outcome).toSorted();
+  }
+
+  test('a key that is left is free, and so is one after a day; tidying deletes what is over a bound', async (t) => {
+    const store = await open(t);
+    const { desk, ledger } = store;
+    const left = claimOf(store);
+    await desk.claimRequest(left);
+    await desk.leaveRequest(left);
+    assert.equal((await desk.claimRequest(again(left, { fingerprint: hash() }))).outcome, 'claimed');
+
+    const kept: RequestClaim[] = [];
+    for (let day = 0; day < 6; day++) {
+      const claim = claimOf(store, { now: (1_000 + day) * dayMs, expiredAt: 0 });
+      kept.push(claim);
+      await desk.claimRequest(claim);
+      await desk.keepAnswer({ ...claim, answer: 'x'.repeat(10_000) });
+      await ledger.settle(ended(claim, 'finished'));
+    }
+    const first = kept[0]!;
+    const late = again(first, { fingerprint: hash(), expiredAt: first.now });
+    assert.equal((await desk.claimRequest(again(first, { expiredAt: first.now - 1 }))).outcome, 'answered');
+    assert.equal((await desk.claimRequest(late)).outcome, 'claimed');
+    await desk.leaveRequest(late);
+
+    const outcomes = async (): Promise<string[]> => {
+      const found = [];
+      for (const claim of kept.slice(1)) {
+        const asked = again(claim, { expiredAt: 0 });
+        const { outcome } = await desk.claimRequest(asked);
+        if (outcome === 'claimed') await desk.leaveRequest(asked);
+        found.push(outcome);
+      }
+      return found;
+    };
+    const bounds = { accountIds: [], accountBytesMax: 25_000, bytesMax: 1e9 };
+    await desk.tidyRequests({ ...bounds, expiredAt: kept[1]!.now });
+    assert.deepEqual(await outcomes(), ['claimed', 'answered', 'answered', 'answered', 'answered']);
+    await desk.tidyRequests({ ...bounds, expiredAt: 0, accountIds: ['acct_a'] });
+    assert.deepEqual(await outcomes(), ['claimed', 'claimed', 'claimed', 'answered', 'answered']);
+    await desk.tidyRequests({ ...bounds, expiredAt: 0, accountIds: ['acct_z'], bytesMax: 15_000 });
+    assert.deepEqual(await outcomes(), ['claimed', 'claimed', 'claimed', 'claimed', 'answered']);
+  });
+}
