@@ -72,9 +72,19 @@ export class Directory {
     return this.#keys.size;
   }
 
-  /** Adds keys as the database has them. Throws when they were made with another secret: none of them would ever match. */
+  /** Ids of the keys that are not revoked. */
+  ids(): readonly string[] {
+    return [...this.#hashes.keys()];
+  }
+
+  /** Whether a key was made with the secret of this directory; one that was not would never match. */
+  isOwn(key: LoadedKey): boolean {
+    return key.pepperId === this.#secret.id;
+  }
+
+  /** Adds keys, or brings them up to date, as the database has them. Throws when they were made with another secret: none of them would ever match. */
   load(keys: readonly LoadedKey[]): void {
-    const strange = keys.filter((key) => key.pepperId !== this.#secret.id);
+    const strange = keys.filter((key) => !this.isOwn(key));
     if (strange.length > 0) {
       throw new Error(
         `${strange.length} of ${keys.length} API keys in the database were made with another secret (${strange[0]!.pepperId}; ` +
@@ -122,12 +132,7 @@ export class Directory {
         this.#limitAccount(change.accountId, change.models);
         return;
       case 'account_status':
-        if (change.status === 'active') {
-          this.#suspended.delete(change.accountId);
-          return;
-        }
-        this.#suspended.add(change.accountId);
-        this.#tell({ kind: 'account_suspended', accountId: change.accountId });
+        this.#setStatus(change.accountId, change.status);
         return;
     }
   }
@@ -145,8 +150,17 @@ export class Directory {
     this.#keys.set(hash, { id, accountId, userId, name, access, models: setOf(key.models), expiresAt });
     this.#limitAccount(accountId, key.accountModels);
     this.#hashes.set(id, hash);
-    if (key.accountStatus === 'suspended') this.#suspended.add(accountId);
-    else this.#suspended.delete(accountId);
+    this.#setStatus(accountId, key.accountStatus);
+  }
+
+  #setStatus(accountId: string, status: AccountStatus): void {
+    if (status === 'active') {
+      this.#suspended.delete(accountId);
+      return;
+    }
+    if (this.#suspended.has(accountId)) return;
+    this.#suspended.add(accountId);
+    this.#tell({ kind: 'account_suspended', accountId });
   }
 
   #limitAccount(accountId: string, models: readonly string[] | null): void {

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { uuidMaker } from '../../ids/uuid.ts';
 import type { Database } from '../database.ts';
+import type { Feed, Follows } from '../feed.ts';
 import { nothingFree, type LeasedBalances } from '../ledger.ts';
 import { migrate, refuseNewer } from '../migrations/migrate.ts';
 import { deskOn, type Desk, type DeskOperation } from '../operations.ts';
@@ -10,8 +11,9 @@ import { recomputeUsageHours } from '../queries.ts';
 import { StoreError } from '../store-error.ts';
 import { clientConfig, refuseUnfitServer, unreachable, type PostgresAddress } from './connection.ts';
 import { kyselyOnPostgres } from './dialect.ts';
+import { PostgresFeed, type PostgresFeedOptions } from './feed.ts';
 import { PostgresLedger, type PostgresLedgerOptions } from './ledger.ts';
-import { isWorthAnotherTry, storeErrorOf } from './postgres-error.ts';
+import { isWorthAnotherTry, sqlState, storeErrorOf } from './postgres-error.ts';
 
 /** Of the desk: reports wait for each other rather than for connections of the server. */
 const deskConnections = 3;
@@ -40,6 +42,8 @@ export interface PostgresStore {
   readonly desk: Desk;
   /** Names of the migrations that this opening ran. */
   readonly migrated: readonly string[];
+  /** Loads what the follower keeps in memory, and keeps it in line with the database until the feed is closed. */
+  follow(follower: Follows): Promise<Feed>;
   /** Runs what must not run twice at once, here or on another replica. */
   alone<Value>(work: () => Promise<Value>): Promise<Value>;
   close(): Promise<void>;
@@ -66,6 +70,7 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
       ledger,
       desk: deskOf(db),
       migrated,
+      follow: (follower) => follow({ address, follower, log: (level, message) => log(level, message, {}) }),
       alone: (work) => alone(db, work),
       close: () => close(ledger!, db),
     };
@@ -150,6 +155,17 @@ function deskOf(db: Kysely<Database>): Desk {
         }
       }),
   };
+}
+
+async function follow(options: PostgresFeedOptions): Promise<Feed> {
+  const feed = new PostgresFeed(options);
+  try {
+    await feed.start();
+    return feed;
+  } catch (error) {
+    await feed.close();
+    throw error instanceof Error && sqlState(error) === undefined ? error : storeErrorOf(error);
+  }
 }
 
 function alone<Value>(db: Kysely<Database>, work: () => Promise<Value>): Promise<Value> {
