@@ -56,7 +56,7 @@ export interface InferenceHostServices
   /** What the configuration says now about requests; each keeps what it began with. */
   lease(): Lease;
   /** What is known of keys, accounts and prices, and whether it is what they are now. */
-  readonly feed: { readonly isStale: boolean; catchUp(): Promise<boolean> };
+  readonly feed: { readonly isStale: boolean; freshen(): Promise<boolean> };
   readonly bodyBudget: BodyBudget;
   readonly items: KeptItems;
   readonly imageFetcher: ImageFetcher;
@@ -225,7 +225,7 @@ async function handle(
  * refuses (money, "A database that does not answer").
  */
 async function caughtUp({ headers }: IncomingMessage, { feed }: InferenceHostServices): Promise<void> {
-  if (!feed.isStale || presentedKey(headers) === undefined || (await feed.catchUp())) return;
+  if (!feed.isStale || presentedKey(headers) === undefined || (await feed.freshen())) return;
   throw new ApiError('internal_error', 'The database does not answer.', { retryAfterSeconds: 1 });
 }
 

@@ -24,6 +24,8 @@ export interface Feed {
   readonly isShared: boolean;
   /** What others have changed may be unknown here: nothing may be admitted from memory. */
   readonly isStale: boolean;
+  /** Waits until it is not stale; `false`: the database did not answer in time. */
+  freshen(): Promise<boolean>;
   /** Resolves when all that was durable at the call is in force here; `false`: the database did not answer in time. */
   catchUp(): Promise<boolean>;
   close(): Promise<void>;

@@ -10,7 +10,7 @@ import * as accountPrice from './005-account-price.ts';
 import * as keptItem from './006-kept-item.ts';
 import * as file from './007-file.ts';
 import * as replicas from './008-replicas.ts';
-import * as changeFeed from './011-change-feed.ts';
+import * as severalReplicas from './011-several-replicas.ts';
 
 /** All migrations in their order. A released one is never changed. */
 const migrations: Readonly<Record<string, { up(db: Kysely<Database>, dialect: SchemaDialect): Promise<void> }>> = {
@@ -22,7 +22,7 @@ const migrations: Readonly<Record<string, { up(db: Kysely<Database>, dialect: Sc
   '006-kept-item': keptItem,
   '007-file': file,
   '008-replicas': replicas,
-  '011-change-feed': changeFeed,
+  '011-several-replicas': severalReplicas,
 };
 
 export const migrationNames: readonly string[] = Object.keys(migrations);

@@ -83,16 +83,13 @@ export class PostgresFeed implements Feed {
     return performance.now() - this.#goodMs > staleAfterMs;
   }
 
-  async catchUp(): Promise<boolean> {
-    let timer: NodeJS.Timeout | undefined;
-    const silence = new Promise<boolean>((resolve) => {
-      timer = setTimeout(resolve, staleAfterMs, false);
-    });
-    try {
-      return await Promise.race([this.#look(), silence]);
-    } finally {
-      clearTimeout(timer);
-    }
+  freshen(): Promise<boolean> {
+    // A look that is under way will do, where the database is slow.
+    return inTime(this.#last.then(() => !this.isStale || this.#look()));
+  }
+
+  catchUp(): Promise<boolean> {
+    return inTime(this.#look());
   }
 
   async close(): Promise<void> {
@@ -142,5 +139,17 @@ export class PostgresFeed implements Feed {
     this.#isTold = true;
     const reason = this.#failure instanceof Error ? this.#failure.message : 'no answer';
     this.#log('warn', `changes of keys and prices are not heard of, so new requests are refused: ${reason}`);
+  }
+}
+
+async function inTime(answer: Promise<boolean>): Promise<boolean> {
+  let timer: NodeJS.Timeout | undefined;
+  const silence = new Promise<boolean>((resolve) => {
+    timer = setTimeout(resolve, staleAfterMs, false);
+  });
+  try {
+    return await Promise.race([answer, silence]);
+  } finally {
+    clearTimeout(timer);
   }
 }

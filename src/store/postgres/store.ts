@@ -5,6 +5,7 @@ import { uuidMaker } from '../../ids/uuid.ts';
 import type { Database } from '../database.ts';
 import type { Feed, Follows } from '../feed.ts';
 import { nothingFree, type LeasedBalances } from '../ledger.ts';
+import { beginFile, unreadyFiles, type AmongReplicas } from '../file-queries.ts';
 import { migrate, refuseNewer } from '../migrations/migrate.ts';
 import { deskOn, type Desk, type DeskOperation } from '../operations.ts';
 import { recomputeUsageHours } from '../queries.ts';
@@ -21,6 +22,8 @@ const deskConnections = 3;
 const migrationLock = 0x746b6873_0001n;
 const usageHoursLock = 0x746b6873_0002n;
 const aloneLock = 0x746b6873_0003n;
+/** The first half of a name, whose other half is an account; names of one half are others. */
+const uploadLock = 0x746b_6873n;
 /**
  * What a migration waits at most for a table that is being read: everything that comes after it would wait behind it, so
  * it steps back, and tries again (migrations are online).
@@ -68,7 +71,7 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
     await ledger.start();
     return {
       ledger,
-      desk: deskOf(db),
+      desk: deskOf(db, ledger),
       migrated,
       follow: (follower) => follow({ address, follower, log: (level, message) => log(level, message, {}) }),
       alone: (work) => alone(db, work),
@@ -127,8 +130,18 @@ function migrateAlone(db: Kysely<Database>, shown: string): Promise<readonly str
   });
 }
 
-function deskOf(db: Kysely<Database>): Desk {
-  const desk = deskOn(db);
+function deskOf(db: Kysely<Database>, ledger: PostgresLedger): Desk {
+  const among = (): AmongReplicas => ({
+    replica: ledger.replica,
+    // A lock by name and not on the account's row, which whoever leases from the account would wait for.
+    queue: (transaction, accountId) =>
+      sql`select pg_advisory_xact_lock(${uploadLock}::int, hashtext(${accountId}))`.execute(transaction),
+  });
+  const desk: Desk = {
+    ...deskOn(db),
+    beginFile: (request) => beginFile(db, request, among()),
+    unreadyFiles: (request) => unreadyFiles(db, request, among()),
+  };
   const inWords = (name: DeskOperation) => async (request: unknown) => {
     try {
       return await (desk[name] as (request: unknown) => Promise<unknown>)(request);

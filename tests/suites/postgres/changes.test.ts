@@ -213,6 +213,39 @@ test('a command that has no replica beside it changes the same for all of them',
   for (const replica of replicas) await timeUntil(401, replica, key);
 });
 
+test('D2: a replica whose database is slow answers or refuses in words, charges what it serves, and hears of changes', async (t) => {
+  const [one, , slow] = replicas;
+  const { id, key } = await newKey(one);
+  await timeUntil(200, slow, key);
+  wire.delayMs = 500;
+  const statuses: number[] = [];
+  try {
+    for (let count = 0; count < 5; count++) {
+      const answer = await slow.chat(ask, { key });
+      await answer.arrayBuffer();
+      statuses.push(answer.status);
+    }
+    await until(async () => (await slow.chat(ask, { key })).status === 200, longMs);
+    statuses.push(200);
+    await tell(one, { kind: 'revoke_key', keyId: id });
+    judge(t, 'revoked, 500 ms away', [await timeUntil(401, slow, key)]);
+  } finally {
+    wire.delayMs = 0;
+  }
+  t.diagnostic(statuses.join(' '));
+  for (const status of statuses) assert.ok(status === 200 || status === 500, String(status));
+  // A charge that became durable after its client had been told otherwise is paid back.
+  const served = statuses.filter((status) => status === 200).length;
+  await until(async () => {
+    const [row] = await server.sql(
+      url,
+      `select (select count(*) from usage where key_id = '${id}' and cost > 0)::int
+         - (select count(*) from transfer where kind = 'refund')::int as count`,
+    );
+    return row?.['count'] === served;
+  }, longMs);
+});
+
 test('D3: a replica that is cut off from the database lets nobody in, and finds what it has missed', async () => {
   const [one, , cutOff] = replicas;
   const kept = await newKey(one);

@@ -53,6 +53,12 @@ test('a service answers from PostgreSQL, its commands work beside it and without
   await service.start();
   assert.equal((await service.chat(ask)).status, 200);
   await service.verify();
+
+  // A newer version brings the tables up to date beside it: it goes on, and cannot be started again.
+  await server.sql(url, `insert into kysely_migration (name, timestamp) values ('999-future', '2030-01-01')`);
+  assert.equal((await service.chat(ask)).status, 200);
+  assert.equal(await service.stop(), 0);
+  await assert.rejects(service.start(), /written by a newer version of Tokenhouse/);
 });
 
 test('three replicas that start at once make one account, serve its key, and one may be killed', async (t) => {
