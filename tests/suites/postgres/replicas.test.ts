@@ -1,7 +1,10 @@
 /** Several ledgers on one database: nothing is overspent, nothing stranded, and who was declared dead charges nothing. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import pg from 'pg';
 import type { UsageRow } from '../../../src/store/ledger.ts';
+import { clientConfig, type Run } from '../../../src/store/postgres/connection.ts';
+import { move } from '../../../src/store/postgres/move.ts';
 import { chargeback, grant, usage } from '../../store/fixture.ts';
 import { until } from '../../support/service.ts';
 import { assertRight, balanceOf, customer, hold, openReplica, soon, type Replica } from './fixture.ts';
@@ -50,6 +53,29 @@ test('remainders that three replicas hold apart are brought together for one who
   assert.ok(await soon(true, () => hold(replicas[1]!, 'acct_a', 120n)), '40 + 40 + 40');
   assert.equal(await replicas[1]!.store.ledger.settle(usage('acct_a', 120n)), 'billed');
   assert.equal(await balanceOf(replicas[0]!.store, 'acct_a'), 0n);
+  await assertRight(url);
+});
+
+test('money that arrives while a lease waits for it is leased', async (t) => {
+  const url = await server.createDatabase();
+  const replica = await openReplica(t, url);
+  await customer(replica.store, 'acct_a', 100n);
+  const client = new pg.Client(clientConfig({ url }));
+  await client.connect();
+  t.after(() => client.end());
+  const run: Run = async (statement, values) => {
+    const { rows, rowCount } = await client.query({ ...statement, values: [...values] });
+    return { rows: rows as never[], count: rowCount ?? 0 };
+  };
+  await run({ text: 'begin' }, []);
+  assert.equal(await move(run, grant('acct_a', 1_000n)), true);
+  const holding = hold(replica, 'acct_a', 300n);
+  const waiting = `select 1 from pg_stat_activity where wait_event_type = 'Lock' and query like '%leased%'`;
+  await until(async () => (await server.sql(url, waiting)).length > 0, 30_000);
+  await run({ text: 'commit' }, []);
+  assert.equal(await holding, true);
+  assert.equal(await replica.store.ledger.settle(usage('acct_a', 300n)), 'billed');
+  assert.equal(await balanceOf(replica.store, 'acct_a'), 800n);
   await assertRight(url);
 });
 
