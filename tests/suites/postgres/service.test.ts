@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, test, type TestContext } from 'node:test';
 import { until, type TestService } from '../../support/service.ts';
 import { assertRight } from './fixture.ts';
-import { ask, serviceOn } from './replica-service.ts';
+import { ask, asked, serviceOn } from './replica-service.ts';
 import { PostgresServer } from './server.ts';
 
 let server: PostgresServer;
@@ -22,7 +22,7 @@ test('a service answers from PostgreSQL, its commands work beside it and without
   const url = await server.createDatabase();
   const service = await replicaOn(t, url).start();
   for (let count = 0; count < 5; count++) {
-    const answer = await service.chat({ ...ask, stream: count % 2 === 0 });
+    const answer = await asked(service, { ...ask, stream: count % 2 === 0 });
     assert.equal(answer.status, 200);
     await answer.text();
   }
@@ -51,12 +51,12 @@ test('a service answers from PostgreSQL, its commands work beside it and without
   await said('credits', 'grant', '--cents', '100');
   await service.verify();
   await service.start();
-  assert.equal((await service.chat(ask)).status, 200);
+  assert.equal((await asked(service)).status, 200);
   await service.verify();
 
   // A newer version brings the tables up to date beside it: it goes on, and cannot be started again.
   await server.sql(url, `insert into kysely_migration (name, timestamp) values ('999-future', '2030-01-01')`);
-  assert.equal((await service.chat(ask)).status, 200);
+  assert.equal((await asked(service)).status, 200);
   assert.equal(await service.stop(), 0);
   await assert.rejects(service.start(), /written by a newer version of Tokenhouse/);
 });
@@ -80,22 +80,22 @@ test('three replicas that start at once make one account, serve its key, and one
     await until(async () => (await replica.chat(ask)).status === 200, 30_000); // who has not made it hears of it
   }
   const [one, two, three] = starting as [TestService, TestService, TestService];
-  const answers = await Promise.all(starting.flatMap((replica) => Array.from({ length: 10 }, () => replica.chat(ask))));
+  const answers = await Promise.all(starting.flatMap((replica) => Array.from({ length: 10 }, () => asked(replica))));
   assert.deepEqual(
     answers.map(({ status }) => status),
     answers.map(() => 200),
   );
-  const running = one.chat({ ...ask, messages: [{ role: 'user', content: 'slow' }] }).catch(() => undefined);
+  const running = asked(one, { ...ask, messages: [{ role: 'user', content: 'slow' }] }).catch(() => undefined);
   await until(async () => (await server.sql(url, 'select 1 from open_request')).length === 1, 30_000);
   await one.stop('SIGKILL');
   await running;
-  assert.equal((await two.chat(ask)).status, 200);
+  assert.equal((await asked(two)).status, 200);
   // I6: within ten seconds nothing of the dead one is left, and the books say what it was running.
   await until(async () => (await server.sql(url, 'select 1 from replica')).length === 2, 30_000);
   await until(async () => (await server.sql(url, 'select 1 from open_request')).length === 0, 30_000);
   const crashed = await server.sql(url, `select cost from usage where ending = 'crashed'`);
   assert.deepEqual(crashed, [{ cost: '0' }]);
-  assert.equal((await three.chat(ask)).status, 200);
+  assert.equal((await asked(three)).status, 200);
   await two.verify();
   assert.equal(await two.stop(), 0);
   assert.equal(await three.stop(), 0);
