@@ -4,6 +4,7 @@ import { join } from 'node:path';
 
 import { createAccountHost } from './account-api/server.ts';
 import { Directory } from './accounts/directory.ts';
+import { Follower } from './accounts/follower.ts';
 import { createFirstAccount } from './accounts/first-account.ts';
 import type { FirstAccount } from './accounts/first-account.ts';
 import { openSecret } from './accounts/secret.ts';
@@ -53,7 +54,6 @@ import { SealKeys } from './pipeline/seals.ts';
 import { Snapshots } from './pipeline/snapshot.ts';
 import type { RequestLimits, Snapshot } from './pipeline/snapshot.ts';
 import { Reloader } from './reload.ts';
-import type { AccountPrice } from './store/queries.ts';
 import { StoreError } from './store/store-error.ts';
 import { openStore } from './stores.ts';
 import { publicIdOf, uuidMaker } from './ids/uuid.ts';
@@ -152,25 +152,20 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
     warn: (message) => log.service({ level: 'warn', event: 'secret', detail: { message } }),
   });
   const directory = new Directory(secret);
-  for (let after: string | undefined; ;) {
-    const page = await store.desk.loadKeys({ ...(after === undefined ? {} : { after }) });
-    directory.load(page);
-    after = page.at(-1)?.id;
-    if (after === undefined) break;
-  }
   directory.listen((cut) => {
     if (cut.kind === 'key_revoked') running.cancelKey(cut.keyId);
     else running.cancelAccount(cut.accountId);
   });
 
   const prices = new AccountPrices();
-  for (let after: AccountPrice | undefined; ;) {
-    const request = { endingAfter: Date.now(), ...(after === undefined ? {} : { after }) };
-    const page = await store.desk.listAccountPrices(request);
-    for (const price of page) prices.add(price);
-    after = page.at(-1);
-    if (after === undefined) break;
-  }
+  const feed = await store.follow(
+    new Follower({
+      directory,
+      prices,
+      warn: (message) => log.service({ level: 'warn', event: 'keys', detail: { message } }),
+    }),
+  );
+  opened.push(() => feed.close());
   const items = new KeptItems({
     desk: store.desk,
     keepDays: config.items.keepDays,
@@ -196,7 +191,8 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
   await files.start();
   const pdfs = new PdfTexts();
   opened.push(() => pdfs.close());
-  const operations = { ledger: store.ledger, desk: store.desk, secret, newId, directory, prices };
+  const memory = feed.isShared ? { directory: undefined, caughtUp: () => feed.catchUp() } : { directory, prices };
+  const operations = { ledger: store.ledger, desk: store.desk, secret, newId, ...memory };
   const downloads = new AbortController();
   const { limits } = config.server;
   const backendServices = {
@@ -331,6 +327,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
   const inferenceHost = createInferenceHost(
     {
       directory,
+      feed,
       constraints,
       prices,
       seals: new SealKeys(secret.sealSigning, secret.sealEncryption),
@@ -433,6 +430,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
       await Promise.all([jsonThreads.close(), ...engines, ...closing]);
       pdfs.close();
       await files.close();
+      await feed.close();
       await windows.write();
       await store.close();
     },

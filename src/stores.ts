@@ -4,6 +4,7 @@ import type { Kysely } from 'kysely';
 
 import type { StorageConfig } from './config/config.ts';
 import type { Database } from './store/database.ts';
+import type { Feed, Follows } from './store/feed.ts';
 import type { AccountLedger, LeasedBalances } from './store/ledger.ts';
 import type { Desk } from './store/operations.ts';
 
@@ -15,6 +16,8 @@ export interface Store {
   readonly migrated: readonly string[];
   /** What time it is, for all processes on the same books. */
   nowMs(): Promise<number>;
+  /** Loads what the follower keeps in memory, and keeps it in line with what others change until the feed is closed. */
+  follow(follower: Follows): Promise<Feed>;
   /** Runs what must not run twice at once, here or in another process on the same books. */
   alone<Value>(work: () => Promise<Value>): Promise<Value>;
   close(): Promise<void>;

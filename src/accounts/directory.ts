@@ -86,9 +86,19 @@ export class Directory {
     return this.#keys.size;
   }
 
-  /** Adds keys as the database has them. Throws when they were made with another secret: none of them would ever match. */
+  /** Ids of the keys that are not revoked. */
+  ids(): readonly string[] {
+    return [...this.#hashes.keys()];
+  }
+
+  /** Whether a key was made with the secret of this directory; one that was not would never match. */
+  isOwn(key: LoadedKey): boolean {
+    return key.pepperId === this.#secret.id;
+  }
+
+  /** Adds keys, or brings them up to date, as the database has them. Throws when they were made with another secret: none of them would ever match. */
   load(keys: readonly LoadedKey[]): void {
-    const strange = keys.filter((key) => key.pepperId !== this.#secret.id);
+    const strange = keys.filter((key) => !this.isOwn(key));
     if (strange.length > 0) {
       throw new Error(
         `${strange.length} of ${keys.length} API keys in the database were made with another secret (${strange[0]!.pepperId}; ` +
@@ -150,12 +160,7 @@ export class Directory {
         setOrDelete(this.#modelsOfAccounts, change.accountId, setOf(change.models));
         return;
       case 'account_status':
-        if (change.status === 'active') {
-          this.#suspended.delete(change.accountId);
-          return;
-        }
-        this.#suspended.add(change.accountId);
-        this.#tell({ kind: 'account_suspended', accountId: change.accountId });
+        this.#setStatus(change.accountId, change.status);
         return;
     }
   }
@@ -182,8 +187,17 @@ export class Directory {
     setOrDelete(this.#plansOfAccounts, accountId, key.accountPlan ?? undefined);
     setOrDelete(this.#concurrencyOfAccounts, accountId, readAccountLimits(key.accountLimits).concurrencyMax);
     this.#hashes.set(id, hash);
-    if (key.accountStatus === 'suspended') this.#suspended.add(accountId);
-    else this.#suspended.delete(accountId);
+    this.#setStatus(accountId, key.accountStatus);
+  }
+
+  #setStatus(accountId: string, status: AccountStatus): void {
+    if (status === 'active') {
+      this.#suspended.delete(accountId);
+      return;
+    }
+    if (this.#suspended.has(accountId)) return;
+    this.#suspended.add(accountId);
+    this.#tell({ kind: 'account_suspended', accountId });
   }
 
   #changeKey(keyId: string, change: Partial<LiveKey>): void {

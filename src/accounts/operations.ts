@@ -138,6 +138,8 @@ export interface OperationServices {
   readonly directory: Directory | undefined;
   /** The rates of the running service; likewise. */
   readonly prices?: PriceFollower | undefined;
+  /** Instead of both, where changes come back through the feed: waits for it. */
+  readonly caughtUp?: (() => Promise<unknown>) | undefined;
 }
 
 /** Who charges: follows the database, after a change is durable there. */
@@ -154,7 +156,9 @@ export class OperationError extends Error {
 /** Carries out one operation. It is durable, and in force in this process, when the promise resolves. */
 export async function operate(operation: Operation, services: OperationServices): Promise<OperationAnswer> {
   try {
-    return await carryOut(operation, services);
+    const answer = await carryOut(operation, services);
+    await services.caughtUp?.();
+    return answer;
   } catch (error) {
     if (
       error instanceof StoreError &&

@@ -19,6 +19,20 @@ export class AccountPrices {
     );
   }
 
+  /** All rates that there are, of all accounts; those of before are gone. */
+  load(prices: readonly AccountPrice[]): void {
+    this.#byAccountAndModel.clear();
+    for (const price of prices) this.add(price);
+  }
+
+  /** All rates that an account has; those of before are gone. */
+  replace(accountId: string, prices: readonly AccountPrice[]): void {
+    const ofAccount = keyOf(accountId, '');
+    for (const key of this.#byAccountAndModel.keys())
+      if (key.startsWith(ofAccount)) this.#byAccountAndModel.delete(key);
+    for (const price of prices) this.add(price);
+  }
+
   /** Those in force end, those to come never begin. */
   end(accountId: string, modelId: string, at: number): void {
     const key = keyOf(accountId, modelId);

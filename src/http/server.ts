@@ -29,7 +29,7 @@ import type { KeptItems } from '../pipeline/kept-items.ts';
 import { run } from '../pipeline/run.ts';
 import type { Deliver, RunServices } from '../pipeline/run.ts';
 import type { Running } from '../pipeline/running.ts';
-import { authenticate, requireCaller, serve, serveCount, zdrRequired } from '../pipeline/serve.ts';
+import { authenticate, presentedKey, requireCaller, serve, serveCount, zdrRequired } from '../pipeline/serve.ts';
 import type { ServeServices } from '../pipeline/serve.ts';
 import type { Lease } from '../pipeline/snapshot.ts';
 import { keptIds, requestIds } from '../ids/request-id.ts';
@@ -58,6 +58,8 @@ export interface InferenceHostServices
   extends Pick<ServeServices, 'constraints' | 'directory' | 'prices' | 'seals'>, Pick<RunServices, 'billing'> {
   /** What the configuration says now about requests; each keeps what it began with. */
   lease(): Lease;
+  /** What is known of keys, accounts and prices, and whether it is what they are now. */
+  readonly feed: { readonly isStale: boolean; freshen(): Promise<boolean> };
   readonly bodyBudget: BodyBudget;
   readonly items: KeptItems;
   readonly idempotency: Idempotency;
@@ -143,6 +145,7 @@ async function handle(
     route = inferenceRoutes.get(path);
     if (isFilesPath(path)) {
       if (!services.ready()) throw errorOfCancel('drain', undefined);
+      await caughtUp(request, services);
       const authenticated = (): Caller =>
         requireCaller(authenticate(request.headers, services.directory, originOf(request)));
       const { limits } = lease.snapshot;
@@ -150,6 +153,7 @@ async function handle(
       return;
     }
     if (route === undefined) {
+      if (path === '/v1/models') await caughtUp(request, services);
       answerPlain(path, request, exchange, lease, host);
       return;
     }
@@ -157,6 +161,7 @@ async function handle(
     if (!services.ready()) throw errorOfCancel('drain', undefined);
     // The order of contracts decision 10.
     checkContentType(request);
+    await caughtUp(request, services);
     const caller = requireCaller(authenticate(request.headers, services.directory, originOf(request)));
     const zdr = zdrRequired(request.headers, caller);
     const key = route.kind === 'generate' ? idempotencyKeyOf(request.headers) : undefined;
@@ -245,6 +250,15 @@ async function handle(
   }
 }
 
+/**
+ * Nobody is let in by what this process remembers, when it may have missed that a key was revoked: it looks once more, or
+ * refuses (money, "A database that does not answer").
+ */
+async function caughtUp({ headers }: IncomingMessage, { feed }: InferenceHostServices): Promise<void> {
+  if (!feed.isStale || presentedKey(headers) === undefined || (await feed.freshen())) return;
+  throw new ApiError('internal_error', 'The database does not answer.', { retryAfterSeconds: 1 });
+}
+
 /** Small bodies are parsed at once; a large one would keep everybody else waiting (reliability C12). */
 function jsonOf({ blocks, length }: Body, threads: JsonThreads, signal: AbortSignal): unknown {
   const [only] = blocks;
@@ -327,7 +341,7 @@ function answerPlain(
       return;
     case '/readyz':
       readOnly(request);
-      if (services.ready()) sendJson(exchange, 200, '{"status":"ready"}');
+      if (services.ready() && !services.feed.isStale) sendJson(exchange, 200, '{"status":"ready"}');
       else sendJson(exchange, 503, '{"status":"not ready"}', { 'retry-after': '1' });
       return;
     case '/openapi.json': {

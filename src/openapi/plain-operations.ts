@@ -45,7 +45,7 @@ export const plainOperations: readonly PlainOperation[] = [
       { status: 200, description: 'It does.', contentType: 'application/json', schema: status('ready') },
       {
         status: 503,
-        description: 'It is being stopped.',
+        description: 'It is being stopped, or cannot reach its database.',
         contentType: 'application/json',
         schema: status('not ready'),
         headers: { 'Retry-After': 'Seconds until it is worth asking again.' },

@@ -77,7 +77,8 @@ export function requireCaller(caller: Caller | undefined): Caller {
   );
 }
 
-function presentedKey(headers: Headers): string | undefined {
+/** What the request carries as its key, if anything; throws when it cannot be one. */
+export function presentedKey(headers: Headers): string | undefined {
   const authorization = single(headers['authorization']);
   if (authorization !== undefined && authorization !== '') {
     const [, token] = /^Bearer (.*)$/is.exec(authorization) ?? [];

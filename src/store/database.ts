@@ -199,6 +199,8 @@ export interface FileTable {
   bytes: Whole;
   created_at: Whole;
   expires_at: Whole | null;
+  /** At whom it arrives, or has arrived; null where one process uses the database. */
+  replica_id: Generated<Uint8Array | null>;
 }
 
 /** A process that uses the database with others; it is dead when its beat is old. Empty in a one-process store. */

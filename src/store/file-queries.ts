@@ -26,6 +26,14 @@ export interface FileBounds {
   readonly bytesMax: number;
 }
 
+/** What the only process on a database has no use for. */
+export interface AmongReplicas {
+  /** Of this process. */
+  readonly replica: Uint8Array;
+  /** Makes uploads to one account begin one after the other, until the transaction ends. */
+  readonly queue: (transaction: Db, accountId: string) => Promise<unknown>;
+}
+
 /**
  * Notes that a file of at most so many bytes arrives: what arrives at the same time counts too, so the bounds hold for all of it.
  * False: there is no room in the account.
@@ -39,9 +47,11 @@ export async function beginFile(
     readonly at: number;
     readonly bounds: FileBounds;
   },
+  among?: AmongReplicas,
 ): Promise<boolean> {
   const { id, accountId, bytesMax, at, bounds } = request;
   return await db.transaction().execute(async (transaction) => {
+    await among?.queue(transaction, accountId);
     const held = await transaction
       .selectFrom('file')
       .select(({ fn }) => [fn.countAll<bigint>().as('files'), fn.sum<bigint | null>('bytes').as('bytes')])
@@ -61,6 +71,7 @@ export async function beginFile(
         bytes: bytesMax,
         created_at: at,
         expires_at: null,
+        replica_id: among?.replica ?? null,
       })
       .execute();
     return true;
@@ -166,11 +177,12 @@ export async function forgetFiles(db: Db, request: { readonly ids: readonly stri
 
 /**
  * Ids of what is no file, or no longer: arriving, leaving, and expired, which leave with this. Whoever asks knows which of
- * them still arrive.
+ * them still arrive; what arrives at others that live is not among them.
  */
 export async function unreadyFiles(
   db: Db,
   request: { readonly now: number; readonly limit: number },
+  among?: AmongReplicas,
 ): Promise<readonly string[]> {
   await db
     .updateTable('file')
@@ -178,14 +190,14 @@ export async function unreadyFiles(
     .where('state', '=', 'ready')
     .where('expires_at', '<=', BigInt(request.now))
     .execute();
-  const rows = await db
-    .selectFrom('file')
-    .select('id')
-    .where('state', '<>', 'ready')
-    .orderBy('id')
-    .limit(request.limit)
-    .execute();
-  return rows.map(({ id }) => id);
+  let unready = db.selectFrom('file').select('id').where('state', '<>', 'ready').orderBy('id').limit(request.limit);
+  if (among !== undefined) {
+    const others = db.selectFrom('replica').select('id').where('id', '<>', among.replica);
+    unready = unready.where(({ eb, or }) =>
+      or([eb('state', '=', 'leaving'), eb('replica_id', 'is', null), eb('replica_id', 'not in', others)]),
+    );
+  }
+  return (await unready.execute()).map(({ id }) => id);
 }
 
 /** An expired file is gone at once, whenever its bytes are swept. */

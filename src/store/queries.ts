@@ -187,9 +187,14 @@ export interface LoadedKey {
 /** A page of the keys that are not revoked, in the order of their ids: the whole set lives in memory, but arrives in pieces. */
 export async function loadKeys(
   db: Db,
-  request: { readonly after?: string; readonly limit?: number },
+  request: {
+    readonly after?: string;
+    /** Of these only, at most as many as fit a page. */
+    readonly ids?: readonly string[];
+    readonly limit?: number;
+  },
 ): Promise<readonly LoadedKey[]> {
-  const rows = await db
+  let query = db
     .selectFrom('api_key')
     .innerJoin('account', 'account.id', 'api_key.account_id')
     .select([
@@ -210,9 +215,9 @@ export async function loadKeys(
     .where('api_key.status', '=', 'active')
     .where('api_key.id', '>', request.after ?? '')
     .orderBy('api_key.id')
-    .limit(pageOf(request.limit))
-    .execute();
-  return rows.map((row) => ({
+    .limit(pageOf(request.limit ?? request.ids?.length));
+  if (request.ids !== undefined) query = query.where('api_key.id', 'in', request.ids);
+  return (await query.execute()).map((row) => ({
     id: row.id,
     accountId: row.account_id,
     userId: row.user_id,

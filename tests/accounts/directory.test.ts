@@ -115,6 +115,7 @@ test('a suspended account has no live key, and has them back when it is active a
   const before = key('acct_c', { accountStatus: 'suspended' });
   directory.load([one.loaded, other.loaded, before.loaded]);
   assert.equal(directory.find(before.text), undefined);
+  assert.deepEqual(cuts.splice(0), [{ kind: 'account_suspended', accountId: 'acct_c' }]);
   directory.apply({ kind: 'account_status', accountId: 'acct_a', status: 'suspended' });
   assert.equal(directory.find(one.text), undefined);
   assert.notEqual(directory.find(other.text), undefined);

@@ -12,6 +12,7 @@ import * as file from './007-file.ts';
 import * as replicas from './008-replicas.ts';
 import * as limits from './009-limits.ts';
 import * as idempotency from './010-idempotency.ts';
+import * as severalReplicas from './011-several-replicas.ts';
 
 /** All migrations in their order. A released one is never changed. */
 const migrations: Readonly<Record<string, { up(db: Kysely<Database>, dialect: SchemaDialect): Promise<void> }>> = {
@@ -25,6 +26,7 @@ const migrations: Readonly<Record<string, { up(db: Kysely<Database>, dialect: Sc
   '008-replicas': replicas,
   '009-limits': limits,
   '010-idempotency': idempotency,
+  '011-several-replicas': severalReplicas,
 };
 
 export const migrationNames: readonly string[] = Object.keys(migrations);

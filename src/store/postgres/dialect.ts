@@ -1,7 +1,16 @@
-import { CompiledQuery, Kysely, PostgresDialect } from 'kysely';
+import {
+  CompiledQuery,
+  Kysely,
+  PostgresAdapter,
+  PostgresDialect,
+  PostgresIntrospector,
+  PostgresQueryCompiler,
+  type DatabaseConnection,
+  type Driver,
+} from 'kysely';
 import pg from 'pg';
 import type { Database } from '../database.ts';
-import { clientConfig, durable, type PostgresAddress } from './connection.ts';
+import { clientConfig, durable, type PostgresAddress, type Session } from './connection.ts';
 
 /** A report that takes longer is ended by the server; the ledger has connections of its own. */
 const reportTimeoutMs = 120_000;
@@ -25,4 +34,37 @@ export function kyselyOnPostgres(address: PostgresAddress, connections: number):
       },
     }),
   });
+}
+
+/** Kysely on a connection that has an owner already: for single statements that must end in time. */
+export function kyselyOnSession(session: Session, timeoutMs: number): Kysely<Database> {
+  const connection: DatabaseConnection = {
+    executeQuery: async <Row>({ sql, parameters }: CompiledQuery) => {
+      const { rows, count } = await session.query({ text: sql }, parameters, timeoutMs);
+      return { rows: rows as Row[], numAffectedRows: BigInt(count) };
+    },
+    streamQuery: refused,
+  };
+  const nothing = (): Promise<void> => Promise.resolve();
+  const driver: Driver = {
+    init: nothing,
+    acquireConnection: () => Promise.resolve(connection),
+    beginTransaction: refused,
+    commitTransaction: refused,
+    rollbackTransaction: refused,
+    releaseConnection: nothing,
+    destroy: nothing, // its owner closes it
+  };
+  return new Kysely<Database>({
+    dialect: {
+      createAdapter: () => new PostgresAdapter(),
+      createDriver: () => driver,
+      createIntrospector: (db) => new PostgresIntrospector(db),
+      createQueryCompiler: () => new PostgresQueryCompiler(),
+    },
+  });
+}
+
+function refused(): never {
+  throw new Error('single statements only');
 }

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { LeasedBalances } from '../ledger.ts';
 import { StoreError } from '../store-error.ts';
 import type { Session } from './connection.ts';
-import { isWorthAnotherTry, storeErrorOf } from './postgres-error.ts';
+import { isWorthAnotherTry, sqlState, storeErrorOf } from './postgres-error.ts';
 import { hexOf } from './settlements.ts';
 import { giveBack, grant } from './statements.ts';
 
@@ -215,7 +215,7 @@ export class Leases {
         if (me !== replica()) continue;
         return rows[0]!;
       } catch (error) {
-        if (!isWorthAnotherTry(error) || conflicts >= conflictTriesMax) throw error;
+        if (!(isWorthAnotherTry(error) || isOfOldRow(error)) || conflicts >= conflictTriesMax) throw error;
         await sleep(Math.random() * 10 * 2 ** conflicts);
       }
     }
@@ -249,6 +249,12 @@ export class Leases {
     return lease;
   }
 }
+
+/**
+ * A lease is of what the locked row has, maybe more than the row of the snapshot had: somebody has just given back or
+ * topped up. PostgreSQL checks what the update makes of the old row before it finds the new one.
+ */
+const isOfOldRow = (error: unknown): boolean => sqlState(error) === '23514';
 
 function wanted({ needMicrocents, spendingPerSecond }: Lease): bigint {
   const forHolds = needMicrocents * holdsAhead;

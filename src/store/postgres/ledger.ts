@@ -80,6 +80,11 @@ export class PostgresLedger implements AccountLedger {
     await this.#membership.start();
   }
 
+  /** What this process is called among the others; another one after it was declared dead. */
+  get replica(): Uint8Array {
+    return this.#membership.id;
+  }
+
   get backlog(): number {
     return this.#settlements.backlog;
   }

@@ -173,3 +173,20 @@ export const recordCrashes = {
       0, 0, 0, 0, 0, hold, hold, 'crashed', 0, 0, 0, 0, ended_at - started_at
     from stranded on conflict (request_id) do nothing`,
 };
+
+/**
+ * Finds the changes that have become visible since the snapshot $1, `null` for none, and takes the next snapshot. By the
+ * snapshot and not by a time: a transaction may be committed long after its rows were written. Rows of transactions to
+ * come are of another server, from whose dump this one was made.
+ */
+export const readChanges = {
+  name: 'read_changes',
+  text: `
+    with look as (
+      select txid_current_snapshot() as snapshot, extract(epoch from pg_postmaster_start_time())::text as server
+    )
+    select look.snapshot::text as snapshot, look.server, change.kind, change.ref
+    from look left join change on change.tx >= txid_snapshot_xmin($1::txid_snapshot)
+      and change.tx < txid_snapshot_xmax(look.snapshot) and not txid_visible_in_snapshot(change.tx, $1::txid_snapshot)
+    order by change.tx`,
+};

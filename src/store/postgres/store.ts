@@ -3,15 +3,18 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { uuidMaker } from '../../ids/uuid.ts';
 import type { Database } from '../database.ts';
+import type { Feed, Follows } from '../feed.ts';
 import { nothingFree, type LeasedBalances } from '../ledger.ts';
+import { beginFile, unreadyFiles, type AmongReplicas } from '../file-queries.ts';
 import { migrate, refuseNewer } from '../migrations/migrate.ts';
 import { deskOn, type Desk, type DeskOperation } from '../operations.ts';
 import { recomputeUsageHours } from '../queries.ts';
 import { StoreError } from '../store-error.ts';
 import { clientConfig, refuseUnfitServer, unreachable, type PostgresAddress } from './connection.ts';
 import { kyselyOnPostgres } from './dialect.ts';
+import { PostgresFeed, type PostgresFeedOptions } from './feed.ts';
 import { PostgresLedger, type PostgresLedgerOptions } from './ledger.ts';
-import { isWorthAnotherTry, storeErrorOf } from './postgres-error.ts';
+import { isWorthAnotherTry, sqlState, storeErrorOf } from './postgres-error.ts';
 import { databaseNow } from './statements.ts';
 
 /** Of the desk: reports wait for each other rather than for connections of the server. */
@@ -20,6 +23,8 @@ const deskConnections = 3;
 const migrationLock = 0x746b6873_0001n;
 const usageHoursLock = 0x746b6873_0002n;
 const aloneLock = 0x746b6873_0003n;
+/** The first half of a name, whose other half is an account; names of one half are others. */
+const uploadLock = 0x746b_6873n;
 /**
  * What a migration waits at most for a table that is being read: everything that comes after it would wait behind it, so
  * it steps back, and tries again (migrations are online).
@@ -43,6 +48,8 @@ export interface PostgresStore {
   readonly migrated: readonly string[];
   /** By the clock of the database, which all replicas go by. */
   nowMs(): Promise<number>;
+  /** Loads what the follower keeps in memory, and keeps it in line with the database until the feed is closed. */
+  follow(follower: Follows): Promise<Feed>;
   /** Runs what must not run twice at once, here or on another replica. */
   alone<Value>(work: () => Promise<Value>): Promise<Value>;
   close(): Promise<void>;
@@ -67,9 +74,10 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
     await ledger.start();
     return {
       ledger,
-      desk: deskOf(db),
+      desk: deskOf(db, ledger),
       migrated,
       nowMs: () => nowMs(db),
+      follow: (follower) => follow({ address, follower, log: (level, message) => log(level, message, {}) }),
       alone: (work) => alone(db, work),
       close: () => close(ledger!, db),
     };
@@ -126,8 +134,18 @@ function migrateAlone(db: Kysely<Database>, shown: string): Promise<readonly str
   });
 }
 
-function deskOf(db: Kysely<Database>): Desk {
-  const desk = deskOn(db);
+function deskOf(db: Kysely<Database>, ledger: PostgresLedger): Desk {
+  const among = (): AmongReplicas => ({
+    replica: ledger.replica,
+    // A lock by name and not on the account's row, which whoever leases from the account would wait for.
+    queue: (transaction, accountId) =>
+      sql`select pg_advisory_xact_lock(${uploadLock}::int, hashtext(${accountId}))`.execute(transaction),
+  });
+  const desk: Desk = {
+    ...deskOn(db),
+    beginFile: (request) => beginFile(db, request, among()),
+    unreadyFiles: (request) => unreadyFiles(db, request, among()),
+  };
   const inWords = (name: DeskOperation) => async (request: unknown) => {
     try {
       return await (desk[name] as (request: unknown) => Promise<unknown>)(request);
@@ -159,6 +177,17 @@ function deskOf(db: Kysely<Database>): Desk {
 async function nowMs(db: Kysely<Database>): Promise<number> {
   const { rows } = await sql<{ readonly now: bigint }>`select ${sql.raw(databaseNow)} as now`.execute(db);
   return Number(rows[0]!.now);
+}
+
+async function follow(options: PostgresFeedOptions): Promise<Feed> {
+  const feed = new PostgresFeed(options);
+  try {
+    await feed.start();
+    return feed;
+  } catch (error) {
+    await feed.close();
+    throw error instanceof Error && sqlState(error) === undefined ? error : storeErrorOf(error);
+  }
 }
 
 function alone<Value>(db: Kysely<Database>, work: () => Promise<Value>): Promise<Value> {

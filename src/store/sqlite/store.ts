@@ -1,9 +1,11 @@
 import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
+import type { Feed, Follows } from '../feed.ts';
 import { nothingFree, type FreeBalances } from '../ledger.ts';
 import type { Desk } from '../operations.ts';
 import { StoreError } from '../store-error.ts';
 import { DeskThread } from './desk.ts';
+import { followAlone } from './feed.ts';
 import { SqliteLedger, type SqliteLedgerOptions } from './ledger.ts';
 import { takeLock, type Lock } from './lock.ts';
 
@@ -25,6 +27,8 @@ export interface SqliteStore {
   /** Names of the migrations that this opening ran. */
   readonly migrated: readonly string[];
   nowMs(): Promise<number>;
+  /** Loads what the follower keeps in memory. */
+  follow(follower: Follows): Promise<Feed>;
   /** Runs what must not run twice at once; this process is the only one. */
   alone<Value>(work: () => Promise<Value>): Promise<Value>;
   close(): Promise<void>;
@@ -65,6 +69,7 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Sqli
     desk: desk.desk,
     migrated,
     nowMs: () => Promise.resolve(now()),
+    follow: (follower) => followAlone(desk.desk, follower),
     alone: (work) => work(),
     close: () => close(ledger, desk, lock),
   };

@@ -1,12 +1,12 @@
 /** The database goes away, in the worst moments: defined answers, and exact money afterwards (reliability D3 to D5, S1). */
 import assert from 'node:assert/strict';
-import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
-import { after, before, test, type TestContext } from 'node:test';
+import { after, before, test } from 'node:test';
 import { StoreError } from '../../../src/store/store-error.ts';
 import { grant, usage } from '../../store/fixture.ts';
 import { until } from '../../support/service.ts';
 import { assertRight, balanceOf, customer, hold, openReplica } from './fixture.ts';
 import { PostgresServer } from './server.ts';
+import { Wire } from './wire.ts';
 
 let server: PostgresServer;
 before(async () => {
@@ -14,54 +14,11 @@ before(async () => {
 });
 after(() => server.dispose());
 
-/** Between a ledger and its database: passes everything on until it is told to lose the answers. */
-class Wire {
-  readonly #server: Server;
-  readonly #sockets = new Set<Socket>();
-  /** The next bytes with this text in them reach the database, and nothing of that connection comes back. */
-  loseAnswerTo: string | undefined;
-  lost = 0;
-
-  constructor(port: number) {
-    this.#server = createServer((client) => {
-      const database = connect(port, '127.0.0.1');
-      let isMute = false;
-      for (const socket of [client, database]) {
-        this.#sockets.add(socket);
-        socket.on('error', () => {});
-        socket.on('close', () => (client.destroy(), database.destroy(), this.#sockets.delete(socket)));
-      }
-      client.on('data', (bytes) => {
-        if (this.loseAnswerTo !== undefined && bytes.includes(this.loseAnswerTo)) {
-          this.loseAnswerTo = undefined;
-          this.lost++;
-          isMute = true;
-        }
-        database.write(bytes);
-      });
-      database.on('data', (bytes) => {
-        // It has answered, so it is committed; the answer is lost and so is the connection.
-        if (isMute) client.destroy();
-        else client.write(bytes);
-      });
-    });
-  }
-
-  async listen(t: TestContext): Promise<number> {
-    await new Promise<void>((resolve) => this.#server.listen(0, '127.0.0.1', resolve));
-    t.after(() => {
-      this.#server.close();
-      for (const socket of this.#sockets) socket.destroy();
-    });
-    return (this.#server.address() as AddressInfo).port;
-  }
-}
-
 test('D5: a connection that is lost while it commits charges once, and says so', async (t) => {
   const url = await server.createDatabase();
-  const wire = new Wire(server.port);
-  const port = await wire.listen(t);
-  const replica = await openReplica(t, url.replace(`:${server.port}/`, `:${port}/`));
+  const wire = await Wire.open(server.port);
+  t.after(() => wire.close());
+  const replica = await openReplica(t, wire.url(url));
   await customer(replica.store, 'acct_a', 10_000n);
   for (let times = 1; times <= 10; times++) {
     assert.ok(await hold(replica, 'acct_a', 100n));

@@ -52,6 +52,18 @@ export async function hold({ store, free }: Replica, accountId: string, amount: 
   return free.reserve(accountId, amount);
 }
 
+/**
+ * Replicas give back what is idle when one of them lacks it, which takes them a moment: what is there is asked for again,
+ * for ten times as long as the service promises; what is not there must not be had at all.
+ */
+export async function soon(isThere: boolean, ask: () => Promise<boolean>): Promise<boolean> {
+  const deadline = performance.now() + 10_000;
+  for (;;) {
+    if (await ask()) return true;
+    if (!isThere || performance.now() > deadline) return false;
+  }
+}
+
 export async function customer({ ledger }: PostgresStore, id: string, microcents: bigint): Promise<void> {
   await ledger.createAccount({ id, name: id, creditLimitMicrocents: 0n, at: Date.now(), changeId: uuid() });
   if (microcents > 0n) await ledger.transfer(grant(id, microcents));

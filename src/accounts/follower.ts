@@ -1,0 +1,104 @@
+import type { Change, FollowedDesk, Follows } from '../store/feed.ts';
+import type { AccountPrice } from '../store/queries.ts';
+import type { Directory } from './directory.ts';
+
+/** The rates of accounts, as they are in memory. */
+export interface FollowedPrices {
+  load(prices: readonly AccountPrice[]): void;
+  replace(accountId: string, prices: readonly AccountPrice[]): void;
+}
+
+export interface FollowerOptions {
+  readonly directory: Directory;
+  readonly prices: FollowedPrices;
+  readonly warn: (message: string) => void;
+}
+
+/** As many as a page of the desk has. */
+const keysAtOnce = 1000;
+
+/**
+ * Keeps keys, accounts and rates in memory in line with the database. A change is read as what it names is now: so it does
+ * not matter how often, how late and in which order changes arrive, and which of them this version knows.
+ */
+export class Follower implements Follows {
+  readonly #options: FollowerOptions;
+  #isLoaded = false;
+
+  constructor(options: FollowerOptions) {
+    this.#options = options;
+  }
+
+  /** Throws, the first time, when keys were made with another secret: the service must not start like that. */
+  async loadAll(desk: FollowedDesk): Promise<void> {
+    const { directory, prices } = this.#options;
+    const known = new Set(directory.ids());
+    for (let after: string | undefined; ;) {
+      const page = await desk.loadKeys({ limit: keysAtOnce, ...(after === undefined ? {} : { after }) });
+      if (this.#isLoaded) this.#load(page);
+      else directory.load(page);
+      for (const { id } of page) known.delete(id);
+      after = page.at(-1)?.id;
+      if (after === undefined) break;
+    }
+    await this.#followKeys([...known], desk);
+    prices.load(await ratesOf(undefined, desk));
+    this.#isLoaded = true;
+  }
+
+  async follow(changes: readonly Change[], desk: FollowedDesk): Promise<void> {
+    const refsOf = (prefix: string): readonly string[] => [
+      ...new Set(changes.filter(({ kind }) => kind.startsWith(prefix)).map(({ ref }) => ref)),
+    ];
+    await this.#followKeys(refsOf('key_'), desk);
+    for (const accountId of refsOf('account_')) await this.#followAccount(accountId, desk);
+  }
+
+  /** Those that the database does not have as live are revoked. */
+  async #followKeys(ids: readonly string[], desk: FollowedDesk): Promise<void> {
+    for (let from = 0; from < ids.length; from += keysAtOnce) {
+      const some = ids.slice(from, from + keysAtOnce);
+      const found = await desk.loadKeys({ ids: some });
+      this.#load(found);
+      const live = new Set(found.map(({ id }) => id));
+      for (const keyId of some) if (!live.has(keyId)) this.#options.directory.apply({ kind: 'key_revoked', keyId });
+    }
+  }
+
+  async #followAccount(accountId: string, desk: FollowedDesk): Promise<void> {
+    const { directory, prices } = this.#options;
+    const account = await desk.getAccount({ accountId });
+    if (account === undefined || account.house) return;
+    directory.apply({ kind: 'account_status', accountId, status: account.status });
+    directory.apply({ kind: 'account_models', accountId, models: account.models });
+    prices.replace(accountId, await ratesOf(accountId, desk));
+  }
+
+  /** One key that was made with another secret must not keep those from being followed that this service has. */
+  #load(keys: Parameters<Directory['load']>[0]): void {
+    const { directory, warn } = this.#options;
+    const own = keys.filter((key) => directory.isOwn(key));
+    directory.load(own);
+    if (own.length < keys.length)
+      warn(
+        `${keys.length - own.length} API keys were made with another secret than this service has, and do not work here. ` +
+          'Revoke them, and make new ones where TOKENHOUSE_SECRET is the same.',
+      );
+  }
+}
+
+/** All that are in force or will be. */
+async function ratesOf(accountId: string | undefined, desk: FollowedDesk): Promise<readonly AccountPrice[]> {
+  const endingAfter = Date.now();
+  const rates: AccountPrice[] = [];
+  for (let after: AccountPrice | undefined; ;) {
+    const page = await desk.listAccountPrices({
+      endingAfter,
+      ...(accountId === undefined ? {} : { accountId }),
+      ...(after === undefined ? {} : { after }),
+    });
+    rates.push(...page);
+    after = page.at(-1);
+    if (after === undefined) return rates;
+  }
+}

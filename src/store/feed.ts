@@ -1,0 +1,32 @@
+import type { Desk } from './operations.ts';
+
+/** What somebody has changed besides money. It says where to look, not what is there now. */
+export interface Change {
+  /** `key_…` or `account_…`; a later version has more of both. */
+  readonly kind: string;
+  /** Id of the key or the account. */
+  readonly ref: string;
+}
+
+export type FollowedDesk = Pick<Desk, 'loadKeys' | 'getAccount' | 'listAccountPrices'>;
+
+/** Keeps what is in memory in line with the database. Both may be called again for the same, and do no harm. */
+export interface Follows {
+  /** Reads everything. */
+  loadAll(desk: FollowedDesk): Promise<void>;
+  /** Reads what has changed, as it is now. */
+  follow(changes: readonly Change[], desk: FollowedDesk): Promise<void>;
+}
+
+/** Changes of keys, accounts and prices, whoever makes them (money, "Revocation"). */
+export interface Feed {
+  /** Other processes make changes too; those of this one come back through the feed, in the order of the database. */
+  readonly isShared: boolean;
+  /** What others have changed may be unknown here: nothing may be admitted from memory. */
+  readonly isStale: boolean;
+  /** Waits until it is not stale; `false`: the database did not answer in time. */
+  freshen(): Promise<boolean>;
+  /** Resolves when all that was durable at the call is in force here; `false`: the database did not answer in time. */
+  catchUp(): Promise<boolean>;
+  close(): Promise<void>;
+}

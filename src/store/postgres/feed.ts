@@ -1,0 +1,155 @@
+import type { Kysely } from 'kysely';
+import type { Database } from '../database.ts';
+import type { Change, Feed, FollowedDesk, Follows } from '../feed.ts';
+import { deskOn } from '../operations.ts';
+import { Session, type PostgresAddress } from './connection.ts';
+import { kyselyOnSession } from './dialect.ts';
+import { readChanges } from './statements.ts';
+
+/** The channel that the trigger on `change` calls on. A call only makes the next look come sooner. */
+const changeChannel = 'tokenhouse_change';
+const lookEveryMs = 250;
+/** Nothing is admitted from memory when the last good look is older. */
+const staleAfterMs = 1_000;
+const answerTimeoutMs = 1_000;
+/** Of each statement that reads what has changed. */
+const readTimeoutMs = 5_000;
+
+export interface PostgresFeedOptions {
+  readonly address: PostgresAddress;
+  readonly follower: Follows;
+  readonly log: (level: 'info' | 'warn', message: string) => void;
+}
+
+interface ChangeRow {
+  /** Which transactions were visible to the look. */
+  readonly snapshot: string;
+  /** When the server was started. */
+  readonly server: string;
+  readonly kind: string | null;
+  readonly ref: string | null;
+}
+
+/**
+ * Looks for changes a few times a second, and at once when the database calls. Looking is what counts: it works when
+ * calls are lost. Each look hands the next one its snapshot, so every change is found by exactly one good look, and what
+ * a failed one has found is found again.
+ */
+export class PostgresFeed implements Feed {
+  readonly isShared = true;
+  readonly #follower: Follows;
+  readonly #log: PostgresFeedOptions['log'];
+  readonly #session: Session;
+  readonly #db: Kysely<Database>;
+  readonly #desk: FollowedDesk;
+  #timer: NodeJS.Timeout | undefined;
+  /** Up to which all changes are in force here. */
+  #snapshot: string | null = null;
+  #server: string | undefined;
+  /** When the last good look began: what was durable by then is in force. */
+  #goodMs = -Infinity;
+  #last: Promise<boolean> = Promise.resolve(true);
+  /** A look that has not begun. */
+  #next: Promise<boolean> | undefined;
+  #failure: unknown;
+  #isTold = false;
+  #closed = false;
+
+  constructor({ address, follower, log }: PostgresFeedOptions) {
+    this.#follower = follower;
+    this.#log = log;
+    this.#session = new Session({
+      address,
+      greet: async (client) => {
+        await client.query(`listen ${changeChannel}`);
+      },
+      onNotification: () => void this.#look(),
+    });
+    this.#db = kyselyOnSession(this.#session, readTimeoutMs);
+    this.#desk = deskOn(this.#db);
+  }
+
+  /** Resolves when all is loaded. Rejects when that failed. */
+  async start(): Promise<void> {
+    if (!(await this.#look())) throw this.#failure;
+    this.#timer = setInterval(() => {
+      if (this.isStale) this.#tell();
+      void this.#look();
+    }, lookEveryMs);
+    this.#timer.unref();
+  }
+
+  get isStale(): boolean {
+    return performance.now() - this.#goodMs > staleAfterMs;
+  }
+
+  freshen(): Promise<boolean> {
+    // A look that is under way will do, where the database is slow.
+    return inTime(this.#last.then(() => !this.isStale || this.#look()));
+  }
+
+  catchUp(): Promise<boolean> {
+    return inTime(this.#look());
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    clearInterval(this.#timer);
+    await this.#last;
+    await this.#session.close();
+    await this.#db.destroy();
+  }
+
+  /** One look after the other; all that ask before it begins share the next one. */
+  #look(): Promise<boolean> {
+    if (this.#next !== undefined) return this.#next;
+    const turn = this.#last.then(() => {
+      this.#next = undefined;
+      return this.#closed ? false : this.#follow();
+    });
+    this.#next = this.#last = turn;
+    return turn;
+  }
+
+  async #follow(): Promise<boolean> {
+    const begunMs = performance.now();
+    try {
+      const { rows } = await this.#session.query<ChangeRow>(readChanges, [this.#snapshot], answerTimeoutMs);
+      const { snapshot, server } = rows[0]!;
+      // Another server, or the same one after a crash or a restore: what this one has forgotten, nobody can say.
+      if (server !== this.#server) await this.#follower.loadAll(this.#desk);
+      else {
+        const changes = rows.filter((row): row is ChangeRow & Change => row.kind !== null);
+        if (changes.length > 0) await this.#follower.follow(changes, this.#desk);
+      }
+      this.#snapshot = snapshot;
+      this.#server = server;
+      this.#goodMs = begunMs;
+      if (this.#isTold) this.#log('info', 'changes of keys and prices are heard of again');
+      this.#isTold = false;
+      return true;
+    } catch (error) {
+      this.#failure = error; // the next look tries again
+      return false;
+    }
+  }
+
+  #tell(): void {
+    if (this.#isTold) return;
+    this.#isTold = true;
+    const reason = this.#failure instanceof Error ? this.#failure.message : 'no answer';
+    this.#log('warn', `changes of keys and prices are not heard of, so new requests are refused: ${reason}`);
+  }
+}
+
+async function inTime(answer: Promise<boolean>): Promise<boolean> {
+  let timer: NodeJS.Timeout | undefined;
+  const silence = new Promise<boolean>((resolve) => {
+    timer = setTimeout(resolve, staleAfterMs, false);
+  });
+  try {
+    return await Promise.race([answer, silence]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,163 @@
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { test } from 'node:test';
+
+import fc from 'fast-check';
+
+import { Directory, isEntitled, type Cut } from '../../src/accounts/directory.ts';
+import { Follower } from '../../src/accounts/follower.ts';
+import { issueKey } from '../../src/accounts/key.ts';
+import { openSecret } from '../../src/accounts/secret.ts';
+import { AccountPrices } from '../../src/catalog/account-prices.ts';
+import type { Change } from '../../src/store/feed.ts';
+import type { SqliteStore } from '../../src/store/sqlite/store.ts';
+import { capableModel } from '../pipeline/models.ts';
+import { customer, openStore, temporaryFolder, uuid } from '../store/fixture.ts';
+
+const secretOf = (text: string) =>
+  openSecret({ fromEnvironment: text.repeat(32), dataFolder: '/nowhere', warn: assert.fail });
+const secret = secretOf('s');
+
+function memory() {
+  const directory = new Directory(secret);
+  const prices = new AccountPrices();
+  const warnings: string[] = [];
+  const cuts: Cut[] = [];
+  directory.listen((cut) => cuts.push(cut));
+  const follower = new Follower({ directory, prices, warn: (message) => warnings.push(message) });
+  return { directory, prices, follower, warnings, cuts };
+}
+
+async function newKey(store: SqliteStore, accountId: string, madeWith = secret) {
+  const { text, row } = issueKey({ accountId, name: 'mine', secret: madeWith, now: 0 });
+  await store.desk.createKey({ key: row, changeId: uuid() });
+  return { text, id: row.id };
+}
+
+test('what is read again is what is loaded: changes may come late, twice, in any order, or only be found by loading', async (t) => {
+  const accountIds = ['acct_a', 'acct_b'];
+  const steps = fc.array(fc.record({ kind: fc.nat(7), pick: fc.nat(1000), isFollowed: fc.boolean() }), {
+    maxLength: 25,
+  });
+  await fc.assert(
+    fc.asyncProperty(steps, fc.nat(), async (list, order) => {
+      const store = await openStore(t, join(temporaryFolder(t), 'x.db'));
+      for (const id of accountIds) await customer(store, id, 0n);
+      const followed = memory();
+      await followed.follower.loadAll(store.desk);
+      const keys: { readonly text: string; readonly id: string }[] = [];
+      let changes: Change[] = [];
+      let at = Date.now();
+      for (const { kind, pick, isFollowed } of list) {
+        at += 1;
+        const accountId = accountIds[pick % 2]!;
+        const key = keys[pick % Math.max(keys.length, 1)];
+        const facts = { at, changeId: uuid() };
+        const models = pick % 3 === 0 ? null : ['one', 'two'].slice(0, pick % 3);
+        if (kind === 0 || key === undefined) {
+          const made = await newKey(store, accountId);
+          keys.push(made);
+          changes.push({ kind: 'key_created', ref: made.id });
+        } else if (kind === 1) {
+          await store.desk.revokeKey({ keyId: key.id, ...facts });
+          changes.push({ kind: 'key_revoked', ref: key.id });
+        } else if (kind === 2) {
+          await store.desk.allowKey({ keyId: key.id, models, ...facts });
+          changes.push({ kind: 'key_models', ref: key.id });
+        } else if (kind === 3) {
+          await store.desk.allowAccount({ accountId, models, ...facts });
+          changes.push({ kind: 'account_models', ref: accountId });
+        } else if (kind <= 5) {
+          const status = kind === 4 ? 'suspended' : 'active';
+          await store.ledger.setAccountStatus(accountId, status, at, facts.changeId);
+          changes.push({ kind: 'account_status', ref: accountId });
+        } else if (kind === 6) {
+          const rates = { input: BigInt(pick), output: 1n, cacheRead: 0n };
+          const price = { accountId, modelId: 'one', validFrom: at, validTo: null, ...rates };
+          await store.desk.addAccountPrice({ price, ...facts });
+          changes.push({ kind: 'account_price', ref: accountId });
+        } else {
+          await store.desk.endAccountPrices({ accountId, modelId: 'one', ...facts });
+          changes.push({ kind: 'account_price', ref: accountId });
+        }
+        if (!isFollowed) continue;
+        const mixed = [...changes, ...changes].toSorted((a, b) => weight(a, order) - weight(b, order));
+        await followed.follower.follow([...mixed, { kind: 'novelty', ref: 'x' }], store.desk);
+        changes = [];
+      }
+      // What is left was missed.
+      if (changes.length > 0) await followed.follower.loadAll(store.desk);
+      const loaded = memory();
+      await loaded.follower.loadAll(store.desk);
+      const model = { ...capableModel, id: 'one' };
+      for (const { text } of keys) {
+        const [is, should] = [followed, loaded].map(({ directory }) => {
+          const caller = directory.find(text);
+          return caller === undefined || caller === 'malformed'
+            ? caller
+            : { id: caller.key.id, entitled: ['one', 'two'].map((id) => isEntitled(caller, id)) };
+        });
+        assert.deepEqual(is, should);
+      }
+      assert.equal(followed.directory.size, loaded.directory.size);
+      for (const accountId of accountIds)
+        assert.deepEqual(followed.prices.of(model, accountId, at + 1), loaded.prices.of(model, accountId, at + 1));
+      await store.close();
+    }),
+    { numRuns: 10 },
+  );
+});
+
+const weight = ({ ref }: Change, order: number): number =>
+  [...ref].reduce((sum, letter) => (sum * 31 + letter.charCodeAt(0) + order) % 1009, 7);
+
+test('running requests hear of what was revoked or suspended elsewhere, each once, also when it was missed', async (t) => {
+  const store = await openStore(t, join(temporaryFolder(t), 'x.db'));
+  for (const id of ['acct_a', 'acct_b']) await customer(store, id, 0n);
+  const [one, two, other] = [
+    await newKey(store, 'acct_a'),
+    await newKey(store, 'acct_a'),
+    await newKey(store, 'acct_b'),
+  ];
+  const { directory, follower, cuts } = memory();
+  await follower.loadAll(store.desk);
+  await store.desk.revokeKey({ keyId: one.id, at: 1, changeId: uuid() });
+  const change = { kind: 'key_revoked', ref: one.id };
+  await follower.follow([change, change], store.desk);
+  await follower.follow([change], store.desk);
+  assert.deepEqual(cuts.splice(0), [{ kind: 'key_revoked', keyId: one.id }]);
+  await store.desk.revokeKey({ keyId: two.id, at: 1, changeId: uuid() });
+  await store.ledger.setAccountStatus('acct_b', 'suspended', 1, uuid());
+  await follower.loadAll(store.desk);
+  assert.deepEqual(
+    cuts
+      .splice(0)
+      .map(({ kind }) => kind)
+      .toSorted(),
+    ['account_suspended', 'key_revoked'],
+  );
+  await follower.loadAll(store.desk);
+  assert.deepEqual(cuts, []);
+  assert.equal(directory.size, 1);
+  assert.equal(directory.find(other.text), undefined, 'suspended');
+  await store.ledger.setAccountStatus('acct_b', 'active', 2, uuid());
+  await follower.follow([{ kind: 'account_status', ref: 'acct_b' }], store.desk);
+  assert.notEqual(directory.find(other.text), undefined);
+});
+
+test('a key of another secret keeps a service from starting, and a running one from nothing', async (t) => {
+  const store = await openStore(t, join(temporaryFolder(t), 'x.db'));
+  await customer(store, 'acct_a', 0n);
+  const { directory, follower, warnings } = memory();
+  await follower.loadAll(store.desk);
+  const strange = await newKey(store, 'acct_a', secretOf('t'));
+  const own = await newKey(store, 'acct_a');
+  const changes = [strange, own].map(({ id }) => ({ kind: 'key_created', ref: id }));
+  await follower.follow(changes, store.desk);
+  assert.notEqual(directory.find(own.text), undefined);
+  assert.equal(directory.find(strange.text), undefined);
+  await follower.loadAll(store.desk);
+  assert.equal(warnings.length, 2);
+  assert.match(warnings[0]!, /1 API keys were made with another secret/);
+  await assert.rejects(memory().follower.loadAll(store.desk), /made with another secret/);
+});

@@ -1,0 +1,327 @@
+/**
+ * Keys, accounts, prices and entitlements that are changed through one replica of three, or beside them, are in force on
+ * all; who cannot know lets nobody in; and who is stopped lets its answers end (money, "Revocation", M9; reliability S7).
+ */
+import assert from 'node:assert/strict';
+import { after, before, test, type TestContext } from 'node:test';
+import { until, type TestService } from '../../support/service.ts';
+import { assertRight } from './fixture.ts';
+import { ask, asked, serviceOn, stream, tell } from './replica-service.ts';
+import { PostgresServer } from './server.ts';
+import { Wire } from './wire.ts';
+
+/** Ten times what the service promises. */
+const boundMs = 10_000;
+const longMs = 60_000;
+
+let server: PostgresServer;
+let url = '';
+/** Of the third replica: no call of the database gets through it. */
+let wire: Wire;
+/** Two that hear the database's calls, and one that does not. */
+let replicas: readonly [TestService, TestService, TestService];
+let accountId = '';
+
+/** What has been opened, in that order. */
+const opened: (() => unknown)[] = [];
+before(async () => {
+  server = await PostgresServer.start();
+  opened.push(() => server.dispose());
+  url = await server.createDatabase();
+  wire = await Wire.open(server.port, { isDeaf: true });
+  opened.push(() => wire.close());
+  const [first, ...others] = [serviceOn(url), serviceOn(url), serviceOn(wire.url(url))] as const;
+  for (const service of [first, ...others]) opened.push(() => service.dispose());
+  await first.start();
+  ({ accountId } = first);
+  for (const other of others) Object.assign(other, { key: first.key, accountId });
+  replicas = [first, ...others];
+  await Promise.all(others.map((other) => other.start()));
+});
+after(async () => {
+  for (const close of opened.toReversed()) await close();
+});
+
+async function newKey(
+  through: TestService,
+  account = accountId,
+): Promise<{ readonly id: string; readonly key: string }> {
+  const answer = await tell(through, { kind: 'create_key', accountId: account, name: 'x', expiresAt: undefined });
+  assert.ok(answer.kind === 'key');
+  return { id: answer.keyId, key: answer.key };
+}
+
+const catalogue = (service: TestService, key: string): Promise<Response> =>
+  fetch(`${service.url}/v1/models`, { headers: { authorization: `Bearer ${key}` } });
+
+async function statusOf(service: TestService, key: string): Promise<number> {
+  const answer = await catalogue(service, key);
+  await answer.arrayBuffer();
+  return answer.status;
+}
+
+/** How long it takes until the replica answers with this status. */
+async function timeUntil(status: number, service: TestService, key: string): Promise<number> {
+  const begun = performance.now();
+  await until(async () => (await statusOf(service, key)) === status, longMs);
+  return performance.now() - begun;
+}
+
+const median = (times: readonly number[]): number => times.toSorted((a, b) => a - b)[Math.floor(times.length / 2)]!;
+
+function judge(t: TestContext, what: string, times: readonly number[]): void {
+  const largest = Math.max(...times);
+  t.diagnostic(`${what}: median ${median(times).toFixed(0)} ms, largest ${largest.toFixed(0)} ms of ${times.length}`);
+  assert.ok(largest < boundMs, `${what}: ${largest} ms`);
+}
+
+test('M9: a key that is made and revoked through one replica is known and refused on the others, also without calls', async (t) => {
+  const trials = Number(process.env['TOKENHOUSE_TRIALS'] ?? 20);
+  const callsLost = wire.callsLost;
+  const names = ['with calls', 'without calls'];
+  const made: number[][] = [[], []];
+  const revoked: number[][] = [[], []];
+  for (let trial = 0; trial < trials; trial++) {
+    const { id, key } = await newKey(replicas[0]);
+    assert.notEqual(await statusOf(replicas[0], key), 401, 'in force where it was made');
+    const others = [replicas[1], replicas[2]];
+    const known = await Promise.all(others.map((other) => timeUntil(200, other, key)));
+    await tell(replicas[0], { kind: 'revoke_key', keyId: id });
+    assert.notEqual(await statusOf(replicas[0], key), 200);
+    const refused = await Promise.all(others.map((other) => timeUntil(401, other, key)));
+    for (const index of [0, 1]) {
+      made[index]!.push(known[index]!);
+      revoked[index]!.push(refused[index]!);
+    }
+  }
+  for (const index of [0, 1]) {
+    judge(t, `made, ${names[index]}`, made[index]!);
+    judge(t, `revoked, ${names[index]}`, revoked[index]!);
+  }
+  assert.ok(wire.callsLost > callsLost, 'calls were lost');
+});
+
+/** An answer that streams on this replica; resolves when it has begun. */
+async function streaming(
+  service: TestService,
+  key: string,
+  content: string,
+): Promise<{ readonly text: Promise<string> }> {
+  const answer = await asked(service, stream(content), { key });
+  assert.equal(answer.status, 200);
+  const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader();
+  const first = await reader.read();
+  const rest = async (): Promise<string> => {
+    let text = first.value ?? '';
+    for (let next = await reader.read(); !next.done; next = await reader.read()) text += next.value;
+    return text;
+  };
+  return { text: rest() };
+}
+
+test('streams of a revoked key and of a suspended account are cut on every replica, with the error of the key', async () => {
+  const made = await tell(replicas[0], { kind: 'create_account', name: 'another' });
+  assert.ok(made.kind === 'account');
+  const another = made.accountId;
+  await tell(replicas[0], {
+    kind: 'grant_credit',
+    accountId: another,
+    microcents: '100000000',
+    reference: undefined,
+    idempotencyKey: 'first',
+  });
+  const [one, two] = [await newKey(replicas[0], another), await newKey(replicas[0], another)];
+  for (const replica of replicas) for (const { key } of [one, two]) await timeUntil(200, replica, key);
+  const ofOne = await Promise.all(replicas.map((replica) => streaming(replica, one.key, 'endless')));
+  const ofTwo = await Promise.all(replicas.map((replica) => streaming(replica, two.key, 'endless')));
+  const refused = /"code":"invalid_api_key".*\n\ndata: \[DONE\]\n\n$/s;
+  await tell(replicas[1], { kind: 'revoke_key', keyId: one.id });
+  for (const { text } of ofOne) assert.match(await text, refused);
+  for (const replica of replicas) await timeUntil(200, replica, two.key); // the other key goes on
+  await tell(replicas[2], { kind: 'suspend_account', accountId: another });
+  for (const { text } of ofTwo) assert.match(await text, refused);
+  for (const replica of replicas) await timeUntil(401, replica, two.key);
+  const rows = await server.sql(url, `select ending, cost > 0 as paid from usage where account_id = '${another}'`);
+  assert.deepEqual(
+    rows,
+    Array.from({ length: 6 }, () => ({ ending: 'revoked', paid: true })),
+  );
+  await tell(replicas[0], { kind: 'revive_account', accountId: another });
+  for (const replica of replicas) await timeUntil(200, replica, two.key);
+});
+
+interface Card {
+  readonly service: { readonly pricing: { readonly input_cents_per_million: number } };
+}
+
+test('prices and entitlements reach every replica, and are charged', async () => {
+  const { id: keyId, key } = await newKey(replicas[0]);
+  for (const replica of replicas) await timeUntil(200, replica, key);
+  const cards = async (service: TestService): Promise<readonly Card[]> => {
+    let found: readonly Card[] | undefined;
+    await until(async () => {
+      ({ data: found } = (await (await catalogue(service, key)).json()) as { readonly data?: readonly Card[] });
+      return found !== undefined;
+    }, longMs);
+    return found!;
+  };
+  const inputPrice = ([card]: readonly Card[]) => card?.service.pricing.input_cents_per_million;
+  const listed = inputPrice(await cards(replicas[0]));
+  assert.ok(listed !== undefined && listed !== 7);
+  const everywhere = async (holds: (cards: readonly Card[]) => boolean): Promise<void> => {
+    for (const replica of replicas) await until(async () => holds(await cards(replica)), longMs);
+  };
+  await tell(replicas[2], {
+    kind: 'set_price',
+    accountId,
+    model: 'demo',
+    input: '7000000',
+    output: '7000000',
+    cacheRead: undefined,
+    validFrom: undefined,
+    validTo: undefined,
+  });
+  await everywhere((of) => inputPrice(of) === 7);
+  for (const replica of replicas) assert.equal((await asked(replica, ask, { key })).status, 200);
+  const charged = await server.sql(
+    url,
+    `select distinct input_price::text as price from usage where key_id = '${keyId}'`,
+  );
+  assert.deepEqual(charged, [{ price: '7000000' }]);
+  await tell(replicas[1], { kind: 'remove_price', accountId, model: 'demo' });
+  await everywhere((of) => inputPrice(of) === listed);
+
+  await tell(replicas[1], { kind: 'allow_key', keyId, models: ['nothing'] });
+  await everywhere(({ length }) => length === 0);
+  for (const replica of replicas) assert.equal((await asked(replica, ask, { key })).status, 403);
+  await tell(replicas[0], { kind: 'allow_key', keyId, models: undefined });
+  await everywhere(({ length }) => length === 1);
+  await tell(replicas[0], { kind: 'allow_account', accountId, models: ['nothing'] });
+  await everywhere(({ length }) => length === 0);
+  await tell(replicas[2], { kind: 'allow_account', accountId, models: undefined });
+  await everywhere(({ length }) => length === 1);
+});
+
+test('a command that has no replica beside it changes the same for all of them', async (t) => {
+  const beside = serviceOn(url);
+  t.after(() => beside.dispose());
+  const said = async (...words: string[]): Promise<string> => {
+    const { code, stdout, stderr } = await beside.command(...words);
+    assert.equal(code, 0, stdout + stderr);
+    return stdout;
+  };
+  const { id, key } = JSON.parse(await said('keys', 'create', '--account', accountId, '--json')) as {
+    readonly id: string;
+    readonly key: string;
+  };
+  for (const replica of replicas) await timeUntil(200, replica, key);
+  await said('keys', 'revoke', id);
+  for (const replica of replicas) await timeUntil(401, replica, key);
+});
+
+test('D2: a replica whose database is slow answers or refuses in words, charges what it serves, and hears of changes', async (t) => {
+  const [one, , slow] = replicas;
+  const { id, key } = await newKey(one);
+  await timeUntil(200, slow, key);
+  wire.delayMs = 500;
+  const statuses: number[] = [];
+  try {
+    for (let count = 0; count < 5; count++) {
+      const answer = await slow.chat(ask, { key });
+      await answer.arrayBuffer();
+      statuses.push(answer.status);
+    }
+    await until(async () => (await slow.chat(ask, { key })).status === 200, longMs);
+    statuses.push(200);
+    await tell(one, { kind: 'revoke_key', keyId: id });
+    judge(t, 'revoked, 500 ms away', [await timeUntil(401, slow, key)]);
+  } finally {
+    wire.delayMs = 0;
+  }
+  t.diagnostic(statuses.join(' '));
+  for (const status of statuses) assert.ok(status === 200 || status === 500, String(status));
+  // A charge that became durable after its client had been told otherwise is paid back.
+  const served = statuses.filter((status) => status === 200).length;
+  await until(async () => {
+    const [row] = await server.sql(
+      url,
+      `select (select count(*) from usage where key_id = '${id}' and cost > 0)::int
+         - (select count(*) from transfer where kind = 'refund')::int as count`,
+    );
+    return row?.['count'] === served;
+  }, longMs);
+});
+
+test('D3: a replica that is cut off from the database lets nobody in, and finds what it has missed', async () => {
+  const [one, , cutOff] = replicas;
+  const kept = await newKey(one);
+  const revoked = await newKey(one);
+  for (const { key } of [kept, revoked]) await timeUntil(200, cutOff, key);
+  wire.cut();
+  await until(async () => (await statusOf(cutOff, kept.key)) === 500, longMs);
+  await tell(one, { kind: 'revoke_key', keyId: revoked.id });
+  const refused = await cutOff.chat(ask, { key: revoked.key });
+  assert.equal(refused.status, 500);
+  assert.equal(refused.headers.get('retry-after'), '1');
+  assert.equal(((await refused.json()) as { error: { code: string } }).error.code, 'internal_error');
+  assert.equal((await fetch(`${cutOff.url}/readyz`)).status, 503);
+  assert.equal((await fetch(`${cutOff.url}/healthz`)).status, 200);
+  assert.equal((await fetch(`${cutOff.url}/v1/models`)).status, 200, 'list prices need no key');
+  wire.mend();
+  const seen = new Set<number>();
+  await until(async () => {
+    const status = await statusOf(cutOff, revoked.key);
+    seen.add(status);
+    return status === 401;
+  }, longMs);
+  assert.ok(!seen.has(200), 'it is let in never again');
+  await timeUntil(200, cutOff, kept.key);
+  await until(async () => (await cutOff.chat(ask)).status === 200, longMs);
+  await until(async () => (await fetch(`${cutOff.url}/readyz`)).status === 200, longMs);
+});
+
+test('D3: a database that is killed closes all replicas, and opens them when it is back', async () => {
+  const [{ key }] = replicas;
+  await server.kill();
+  for (const replica of replicas) {
+    await until(async () => (await statusOf(replica, key)) === 500, longMs);
+    assert.equal((await replica.chat(ask)).status, 500);
+  }
+  await server.resume();
+  for (const replica of replicas) await until(async () => (await replica.chat(ask)).status === 200, longMs);
+  const fresh = await newKey(replicas[1]);
+  for (const replica of replicas) await timeUntil(200, replica, fresh.key);
+});
+
+test('S7: a replica that is stopped lets its answers end, gives back what it had leased, and the others go on', async () => {
+  const [one, stopped, three] = replicas;
+  const leaving = await Promise.all(Array.from({ length: 4 }, () => streaming(stopped, stopped.key, 'paced')));
+  const staying = await Promise.all([one, three].map((replica) => streaming(replica, replica.key, 'paced')));
+  const [before] = await server.sql(url, 'select count(*)::int as count from replica');
+  assert.deepEqual(before, { count: 3 });
+  const ended = stopped.stop('SIGTERM');
+  await until(async () => {
+    const status = await fetch(`${stopped.url}/readyz`).then(
+      ({ status }) => status,
+      () => 'refused',
+    );
+    return status === 503 || status === 'refused';
+  }, longMs);
+  for (const { text } of [...leaving, ...staying]) {
+    const events = await text;
+    assert.match(events, /"finish_reason":"stop"/);
+    assert.match(events, /data: \[DONE\]\n\n$/);
+    assert.doesNotMatch(events, /"error"/);
+  }
+  assert.equal(await ended, 0);
+  assert.deepEqual(await server.sql(url, 'select count(*)::int as count from replica'), [{ count: 2 }]);
+  const stranded = `select 1 from slice where replica_id not in (select id from replica)`;
+  assert.deepEqual(await server.sql(url, stranded), []);
+  assert.equal((await asked(one)).status, 200);
+  assert.equal(await one.stop(), 0);
+  assert.equal(await three.stop(), 0);
+  assert.deepEqual(await server.sql(url, 'select 1 from slice union all select 1 from open_request'), []);
+  const unended = await server.sql(url, `select 1 from usage where ending in ('drained', 'crashed')`);
+  assert.deepEqual(unended, []);
+  await assertRight(url, false);
+});

@@ -1,0 +1,54 @@
+/** The whole program as one of several replicas. */
+import { join } from 'node:path';
+import type { Operation, OperationAnswer } from '../../../src/accounts/operations.ts';
+import { askRunningService } from '../../../src/control/client.ts';
+import { controlSocketPath } from '../../../src/control/socket-path.ts';
+import { noFeatures, scriptedModel, TestService } from '../../support/service.ts';
+
+const model = scriptedModel(
+  `- { when: { last_text: slow }, say: [{ text: "one two three four five six seven eight nine ten" }], pace_ms: 1000 }
+- { when: { last_text: endless }, say: [{ text: ["word "] }], repeat: 2000, pace_ms: 100 }
+- { when: { last_text: paced }, say: [{ text: ["word "] }], repeat: 20, pace_ms: 50 }
+- { say: [{ text: "one two three four five six seven eight" }] }`,
+  { settings: noFeatures },
+);
+const secret = 'a secret of thirty-two characters';
+
+/** Not started. Replicas of one database have one secret, and a folder each. */
+export function serviceOn(url: string): TestService {
+  return new TestService({
+    config: `storage: env:TEST_DATABASE\n${model}`,
+    environment: { TEST_DATABASE: url, TOKENHOUSE_SECRET: secret },
+    firstCreditCents: '500',
+  });
+}
+
+export const ask = { model: 'demo', messages: [{ role: 'user', content: 'hello' }] };
+
+/** A chat whose answer is streamed: `slow`, `endless` or `paced`. */
+export const stream = (content: string) => ({
+  model: 'demo',
+  stream: true,
+  messages: [{ role: 'user', content }],
+});
+
+/** What the command line asks of a running service, without a process for it. */
+export async function tell(service: TestService, operation: Operation): Promise<OperationAnswer> {
+  const answer = await askRunningService(controlSocketPath(join(service.folder, 'data')), operation);
+  if (answer === undefined) throw new Error('no service runs there');
+  return answer;
+}
+
+/** A chat that is sent again when the database did not answer in time, as its client is told to: machines may be that busy. */
+export async function asked(
+  service: TestService,
+  body: Readonly<Record<string, unknown>> = ask,
+  init: { readonly key?: string } = {},
+): Promise<Response> {
+  const deadline = performance.now() + 60_000;
+  for (;;) {
+    const answer = await service.chat(body, init);
+    if (answer.status !== 500 || performance.now() > deadline) return answer;
+    await answer.arrayBuffer();
+  }
+}
