@@ -71,6 +71,8 @@ export class Follower implements Follows {
     if (account === undefined || account.house) return;
     directory.apply({ kind: 'account_status', accountId, status: account.status });
     directory.apply({ kind: 'account_models', accountId, models: account.models });
+    directory.apply({ kind: 'account_plan', accountId, plan: account.plan });
+    directory.apply({ kind: 'account_limits', accountId, limits: account.limits });
     prices.replace(accountId, await ratesOf(accountId, desk));
   }
 

@@ -202,6 +202,26 @@ test('prices and entitlements reach every replica, and are charged', async () =>
   await everywhere(({ length }) => length === 1);
 });
 
+test('limits of accounts and keys reach every replica', async () => {
+  const { id: keyId, key } = await newKey(replicas[0]);
+  for (const replica of replicas) await timeUntil(200, replica, key);
+  const capOf = async (service: TestService): Promise<string | null> => {
+    const answer = await asked(service, ask, { key });
+    await answer.arrayBuffer();
+    return answer.headers.get('ratelimit-limit');
+  };
+  const everywhere = async (cap: string | null): Promise<void> => {
+    for (const replica of replicas) await until(async () => (await capOf(replica)) === cap, longMs);
+  };
+  await everywhere(null);
+  await tell(replicas[2], { kind: 'limit_account', accountId, concurrencyMax: 7 });
+  await everywhere('7');
+  await tell(replicas[1], { kind: 'limit_account', accountId, concurrencyMax: undefined });
+  await everywhere(null);
+  await tell(replicas[0], { kind: 'limit_key', keyId, rates: { concurrencyMax: 5 } });
+  await everywhere('5');
+});
+
 test('a command that has no replica beside it changes the same for all of them', async (t) => {
   const beside = serviceOn(url);
   t.after(() => beside.dispose());
