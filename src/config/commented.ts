@@ -52,6 +52,8 @@ function setting(key: string, node: Node, given: unknown, indent: string): reado
       ...others(node.items!, given, `${indent}  `),
     ];
   }
+  if (isOfGroups(node.items) && value === undefined)
+    return [comment(node, indent), `${indent}# ${key}:`, ...exampleItem(node.items!, `${indent}# `)];
   if (Array.isArray(value))
     return [comment(node, indent), `${indent}${key}:`, ...value.map((entry) => `${indent}  - ${scalar(entry)}`)];
   const words = node.description === undefined ? '' : ` # ${node.description}`;
@@ -68,6 +70,14 @@ function group(node: Node, given: Readonly<Record<string, unknown>> | undefined,
 function item(node: Node, entry: Readonly<Record<string, unknown>>, indent: string): readonly string[] {
   const lines = group(chosen(node, entry), entry, `${indent}  `);
   return lines.map((line, index) => (index === 0 ? `${indent}- ${line.trimStart()}` : line));
+}
+
+/** An entry of a list that is not there, as a comment. */
+function exampleItem(node: Node, indent: string): readonly string[] {
+  return Object.entries(node.properties ?? {}).map(([key, { examples, description }], index) => {
+    const dash = index === 0 ? '-' : ' ';
+    return `${indent}  ${dash} ${key}: ${scalar(examples?.[0])} # ${description ?? ''}`;
+  });
 }
 
 /** The other kinds of entry, each as a comment with examples. */

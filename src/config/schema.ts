@@ -643,6 +643,7 @@ function model(scriptSchema: TSchema) {
         {
           minItems: 1,
           maxItems: 1000,
+          examples: [['acct_1C9VER1i2IGG']],
           description:
             'the accounts that have the model to themselves: nobody else can see or use it, and their requests may carry `Service-Request-Tag`',
         },

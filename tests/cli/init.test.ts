@@ -121,7 +121,8 @@ models:
 
   test('has every key of the schema', async () => {
     const own = new CommandFolder(
-      `models:
+      `plans: [ { name: a, requests_per_minute: 1 } ]
+models:
   - id: a
     context_length: 100
     pricing: { input_cents_per_million: 5, output_cents_per_million: 1 }
