@@ -34,7 +34,9 @@ const [serviceCore, otherCore] = cores.length > 1 ? cores : [undefined, undefine
 
 /** The aim is twice the wait of the normal load; ten times that, and never below what a pause of the machine takes. */
 const firstTokenTimesMax = 20;
-const firstTokenMsMin = 500;
+const pauseMs = 2_000;
+/** Of the peak: a machine that it shares may be a quarter slower a minute later. */
+const normalShare = 0.6;
 const recoveryMs = 10_000;
 
 interface OverloadResult extends LoadResult {
@@ -67,7 +69,7 @@ const cases: readonly Case[] = [
     crowd: 32,
     queue: 16,
     goodputShareMin: 0.9,
-    refusalP99MsMax: 500, // Ten times the aim, as everything that users feel.
+    refusalP99MsMax: pauseMs, // The aim is 50 ms: the slowest hundredth of them may meet a pause.
   },
   {
     name: "the service's processor",
@@ -97,7 +99,7 @@ for (const { name, scenario, places, crowd, queue, goodputShareMin, refusalP99Ms
     await play(crowd, 4); // Code that is new to V8 is slow.
     const closed = await play(crowd, 6);
     const peak = perSecond(closed);
-    const once = 0.8 * peak;
+    const once = normalShare * peak;
     const normal = await play(1_000, 8, once);
     const streams = Array.from({ length: runningStreams }, () => longStream(service));
     await until(async () => (await books.openRequests()) >= runningStreams, 60_000);
@@ -129,7 +131,7 @@ for (const { name, scenario, places, crowd, queue, goodputShareMin, refusalP99Ms
       assert.ok(flooded.refusalUs.p99 < refusalP99MsMax * 1_000, `refusals took ${flooded.refusalUs.p99} µs`);
       const waitMs = (queue / peak) * 1_000;
       const firstTokenMsMax =
-        Math.max(firstTokenTimesMax * (normal.firstTokenUs.p99 / 1_000), firstTokenMsMin) + waitMs;
+        Math.max(firstTokenTimesMax * (normal.firstTokenUs.p99 / 1_000), pauseMs) + waitMs;
       assert.ok(
         flooded.firstTokenUs.p99 / 1_000 < firstTokenMsMax,
         `${flooded.firstTokenUs.p99} µs to the first token`,
