@@ -130,8 +130,7 @@ for (const { name, scenario, places, crowd, queue, goodputShareMin, refusalP99Ms
     if (refusalP99MsMax !== undefined) {
       assert.ok(flooded.refusalUs.p99 < refusalP99MsMax * 1_000, `refusals took ${flooded.refusalUs.p99} µs`);
       const waitMs = (queue / peak) * 1_000;
-      const firstTokenMsMax =
-        Math.max(firstTokenTimesMax * (normal.firstTokenUs.p99 / 1_000), pauseMs) + waitMs;
+      const firstTokenMsMax = Math.max(firstTokenTimesMax * (normal.firstTokenUs.p99 / 1_000), pauseMs) + waitMs;
       assert.ok(
         flooded.firstTokenUs.p99 / 1_000 < firstTokenMsMax,
         `${flooded.firstTokenUs.p99} µs to the first token`,
