@@ -11,8 +11,17 @@ import {
   type RawBuilder,
   type Selectable,
   type SqlBool,
+  type Updateable,
 } from 'kysely';
-import type { AccountStatus, ApiKeyTable, ChangeTable, Database, KeyStatus, UsageTable } from './database.ts';
+import type {
+  AccountStatus,
+  AccountTable,
+  ApiKeyTable,
+  ChangeTable,
+  Database,
+  KeyStatus,
+  UsageTable,
+} from './database.ts';
 import type { Ending, TransferKind, UsageRow } from './ledger.ts';
 import { StoreError } from './store-error.ts';
 import { parseUuid, rangesOfPublicId } from '../ids/uuid.ts';
@@ -245,18 +254,11 @@ export async function allowKey(
   },
 ): Promise<ApiKey | undefined> {
   const { keyId, models, at, changeId } = request;
-  return db.transaction().execute(async (transaction) => {
-    const row = await transaction
-      .updateTable('api_key')
-      .set({ models: listText(models) })
-      .where('id', '=', keyId)
-      .where('status', '=', 'active')
-      .returningAll()
-      .executeTakeFirst();
-    if (row === undefined) return undefined;
-    await recordChange(transaction, changeId, at, 'key_models', keyId);
-    return toKey(row);
-  });
+  return db
+    .transaction()
+    .execute((transaction) =>
+      changeKey(transaction, keyId, { models: listText(models) }, { changeId, at, kind: 'key_models' }),
+    );
 }
 
 /** Says which models the keys of a customer may use; undefined when there is no such account. */
@@ -270,19 +272,7 @@ export async function allowAccount(
   },
 ): Promise<Account | undefined> {
   const { accountId, models, at, changeId } = request;
-  return db.transaction().execute(async (transaction) => {
-    const row = await transaction
-      .updateTable('account')
-      .set((is) => ({ models: listText(models), version: is('version', '+', 1n) }))
-      .where('id', '=', accountId)
-      .where('kind', '=', 0n)
-      .returningAll()
-      .returning(leased())
-      .executeTakeFirst();
-    if (row === undefined) return undefined;
-    await recordChange(transaction, changeId, at, 'account_models', accountId);
-    return toAccount(row);
-  });
+  return changeAccount(db, accountId, { models: listText(models) }, { changeId, at, kind: 'account_models' });
 }
 
 /** Gives a customer a plan, or none; undefined when there is no such account. */
@@ -316,7 +306,7 @@ export async function limitAccount(
 function changeAccount(
   db: Db,
   accountId: string,
-  set: { readonly plan: string | null } | { readonly limits: string | null },
+  set: Pick<Updateable<AccountTable>, 'models' | 'plan' | 'limits'>,
   { changeId, at, kind }: { readonly changeId: Uint8Array; readonly at: number; readonly kind: ChangeTable['kind'] },
 ): Promise<Account | undefined> {
   return db.transaction().execute(async (transaction) => {
@@ -351,17 +341,28 @@ export async function limitKey(
     if (known === undefined) return undefined;
     const before = known.limits === null ? {} : (JSON.parse(known.limits) as Readonly<Record<string, unknown>>);
     const next = Object.entries({ ...before, ...limits }).filter(([, value]) => value !== null);
-    const row = await transaction
-      .updateTable('api_key')
-      .set({ limits: next.length === 0 ? null : JSON.stringify(Object.fromEntries(next)) })
-      .where('id', '=', keyId)
-      .where('status', '=', 'active')
-      .returningAll()
-      .executeTakeFirst();
-    if (row === undefined) return undefined;
-    await recordChange(transaction, changeId, at, 'key_limits', keyId);
-    return toKey(row);
+    const limitsNow = next.length === 0 ? null : JSON.stringify(Object.fromEntries(next));
+    return changeKey(transaction, keyId, { limits: limitsNow }, { changeId, at, kind: 'key_limits' });
   });
+}
+
+/** Of a live key; undefined when there is no such key. */
+async function changeKey(
+  transaction: Db,
+  keyId: string,
+  set: Pick<Updateable<ApiKeyTable>, 'models' | 'limits'>,
+  { changeId, at, kind }: { readonly changeId: Uint8Array; readonly at: number; readonly kind: ChangeTable['kind'] },
+): Promise<ApiKey | undefined> {
+  const row = await transaction
+    .updateTable('api_key')
+    .set(set)
+    .where('id', '=', keyId)
+    .where('status', '=', 'active')
+    .returningAll()
+    .executeTakeFirst();
+  if (row === undefined) return undefined;
+  await recordChange(transaction, changeId, at, kind, keyId);
+  return toKey(row);
 }
 
 /** What an account pays for a model instead of the list prices, in microcents per million tokens. */
