@@ -53,6 +53,13 @@ export const plainError: ErrorForm = {
   print: (error) => JSON.stringify({ error }),
 };
 
+/** For examples of answers that match a schema. */
+export const citySchema = {
+  type: 'object',
+  properties: { city: { type: 'string', maxLength: 40 }, country: { type: 'string', maxLength: 40 } },
+  required: ['city', 'country'],
+} as const;
+
 /** What a request needs of a model's card. */
 export type Need = 'streaming' | 'tools' | 'jsonSchema' | 'regex' | 'grammar' | 'vision' | 'reasoning';
 

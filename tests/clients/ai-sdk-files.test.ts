@@ -10,31 +10,15 @@ import type { FilePart, LanguageModel, ModelMessage } from 'ai';
 
 import { pngOf } from '../support/image-files.ts';
 import { pdfOf } from '../support/pdf-files.ts';
-import { TestService } from '../support/service.ts';
-import { Upstream, chatChunk, usageChunk } from '../support/upstream.ts';
+import type { TestService } from '../support/service.ts';
+import type { Upstream } from '../support/upstream.ts';
+import { startSeeingService } from './seeing-service.ts';
 
 /** Files in messages of the AI SDK, by all of its providers: what they are reaches the model (contracts §1.4). */
 let upstream: Upstream;
 let service: TestService;
 before(async () => {
-  upstream = await Upstream.start((request) => {
-    if (!request.path.endsWith('/chat/completions')) return request.json(404, {});
-    request.events({});
-    request.chunk(chatChunk({ role: 'assistant', content: 'Seen.' }, null));
-    request.chunk(chatChunk({}, 'stop'));
-    request.chunk(usageChunk({ prompt_tokens: 7, completion_tokens: 2, total_tokens: 9 }));
-    request.chunk('data: [DONE]\n\n');
-    request.endChunks();
-  });
-  service = new TestService({
-    config: `models:
-  - id: seeing
-    context_length: 8192
-    capabilities: { vision: true }
-    pricing: { input_cents_per_million: 5, output_cents_per_million: 20 }
-    backends: [ { engine: openai, flavor: vllm, url: "${upstream.url}" } ]`,
-  });
-  await service.start();
+  ({ service, upstream } = await startSeeingService());
 });
 after(async () => {
   await service.verify();

@@ -6,8 +6,9 @@ import OpenAI, { toFile } from 'openai';
 
 import { pngOf } from '../support/image-files.ts';
 import { pdfOf } from '../support/pdf-files.ts';
-import { TestService } from '../support/service.ts';
-import { Upstream, chatChunk, usageChunk } from '../support/upstream.ts';
+import type { TestService } from '../support/service.ts';
+import type { Upstream } from '../support/upstream.ts';
+import { startSeeingService } from './seeing-service.ts';
 
 /** Files with both official clients, unmodified, over all their methods (contracts §1.4). */
 let upstream: Upstream;
@@ -15,23 +16,7 @@ let service: TestService;
 let openai: OpenAI;
 let anthropic: Anthropic;
 before(async () => {
-  upstream = await Upstream.start((request) => {
-    request.events({});
-    request.chunk(chatChunk({ role: 'assistant', content: 'Seen.' }, null));
-    request.chunk(chatChunk({}, 'stop'));
-    request.chunk(usageChunk({ prompt_tokens: 7, completion_tokens: 2, total_tokens: 9 }));
-    request.chunk('data: [DONE]\n\n');
-    request.endChunks();
-  });
-  service = new TestService({
-    config: `models:
-  - id: seeing
-    context_length: 8192
-    capabilities: { vision: true }
-    pricing: { input_cents_per_million: 5, output_cents_per_million: 20 }
-    backends: [ { engine: openai, flavor: vllm, url: "${upstream.url}" } ]`,
-  });
-  await service.start();
+  ({ service, upstream } = await startSeeingService());
   openai = new OpenAI({ baseURL: `${service.url}/v1`, apiKey: service.key, maxRetries: 0 });
   anthropic = new Anthropic({ baseURL: service.url, authToken: service.key, apiKey: null, maxRetries: 0 });
 });

@@ -1,6 +1,6 @@
 import Type from 'typebox';
 
-import { named, plainError, self } from '../description.ts';
+import { citySchema, named, plainError, self } from '../description.ts';
 import type { EndpointDescription } from '../description.ts';
 import { chatChunk, chatCompletion, chatLogprobs, chatToolCall, chatUsage } from './answer-schema.ts';
 import { chatMessage, chatPart, chatRequestSchema, chatTool, chatToolCallSent } from './schema.ts';
@@ -192,11 +192,7 @@ export const chatDescription: EndpointDescription = {
           type: 'json_schema',
           json_schema: {
             name: 'city',
-            schema: {
-              type: 'object',
-              properties: { city: { type: 'string', maxLength: 40 }, country: { type: 'string', maxLength: 40 } },
-              required: ['city', 'country'],
-            },
+            schema: citySchema,
           },
         },
         max_tokens: 200,

@@ -1,6 +1,6 @@
 import Type from 'typebox';
 
-import { named, plainError, self } from '../description.ts';
+import { citySchema, named, plainError, self } from '../description.ts';
 import type { EndpointDescription, NamedSchema } from '../description.ts';
 import {
   inputTokens,
@@ -327,11 +327,7 @@ export const responsesDescription: EndpointDescription = {
           format: {
             type: 'json_schema',
             name: 'city',
-            schema: {
-              type: 'object',
-              properties: { city: { type: 'string', maxLength: 40 }, country: { type: 'string', maxLength: 40 } },
-              required: ['city', 'country'],
-            },
+            schema: citySchema,
           },
         },
         max_output_tokens: 200,
