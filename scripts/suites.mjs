@@ -19,6 +19,12 @@ export const suites = {
     newestClients: true,
     about: 'the ordinary tests on the newest Node 24, with the newest client libraries',
   },
+  faults: {
+    minutes: 20,
+    fileMinutes: 5,
+    concurrency: 2,
+    about: 'killed processes, full disks, exhausted memory, a frozen machine, backups under load',
+  },
   clock: { minutes: 10, fileMinutes: 8, concurrency: 1, about: 'the clock is set while requests run' },
   overload: {
     minutes: 10,

@@ -1,4 +1,4 @@
-/** The process is killed (docs/money.md, "the process was killed"; reliability S1). More of it: tests/failures/sigkill. */
+/** The process is killed (docs/money.md, "the process was killed"; reliability S1). More of it: tests/suites/faults/sigkill. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 

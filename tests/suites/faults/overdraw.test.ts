@@ -3,9 +3,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 
-import { Books } from '../support/books.ts';
-import { TestService, until } from '../support/service.ts';
-import { newRequestId } from '../support/raw-client.ts';
+import { Books } from '../../support/books.ts';
+import { TestService, until } from '../../support/service.ts';
+import { newRequestId } from '../../support/raw-client.ts';
 
 const requests = 1_000;
 const paidFor = 10;

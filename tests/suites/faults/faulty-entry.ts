@@ -4,7 +4,7 @@
  */
 import { readFileSync } from 'node:fs';
 
-import { runCommandLine } from '../../src/cli/command-line.ts';
+import { runCommandLine } from '../../../src/cli/command-line.ts';
 
 const canary = 'CANARY of a request\n    at secret (/tmp/src/secret.ts:1:1)';
 

@@ -2,12 +2,12 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
-import type { ErrorCode } from '../../src/errors.ts';
-import { askChat } from '../http/chat.ts';
-import { assertEnvelope } from '../http/envelope.ts';
-import { exchange } from '../http/raw.ts';
-import { heapOf, heapProbe } from '../support/heap.ts';
-import { TestService, scriptedModel, until } from '../support/service.ts';
+import type { ErrorCode } from '../../../src/errors.ts';
+import { askChat } from '../../http/chat.ts';
+import { assertEnvelope } from '../../http/envelope.ts';
+import { exchange } from '../../http/raw.ts';
+import { heapOf, heapProbe } from '../../support/heap.ts';
+import { TestService, scriptedModel, until } from '../../support/service.ts';
 
 const service = new TestService({
   config: scriptedModel('- say: [ { text: "hello" } ]'),

@@ -5,10 +5,10 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 
-import { nameAndPlace } from '../../src/cli/crash.ts';
-import { Books } from '../support/books.ts';
-import { RawClient, chatBytes, newRequestId } from '../support/raw-client.ts';
-import { TestService, scriptedModel, until } from '../support/service.ts';
+import { nameAndPlace } from '../../../src/cli/crash.ts';
+import { Books } from '../../support/books.ts';
+import { RawClient, chatBytes, newRequestId } from '../../support/raw-client.ts';
+import { TestService, scriptedModel, until } from '../../support/service.ts';
 
 const waitMs = 60_000;
 /** An end and ten seconds for what runs; a test that runs beside many others takes as long as it takes. */

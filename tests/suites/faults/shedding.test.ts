@@ -5,12 +5,12 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 
-import { assertEnvelope } from '../http/envelope.ts';
-import { askChat, chatRequest, plainBody } from '../http/chat.ts';
-import { RawConnection, bodyChunk, exchange, requestBytes } from '../http/raw.ts';
-import { Books } from '../support/books.ts';
-import { RawClient, chatBytes, newRequestId } from '../support/raw-client.ts';
-import { TestService, scriptedModel, until } from '../support/service.ts';
+import { assertEnvelope } from '../../http/envelope.ts';
+import { askChat, chatRequest, plainBody } from '../../http/chat.ts';
+import { RawConnection, bodyChunk, exchange, requestBytes } from '../../http/raw.ts';
+import { Books } from '../../support/books.ts';
+import { RawClient, chatBytes, newRequestId } from '../../support/raw-client.ts';
+import { TestService, scriptedModel, until } from '../../support/service.ts';
 
 const waitMs = 120_000;
 const options = { timeout: 300_000 };

@@ -2,16 +2,16 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { ask, assertNothingLeft, house, send, slots } from '../endings/house.ts';
-import { Books } from '../support/books.ts';
-import { until } from '../support/service.ts';
+import { ask, assertNothingLeft, house, send, slots } from '../../endings/house.ts';
+import { Books } from '../../support/books.ts';
+import { until } from '../../support/service.ts';
 
 const rounds = 3;
 /** Ten times what is promised, and three times that, because the tests share their machine. */
 const readyMsMax = 60_000;
 
 test(`out of memory, ${rounds} times: aborted without a word of ours, ready again, books right, nothing unfinished charged`, async (t) => {
-  const probe = new URL('../support/allocate-on-signal.js', import.meta.url).href;
+  const probe = new URL('../../support/allocate-on-signal.js', import.meta.url).href;
   const service = house({ environment: { NODE_OPTIONS: `--max-old-space-size=96 --import=${probe}` } });
   t.after(() => service.dispose());
   await service.start();

@@ -2,10 +2,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { Books } from '../support/books.ts';
-import { mulberry32 } from '../support/random.ts';
-import { RawClient, chatBytes, newRequestId } from '../support/raw-client.ts';
-import { TestService, until } from '../support/service.ts';
+import { Books } from '../../support/books.ts';
+import { mulberry32 } from '../../support/random.ts';
+import { RawClient, chatBytes, newRequestId } from '../../support/raw-client.ts';
+import { TestService, until } from '../../support/service.ts';
 
 const rounds = 50;
 /** Clients that send one request after the other until the process dies. */

@@ -5,12 +5,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { ask, assertNothingLeft, closeHouse, cost, errorOf, house, send } from '../endings/house.ts';
-import { Books } from '../support/books.ts';
-import { newRequestId } from '../support/raw-client.ts';
-import type { RawClient } from '../support/raw-client.ts';
-import { until } from '../support/service.ts';
-import { Upstream, chatChunk, event, usageChunk } from '../support/upstream.ts';
+import { ask, assertNothingLeft, closeHouse, cost, errorOf, house, send } from '../../endings/house.ts';
+import { Books } from '../../support/books.ts';
+import { newRequestId } from '../../support/raw-client.ts';
+import type { RawClient } from '../../support/raw-client.ts';
+import { until } from '../../support/service.ts';
+import { Upstream, chatChunk, event, usageChunk } from '../../support/upstream.ts';
 
 /** Longer than every limit of the service below. */
 const frozenMs = 5_000;

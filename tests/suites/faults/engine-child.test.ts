@@ -9,9 +9,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 
-import { Books } from '../support/books.ts';
-import { TestService, until } from '../support/service.ts';
-import { writeTinyGguf } from '../support/tiny-gguf.ts';
+import { Books } from '../../support/books.ts';
+import { TestService, until } from '../../support/service.ts';
+import { writeTinyGguf } from '../../support/tiny-gguf.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'tokenhouse-engine-child-'));
 const modelFile = join(folder, 'words.gguf');

@@ -7,14 +7,14 @@ import assert from 'node:assert/strict';
 import { Agent } from 'node:http';
 import { test } from 'node:test';
 
-import { assertNothingLeft, ask as bodyOf, cost, errorOf, house } from '../endings/house.ts';
-import { Books } from '../support/books.ts';
-import { ask } from '../support/http-client.ts';
-import type { Answer } from '../support/http-client.ts';
-import { mulberry32 } from '../support/random.ts';
-import { newRequestId } from '../support/raw-client.ts';
-import { until } from '../support/service.ts';
-import type { TestService } from '../support/service.ts';
+import { assertNothingLeft, ask as bodyOf, cost, errorOf, house } from '../../endings/house.ts';
+import { Books } from '../../support/books.ts';
+import { ask } from '../../support/http-client.ts';
+import type { Answer } from '../../support/http-client.ts';
+import { mulberry32 } from '../../support/random.ts';
+import { newRequestId } from '../../support/raw-client.ts';
+import { until } from '../../support/service.ts';
+import type { TestService } from '../../support/service.ts';
 
 const rounds = 8;
 /** Fewer than may run at once, so that every refusal is one of the stop. */

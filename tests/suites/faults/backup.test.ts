@@ -6,13 +6,13 @@ import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import type { TestContext } from 'node:test';
 
-import { uuidText } from '../../src/ids/uuid.ts';
-import { deskOn } from '../../src/store/operations.ts';
-import { openReadOnly } from '../../src/store/sqlite/dialect.ts';
-import { verifyLedger } from '../../src/store/verify.ts';
-import { Books } from '../support/books.ts';
-import { RawClient, chatBytes, newRequestId } from '../support/raw-client.ts';
-import { TestService, scriptedModel, until } from '../support/service.ts';
+import { uuidText } from '../../../src/ids/uuid.ts';
+import { deskOn } from '../../../src/store/operations.ts';
+import { openReadOnly } from '../../../src/store/sqlite/dialect.ts';
+import { verifyLedger } from '../../../src/store/verify.ts';
+import { Books } from '../../support/books.ts';
+import { RawClient, chatBytes, newRequestId } from '../../support/raw-client.ts';
+import { TestService, scriptedModel, until } from '../../support/service.ts';
 
 const config = scriptedModel(`
 - when: { last_text: silence }

@@ -8,15 +8,15 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 
-import { deskOn } from '../../src/store/operations.ts';
-import { openReadOnly } from '../../src/store/sqlite/dialect.ts';
-import { verifyLedger } from '../../src/store/verify.ts';
-import { parseExposition, total } from '../metrics/exposition.ts';
-import { Books } from '../support/books.ts';
-import { canCause } from '../support/machine.ts';
-import { RawClient, chatBytes, newRequestId } from '../support/raw-client.ts';
-import { TestService, scriptedModel, until } from '../support/service.ts';
-import type { TestServiceOptions } from '../support/service.ts';
+import { deskOn } from '../../../src/store/operations.ts';
+import { openReadOnly } from '../../../src/store/sqlite/dialect.ts';
+import { verifyLedger } from '../../../src/store/verify.ts';
+import { parseExposition, total } from '../../metrics/exposition.ts';
+import { Books } from '../../support/books.ts';
+import { canCause } from '../../support/machine.ts';
+import { RawClient, chatBytes, newRequestId } from '../../support/raw-client.ts';
+import { TestService, scriptedModel, until } from '../../support/service.ts';
+import type { TestServiceOptions } from '../../support/service.ts';
 
 const config = scriptedModel(`
 - when: { last_text: paced }
