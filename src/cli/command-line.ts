@@ -214,7 +214,11 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
       'a path that it may use, in place of those before; several times for several, none for all',
       collected,
     )
-    .option('--ip <range>', 'where it may be used from, in place of those before; several times for several, none for everywhere', collected)
+    .option(
+      '--ip <range>',
+      'where it may be used from, in place of those before; several times for several, none for everywhere',
+      collected,
+    )
     .option('--zdr-only', 'only for requests with Service-ZDR: required')
     .option('--no-zdr-only', 'for all requests')
     .option('--plan', "paid by the account's plan")
