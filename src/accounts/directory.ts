@@ -48,6 +48,7 @@ export type DirectoryChange =
   | { readonly kind: 'key_revoked'; readonly keyId: string }
   | { readonly kind: 'key_models'; readonly keyId: string; readonly models: readonly string[] | null }
   | { readonly kind: 'key_limits'; readonly keyId: string; readonly limits: string | null }
+  | { readonly kind: 'key_edited'; readonly keyId: string; readonly name: string; readonly expiresAt: number | null }
   | { readonly kind: 'account_plan'; readonly accountId: string; readonly plan: string | null }
   | { readonly kind: 'account_limits'; readonly accountId: string; readonly limits: string | null }
   | { readonly kind: 'account_models'; readonly accountId: string; readonly models: readonly string[] | null }
@@ -149,6 +150,9 @@ export class Directory {
         return;
       case 'key_limits':
         this.#changeKey(change.keyId, limitsOf(change.limits));
+        return;
+      case 'key_edited':
+        this.#changeKey(change.keyId, { name: change.name, expiresAt: change.expiresAt });
         return;
       case 'account_plan':
         setOrDelete(this.#plansOfAccounts, change.accountId, change.plan ?? undefined);

@@ -21,7 +21,8 @@ export async function createFirstAccount(
     const idempotencyKey = `first-credit:${accountId}`;
     await operate(
       {
-        kind: 'grant_credit',
+        kind: 'move_credit',
+        movement: 'grant',
         accountId,
         microcents: String(creditMicrocents),
         reference: 'first credit',

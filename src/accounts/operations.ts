@@ -1,14 +1,16 @@
-import { houseAccounts } from '../store/ledger.ts';
-import type { Ledger } from '../store/ledger.ts';
-import type { Desk } from '../store/operations.ts';
 import { StoreError } from '../store/store-error.ts';
 import { newAccountId } from './base62.ts';
+import { limitCredit, moveCredit, refundRequest } from './credit.ts';
+import type { CreditLimit, CreditLimited, CreditMove, Moved, RequestRefund } from './credit.ts';
 import type { AccountPrice } from '../store/queries.ts';
-import type { Directory } from './directory.ts';
 import { faultOfLimits, isLimit, limitMax, printAccountLimits, printLimits, readLimits } from './key-limits.ts';
-import type { KeyLimits, KeyRates } from './key-limits.ts';
+import type { KeyLimits } from './key-limits.ts';
 import { issueKey } from './key.ts';
-import type { Secret } from './secret.ts';
+import { accountMeant, checkedText, OperationError } from './operation.ts';
+import type { OperationServices } from './operation.ts';
+
+export { OperationError };
+export type { OperationServices };
 
 /** What an operator changes while the service runs, or without it: the command line's writes. Plain JSON data. */
 export type Operation =
@@ -40,11 +42,18 @@ export type Operation =
       readonly accountId: string | undefined;
       readonly concurrencyMax: number | undefined;
     }
-  /** Changes limits of a key; those that are null are none from now on, those that are left out stay. */
+  /** Changes what a key is kept to; what is null is nothing from now on, what is left out stays. */
   | {
       readonly kind: 'limit_key';
       readonly keyId: string;
-      readonly rates: { readonly [Rate in keyof KeyRates]?: number | null | undefined };
+      readonly limits: { readonly [Limit in keyof KeyLimits]?: KeyLimits[Limit] | null };
+    }
+  /** Names a key anew, or moves its end: milliseconds since 1970, null for never; what is left out stays. */
+  | {
+      readonly kind: 'edit_key';
+      readonly keyId: string;
+      readonly name?: string | undefined;
+      readonly expiresAt?: number | null | undefined;
     }
   /** Prices are microcents per million tokens, as text. */
   | {
@@ -62,13 +71,9 @@ export type Operation =
     }
   | { readonly kind: 'remove_price'; readonly accountId: string | undefined; readonly model: string }
   | { readonly kind: 'revoke_key'; readonly keyId: string }
-  | {
-      readonly kind: 'grant_credit';
-      readonly accountId: string | undefined;
-      readonly microcents: string;
-      readonly reference: string | undefined;
-      readonly idempotencyKey: string;
-    }
+  | CreditMove
+  | RequestRefund
+  | CreditLimit
   | { readonly kind: 'suspend_account' | 'revive_account'; readonly accountId: string };
 
 export type OperationAnswer =
@@ -90,6 +95,7 @@ export type OperationAnswer =
   | { readonly kind: 'planned'; readonly accountId: string; readonly plan: string | null }
   | { readonly kind: 'account_limited'; readonly accountId: string; readonly concurrencyMax: number | null }
   | { readonly kind: 'key_limited'; readonly keyId: string; readonly limits: KeyLimits }
+  | { readonly kind: 'key_edited'; readonly keyId: string; readonly name: string; readonly expiresAt: number | null }
   | {
       readonly kind: 'price';
       readonly accountId: string;
@@ -102,56 +108,9 @@ export type OperationAnswer =
     }
   | { readonly kind: 'prices_ended'; readonly accountId: string; readonly model: string; readonly ended: number }
   | { readonly kind: 'revoked'; readonly keyId: string; readonly accountId: string; readonly name: string }
-  | {
-      readonly kind: 'granted';
-      readonly accountId: string;
-      readonly microcents: string;
-      readonly balanceMicrocents: string;
-      readonly again: boolean;
-    }
+  | Moved
+  | CreditLimited
   | { readonly kind: 'status'; readonly accountId: string; readonly status: 'active' | 'suspended' };
-
-/** The account part of the store: what the ledger's thread writes besides money. */
-export interface AccountWriter {
-  createAccount(account: {
-    readonly id: string;
-    readonly name: string;
-    readonly creditLimitMicrocents: bigint;
-    readonly at: number;
-    readonly changeId: Uint8Array;
-  }): Promise<unknown>;
-  setAccountStatus(
-    accountId: string,
-    status: 'active' | 'suspended',
-    at: number,
-    changeId: Uint8Array,
-  ): Promise<unknown>;
-}
-
-export interface OperationServices {
-  readonly ledger: Ledger & AccountWriter;
-  readonly desk: Desk;
-  readonly secret: Secret;
-  /** Makes UUIDv7s. */
-  readonly newId: () => Uint8Array;
-  /** The live keys of the running service; a command that works on the database alone has none. */
-  readonly directory: Directory | undefined;
-  /** The rates of the running service; likewise. */
-  readonly prices?: PriceFollower | undefined;
-  /** Instead of both, where changes come back through the feed: waits for it. */
-  readonly caughtUp?: (() => Promise<unknown>) | undefined;
-}
-
-/** Who charges: follows the database, after a change is durable there. */
-export interface PriceFollower {
-  add(price: AccountPrice): void;
-  end(accountId: string, modelId: string, at: number): void;
-}
-
-/** A wish of the operator that cannot be fulfilled; the message is for a person. */
-export class OperationError extends Error {
-  override readonly name = 'OperationError';
-}
 
 /** Carries out one operation. It is durable, and in force in this process, when the promise resolves. */
 export async function operate(operation: Operation, services: OperationServices): Promise<OperationAnswer> {
@@ -247,15 +206,22 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
     }
     case 'limit_key': {
       const { keyId } = operation;
-      const { concurrencyMax, requestsPerMinute, tokensPerMinute } = operation.rates;
-      const named = Object.entries({ concurrencyMax, requestsPerMinute, tokensPerMinute });
-      const rates = named.filter((entry): entry is [string, number | null] => entry[1] !== undefined);
-      for (const [, rate] of rates) checkRate(rate ?? undefined);
-      const key = await desk.limitKey({ keyId, limits: Object.fromEntries(rates), at, changeId: newId() });
+      const changed = Object.entries(operation.limits).filter(([, value]) => value !== undefined);
+      checkedLimits(Object.fromEntries(changed.filter(([, value]) => value !== null)));
+      const key = await desk.limitKey({ keyId, limits: Object.fromEntries(changed), at, changeId: newId() });
       if (key === undefined)
         throw new OperationError(`There is no live key ${keyId}. List them with: tokenhouse keys list`);
       directory?.apply({ kind: 'key_limits', keyId, limits: key.limits });
       return { kind: 'key_limited', keyId, limits: readLimits(key.limits) };
+    }
+    case 'edit_key': {
+      const { keyId, expiresAt } = operation;
+      const name = operation.name === undefined ? undefined : checkedName(operation.name);
+      const key = await desk.editKey({ keyId, name, expiresAt, at, changeId: newId() });
+      if (key === undefined)
+        throw new OperationError(`There is no live key ${keyId}. List them with: tokenhouse keys list`);
+      directory?.apply({ kind: 'key_edited', keyId, name: key.name, expiresAt: key.expiresAt });
+      return { kind: 'key_edited', keyId, name: key.name, expiresAt: key.expiresAt };
     }
     case 'set_price': {
       const accountId = await accountMeant(operation.accountId, desk);
@@ -280,33 +246,12 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
       directory?.apply({ kind: 'key_revoked', keyId: revoked.id });
       return { kind: 'revoked', keyId: revoked.id, accountId: revoked.accountId, name: revoked.name };
     }
-    case 'grant_credit': {
-      const accountId = await accountMeant(operation.accountId, desk);
-      const amountMicrocents = BigInt(operation.microcents);
-      if (amountMicrocents <= 0n) throw new OperationError('A grant must be more than nothing.');
-      const idempotencyKey = checkedText(operation.idempotencyKey, 'An idempotency key', idempotencyKeyLengthMax);
-      const reference =
-        operation.reference === undefined ? null : checkedText(operation.reference, 'A reason', referenceLengthMax);
-      const moved = await ledger.transfer({
-        id: newId(),
-        debitAccount: houseAccounts.promo,
-        creditAccount: accountId,
-        amountMicrocents,
-        kind: 'grant',
-        idempotencyKey,
-        reference,
-        by: 'cli',
-        at,
-      });
-      const account = await desk.getAccount({ accountId });
-      return {
-        kind: 'granted',
-        accountId,
-        microcents: operation.microcents,
-        balanceMicrocents: String(account?.balanceMicrocents ?? 0n),
-        again: !moved,
-      };
-    }
+    case 'move_credit':
+      return moveCredit(operation, services);
+    case 'refund_request':
+      return refundRequest(operation, services);
+    case 'limit_credit':
+      return limitCredit(operation, services);
     case 'suspend_account':
     case 'revive_account': {
       const status = operation.kind === 'suspend_account' ? 'suspended' : 'active';
@@ -315,27 +260,6 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
       return { kind: 'status', accountId: operation.accountId, status };
     }
   }
-}
-
-/** The account that was named, or the only one there is. */
-async function accountMeant(
-  named: string | undefined,
-  desk: Pick<Desk, 'listAccounts' | 'getAccount'>,
-): Promise<string> {
-  if (named !== undefined) {
-    const account = await desk.getAccount({ accountId: named });
-    if (account === undefined || account.house)
-      throw new OperationError(`There is no account ${named}. List them with: tokenhouse credits show`);
-    return named;
-  }
-  const accounts = await desk.listAccounts({ limit: 2 });
-  const [only] = accounts;
-  if (only === undefined) throw new OperationError('There is no account yet. Start the service once: npm start');
-  if (accounts.length > 1)
-    throw new OperationError(
-      'There are several accounts: say which with --account. List them with: tokenhouse credits show',
-    );
-  return only.id;
 }
 
 /** As in the configuration: 10¹⁵ microcents for a million tokens. */
@@ -383,8 +307,6 @@ const checkedModel = (id: string): string => checkedText(id, 'The id of a model'
 
 const modelIdLengthMax = 128;
 const nameLengthMax = 100;
-const idempotencyKeyLengthMax = 255;
-const referenceLengthMax = 1000;
 const planLengthMax = 64;
 
 function checkRate(rate: number | undefined): void {
@@ -393,11 +315,3 @@ function checkRate(rate: number | undefined): void {
 }
 
 const checkedName = (name: string): string => checkedText(name, 'A name', nameLengthMax);
-
-/** Printed in terminals and pages: no control characters, nothing that PostgreSQL refuses (reliability D9). */
-function checkedText(text: string, what: string, lengthMax: number): string {
-  if (text === '' || text.length > lengthMax || /\p{Cc}/u.test(text) || !text.isWellFormed()) {
-    throw new OperationError(`${what} has 1 to ${lengthMax} characters, none of them control characters.`);
-  }
-  return text;
-}

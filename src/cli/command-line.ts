@@ -3,11 +3,14 @@ import { Argument, Command, CommanderError, Option } from 'commander';
 import type { BareContext, Context } from './context.ts';
 import {
   centsToMicrocents,
+  centsToMicrocentsOrNone,
   collected,
   duration,
+  durationOrNever,
   moment,
   pricePerMillion,
   serviceUrl,
+  signedCentsToMicrocents,
   wholeNumber,
   wholeNumberOrNone,
 } from './option.ts';
@@ -19,10 +22,21 @@ interface CommonOptions {
   readonly json?: boolean;
 }
 
-interface KeyRateOptions {
+interface KeyLimitOptions {
   readonly concurrency?: number | 'none';
   readonly requestsPerMinute?: number | 'none';
   readonly tokensPerMinute?: number | 'none';
+  readonly endpoint?: readonly string[];
+  readonly ip?: readonly string[];
+  readonly zdrOnly?: boolean;
+  readonly plan?: boolean;
+}
+
+interface MoveOptions {
+  readonly cents: bigint;
+  readonly account?: string;
+  readonly reason?: string;
+  readonly idempotencyKey?: string;
 }
 
 type Run<Options> = (context: Context, options: Options, ...words: (string | undefined)[]) => Promise<number>;
@@ -190,15 +204,39 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
       }),
     );
 
-  command(keys, 'limit', 'change the limits of a key, beside those of its account; none takes one away')
+  command(keys, 'limit', 'change what a key is kept to, beside its account; none takes a limit away')
     .argument('<key-id>', 'as keys list shows it')
     .option('--concurrency <number>', 'requests that may run at the same time', wholeNumberOrNone(1, 1e6))
     .option('--requests-per-minute <number>', 'requests in a minute', wholeNumberOrNone(1, 1e9))
     .option('--tokens-per-minute <number>', 'tokens of prompts and answers in a minute', wholeNumberOrNone(1, 1e12))
+    .option(
+      '--endpoint <path>',
+      'a path that it may use, in place of those before; several times for several, none for all',
+      collected,
+    )
+    .option(
+      '--ip <range>',
+      'where it may be used from, in place of those before; several times for several, none for everywhere',
+      collected,
+    )
+    .option('--zdr-only', 'only for requests with Service-ZDR: required')
+    .option('--no-zdr-only', 'for all requests')
+    .option('--plan', "paid by the account's plan")
+    .option('--no-plan', 'paid from credit')
     .action(
-      action<KeyRateOptions>(async () => {
+      action<KeyLimitOptions>(async () => {
         const { limitKey } = await import('./keys.ts');
         return (context, options, id) => limitKey(context, options, id ?? '');
+      }),
+    );
+  command(keys, 'edit', 'name a key anew, or move its end')
+    .argument('<key-id>', 'as keys list shows it')
+    .option('--name <name>', 'what it is for')
+    .option('--expires <duration>', 'from now on, for example 12h or 30d, or never', durationOrNever)
+    .action(
+      action<{ readonly name?: string; readonly expires?: number | 'never' }>(async () => {
+        const { editKey } = await import('./keys.ts');
+        return (context, options, id) => editKey(context, options, id ?? '');
       }),
     );
 
@@ -278,12 +316,50 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
   command(credits, 'show', 'list accounts with their balances').action(
     action(() => import('./credits.ts').then(({ showCredits }) => showCredits)),
   );
-  command(credits, 'grant', 'add credit to an account')
-    .requiredOption('--cents <amount>', 'how much, in cents, for example 500 or 0.25', centsToMicrocents)
-    .option('--account <account-id>', 'to whom (default: the only account)')
+  for (const [movement, about] of [
+    ['grant', 'add credit to an account, as a present'],
+    ['topup', 'record a payment that has arrived'],
+    ['payback', 'record a payment that was returned to its payer'],
+    ['chargeback', 'record a payment that the bank has taken back'],
+    ['expire', 'end promotional credit that was not used'],
+  ] as const) {
+    command(credits, movement, about)
+      .requiredOption('--cents <amount>', 'how much, in cents, for example 500 or 0.25', centsToMicrocents)
+      .option('--account <account-id>', 'whose (default: the only account)')
+      .option('--reason <text>', 'kept with the transfer')
+      .option('--idempotency-key <key>', 'the same key twice does it once')
+      .action(
+        action<MoveOptions>(async () => {
+          const { moveCredit } = await import('./credits.ts');
+          return (context, options) => moveCredit(context, movement, options);
+        }),
+      );
+  }
+  command(credits, 'adjust', 'correct a balance, up or down')
+    .requiredOption('--cents <amount>', 'how much, in cents, for example 500 or -0.25', signedCentsToMicrocents)
+    .requiredOption('--reason <text>', 'kept with the transfer')
+    .option('--account <account-id>', 'whose (default: the only account)')
+    .option('--idempotency-key <key>', 'the same key twice does it once')
+    .action(action(() => import('./credits.ts').then(({ adjustCredit }) => adjustCredit)));
+  command(credits, 'refund', 'give back what a request has cost, or a part of it; once')
+    .argument('<request-id>', 'as usage lists it, or x-request-id said it')
+    .option('--cents <amount>', 'how much of it (default: all)', centsToMicrocents)
+    .option('--account <account-id>', 'whose request (default: of the only account)')
     .option('--reason <text>', 'kept with the transfer')
-    .option('--idempotency-key <key>', 'the same key twice adds the credit once')
-    .action(action(() => import('./credits.ts').then(({ grantCredit }) => grantCredit)));
+    .action(
+      action<Pick<MoveOptions, 'account' | 'reason'> & { readonly cents?: bigint }>(async () => {
+        const { refundRequest } = await import('./credits.ts');
+        return (context, options, id) => refundRequest(context, options, id ?? '');
+      }),
+    );
+  command(credits, 'limit', 'say how far below zero an account may go; 0 is prepaid')
+    .requiredOption('--cents <amount>', 'how far, in cents', centsToMicrocentsOrNone)
+    .option('--account <account-id>', 'whose (default: the only account)')
+    .action(action(() => import('./credits.ts').then(({ limitCredit }) => limitCredit)));
+  command(credits, 'history', 'list what moved besides the charges of requests, the newest first')
+    .option('--account <account-id>', 'whose (default: of the only account)')
+    .option('--limit <number>', 'how many', wholeNumber(1, 1000), 20)
+    .action(action(() => import('./credits.ts').then(({ listMovements }) => listMovements)));
 
   command(program, 'usage', 'list the newest requests with their cost, and the balance')
     .option('--account <account-id>', 'of one account')

@@ -1,5 +1,9 @@
 import { randomUUID } from 'node:crypto';
 
+import type { Movement } from '../accounts/credit.ts';
+import { accountMeant } from '../accounts/operation.ts';
+import type { OperationAnswer } from '../accounts/operations.ts';
+import { uuidText } from '../ids/uuid.ts';
 import type { Context } from './context.ts';
 import { reading, writing } from './database.ts';
 import { cents, table } from './output.ts';
@@ -29,7 +33,7 @@ export async function showCredits(context: Context): Promise<number> {
   return 0;
 }
 
-interface GrantOptions {
+interface MoveOptions {
   /** In microcents, as the option's reader made it. */
   readonly cents: bigint;
   readonly account?: string;
@@ -37,28 +41,127 @@ interface GrantOptions {
   readonly idempotencyKey?: string;
 }
 
-export async function grantCredit(context: Context, options: GrantOptions): Promise<number> {
+/** A movement of credit, with what is said of it: of the amount, which is shown without its sign. */
+const done: Readonly<Record<Movement, (amount: string) => string>> = {
+  grant: (amount) => `${amount} added`,
+  topup: (amount) => `a payment of ${amount} recorded`,
+  payback: (amount) => `a payment of ${amount} recorded as returned`,
+  chargeback: (amount) => `a payment of ${amount} recorded as taken back`,
+  expire: (amount) => `${amount} of promotional credit ended`,
+  adjust_up: (amount) => `${amount} added`,
+  adjust_down: (amount) => `${amount} taken away`,
+};
+
+export async function moveCredit(context: Context, movement: Movement, options: MoveOptions): Promise<number> {
   const answer = await writing(context, {
-    kind: 'grant_credit',
+    kind: 'move_credit',
+    movement,
     accountId: options.account,
     microcents: String(options.cents),
     reference: options.reason,
     idempotencyKey: options.idempotencyKey ?? `cli:${randomUUID()}`,
   });
-  if (answer.kind !== 'granted') throw new Error('unexpected answer');
+  return showMoved(context, answer, done[movement]);
+}
+
+/** An adjustment, in either direction. */
+export const adjustCredit = (context: Context, options: MoveOptions): Promise<number> =>
+  options.cents < 0n
+    ? moveCredit(context, 'adjust_down', { ...options, cents: -options.cents })
+    : moveCredit(context, 'adjust_up', options);
+
+interface RefundOptions {
+  readonly account?: string;
+  readonly cents?: bigint;
+  readonly reason?: string;
+}
+
+/** Gives back what a request has cost, or a part of it. */
+export async function refundRequest(context: Context, options: RefundOptions, requestId: string): Promise<number> {
+  const answer = await writing(context, {
+    kind: 'refund_request',
+    accountId: options.account,
+    requestId,
+    microcents: options.cents === undefined ? undefined : String(options.cents),
+    reference: options.reason,
+  });
+  return showMoved(context, answer, (amount) => `${amount} given back for ${requestId}`);
+}
+
+function showMoved({ print }: Context, answer: OperationAnswer, words: (amount: string) => string): number {
+  if (answer.kind !== 'moved') throw new Error('unexpected answer');
+  const { accountId, again } = answer;
+  const microcents = BigInt(answer.microcents);
   const balance = BigInt(answer.balanceMicrocents);
-  context.print.result(
+  const what = words(cents(microcents < 0n ? -microcents : microcents));
+  print.result(
     {
-      account: answer.accountId,
-      granted_microcents: answer.again ? 0n : BigInt(answer.microcents),
+      account: accountId,
+      moved_microcents: again ? 0n : microcents,
       balance_microcents: balance,
-      again: answer.again,
+      again,
     },
     [
-      answer.again
-        ? `This idempotency key had been used: nothing was added. ${answer.accountId} has ${cents(balance)}.`
-        : `${cents(BigInt(answer.microcents))} added. ${answer.accountId} has ${cents(balance)}.`,
+      again
+        ? `This had been done already, so nothing moved. ${accountId} has ${cents(balance)}.`
+        : `${what.charAt(0).toUpperCase()}${what.slice(1)}. ${accountId} has ${cents(balance)}.`,
     ],
   );
+  return 0;
+}
+
+/** What moved besides the charges of requests, the newest first. */
+export async function listMovements(
+  context: Context,
+  options: { readonly account?: string; readonly limit: number },
+): Promise<number> {
+  const transfers = await reading(context, async (desk) => {
+    const accountId = await accountMeant(options.account, desk);
+    const rows = await desk.listTransfers({ accountId, limit: options.limit });
+    return rows.map((row) => ({
+      id: uuidText(row.id),
+      account: accountId,
+      kind: row.kind,
+      microcents: row.debitAccount === accountId ? -row.amountMicrocents : row.amountMicrocents,
+      other: row.debitAccount === accountId ? row.creditAccount : row.debitAccount,
+      reference: row.reference,
+      by: row.by,
+      at: new Date(row.at).toISOString(),
+    }));
+  });
+  context.print.result(
+    transfers,
+    table(
+      ['at', 'kind', 'amount', 'microcents', 'by', 'reason'],
+      transfers.map(({ at, kind, microcents, by, reference }) => [
+        at.slice(0, 19).replace('T', ' '),
+        kind,
+        cents(microcents),
+        microcents,
+        by,
+        reference,
+      ]),
+    ),
+  );
+  return 0;
+}
+
+/** How far below zero an account may go. */
+export async function limitCredit(
+  context: Context,
+  { account, cents: microcents }: { readonly account?: string; readonly cents: bigint },
+): Promise<number> {
+  const answer = await writing(context, {
+    kind: 'limit_credit',
+    accountId: account,
+    microcents: String(microcents),
+  });
+  if (answer.kind !== 'credit_limited') throw new Error('unexpected answer');
+  const { accountId } = answer;
+  context.print.result({ account: accountId, credit_limit_microcents: microcents }, [
+    microcents === 0n
+      ? `${accountId} is prepaid: it may use what it has.`
+      : `${accountId} may owe ${cents(microcents)} from now on.`,
+  ]);
   return 0;
 }

@@ -99,29 +99,58 @@ export async function revokeKey(context: Context, keyId: string): Promise<number
   return 0;
 }
 
-/** Changes limits of a key; those that are left out stay. */
+/** Changes what a key is kept to; what is left out stays. */
 export async function limitKey(
   context: Context,
   options: {
     readonly concurrency?: number | 'none';
     readonly requestsPerMinute?: number | 'none';
     readonly tokensPerMinute?: number | 'none';
+    readonly endpoint?: readonly string[];
+    readonly ip?: readonly string[];
+    readonly zdrOnly?: boolean;
+    readonly plan?: boolean;
   },
   keyId: string,
 ): Promise<number> {
-  const { concurrency, requestsPerMinute, tokensPerMinute } = options;
-  if (concurrency === undefined && requestsPerMinute === undefined && tokensPerMinute === undefined)
-    throw new OperationError('Say what to change: --concurrency, --requests-per-minute or --tokens-per-minute.');
-  const rateOf = (given: number | 'none' | undefined) => (given === 'none' ? null : given);
-  const rates = {
-    concurrencyMax: rateOf(concurrency),
-    requestsPerMinute: rateOf(requestsPerMinute),
-    tokensPerMinute: rateOf(tokensPerMinute),
+  const limits = {
+    concurrencyMax: orNull(options.concurrency),
+    requestsPerMinute: orNull(options.requestsPerMinute),
+    tokensPerMinute: orNull(options.tokensPerMinute),
+    endpoints: listOrNull(options.endpoint),
+    addresses: listOrNull(options.ip),
+    zdrOnly: trueOrNull(options.zdrOnly),
+    planKey: trueOrNull(options.plan),
   };
-  const answer = await writing(context, { kind: 'limit_key', keyId, rates });
+  if (Object.values(limits).every((limit) => limit === undefined))
+    throw new OperationError('Say what to change: tokenhouse keys limit --help lists what a key can be kept to.');
+  const answer = await writing(context, { kind: 'limit_key', keyId, limits });
   if (answer.kind !== 'key_limited') throw new Error('unexpected answer');
   context.print.result({ id: answer.keyId, limits: answer.limits }, [
     `${answer.keyId} is kept to: ${shownLimits(answer.limits)} from now on; what runs goes on.`,
+  ]);
+  return 0;
+}
+
+const orNull = (given: number | 'none' | undefined) => (given === 'none' ? null : given);
+const trueOrNull = (given: boolean | undefined) => (given === false ? null : given);
+const listOrNull = (given: readonly string[] | undefined) =>
+  given?.length === 1 && given[0] === 'none' ? null : given;
+
+/** Names a key anew, or moves its end. */
+export async function editKey(
+  context: Context,
+  options: { readonly name?: string; readonly expires?: number | 'never' },
+  keyId: string,
+): Promise<number> {
+  const { name, expires } = options;
+  if (name === undefined && expires === undefined) throw new OperationError('Say what to change: --name or --expires.');
+  const expiresAt = expires === undefined ? undefined : expires === 'never' ? null : Date.now() + expires;
+  const answer = await writing(context, { kind: 'edit_key', keyId, name, expiresAt });
+  if (answer.kind !== 'key_edited') throw new Error('unexpected answer');
+  const ends = answer.expiresAt === null ? null : time(answer.expiresAt);
+  context.print.result({ id: answer.keyId, name: answer.name, expires_at: ends }, [
+    `${answer.keyId} (${answer.name}) ${ends === null ? 'does not expire' : `expires at ${ends}`}.`,
   ]);
   return 0;
 }

@@ -25,7 +25,10 @@ export function duration(text: string): number {
   return Number(digits) * unitMs;
 }
 
-const largestGrantCents = 1_000_000_000_000n;
+/** Milliseconds, or `never`. */
+export const durationOrNever = (text: string): number | 'never' => (text === 'never' ? text : duration(text));
+
+const largestCents = 1_000_000_000_000n;
 
 /** Decimal text of cents → microcents, never through a float. Reads the option `--cents`. */
 export function centsToMicrocents(text: string): bigint {
@@ -33,11 +36,18 @@ export function centsToMicrocents(text: string): bigint {
   if (whole === undefined)
     throw new InvalidArgumentError('use cents with at most six decimals, for example 500 or 0.25');
   const microcents = BigInt(whole) * 1_000_000n + BigInt(fraction.padEnd(6, '0'));
-  if (microcents === 0n) throw new InvalidArgumentError('a grant must be more than nothing');
-  if (microcents > largestGrantCents * 1_000_000n)
-    throw new InvalidArgumentError(`one grant adds at most ${largestGrantCents} cents`);
+  if (microcents === 0n) throw new InvalidArgumentError('an amount must be more than nothing');
+  if (microcents > largestCents * 1_000_000n) throw new InvalidArgumentError(`at most ${largestCents} cents at once`);
   return microcents;
 }
+
+/** The same, or below 0. */
+export const signedCentsToMicrocents = (text: string): bigint =>
+  text.startsWith('-') ? -centsToMicrocents(text.slice(1)) : centsToMicrocents(text);
+
+/** The same, or 0. */
+export const centsToMicrocentsOrNone = (text: string): bigint =>
+  /^0+(\.0{1,6})?$/.test(text) ? 0n : centsToMicrocents(text);
 
 const largestPriceCents = 1_000_000_000n;
 

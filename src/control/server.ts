@@ -5,6 +5,7 @@ import type { Server, Socket } from 'node:net';
 import Type from 'typebox';
 import { Compile } from 'typebox/compile';
 
+import { movements } from '../accounts/credit.ts';
 import { OperationError, operate } from '../accounts/operations.ts';
 import type { Operation, OperationAnswer, OperationServices } from '../accounts/operations.ts';
 import { statusRequest } from './status.ts';
@@ -29,6 +30,8 @@ export interface ControlServices {
 
 const text = Type.String();
 const rate = Type.Union([Type.Integer(), Type.Null()]);
+const list = Type.Union([Type.Array(text), Type.Null()]);
+const flag = Type.Union([Type.Boolean(), Type.Null()]);
 const microcents = Type.String({ pattern: '^[0-9]{1,18}$' });
 
 /** The one request that is about the process instead of about accounts. */
@@ -75,16 +78,35 @@ const operations = Compile(
     Type.Object({
       kind: Type.Literal('limit_key'),
       keyId: text,
-      rates: Type.Object({
+      limits: Type.Object({
+        endpoints: Type.Optional(list),
+        addresses: Type.Optional(list),
+        zdrOnly: Type.Optional(flag),
+        planKey: Type.Optional(flag),
         concurrencyMax: Type.Optional(rate),
         requestsPerMinute: Type.Optional(rate),
         tokensPerMinute: Type.Optional(rate),
       }),
     }),
+    Type.Object({
+      kind: Type.Literal('edit_key'),
+      keyId: text,
+      name: Type.Optional(text),
+      expiresAt: Type.Optional(Type.Union([Type.Integer(), Type.Null()])),
+    }),
     Type.Object({ kind: Type.Literal('remove_price'), accountId: Type.Optional(text), model: text }),
     Type.Object({ kind: Type.Literal('revoke_key'), keyId: text }),
     Type.Object({
-      kind: Type.Literal('grant_credit'),
+      kind: Type.Literal('refund_request'),
+      accountId: Type.Optional(text),
+      requestId: text,
+      microcents: Type.Optional(microcents),
+      reference: Type.Optional(text),
+    }),
+    Type.Object({ kind: Type.Literal('limit_credit'), accountId: Type.Optional(text), microcents }),
+    Type.Object({
+      kind: Type.Literal('move_credit'),
+      movement: Type.Enum(Object.keys(movements)),
       accountId: Type.Optional(text),
       microcents,
       reference: Type.Optional(text),

@@ -78,6 +78,7 @@ export interface ChangeTable {
     | 'key_revoked'
     | 'key_models'
     | 'key_limits'
+    | 'key_edited'
     | 'account_created'
     | 'account_status'
     | 'account_limit'

@@ -19,6 +19,7 @@ const deskOperations = {
   planAccount: queries.planAccount,
   limitAccount: queries.limitAccount,
   limitKey: queries.limitKey,
+  editKey: queries.editKey,
   loadLimitWindows: limitWindows.loadLimitWindows,
   addLimitWindows: limitWindows.addLimitWindows,
   addAccountPrice: queries.addAccountPrice,

@@ -329,7 +329,7 @@ export async function limitKey(
   db: Db,
   request: {
     readonly keyId: string;
-    readonly limits: Readonly<Record<string, number | null>>;
+    readonly limits: Readonly<Record<string, unknown>>;
     readonly at: number;
     readonly changeId: Uint8Array;
   },
@@ -346,11 +346,33 @@ export async function limitKey(
   });
 }
 
+/** Names a live key anew, or moves its end; what is undefined stays. undefined when there is no such key. */
+export async function editKey(
+  db: Db,
+  request: {
+    readonly keyId: string;
+    readonly name: string | undefined;
+    /** null: never. */
+    readonly expiresAt: number | null | undefined;
+    readonly at: number;
+    readonly changeId: Uint8Array;
+  },
+): Promise<ApiKey | undefined> {
+  const { keyId, name, expiresAt, at, changeId } = request;
+  const set = {
+    ...(name === undefined ? {} : { name }),
+    ...(expiresAt === undefined ? {} : { expires_at: expiresAt }),
+  };
+  return db
+    .transaction()
+    .execute((transaction) => changeKey(transaction, keyId, set, { changeId, at, kind: 'key_edited' }));
+}
+
 /** Of a live key; undefined when there is no such key. */
 async function changeKey(
   transaction: Db,
   keyId: string,
-  set: Pick<Updateable<ApiKeyTable>, 'models' | 'limits'>,
+  set: Pick<Updateable<ApiKeyTable>, 'models' | 'limits' | 'name' | 'expires_at'>,
   { changeId, at, kind }: { readonly changeId: Uint8Array; readonly at: number; readonly kind: ChangeTable['kind'] },
 ): Promise<ApiKey | undefined> {
   const row = await transaction

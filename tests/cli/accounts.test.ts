@@ -33,7 +33,7 @@ interface MadeKey {
 }
 interface Grant {
   readonly account: string;
-  readonly granted_microcents: number;
+  readonly moved_microcents: number;
   readonly balance_microcents: number;
   readonly again: boolean;
 }
@@ -186,19 +186,19 @@ function commands(running: boolean): void {
     const first = await grant('--reason', 'a present');
     assert.deepEqual(first, {
       account: service.accountId,
-      granted_microcents: 1_250_000,
+      moved_microcents: 1_250_000,
       balance_microcents: balanceMicrocents + 1_250_000,
       again: false,
     });
     for (let again = 0; again < 2; again++) {
-      assert.deepEqual(await grant(), { ...first, granted_microcents: 0, again: true });
+      assert.deepEqual(await grant(), { ...first, moved_microcents: 0, again: true });
     }
     const other = await run('credits', 'grant', '--cents', '2', '--idempotency-key', key);
     assert.equal(other.code, 1, other.stdout);
     assert.match(other.stderr, /stands for another transfer/);
     assert.equal((await service.usage()).balanceMicrocents, first.balance_microcents);
     const words = await run('credits', 'grant', '--cents', '1.25', '--idempotency-key', key);
-    assert.match(words.stdout, /had been used: nothing was added/);
+    assert.match(words.stdout, /had been done already, so nothing moved/);
   });
 
   test('two grants at once with one key add once', async () => {

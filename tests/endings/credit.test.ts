@@ -87,7 +87,8 @@ test('credit that is granted in mid-answer carries the answer on', async (t) => 
   await until(() => client.events.length > 1);
   // Straight through the control socket: the command line needs a while to start.
   await askRunningService(controlSocketPath(join(service.folder, 'data')), {
-    kind: 'grant_credit',
+    kind: 'move_credit',
+    movement: 'grant',
     accountId: undefined,
     microcents: '300000000',
     reference: undefined,

@@ -124,7 +124,8 @@ test('streams of a revoked key and of a suspended account are cut on every repli
   assert.ok(made.kind === 'account');
   const another = made.accountId;
   await tell(replicas[0], {
-    kind: 'grant_credit',
+    kind: 'move_credit',
+    movement: 'grant',
     accountId: another,
     microcents: '100000000',
     reference: undefined,
@@ -218,7 +219,7 @@ test('limits of accounts and keys reach every replica', async () => {
   await everywhere('7');
   await tell(replicas[1], { kind: 'limit_account', accountId, concurrencyMax: undefined });
   await everywhere(null);
-  await tell(replicas[0], { kind: 'limit_key', keyId, rates: { concurrencyMax: 5 } });
+  await tell(replicas[0], { kind: 'limit_key', keyId, limits: { concurrencyMax: 5 } });
   await everywhere('5');
 });
 

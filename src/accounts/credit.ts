@@ -1,0 +1,158 @@
+import { houseAccounts } from '../store/ledger.ts';
+import type { Transfer, TransferKind } from '../store/ledger.ts';
+import { StoreError } from '../store/store-error.ts';
+import { accountMeant, checkedText, OperationError } from './operation.ts';
+import type { OperationServices } from './operation.ts';
+
+/**
+ * Why credit moves, other than for requests (money.md, "Tables": every movement is one row of `transfer`, both sides at
+ * once). What a customer has is debited only as far as nothing that runs holds it.
+ */
+export const movements = {
+  /** A present. */
+  grant: { house: houseAccounts.promo, kind: 'grant', gives: true },
+  /** A payment that has arrived. */
+  topup: { house: houseAccounts.cash, kind: 'topup', gives: true },
+  /** A payment that was returned to the customer. */
+  payback: { house: houseAccounts.cash, kind: 'refund', gives: false },
+  /** A payment that the customer's bank has taken back. */
+  chargeback: { house: houseAccounts.cash, kind: 'chargeback', gives: false },
+  /** The end of a present that was not used. */
+  expire: { house: houseAccounts.promo, kind: 'expiry', gives: false },
+  /** The correction of a mistake, in favour of the customer, or not. */
+  adjust_up: { house: houseAccounts.revenue, kind: 'adjust', gives: true },
+  adjust_down: { house: houseAccounts.revenue, kind: 'adjust', gives: false },
+} as const satisfies Readonly<
+  Record<string, { readonly house: string; readonly kind: TransferKind; readonly gives: boolean }>
+>;
+
+export type Movement = keyof typeof movements;
+
+export interface CreditMove {
+  readonly kind: 'move_credit';
+  readonly movement: Movement;
+  readonly accountId: string | undefined;
+  /** Decimal text, above 0. */
+  readonly microcents: string;
+  readonly reference: string | undefined;
+  /** The same key twice moves credit once. */
+  readonly idempotencyKey: string;
+}
+
+/** Gives back what a request has cost, or a part of it; once. */
+export interface RequestRefund {
+  readonly kind: 'refund_request';
+  readonly accountId: string | undefined;
+  /** As the client or the list of requests shows it: `req_…`, or the whole id. */
+  readonly requestId: string;
+  /** Left out: all of it. */
+  readonly microcents: string | undefined;
+  readonly reference: string | undefined;
+}
+
+/** How far below zero an account may go, at once for new requests. */
+export interface CreditLimit {
+  readonly kind: 'limit_credit';
+  readonly accountId: string | undefined;
+  readonly microcents: string;
+}
+
+export interface Moved {
+  readonly kind: 'moved';
+  readonly accountId: string;
+  /** What moved; below 0 when it was taken away. */
+  readonly microcents: string;
+  readonly balanceMicrocents: string;
+  /** The key had been used for the same: nothing moved now. */
+  readonly again: boolean;
+}
+
+export interface CreditLimited {
+  readonly kind: 'credit_limited';
+  readonly accountId: string;
+  readonly microcents: string;
+}
+
+/** Throws OperationError; StoreError `insufficient` when the account does not have it, `conflict` for a key of another movement. */
+export async function moveCredit(wish: CreditMove, services: OperationServices): Promise<Moved> {
+  const accountId = await accountMeant(wish.accountId, services.desk);
+  const amountMicrocents = BigInt(wish.microcents);
+  if (amountMicrocents <= 0n) throw new OperationError('An amount must be more than nothing.');
+  const { house, kind, gives } = movements[wish.movement];
+  return move(services, accountId, {
+    debitAccount: gives ? house : accountId,
+    creditAccount: gives ? accountId : house,
+    amountMicrocents,
+    kind,
+    idempotencyKey: checkedText(wish.idempotencyKey, 'An idempotency key', idempotencyKeyLengthMax),
+    reference: checkedReference(wish.reference),
+  });
+}
+
+export async function refundRequest(wish: RequestRefund, services: OperationServices): Promise<Moved> {
+  const accountId = await accountMeant(wish.accountId, services.desk);
+  const found = await services.desk.findUsage({ accountId, id: wish.requestId });
+  const [request] = found;
+  if (request === undefined)
+    throw new OperationError(
+      `${accountId} has no request ${wish.requestId}. List them with: tokenhouse usage --account ${accountId}`,
+    );
+  if (found.length > 1)
+    throw new OperationError(
+      `${found.length} requests are called ${wish.requestId}: say which by its whole id, which tokenhouse usage --json shows.`,
+    );
+  const amountMicrocents = wish.microcents === undefined ? request.costMicrocents : BigInt(wish.microcents);
+  if (request.costMicrocents === 0n)
+    throw new OperationError('This request was not charged, so nothing can be given back.');
+  if (amountMicrocents <= 0n || amountMicrocents > request.costMicrocents)
+    throw new OperationError(`This request cost ${request.costMicrocents} microcents; no more can be given back.`);
+  const id = Buffer.from(request.requestId).toString('hex');
+  try {
+    return await move(services, accountId, {
+      debitAccount: houseAccounts.revenue,
+      creditAccount: accountId,
+      amountMicrocents,
+      kind: 'refund',
+      // That of the service's own repairs: whoever comes first, a request is refunded once.
+      idempotencyKey: `refund:${id}`,
+      reference: checkedReference(wish.reference) ?? id,
+    });
+  } catch (error) {
+    if (!(error instanceof StoreError) || error.code !== 'conflict') throw error;
+    throw new OperationError('Another part of this request has been given back already, which is possible once.', {
+      cause: error,
+    });
+  }
+}
+
+export async function limitCredit(
+  { accountId: named, microcents }: CreditLimit,
+  { ledger, desk, newId }: OperationServices,
+): Promise<CreditLimited> {
+  const accountId = await accountMeant(named, desk);
+  await ledger.setCreditLimit(accountId, BigInt(microcents), Date.now(), newId());
+  return { kind: 'credit_limited', accountId, microcents };
+}
+
+async function move(
+  { ledger, desk, newId }: OperationServices,
+  accountId: string,
+  transfer: Omit<Transfer, 'id' | 'by' | 'at'>,
+): Promise<Moved> {
+  const moved = await ledger.transfer({ ...transfer, id: newId(), by: 'cli', at: Date.now() });
+  const account = await desk.getAccount({ accountId });
+  const isDebit = transfer.debitAccount === accountId;
+  return {
+    kind: 'moved',
+    accountId,
+    microcents: String(isDebit ? -transfer.amountMicrocents : transfer.amountMicrocents),
+    balanceMicrocents: String(account?.balanceMicrocents ?? 0n),
+    again: !moved,
+  };
+}
+
+const idempotencyKeyLengthMax = 255;
+const referenceLengthMax = 1000;
+
+const checkedReference = (text: string | undefined): string | null =>
+  text === undefined ? null : checkedText(text, 'A reason', referenceLengthMax);

@@ -1,0 +1,78 @@
+import type { Ledger } from '../store/ledger.ts';
+import type { Desk } from '../store/operations.ts';
+import type { AccountPrice } from '../store/queries.ts';
+import type { Directory } from './directory.ts';
+import type { Secret } from './secret.ts';
+
+/** The account part of the store: what the ledger's thread writes besides money. */
+export interface AccountWriter {
+  createAccount(account: {
+    readonly id: string;
+    readonly name: string;
+    readonly creditLimitMicrocents: bigint;
+    readonly at: number;
+    readonly changeId: Uint8Array;
+  }): Promise<unknown>;
+  setAccountStatus(
+    accountId: string,
+    status: 'active' | 'suspended',
+    at: number,
+    changeId: Uint8Array,
+  ): Promise<unknown>;
+  /** How far below zero a customer may go. Rejects as `insufficient` when the credit to be taken away is in use. */
+  setCreditLimit(accountId: string, toMicrocents: bigint, at: number, changeId: Uint8Array): Promise<void>;
+}
+
+export interface OperationServices {
+  readonly ledger: Ledger & AccountWriter;
+  readonly desk: Desk;
+  readonly secret: Secret;
+  /** Makes UUIDv7s. */
+  readonly newId: () => Uint8Array;
+  /** The live keys of the running service; a command that works on the database alone has none. */
+  readonly directory: Directory | undefined;
+  /** The rates of the running service; likewise. */
+  readonly prices?: PriceFollower | undefined;
+  /** Instead of both, where changes come back through the feed: waits for it. */
+  readonly caughtUp?: (() => Promise<unknown>) | undefined;
+}
+
+/** Who charges: follows the database, after a change is durable there. */
+export interface PriceFollower {
+  add(price: AccountPrice): void;
+  end(accountId: string, modelId: string, at: number): void;
+}
+
+/** A wish of the operator that cannot be fulfilled; the message is for a person. */
+export class OperationError extends Error {
+  override readonly name = 'OperationError';
+}
+
+/** The account that was named, or the only one there is. */
+export async function accountMeant(
+  named: string | undefined,
+  desk: Pick<Desk, 'listAccounts' | 'getAccount'>,
+): Promise<string> {
+  if (named !== undefined) {
+    const account = await desk.getAccount({ accountId: named });
+    if (account === undefined || account.house)
+      throw new OperationError(`There is no account ${named}. List them with: tokenhouse credits show`);
+    return named;
+  }
+  const accounts = await desk.listAccounts({ limit: 2 });
+  const [only] = accounts;
+  if (only === undefined) throw new OperationError('There is no account yet. Start the service once: npm start');
+  if (accounts.length > 1)
+    throw new OperationError(
+      'There are several accounts: say which with --account. List them with: tokenhouse credits show',
+    );
+  return only.id;
+}
+
+/** Printed in terminals and pages: no control characters, nothing that PostgreSQL refuses (reliability D9). */
+export function checkedText(text: string, what: string, lengthMax: number): string {
+  if (text === '' || text.length > lengthMax || /\p{Cc}/u.test(text) || !text.isWellFormed()) {
+    throw new OperationError(`${what} has 1 to ${lengthMax} characters, none of them control characters.`);
+  }
+  return text;
+}

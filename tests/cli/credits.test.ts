@@ -1,0 +1,210 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+
+import { TestService, scriptedModel } from '../support/service.ts';
+import type { CommandResult } from '../support/service.ts';
+import { jsonOf, runCommand } from './command.ts';
+
+/** What moves credit besides requests (money.md, "Tables"), through a running service and without one. */
+const service = new TestService({ config: scriptedModel('- say: [ { text: "one two three four" } ]') });
+let requests: readonly Awaited<ReturnType<typeof charged>>[];
+before(async () => {
+  await service.start();
+  requests = [await charged(), await charged()];
+});
+after(async () => {
+  await service.verify();
+  await service.dispose();
+});
+
+const run = (...args: string[]): Promise<CommandResult> => runCommand(service.folder, args);
+
+interface Moved {
+  readonly account: string;
+  readonly moved_microcents: number;
+  readonly balance_microcents: number;
+  readonly again: boolean;
+}
+
+interface Movement {
+  readonly kind: string;
+  readonly microcents: number;
+  readonly other: string;
+  readonly reference: string | null;
+  readonly by: string;
+}
+
+const balance = async (): Promise<number> => (await service.usage()).balanceMicrocents;
+const moved = async (...args: string[]): Promise<Moved> => jsonOf(await run('credits', ...args, '--json')) as Moved;
+const newest = async (): Promise<Movement | undefined> =>
+  (jsonOf(await run('credits', 'history', '--limit', '1', '--json')) as Movement[])[0];
+
+/** One request that is charged; how it is listed. */
+async function charged() {
+  const response = await service.chat({ model: 'demo', messages: [{ role: 'user', content: 'hi' }] });
+  assert.equal(response.status, 200);
+  await response.text();
+  const [row] = (await service.usage()).requests;
+  assert.ok(row !== undefined && row.cost_microcents > 1);
+  return row;
+}
+
+describe('while the service runs', () => {
+  for (const [command, microcents, kind, house] of [
+    ['grant', 2_000_000, 'grant', 'house_promo'],
+    ['topup', 2_000_000, 'topup', 'house_cash'],
+    ['payback', -2_000_000, 'refund', 'house_cash'],
+    ['chargeback', -2_000_000, 'chargeback', 'house_cash'],
+    ['expire', -2_000_000, 'expiry', 'house_promo'],
+  ] as const) {
+    test(`credits ${command} moves ${microcents} microcents, once for a key`, async () => {
+      const earlier = await balance();
+      const args = [command, '--cents', '2', '--reason', 'for a test', '--idempotency-key', `${command}-1`];
+      const first = {
+        account: service.accountId,
+        moved_microcents: microcents,
+        balance_microcents: earlier + microcents,
+        again: false,
+      };
+      assert.deepEqual(await moved(...args), first);
+      const listed = await newest();
+      assert.deepEqual(listed, {
+        ...listed,
+        kind,
+        microcents,
+        other: house,
+        reference: 'for a test',
+        by: 'cli',
+      });
+      assert.deepEqual(await moved(...args), { ...first, moved_microcents: 0, again: true });
+      assert.equal(await balance(), earlier + microcents);
+    });
+  }
+
+  test('what an account does not have cannot be taken away', async () => {
+    const earlier = await balance();
+    const { code, stdout, stderr } = await run('credits', 'payback', '--cents', '1000000');
+    assert.equal(code, 1, stdout);
+    assert.match(stderr, /does not cover 1000000000000/);
+    assert.equal(await balance(), earlier);
+  });
+
+  test('credits limit lets an account owe, and takes back only what it does not owe', async () => {
+    const words = await run('credits', 'limit', '--cents', '300');
+    assert.equal(words.code, 0, words.stderr);
+    assert.match(words.stdout, /may owe 300\.000000¢ from now on/);
+    const earlier = await balance();
+    const all = (earlier / 1_000_000 + 100).toFixed(6);
+    assert.equal((await moved('chargeback', '--cents', all)).balance_microcents, -100_000_000);
+    const refused = await run('credits', 'limit', '--cents', '0');
+    assert.equal(refused.code, 1);
+    assert.match(refused.stderr, /would be taken away/);
+    assert.equal((await moved('topup', '--cents', all)).balance_microcents, earlier);
+    assert.match((await run('credits', 'limit', '--cents', '0')).stdout, /is prepaid/);
+  });
+
+  test('credits history as a table', async () => {
+    const { code, stdout } = await run('credits', 'history');
+    assert.equal(code, 0);
+    assert.match(stdout, /^at +kind +amount +microcents +by +reason\n/);
+    assert.match(stdout, /\n\S+ \S+ +expiry +-2\.000000¢ +-2000000 +cli +for a test\n/);
+  });
+
+  commands(true);
+});
+describe('while it does not', () => {
+  before(async () => assert.equal(await service.stop(), 0));
+  commands(false);
+  after(() => service.start());
+});
+
+function commands(running: boolean): void {
+  test('credits adjust goes both ways, and never without a reason', async () => {
+    const earlier = await balance();
+    assert.equal((await moved('adjust', '--cents', '-0.5', '--reason', 'counted twice')).moved_microcents, -500_000);
+    assert.equal((await moved('adjust', '--cents', '0.25', '--reason', 'the other way')).moved_microcents, 250_000);
+    assert.equal(await balance(), earlier - 250_000);
+    const { code, stderr } = await run('credits', 'adjust', '--cents', '1');
+    assert.equal(code, 64);
+    assert.match(stderr, /--reason/);
+  });
+
+  test('credits refund gives back what a request cost, once, and no more', async () => {
+    const request = requests[running ? 0 : 1]!;
+    const earlier = await balance();
+    const tooMuch = await run('credits', 'refund', request.request_id, '--cents', '100');
+    assert.equal(tooMuch.code, 1);
+    assert.match(tooMuch.stderr, new RegExp(`cost ${request.cost_microcents} microcents; no more`));
+    const first = await moved('refund', request.request_id, '--reason', 'was of no use');
+    assert.equal(first.moved_microcents, request.cost_microcents);
+    assert.equal((await moved('refund', request.id)).again, true);
+    const part = await run('credits', 'refund', request.request_id, '--cents', '0.000001');
+    assert.equal(part.code, 1);
+    assert.match(part.stderr, /has been given back already/);
+    assert.equal(await balance(), earlier + request.cost_microcents);
+    const unknown = await run('credits', 'refund', 'req_000000000000');
+    assert.equal(unknown.code, 1);
+    assert.match(unknown.stderr, /has no request req_000000000000\. List them with: tokenhouse usage/);
+  });
+
+  test('ledger verify', async () => assert.equal((await run('ledger', 'verify')).code, 0));
+}
+
+test('amounts that are none are wrong usage', async () => {
+  for (const cents of ['0', '-1', '1e3', '0.0000001', '', 'ten'])
+    assert.equal((await run('credits', 'topup', '--cents', cents)).code, 64, cents);
+  for (const cents of ['--1', '-0', '+1', '-'])
+    assert.equal((await run('credits', 'adjust', '--reason', 'a', '--cents', cents)).code, 64, cents);
+});
+
+describe('a key, after it was made', () => {
+  let id: string;
+  let key: string;
+  before(async () => {
+    ({ id, key } = jsonOf(await run('keys', 'create', '--name', 'first', '--json')) as { id: string; key: string });
+  });
+  const ask = async (): Promise<number> =>
+    (await service.chat({ model: 'demo', messages: [{ role: 'user', content: 'hi' }] }, { key })).status;
+  const listed = async (): Promise<Readonly<Record<string, unknown>> | undefined> =>
+    (jsonOf(await run('keys', 'list', '--json')) as Readonly<Record<string, unknown>>[]).find(
+      (each) => each['id'] === id,
+    );
+
+  test('is kept to endpoints, addresses and zero data retention, and let go again', async () => {
+    for (const [set, taken] of [
+      [
+        ['--endpoint', '/v1/messages'],
+        ['--endpoint', 'none'],
+      ],
+      [
+        ['--ip', '203.0.113.0/24'],
+        ['--ip', 'none'],
+      ],
+      [['--zdr-only'], ['--no-zdr-only']],
+      [['--plan'], ['--no-plan']],
+    ] as const) {
+      assert.equal((await run('keys', 'limit', id, ...set)).code, 0);
+      assert.equal(await ask(), 403, set.join(' '));
+      assert.equal((await run('keys', 'limit', id, ...taken)).code, 0);
+      assert.equal(await ask(), 200, taken.join(' '));
+    }
+    assert.deepEqual((await listed())?.['limits'], {});
+    const wrong = await run('keys', 'limit', id, '--ip', '300.1.2.3');
+    assert.equal(wrong.code, 1);
+    assert.match(wrong.stderr, /"300\.1\.2\.3" is neither an address nor a range/);
+    assert.equal((await run('keys', 'limit', id)).code, 1);
+  });
+
+  test('is named anew, and ends at another time or never', async () => {
+    assert.equal((await run('keys', 'edit', id, '--name', 'second', '--expires', '12h')).code, 0);
+    const { name, expires_at: ends } = (await listed()) ?? {};
+    assert.equal(name, 'second');
+    assert.ok(Math.abs(Date.parse(String(ends)) - Date.now() - 12 * 3_600_000) < 60_000);
+    assert.equal(await ask(), 200);
+    assert.match((await run('keys', 'edit', id, '--expires', 'never')).stdout, /\(second\) does not expire/);
+    assert.equal((await listed())?.['expires_at'], null);
+    for (const args of [[], ['--name', ''], ['--name', 'a\nb']])
+      assert.equal((await run('keys', 'edit', id, ...args)).code, 1, args.join(' '));
+    assert.equal((await run('keys', 'edit', 'key_nothing', '--name', 'a')).code, 1);
+  });
+});
