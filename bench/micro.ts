@@ -206,6 +206,8 @@ async function openMoney(folder: string) {
       totalMs: 2,
       tags: null,
       plan: null,
+      keyBudget: null,
+      accountBudget: null,
       costMicrocents: 0n,
       unchargedMicrocents: 0n,
       holdMicrocents: 0n,

@@ -162,6 +162,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
     new Follower({
       directory,
       prices,
+      budgetChanged: (subject) => store.ledger.budgetChanged(subject),
       warn: (message) => log.service({ level: 'warn', event: 'keys', detail: { message } }),
     }),
   );

@@ -1,3 +1,4 @@
+import type { Budget } from '../store/budget.ts';
 import type { AccountStatus } from '../store/database.ts';
 import type { LoadedKey } from '../store/queries.ts';
 import { keyAccess, keyRates, readAccountLimits, readLimits } from './key-limits.ts';
@@ -15,6 +16,8 @@ export interface Caller {
     readonly plan?: string | undefined;
     /** Requests that run at the same time, where the account has a limit of its own. */
     readonly concurrencyMax?: number | undefined;
+    /** What it may spend in a period with all of its keys together. */
+    readonly budget?: Budget | undefined;
   };
   readonly key: LiveKey;
 }
@@ -39,6 +42,8 @@ export interface LiveKey {
   readonly rates?: KeyRates | undefined;
   /** The plan of its account pays for its requests. */
   readonly isPlanKey?: boolean | undefined;
+  /** What it may spend in a period. */
+  readonly budget?: Budget | undefined;
   readonly expiresAt: number | null;
 }
 
@@ -49,6 +54,8 @@ export type DirectoryChange =
   | { readonly kind: 'key_models'; readonly keyId: string; readonly models: readonly string[] | null }
   | { readonly kind: 'key_limits'; readonly keyId: string; readonly limits: string | null }
   | { readonly kind: 'key_edited'; readonly keyId: string; readonly name: string; readonly expiresAt: number | null }
+  | { readonly kind: 'key_budget'; readonly keyId: string; readonly budget: Budget | null }
+  | { readonly kind: 'account_budget'; readonly accountId: string; readonly budget: Budget | null }
   | { readonly kind: 'account_plan'; readonly accountId: string; readonly plan: string | null }
   | { readonly kind: 'account_limits'; readonly accountId: string; readonly limits: string | null }
   | { readonly kind: 'account_models'; readonly accountId: string; readonly models: readonly string[] | null }
@@ -75,6 +82,7 @@ export class Directory {
   /** Plans, and limits on running requests, of the accounts that have such. */
   readonly #plansOfAccounts = new Map<string, string>();
   readonly #concurrencyOfAccounts = new Map<string, number>();
+  readonly #budgetsOfAccounts = new Map<string, Budget>();
   readonly #listeners = new Set<(cut: Cut) => void>();
 
   constructor(secret: Secret, now: () => number = Date.now) {
@@ -126,6 +134,7 @@ export class Directory {
         models: this.#modelsOfAccounts.get(id),
         plan: this.#plansOfAccounts.get(id),
         concurrencyMax: this.#concurrencyOfAccounts.get(id),
+        budget: this.#budgetsOfAccounts.get(id),
       },
       key,
     };
@@ -153,6 +162,12 @@ export class Directory {
         return;
       case 'key_edited':
         this.#changeKey(change.keyId, { name: change.name, expiresAt: change.expiresAt });
+        return;
+      case 'key_budget':
+        this.#changeKey(change.keyId, { budget: change.budget ?? undefined });
+        return;
+      case 'account_budget':
+        setOrDelete(this.#budgetsOfAccounts, change.accountId, change.budget ?? undefined);
         return;
       case 'account_plan':
         setOrDelete(this.#plansOfAccounts, change.accountId, change.plan ?? undefined);
@@ -185,11 +200,13 @@ export class Directory {
       name,
       ...limitsOf(key.limits),
       models: setOf(key.models),
+      budget: key.budget ?? undefined,
       expiresAt,
     });
     setOrDelete(this.#modelsOfAccounts, accountId, setOf(key.accountModels));
     setOrDelete(this.#plansOfAccounts, accountId, key.accountPlan ?? undefined);
     setOrDelete(this.#concurrencyOfAccounts, accountId, readAccountLimits(key.accountLimits).concurrencyMax);
+    setOrDelete(this.#budgetsOfAccounts, accountId, key.accountBudget ?? undefined);
     this.#hashes.set(id, hash);
     this.#setStatus(accountId, key.accountStatus);
   }

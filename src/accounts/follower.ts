@@ -11,6 +11,8 @@ export interface FollowedPrices {
 export interface FollowerOptions {
   readonly directory: Directory;
   readonly prices: FollowedPrices;
+  /** The budget of a key or an account has changed; `undefined`: maybe any. */
+  readonly budgetChanged?: (subject: string | undefined) => void;
   readonly warn: (message: string) => void;
 }
 
@@ -43,6 +45,7 @@ export class Follower implements Follows {
     }
     await this.#followKeys([...known], desk);
     prices.load(await ratesOf(undefined, desk));
+    if (this.#isLoaded) this.#options.budgetChanged?.(undefined);
     this.#isLoaded = true;
   }
 
@@ -52,6 +55,9 @@ export class Follower implements Follows {
     ];
     await this.#followKeys(refsOf('key_'), desk);
     for (const accountId of refsOf('account_')) await this.#followAccount(accountId, desk);
+    // After it is in force: what goes back is not asked for again by who has not heard of it.
+    for (const subject of [...refsOf('key_budget'), ...refsOf('account_budget')])
+      this.#options.budgetChanged?.(subject);
   }
 
   /** Those that the database does not have as live are revoked. */
@@ -73,6 +79,7 @@ export class Follower implements Follows {
     directory.apply({ kind: 'account_models', accountId, models: account.models });
     directory.apply({ kind: 'account_plan', accountId, plan: account.plan });
     directory.apply({ kind: 'account_limits', accountId, limits: account.limits });
+    directory.apply({ kind: 'account_budget', accountId, budget: await desk.getBudget({ subject: accountId }) });
     prices.replace(accountId, await ratesOf(accountId, desk));
   }
 

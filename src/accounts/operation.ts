@@ -1,4 +1,4 @@
-import type { Ledger } from '../store/ledger.ts';
+import type { BudgetChange, Ledger } from '../store/ledger.ts';
 import type { Desk } from '../store/operations.ts';
 import type { AccountPrice } from '../store/queries.ts';
 import type { Directory } from './directory.ts';
@@ -21,6 +21,8 @@ export interface AccountWriter {
   ): Promise<unknown>;
   /** How far below zero a customer may go. Rejects as `insufficient` when the credit to be taken away is in use. */
   setCreditLimit(accountId: string, toMicrocents: bigint, at: number, changeId: Uint8Array): Promise<void>;
+  /** Rejects as `not_found` when there is no such live key or customer. */
+  setBudget(change: BudgetChange): Promise<void>;
 }
 
 export interface OperationServices {

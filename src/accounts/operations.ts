@@ -1,5 +1,7 @@
 import { StoreError } from '../store/store-error.ts';
 import { newAccountId } from './base62.ts';
+import { checkedBudget, setBudget } from './budget.ts';
+import type { Budgeted, BudgetSetting, BudgetWish } from './budget.ts';
 import { limitCredit, moveCredit, refundRequest } from './credit.ts';
 import type { CreditLimit, CreditLimited, CreditMove, Moved, RequestRefund } from './credit.ts';
 import type { AccountPrice } from '../store/queries.ts';
@@ -26,6 +28,8 @@ export type Operation =
       readonly models?: readonly string[] | undefined;
       /** Left out: none. */
       readonly limits?: KeyLimits | undefined;
+      /** Left out: none. */
+      readonly budget?: BudgetWish | undefined;
     }
   /** Which models a key or an account may use; without `models` it may use all there are. */
   | { readonly kind: 'allow_key'; readonly keyId: string; readonly models: readonly string[] | undefined }
@@ -55,6 +59,7 @@ export type Operation =
       readonly name?: string | undefined;
       readonly expiresAt?: number | null | undefined;
     }
+  | BudgetSetting
   /** Prices are microcents per million tokens, as text. */
   | {
       readonly kind: 'set_price';
@@ -96,6 +101,7 @@ export type OperationAnswer =
   | { readonly kind: 'account_limited'; readonly accountId: string; readonly concurrencyMax: number | null }
   | { readonly kind: 'key_limited'; readonly keyId: string; readonly limits: KeyLimits }
   | { readonly kind: 'key_edited'; readonly keyId: string; readonly name: string; readonly expiresAt: number | null }
+  | Budgeted
   | {
       readonly kind: 'price';
       readonly accountId: string;
@@ -159,7 +165,8 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
         models: checkedModels(operation.models),
         limits: checkedLimits(operation.limits),
       });
-      await desk.createKey({ key: issued.row, changeId: newId() });
+      const budget = checkedBudget(operation.budget);
+      await desk.createKey({ key: issued.row, budget, changeId: newId() });
       const account = await desk.getAccount({ accountId });
       directory?.apply({
         kind: 'key_created',
@@ -169,6 +176,8 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
           accountModels: account?.models ?? null,
           accountPlan: account?.plan ?? null,
           accountLimits: account?.limits ?? null,
+          budget,
+          accountBudget: await desk.getBudget({ subject: accountId }),
         },
       });
       return { kind: 'key', keyId: issued.row.id, accountId, name: operation.name, key: issued.text };
@@ -223,6 +232,9 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
       directory?.apply({ kind: 'key_edited', keyId, name: key.name, expiresAt: key.expiresAt });
       return { kind: 'key_edited', keyId, name: key.name, expiresAt: key.expiresAt };
     }
+    case 'budget_key':
+    case 'budget_account':
+      return await setBudget(operation, services);
     case 'set_price': {
       const accountId = await accountMeant(operation.accountId, desk);
       const price = priceOf(operation, accountId, at);

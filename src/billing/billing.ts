@@ -2,7 +2,8 @@ import { ApiError, atCap } from '../errors.ts';
 import type { Usage } from '../generation/event.ts';
 import type { Ledger, UsageRow } from '../store/ledger.ts';
 import { holdStepTokens } from './bill.ts';
-import type { Bill } from './bill.ts';
+import type { Bill, BudgetBill } from './bill.ts';
+import { budgetRefusal } from './budget-refusal.ts';
 import { ceiledCents, flooredCents } from './cents.ts';
 import { Contact } from './contact.ts';
 import { Hold } from './hold.ts';
@@ -20,17 +21,22 @@ export interface BillingOptions {
   readonly backlogMax?: number;
 }
 
-/** After a refusal an account is refused from memory for so long, so that a broke customer cannot cause a storm. */
+/** After a refusal a purse is refused from memory for so long, so that a broke customer cannot cause a storm. */
 const refusalMs = 250;
+/** How often it is looked for purses of periods that are over, and how long after their end. */
+const endedEveryMs = 60_000;
 
-/** Budgets in memory over the durable ledger: decides in microseconds whether a request is funded. */
+/** Purses in memory over the durable ledger: decides in microseconds whether a request is funded. */
 export class Billing {
   readonly #options: BillingOptions;
   readonly #contact: Contact;
-  /** Microcents that can still be held, by account. Absent until the account's first request. */
+  /** Microcents that can still be held, by purse: an account's credit, or a budget's period. Absent until its first request. */
   readonly #free = new Map<string, bigint>();
   readonly #loading = new Map<string, Promise<void>>();
   readonly #refusedUntil = new Map<string, number>();
+  /** Purses of budgets, with the requests that may hold from each. */
+  readonly #ofBudgets = new Map<string, { requests: number; readonly endsAt: number | null }>();
+  #endedAt = 0;
   /** Holds that have not been settled or released. */
   #openHolds = 0;
   #heldMicrocents = 0n;
@@ -61,59 +67,66 @@ export class Billing {
     if (this.#contact.isLost && !(await this.#contact.regain())) throw ledgerSilent();
     if (bill.isCovered) return this.#open(bill, { amount: 0n, covered: everything });
     const first = estimate(bill, bill.promptTokens);
-    if (await this.#fund(bill.accountId, first.amount)) return this.#open(bill, first);
+    let lack: Lack | undefined =
+      bill.budgets !== undefined
+        ? await this.#fundAll(bill, bill.budgets, first.amount)
+        : (await this.#fund(bill.accountId, first.amount))
+          ? undefined
+          : 'credit';
+    if (lack === undefined) return this.#open(bill, first);
     // The bound from bytes is several times the real count: before a 402 the prompt is counted exactly.
     const counted = await bill.countPrompt();
     if (counted !== undefined && counted < bill.promptTokens) {
       const exact = estimate(bill, counted);
-      if (await this.#fund(bill.accountId, exact.amount)) return this.#open(bill, exact);
-      throw this.#refusal(bill.accountId, exact.amount);
+      lack = await this.#fundAll(bill, bill.budgets ?? [], exact.amount);
+      if (lack === undefined) return this.#open(bill, exact);
+      throw this.#refusal(bill.accountId, exact.amount, lack);
     }
-    throw this.#refusal(bill.accountId, first.amount);
+    throw this.#refusal(bill.accountId, first.amount, lack);
   }
 
   /** Takes up to `amount` for a hold that grows; what there was, maybe after asking the store for more. */
-  take(accountId: string, amount: bigint): bigint | Promise<bigint> {
-    if (this.reserve(accountId, amount)) {
-      this.#options.ledger.left(accountId, this.#free.get(accountId) ?? 0n);
+  take(purseId: string, amount: bigint): bigint | Promise<bigint> {
+    if (this.reserve(purseId, amount)) {
+      this.#options.ledger.left(purseId, this.#free.get(purseId) ?? 0n);
       return amount;
     }
-    if (this.#isRefused(accountId)) return this.#takeFree(accountId, amount);
-    return this.#slice(accountId, amount).then(
+    if (this.#isRefused(purseId)) return this.#takeFree(purseId, amount);
+    return this.#slice(purseId, amount).then(
       (slice) => {
-        this.#add(accountId, slice);
-        if (slice === 0n) this.#refuse(accountId);
-        return this.#takeFree(accountId, amount);
+        this.#add(purseId, slice);
+        if (slice === 0n) this.#refuse(purseId);
+        return this.#takeFree(purseId, amount);
       },
-      () => this.#takeFree(accountId, amount),
+      () => this.#takeFree(purseId, amount),
     );
   }
 
-  #takeFree(accountId: string, amount: bigint): bigint {
-    const free = this.#free.get(accountId) ?? 0n;
+  #takeFree(purseId: string, amount: bigint): bigint {
+    const free = this.#free.get(purseId) ?? 0n;
     const taken = free < amount ? (free > 0n ? free : 0n) : amount;
-    this.#free.set(accountId, free - taken);
+    this.#free.set(purseId, free - taken);
     return taken;
   }
 
-  /** More can be spent than before: a transfer to the account became durable, or a reservation came back. */
-  credit(accountId: string, microcents: bigint): void {
+  /** More can be spent than before: a transfer to the account became durable, or a reservation came back; or less. */
+  credit(purseId: string, microcents: bigint): void {
     // The ledger tells of credit that the first slice does not hold, maybe in the same moment as it hands that out.
-    if (this.#free.has(accountId) || this.#loading.has(accountId)) this.#add(accountId, microcents);
-    this.#refusedUntil.delete(accountId);
+    if (this.#free.has(purseId) || this.#loading.has(purseId)) this.#add(purseId, microcents);
+    this.#refusedUntil.delete(purseId);
   }
 
-  /** Takes the amount out of the budget, for a hold or for a debit that is about to be written; false when it is not free. */
-  reserve(accountId: string, microcents: bigint): boolean {
-    const free = this.#free.get(accountId);
+  /** Takes the amount out of the purse, for a hold or for a debit that is about to be written; false when it is not free. */
+  reserve(purseId: string, microcents: bigint): boolean {
+    const free = this.#free.get(purseId);
     if (free === undefined || free < microcents) return false;
-    this.#free.set(accountId, free - microcents);
+    this.#free.set(purseId, free - microcents);
     return true;
   }
 
-  /** Microcents that the account can hold now; `undefined` before its first request. */
-  freeMicrocents(accountId: string): bigint | undefined {
-    return this.#free.get(accountId);
+  /** Microcents that can be held from the purse now; `undefined` before its first request. */
+  freeMicrocents(purseId: string): bigint | undefined {
+    return this.#free.get(purseId);
   }
 
   /** The store has declared this process dead: nothing of what was free or held is its own any more. */
@@ -123,65 +136,145 @@ export class Billing {
     this.#refusedUntil.clear();
   }
 
-  /** Whether the amount is now held. Nothing is awaited between looking at a free balance and taking from it. */
-  async #fund(accountId: string, amount: bigint): Promise<boolean> {
-    if (this.#loading.has(accountId) || !this.#free.has(accountId)) await this.#load(accountId, amount);
-    if (this.reserve(accountId, amount)) {
-      this.#options.ledger.left(accountId, this.#free.get(accountId) ?? 0n);
+  /**
+   * Holds the amount from every purse of the bill or from none, and says which one lacks it. One after the other: what is
+   * asked of the store for one would be gone to somebody else while another was asked for.
+   */
+  async #fundAll(bill: Bill, budgets: readonly BudgetBill[], amount: bigint): Promise<Lack | undefined> {
+    this.#begin(budgets, bill.startedAt);
+    const life = this.#life;
+    const taken: { readonly purseId: string; readonly life: number }[] = [];
+    let lack: Lack | undefined = 'credit';
+    try {
+      for (const payer of [...budgets, 'credit' as const]) {
+        const purseId = payer === 'credit' ? bill.accountId : payer.purse.id;
+        lack = payer;
+        if (!(await this.#fund(purseId, amount))) return lack;
+        taken.push({ purseId, life: this.#life });
+      }
+      // What was taken first was of a life that is over.
+      if (life !== this.#life) throw ledgerSilent();
+      lack = undefined;
+      return lack;
+    } finally {
+      if (lack !== undefined) {
+        for (const one of taken) if (one.life === this.#life) this.credit(one.purseId, amount);
+        this.#end(budgets);
+      }
+    }
+  }
+
+  /** For a hold that grows: as much as every one of the purses has. */
+  #takeAll(purseIds: readonly string[], amount: bigint): bigint | Promise<bigint> {
+    if (!purseIds.every((purseId) => (this.#free.get(purseId) ?? -1n) >= amount))
+      return this.#takeLeast(purseIds, amount);
+    for (const purseId of purseIds) void this.take(purseId, amount);
+    return amount;
+  }
+
+  async #takeLeast(purseIds: readonly string[], amount: bigint): Promise<bigint> {
+    const life = this.#life;
+    let least = amount;
+    const taken: string[] = [];
+    for (const purseId of purseIds) {
+      const there = await this.take(purseId, least);
+      if (life !== this.#life) {
+        this.#add(purseId, there); // of the new life, which the hold is not of
+        return 0n;
+      }
+      for (const earlier of taken) this.#add(earlier, least - there);
+      least = there;
+      taken.push(purseId);
+    }
+    return least;
+  }
+
+  #begin(budgets: readonly BudgetBill[], startedAt: number): void {
+    for (const { purse } of budgets) {
+      const known = this.#ofBudgets.get(purse.id);
+      if (known !== undefined) known.requests++;
+      else {
+        this.#forgetEnded(startedAt);
+        this.#ofBudgets.set(purse.id, { requests: 1, endsAt: purse.endsAt });
+      }
+    }
+  }
+
+  #end(budgets: readonly BudgetBill[]): void {
+    for (const { purse } of budgets) this.#ofBudgets.get(purse.id)!.requests--;
+  }
+
+  /** Purses of periods that are over, of which nothing is held: as many may have begun as there are budgets. */
+  #forgetEnded(now: number): void {
+    if (Math.abs(now - this.#endedAt) < endedEveryMs) return;
+    this.#endedAt = now;
+    for (const [purseId, { requests, endsAt }] of this.#ofBudgets) {
+      if (requests > 0 || endsAt === null || endsAt + endedEveryMs > now) continue;
+      this.#ofBudgets.delete(purseId);
+      this.#options.ledger.release(purseId);
+      this.#free.delete(purseId);
+      this.#refusedUntil.delete(purseId);
+    }
+  }
+
+  /** Whether the amount is now held. Nothing is awaited between looking at what is free and taking from it. */
+  async #fund(purseId: string, amount: bigint): Promise<boolean> {
+    if (this.#loading.has(purseId) || !this.#free.has(purseId)) await this.#load(purseId, amount);
+    if (this.reserve(purseId, amount)) {
+      this.#options.ledger.left(purseId, this.#free.get(purseId) ?? 0n);
       return true;
     }
-    if (this.#isRefused(accountId)) return false;
-    this.#add(accountId, await this.#slice(accountId, amount));
-    if (this.reserve(accountId, amount)) return true;
-    this.#refuse(accountId);
+    if (this.#isRefused(purseId)) return false;
+    this.#add(purseId, await this.#slice(purseId, amount));
+    if (this.reserve(purseId, amount)) return true;
+    this.#refuse(purseId);
     return false;
   }
 
-  #isRefused(accountId: string): boolean {
-    return (this.#refusedUntil.get(accountId) ?? 0) > performance.now();
+  #isRefused(purseId: string): boolean {
+    return (this.#refusedUntil.get(purseId) ?? 0) > performance.now();
   }
 
-  /** The first request of an account fetches its budget; those that arrive meanwhile wait for the same answer. */
-  #load(accountId: string, need: bigint): Promise<void> {
-    const running = this.#loading.get(accountId);
+  /** The first request of a purse fetches it; those that arrive meanwhile wait for the same answer. */
+  #load(purseId: string, need: bigint): Promise<void> {
+    const running = this.#loading.get(purseId);
     if (running !== undefined) return running;
-    const loading = this.#slice(accountId, need)
-      .then((slice) => this.#add(accountId, slice))
-      .finally(() => this.#loading.delete(accountId));
-    this.#loading.set(accountId, loading);
+    const loading = this.#slice(purseId, need)
+      .then((slice) => this.#add(purseId, slice))
+      .finally(() => this.#loading.delete(purseId));
+    this.#loading.set(purseId, loading);
     return loading;
   }
 
-  async #slice(accountId: string, need: bigint): Promise<bigint> {
+  async #slice(purseId: string, need: bigint): Promise<bigint> {
     try {
-      return await this.#contact.watch(this.#options.ledger.slice(accountId, need));
+      return await this.#contact.watch(this.#options.ledger.slice(purseId, need));
     } catch (error) {
       throw ledgerSilent(error);
     }
   }
 
-  #add(accountId: string, microcents: bigint): void {
-    this.#free.set(accountId, (this.#free.get(accountId) ?? 0n) + microcents);
+  #add(purseId: string, microcents: bigint): void {
+    this.#free.set(purseId, (this.#free.get(purseId) ?? 0n) + microcents);
   }
 
-  #refuse(accountId: string): void {
+  #refuse(purseId: string): void {
     if (this.#refusedUntil.size > 10_000) this.#refusedUntil.clear();
-    this.#refusedUntil.set(accountId, performance.now() + refusalMs);
+    this.#refusedUntil.set(purseId, performance.now() + refusalMs);
   }
 
-  #refusal(accountId: string, need: bigint): ApiError {
-    const free = this.#free.get(accountId) ?? 0n;
-    const available = free > 0n ? free : 0n;
+  #refusal(accountId: string, need: bigint, lack: Lack): ApiError {
+    const free = this.#free.get(lack === 'credit' ? accountId : lack.purse.id) ?? 0n;
+    const amounts = {
+      credits_available_cents: flooredCents(free > 0n ? free : 0n),
+      credits_required_cents_estimate: ceiledCents(need),
+      topup_url: this.#options.topupUrl(),
+    };
+    if (lack !== 'credit') return budgetRefusal(lack, amounts);
     return new ApiError(
       'insufficient_credits',
       'The prepaid balance does not cover this request. Add credit, or ask for less with max_tokens.',
-      {
-        extra: {
-          credits_available_cents: flooredCents(available),
-          credits_required_cents_estimate: ceiledCents(need),
-          topup_url: this.#options.topupUrl(),
-        },
-      },
+      { extra: amounts },
     );
   }
 
@@ -195,8 +288,13 @@ export class Billing {
       life === this.#life || row.costMicrocents === 0n
         ? this.#contact.watch(ledger.settle(row))
         : Promise.resolve('lost');
+    const { accountId } = bill;
+    const budgets = bill.isCovered ? undefined : bill.budgets;
+    const purseIds = budgets === undefined ? undefined : [...budgets.map(({ purse }) => purse.id), accountId];
     const add = (microcents: bigint): void => {
-      if (life === this.#life) this.#add(bill.accountId, microcents);
+      if (life !== this.#life) return;
+      if (purseIds === undefined) this.#add(accountId, microcents);
+      else for (const purseId of purseIds) this.#add(purseId, microcents);
     };
     const taken = (microcents: bigint): bigint => {
       this.#heldMicrocents += microcents;
@@ -207,11 +305,11 @@ export class Billing {
       settle,
       take: (more) => {
         if (life !== this.#life) return 0n;
-        const there = this.take(bill.accountId, more);
+        const there = purseIds === undefined ? this.take(accountId, more) : this.#takeAll(purseIds, more);
         if (typeof there === 'bigint') return taken(there);
         return there.then((later) => {
           if (life === this.#life) return taken(later);
-          this.#add(bill.accountId, later); // of the new life, which the hold is not of
+          this.#add(accountId, later); // of the new life, which the hold is not of
           return 0n;
         });
       },
@@ -224,6 +322,7 @@ export class Billing {
         this.#heldMicrocents -= hold.heldMicrocents;
         // A plan's request takes nothing, so nobody has asked for the account's slice.
         if (!bill.isCovered) add(remainder);
+        if (budgets !== undefined) this.#end(budgets);
       },
       repair: (row) =>
         repair(
@@ -240,6 +339,9 @@ export class Billing {
     return hold;
   }
 }
+
+/** Who cannot pay: the account, or a budget. */
+type Lack = 'credit' | BudgetBill;
 
 /** Nothing is admitted while what it costs could not be recorded (reliability D1, D3). */
 const ledgerSilent = (cause?: unknown): ApiError =>

@@ -1,12 +1,22 @@
 import { readAccountLimits } from '../accounts/key-limits.ts';
 import { OperationError } from '../accounts/operations.ts';
 import { suggestion } from '../config/suggestion.ts';
+import { budgetCell, budgetJson, readBudgets } from './budgets.ts';
 import type { Context } from './context.ts';
 import { reading, writing } from './database.ts';
 import { table } from './output.ts';
 
 export async function listAccounts(context: Context): Promise<number> {
-  const accounts = await reading(context, (desk) => desk.listAccounts({ limit: 1000 }));
+  const [accounts, budgets] = await reading(context, async (desk) => {
+    const found = await desk.listAccounts({ limit: 1000 });
+    return [
+      found,
+      await readBudgets(
+        desk,
+        found.map(({ id }) => id),
+      ),
+    ] as const;
+  });
   const { concurrencyPerAccountMax } = context.config.server.limits;
   const planOf = (name: string | null) => context.config.plans.find((plan) => plan.name === name);
   context.print.result(
@@ -16,11 +26,12 @@ export async function listAccounts(context: Context): Promise<number> {
       status,
       plan,
       limits: { max_concurrency: readAccountLimits(limits).concurrencyMax ?? null },
+      budget: budgetJson(budgets.get(id)),
       models,
       created_at: new Date(createdAt).toISOString(),
     })),
     table(
-      ['id', 'name', 'status', 'plan', 'may run', 'models', 'created'],
+      ['id', 'name', 'status', 'plan', 'may run', 'models', 'budget', 'created'],
       accounts.map(({ id, name, status, plan, limits, models, createdAt }) => [
         id,
         name,
@@ -28,6 +39,7 @@ export async function listAccounts(context: Context): Promise<number> {
         plan === null ? '-' : planOf(plan) === undefined ? `${plan} (not configured)` : plan,
         readAccountLimits(limits).concurrencyMax ?? planOf(plan)?.concurrencyMax ?? concurrencyPerAccountMax,
         models === null ? 'all' : models.join(' '),
+        budgetCell(budgets.get(id)),
         new Date(createdAt).toISOString(),
       ]),
     ),

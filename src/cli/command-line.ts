@@ -1,10 +1,13 @@
 import { Argument, Command, CommanderError, Option } from 'commander';
 
+import { budgetPeriods } from '../store/budget.ts';
+import type { BudgetOptions } from './budgets.ts';
 import type { BareContext, Context } from './context.ts';
 import {
   centsToMicrocents,
   centsToMicrocentsOrNone,
   collected,
+  dollarsToMicrocents,
   duration,
   durationOrNever,
   moment,
@@ -41,6 +44,10 @@ interface MoveOptions {
 
 type Run<Options> = (context: Context, options: Options, ...words: (string | undefined)[]) => Promise<number>;
 type BareRun<Options> = (context: BareContext, options: Options, ...words: (string | undefined)[]) => Promise<number>;
+
+/** A budget is so much for each of these. */
+const periodOption = (flags: string): Option =>
+  new Option(flags, 'of how long; weeks begin on Monday, all at midnight UTC').choices(budgetPeriods).default('month');
 
 const exitCodeHelp = `
 Exit codes: 0 done; 1 refused, or something was found wrong; 64 wrong usage; 69 something that is needed is not
@@ -180,6 +187,12 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
     .option('--concurrency <number>', 'requests that may run at the same time', wholeNumber(1, 1e6))
     .option('--requests-per-minute <number>', 'requests in a minute', wholeNumber(1, 1e9))
     .option('--tokens-per-minute <number>', 'tokens of prompts and answers in a minute', wholeNumber(1, 1e12))
+    .option(
+      '--budget <dollars>',
+      'what it may spend in a period, for example 10.00 (default: any)',
+      dollarsToMicrocents,
+    )
+    .addOption(periodOption('--budget-per <period>'))
     .action(action(() => import('./keys.ts').then(({ createKey }) => createKey)));
   command(keys, 'list', 'list keys')
     .option('--account <account-id>', 'of one account')
@@ -240,6 +253,22 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
       }),
     );
 
+  const budget = (parent: Command, of: 'key' | 'account', about: string): Command =>
+    command(parent, 'budget', about)
+      .argument(`<${of}-id>`, `as ${of}s list shows it`)
+      .argument('[dollars]', 'how much, for example 10.00', dollarsToMicrocents)
+      .addOption(periodOption('--per <period>'))
+      .option('--none', 'no budget')
+      .action(
+        action<BudgetOptions>(async () => {
+          const { setBudget } = await import('./budgets.ts');
+          return (context, options, id, dollars) =>
+            // Commander has read it as declared above.
+            setBudget(context, options, of, id ?? '', dollars as unknown as bigint | undefined);
+        }),
+      );
+  budget(keys, 'key', 'say what a key may spend in a period');
+
   const accounts = group('accounts', 'accounts');
   command(accounts, 'list', 'list accounts with their plans and limits').action(
     action(() => import('./accounts.ts').then(({ listAccounts }) => listAccounts)),
@@ -278,6 +307,7 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
       wholeNumberOrNone(1, 1e6),
     )
     .action(action(() => import('./accounts.ts').then(({ limitAccount }) => limitAccount)));
+  budget(accounts, 'account', 'say what an account may spend in a period with all of its keys');
   command(accounts, 'allow', 'say which models the keys of an account may use')
     .option('--account <account-id>', 'which (default: the only account)')
     .option('--model <model>', 'one of them; several times for several', collected)

@@ -1,7 +1,9 @@
 import { readLimits } from '../accounts/key-limits.ts';
 import { OperationError } from '../accounts/operations.ts';
 import type { KeyLimits } from '../accounts/key-limits.ts';
+import type { BudgetPeriod } from '../store/budget.ts';
 import { configuredModels } from './configured-model.ts';
+import { budgetCell, budgetJson, readBudgets, wishOf } from './budgets.ts';
 import type { Context } from './context.ts';
 import { reading, writing } from './database.ts';
 import { table } from './output.ts';
@@ -21,6 +23,8 @@ export async function createKey(
     readonly concurrency?: number;
     readonly requestsPerMinute?: number;
     readonly tokensPerMinute?: number;
+    readonly budget?: bigint;
+    readonly budgetPer: BudgetPeriod;
   },
 ): Promise<number> {
   const expiresAt = options.expires === undefined ? undefined : Date.now() + options.expires;
@@ -40,6 +44,7 @@ export async function createKey(
       requestsPerMinute: options.requestsPerMinute,
       tokensPerMinute: options.tokensPerMinute,
     },
+    budget: options.budget === undefined ? undefined : wishOf(options.budget, options.budgetPer),
   });
   if (answer.kind !== 'key') throw new Error('unexpected answer');
   // The secret alone on standard output, so that it can be piped.
@@ -54,9 +59,16 @@ export async function createKey(
 }
 
 export async function listKeys(context: Context, options: { readonly account?: string }): Promise<number> {
-  const keys = await reading(context, (desk) =>
-    desk.listKeys(options.account === undefined ? {} : { accountId: options.account }),
-  );
+  const [keys, budgets] = await reading(context, async (desk) => {
+    const found = await desk.listKeys(options.account === undefined ? {} : { accountId: options.account });
+    return [
+      found,
+      await readBudgets(
+        desk,
+        found.map(({ id }) => id),
+      ),
+    ] as const;
+  });
   context.print.result(
     keys.map((key) => ({
       id: key.id,
@@ -67,12 +79,13 @@ export async function listKeys(context: Context, options: { readonly account?: s
       status: key.status,
       models: key.models,
       limits: readLimits(key.limits),
+      budget: budgetJson(budgets.get(key.id)),
       created_at: time(key.createdAt),
       expires_at: key.expiresAt === null ? null : time(key.expiresAt),
       revoked_at: key.revokedAt === null ? null : time(key.revokedAt),
     })),
     table(
-      ['id', 'account', 'name', 'key', 'user', 'status', 'models', 'kept to', 'created', 'expires'],
+      ['id', 'account', 'name', 'key', 'user', 'status', 'models', 'kept to', 'budget', 'created', 'expires'],
       keys.map((key) => [
         key.id,
         key.accountId,
@@ -82,6 +95,7 @@ export async function listKeys(context: Context, options: { readonly account?: s
         key.status,
         key.models === null ? 'all' : key.models.join(' '),
         shownLimits(readLimits(key.limits)),
+        budgetCell(budgets.get(key.id)),
         time(key.createdAt),
         key.expiresAt === null ? 'never' : time(key.expiresAt),
       ]),

@@ -49,6 +49,19 @@ export const signedCentsToMicrocents = (text: string): bigint =>
 export const centsToMicrocentsOrNone = (text: string): bigint =>
   /^0+(\.0{1,6})?$/.test(text) ? 0n : centsToMicrocents(text);
 
+const largestBudgetDollars = 10_000_000_000n;
+
+/** Decimal text of dollars → microcents, never through a float; 0 lets nothing through that costs something. */
+export function dollarsToMicrocents(text: string): bigint {
+  const [, whole, fraction = ''] = /^\$?(\d{1,11})(?:\.(\d{1,8}))?$/.exec(text) ?? [];
+  const microcents = BigInt(whole ?? 0) * 100_000_000n + BigInt(fraction.padEnd(8, '0'));
+  if (whole === undefined || microcents > largestBudgetDollars * 100_000_000n)
+    throw new InvalidArgumentError(
+      `use dollars, at most ${largestBudgetDollars}, with at most eight decimals, for example 10.00`,
+    );
+  return microcents;
+}
+
 const largestPriceCents = 1_000_000_000n;
 
 /** Decimal text of cents per million tokens → microcents per million tokens; 0 gives them away. */

@@ -33,6 +33,10 @@ const rate = Type.Union([Type.Integer(), Type.Null()]);
 const list = Type.Union([Type.Array(text), Type.Null()]);
 const flag = Type.Union([Type.Boolean(), Type.Null()]);
 const microcents = Type.String({ pattern: '^[0-9]{1,18}$' });
+const budget = Type.Object({
+  microcents: Type.String({ pattern: '^[0-9]{1,19}$' }),
+  per: Type.Enum(['day', 'week', 'month', 'total']),
+});
 
 /** The one request that is about the process instead of about accounts. */
 const reloadRequest = Compile(Type.Object({ kind: Type.Literal('reload') }));
@@ -48,6 +52,13 @@ const operations = Compile(
       userId: Type.Optional(text),
       expiresAt: Type.Optional(Type.Integer()),
       models: Type.Optional(Type.Array(text)),
+      budget: Type.Optional(budget),
+    }),
+    Type.Object({ kind: Type.Literal('budget_key'), keyId: text, budget: Type.Optional(budget) }),
+    Type.Object({
+      kind: Type.Literal('budget_account'),
+      accountId: Type.Optional(text),
+      budget: Type.Optional(budget),
     }),
     Type.Object({ kind: Type.Literal('allow_key'), keyId: text, models: Type.Optional(Type.Array(text)) }),
     Type.Object({

@@ -1,5 +1,5 @@
 import type { Billing } from '../billing/billing.ts';
-import { holdStepTokens } from '../billing/bill.ts';
+import { budgetsOf, holdStepTokens } from '../billing/bill.ts';
 import { isCharged } from '../billing/endings.ts';
 import type { Receipt } from '../billing/hold.ts';
 import { costMicrocents } from '../catalog/pricing.ts';
@@ -189,6 +189,7 @@ function billOf(order: Order, services: RunServices) {
     modelId: order.model.id,
     startedAt: order.startedAt,
     isCovered: order.plan !== null,
+    budgets: order.plan === null ? budgetsOf(order.key, order.account, order.startedAt) : undefined,
     promptTokens: order.promptTokensMax,
     completionTokensMax: (order.request.maxTokens + order.request.reasoningRoomTokens) * order.choices,
     cost: (usage: Usage) => costMicrocents(usage, order.prices),
@@ -232,6 +233,8 @@ function receiptOf(
     totalMs,
     tags: order.tags.length === 0 ? null : JSON.stringify(order.tags),
     plan: order.plan,
+    keyBudget: order.plan === null ? (order.key.budget?.per ?? null) : null,
+    accountBudget: order.plan === null ? (order.account.budget?.per ?? null) : null,
     // The hold fills these in.
     costMicrocents: 0n,
     unchargedMicrocents: 0n,

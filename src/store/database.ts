@@ -4,6 +4,7 @@
  * number above 2^53 would be stored wrongly without a word.
  */
 import type { ColumnType, Generated } from 'kysely';
+import type { BudgetPeriod } from './budget.ts';
 
 /** Microcents. */
 type Money = bigint;
@@ -23,6 +24,9 @@ export interface Database {
   readonly file: FileTable;
   readonly replica: ReplicaTable;
   readonly slice: SliceTable;
+  readonly budget: BudgetTable;
+  readonly purse: PurseTable;
+  readonly purse_slice: PurseSliceTable;
   readonly limit_window: LimitWindowTable;
   readonly idempotent_request: IdempotentRequestTable;
 }
@@ -79,12 +83,14 @@ export interface ChangeTable {
     | 'key_models'
     | 'key_limits'
     | 'key_edited'
+    | 'key_budget'
     | 'account_created'
     | 'account_status'
     | 'account_limit'
     | 'account_models'
     | 'account_plan'
     | 'account_limits'
+    | 'account_budget'
     | 'account_price';
   ref: string;
 }
@@ -132,6 +138,10 @@ export interface UsageTable {
   tags: string | null;
   /** The plan that covered it. */
   plan: string | null;
+  /** The period of the key's budget that it was charged to; null: the key had none. */
+  key_budget: BudgetPeriod | null;
+  /** The same of its account. */
+  account_budget: BudgetPeriod | null;
 }
 
 export interface OpenRequestTable {
@@ -215,6 +225,38 @@ export interface ReplicaTable {
 export interface SliceTable {
   replica_id: Uint8Array;
   account_id: string;
+  remaining: Money;
+}
+
+/** The budget of a key or an account. */
+export interface BudgetTable {
+  /** Id of the key or the account. */
+  subject: string;
+  amount: Money;
+  per: BudgetPeriod;
+  set_at: Whole;
+}
+
+/** What a budget has for one period: `amount` − `spent_before` − what was charged to it = `available` + what is leased. */
+export interface PurseTable {
+  /** As `purseAt` makes it. */
+  id: string;
+  subject: string;
+  per: BudgetPeriod;
+  starts_at: Whole;
+  /** Exclusive; null: never. */
+  ends_at: Whole | null;
+  amount: Money;
+  /** Charged in the period before the budget was set. */
+  spent_before: Money;
+  /** Below zero when the budget was lowered under what is spent and leased. */
+  available: Money;
+}
+
+/** What a replica has leased of a purse, and not spent. */
+export interface PurseSliceTable {
+  replica_id: Uint8Array;
+  purse_id: string;
   remaining: Money;
 }
 

@@ -8,7 +8,7 @@ export interface Change {
   readonly ref: string;
 }
 
-export type FollowedDesk = Pick<Desk, 'loadKeys' | 'getAccount' | 'listAccountPrices'>;
+export type FollowedDesk = Pick<Desk, 'loadKeys' | 'getAccount' | 'getBudget' | 'listAccountPrices'>;
 
 /** Keeps what is in memory in line with the database. Both may be called again for the same, and do no harm. */
 export interface Follows {

@@ -3,6 +3,7 @@
  * Ids and times are made by the caller. The design is docs/architecture.md, "Money".
  */
 
+import type { Budget, BudgetPeriod } from './budget.ts';
 import type { AccountStatus } from './database.ts';
 
 /** How a request ended, as the ledger records it. One row of the table of endings (docs/money.md) each. */
@@ -63,6 +64,10 @@ export interface UsageRow {
   readonly tags: string | null;
   /** The plan that covers the request: nothing is charged, and the list cost is `unchargedMicrocents`. null: paid from credit. */
   readonly plan: string | null;
+  /** The period of the key's budget that it is charged to, by its start; null: the key has none. */
+  readonly keyBudget: BudgetPeriod | null;
+  /** The same of its account. */
+  readonly accountBudget: BudgetPeriod | null;
 }
 
 /** A request that has been running for more than 250 ms: what a crash leaves behind to be recorded. */
@@ -103,8 +108,10 @@ export const houseAccounts = {
 /**
  * Makes settlements durable, in groups, and hands out the right to spend. The hot path's only store.
  *
- * - `slice` resolves with microcents that this process may spend for the account without asking again; 0n = not funded.
- *   SQLite hands out the whole spendable balance, once, at the first call; PostgreSQL leases a part of it.
+ * - A purse is the credit of an account, by the account's id, or what a budget has for a period (store/budget.ts).
+ * - `slice` resolves with microcents that this process may spend of the purse without asking again; 0n = not funded.
+ *   SQLite hands out the whole of it, once, at the first call; PostgreSQL leases a part of it. Less than nothing is what a
+ *   budget has that was lowered under what is spent.
  * - `settle` resolves when the row is durable: `billed`, also when it was there already (settling twice is settling
  *   once), or `lost` when this process no longer owns the slice that the cost was held from. It rejects when the store
  *   failed; whether the row is there is then unknown, and `readBack` tells.
@@ -113,7 +120,7 @@ export const houseAccounts = {
  *   and rejects when it would take a customer below its credit limit.
  */
 export interface Ledger {
-  slice(accountId: string, needMicrocents: bigint): Promise<bigint>;
+  slice(purseId: string, needMicrocents: bigint): Promise<bigint>;
   settle(row: UsageRow): Promise<'billed' | 'lost'>;
   readBack(requestId: Uint8Array): Promise<{ readonly costMicrocents: bigint; readonly ending: Ending } | undefined>;
   /** Resolves when something was written, whose content means nothing: a sign that a settlement could be written too. */
@@ -124,8 +131,12 @@ export interface Ledger {
   readonly backlog: number;
   /** How long ago the store last answered; 0 where it is in this process. Nothing is admitted from memory without it. */
   readonly silentMs: number;
-  /** Says what is left of an account's slice after a hold, so that a lease can be renewed before it is used up. */
-  left(accountId: string, freeMicrocents: bigint): void;
+  /** Says what is left of a purse's slice after a hold, so that a lease can be renewed before it is used up. */
+  left(purseId: string, freeMicrocents: bigint): void;
+  /** Nothing is held from a budget's purse any more, and its period is over: what is free of it goes back. */
+  release(purseId: string): void;
+  /** Somebody has changed the budget of a key or an account, or maybe any: what is free of leases goes back. */
+  budgetChanged(subject: string | undefined): void;
   close(): Promise<void>;
 }
 
@@ -139,6 +150,20 @@ export interface AccountLedger extends Ledger {
   setAccountStatus(accountId: string, status: AccountStatus, at: number, changeId: Uint8Array): Promise<void>;
   /** How far below zero a customer may go. Rejects as `insufficient` when the credit to be taken away is in use. */
   setCreditLimit(accountId: string, toMicrocents: bigint, at: number, changeId: Uint8Array): Promise<void>;
+  /** Gives a live key or a customer a budget, another one, or none. Rejects as `not_found`. */
+  setBudget(change: BudgetChange): Promise<void>;
+}
+
+export interface BudgetChange {
+  readonly kind: 'key_budget' | 'account_budget';
+  /** Id of the key or the account. */
+  readonly subject: string;
+  /** null: none from now on. */
+  readonly budget: Budget | null;
+  /** What it was charged in the period beside any budget of that kind. */
+  readonly spentBeforeMicrocents: bigint;
+  readonly at: number;
+  readonly changeId: Uint8Array;
 }
 
 export interface NewAccount {
@@ -158,16 +183,19 @@ export interface NewAccount {
  * for them nothing is reserved, and the database alone decides.
  */
 export interface FreeBalances {
-  /** More is spendable than before: a committed top-up, a raised limit, a reservation given back. `free += microcents`. */
-  credit(accountId: string, microcents: bigint): void;
+  /**
+   * More is spendable than before: a committed top-up, a raised limit or budget, a reservation given back; or less, where
+   * a budget was lowered. `free += microcents`.
+   */
+  credit(purseId: string, microcents: bigint): void;
   /** Takes the amount out of the free balance when it is there: `free >= microcents && (free -= microcents, true)`. */
-  reserve(accountId: string, microcents: bigint): boolean;
+  reserve(purseId: string, microcents: bigint): boolean;
 }
 
 /** Free balances that are leases: what is not used is given back, and a lease may be lost. */
 export interface LeasedBalances extends FreeBalances {
-  /** What is free now; 0n for an account that no slice was asked for. */
-  freeMicrocents(accountId: string): bigint;
+  /** What is free now; 0n for a purse that no slice was asked for. */
+  freeMicrocents(purseId: string): bigint;
   /** Nothing of it is this process's to spend any more, neither what is free nor what is held. */
   forget(): void;
 }

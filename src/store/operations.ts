@@ -1,4 +1,5 @@
 import type { Kysely } from 'kysely';
+import * as budgets from './budget-queries.ts';
 import type { Database } from './database.ts';
 import * as keptItems from './kept-items.ts';
 import * as files from './file-queries.ts';
@@ -20,6 +21,9 @@ const deskOperations = {
   limitAccount: queries.limitAccount,
   limitKey: queries.limitKey,
   editKey: queries.editKey,
+  getBudget: budgets.getBudget,
+  budgetsOf: budgets.budgetsOf,
+  spentBesideBudget: budgets.spentBesideBudget,
   loadLimitWindows: limitWindows.loadLimitWindows,
   addLimitWindows: limitWindows.addLimitWindows,
   addAccountPrice: queries.addAccountPrice,

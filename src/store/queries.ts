@@ -13,6 +13,7 @@ import {
   type SqlBool,
   type Updateable,
 } from 'kysely';
+import type { Budget } from './budget.ts';
 import type {
   AccountStatus,
   AccountTable,
@@ -110,9 +111,9 @@ export interface NewKey {
 
 export async function createKey(
   db: Db,
-  request: { readonly key: NewKey; readonly changeId: Uint8Array },
+  request: { readonly key: NewKey; readonly budget?: Budget | null; readonly changeId: Uint8Array },
 ): Promise<void> {
-  const { key, changeId } = request;
+  const { key, budget = null, changeId } = request;
   await db.transaction().execute(async (transaction) => {
     const account = await transaction
       .selectFrom('account')
@@ -138,6 +139,11 @@ export async function createKey(
         revoked_at: null,
       })
       .execute();
+    // Its purse is begun by the first request: nothing can have been spent before.
+    if (budget !== null) {
+      const { amountMicrocents: amount, per } = budget;
+      await transaction.insertInto('budget').values({ subject: key.id, amount, per, set_at: key.createdAt }).execute();
+    }
     await recordChange(transaction, changeId, key.createdAt, 'key_created', key.id);
   });
 }
@@ -190,6 +196,8 @@ export interface LoadedKey {
   readonly accountModels: readonly string[] | null;
   readonly accountPlan: string | null;
   readonly accountLimits: string | null;
+  readonly budget: Budget | null;
+  readonly accountBudget: Budget | null;
   readonly expiresAt: number | null;
 }
 
@@ -206,6 +214,8 @@ export async function loadKeys(
   let query = db
     .selectFrom('api_key')
     .innerJoin('account', 'account.id', 'api_key.account_id')
+    .leftJoin('budget', 'budget.subject', 'api_key.id')
+    .leftJoin('budget as account_budget', 'account_budget.subject', 'account.id')
     .select([
       'api_key.id',
       'api_key.account_id',
@@ -219,6 +229,10 @@ export async function loadKeys(
       'account.models as account_models',
       'account.plan',
       'account.limits as account_limits',
+      'budget.amount',
+      'budget.per',
+      'account_budget.amount as account_amount',
+      'account_budget.per as account_per',
       'expires_at',
     ])
     .where('api_key.status', '=', 'active')
@@ -239,9 +253,14 @@ export async function loadKeys(
     accountModels: listOf(row.account_models),
     accountPlan: row.plan,
     accountLimits: row.account_limits,
+    budget: budgetOf(row.amount, row.per),
+    accountBudget: budgetOf(row.account_amount, row.account_per),
     expiresAt: numberOrNull(row.expires_at),
   }));
 }
+
+const budgetOf = (amountMicrocents: bigint | null, per: Budget['per'] | null): Budget | null =>
+  amountMicrocents === null || per === null ? null : { amountMicrocents, per };
 
 /** Says which models a key may use, of those that its account may; undefined when there is no such live key. */
 export async function allowKey(
@@ -940,6 +959,8 @@ export function toUsageRow(row: Selectable<UsageTable>): UsageRow {
     totalMs: Number(row.total_ms),
     tags: row.tags,
     plan: row.plan,
+    keyBudget: row.key_budget,
+    accountBudget: row.account_budget,
   };
 }
 

@@ -1,3 +1,4 @@
+import { purseAt, type BudgetPeriod } from './budget.ts';
 import type { UsageRow } from './ledger.ts';
 
 export type SqlValue = string | number | bigint | null;
@@ -32,10 +33,16 @@ export const usageColumns = [
   'total_ms',
   'tags',
   'plan',
+  'key_budget',
+  'account_budget',
 ] as const;
 
 export const accountColumn = usageColumns.indexOf('account_id');
 export const costColumn = usageColumns.indexOf('cost');
+const keyColumn = usageColumns.indexOf('key_id');
+const startedColumn = usageColumns.indexOf('started_at');
+const keyBudgetColumn = usageColumns.indexOf('key_budget');
+const accountBudgetColumn = usageColumns.indexOf('account_budget');
 
 export function usageValues(row: UsageRow): SqlValue[] {
   return [
@@ -67,8 +74,24 @@ export function usageValues(row: UsageRow): SqlValue[] {
     row.totalMs,
     row.tags === null ? null : clean(row.tags),
     row.plan === null ? null : clean(row.plan),
+    row.keyBudget,
+    row.accountBudget,
   ];
 }
+
+/** Ids of the budgets' purses that a row is charged to, of its values. */
+export function pursesOf(values: readonly SqlValue[]): readonly string[] {
+  const keyBudget = values[keyBudgetColumn] as BudgetPeriod | null;
+  const accountBudget = values[accountBudgetColumn] as BudgetPeriod | null;
+  if (keyBudget === null && accountBudget === null) return none;
+  const startedAt = values[startedColumn] as number;
+  const purses: string[] = [];
+  if (keyBudget !== null) purses.push(purseAt(values[keyColumn] as string, keyBudget, startedAt).id);
+  if (accountBudget !== null) purses.push(purseAt(values[accountColumn] as string, accountBudget, startedAt).id);
+  return purses;
+}
+
+const none: readonly string[] = [];
 
 /** reliability D9: PostgreSQL refuses U+0000, and a lone surrogate is no text; a settlement must not fail on a label. */
 export function clean(text: string): string {

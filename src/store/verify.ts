@@ -2,6 +2,7 @@ import type { Kysely } from 'kysely';
 import type { Database } from './database.ts';
 import type { Ending } from './ledger.ts';
 import { closedBefore, hourMs, leased, sumUsageByHour } from './queries.ts';
+import { BudgetBooks } from './verify-budgets.ts';
 import { uuidText } from '../ids/uuid.ts';
 
 /** One thing that the rows say differently from what they should say. */
@@ -33,7 +34,7 @@ const differencesMax = 1000;
 const pageRows = 2000;
 
 /**
- * Derives every balance again from the rows that made it, and every price from its tokens. Sums are made here in bigint,
+ * Derives every balance and every budget again from the rows that made it, and every price from its tokens. Sums are made here in bigint,
  * so they are exact at any size, and nothing is taken from a figure that the hot path has computed. Reads one moment of
  * the database, beside a running service if there is one.
  */
@@ -48,7 +49,9 @@ export function verifyLedger(db: Kysely<Database>, options: VerifyOptions): Prom
         if (differences.length < differencesMax) differences.push(difference);
       };
       const transfers = await sumTransfers(transaction);
-      const usage = await sumUsage(transaction, report);
+      const budgets = await BudgetBooks.read(transaction);
+      const usage = await sumUsage(transaction, budgets, report);
+      for (const difference of budgets.differences()) report(difference);
       const accounts = await compareBalances(transaction, transfers.net, usage.cost, report);
       if (!options.owned) await refuseOpenRequests(transaction, report);
       const hours = await compareHours(transaction, report);
@@ -82,7 +85,11 @@ async function sumTransfers(db: Kysely<Database>): Promise<{ net: Map<string, bi
 }
 
 /** The cost of every account's usage; each row is looked at on the way. */
-async function sumUsage(db: Kysely<Database>, report: Report): Promise<{ cost: Map<string, bigint>; count: number }> {
+async function sumUsage(
+  db: Kysely<Database>,
+  budgets: BudgetBooks,
+  report: Report,
+): Promise<{ cost: Map<string, bigint>; count: number }> {
   const cost = new Map<string, bigint>();
   let count = 0;
   let last = new Uint8Array(0);
@@ -92,6 +99,9 @@ async function sumUsage(db: Kysely<Database>, report: Report): Promise<{ cost: M
       .select([
         'request_id',
         'account_id',
+        'key_id',
+        'key_budget',
+        'account_budget',
         'started_at',
         'ended_at',
         'prompt_tokens',
@@ -112,6 +122,7 @@ async function sumUsage(db: Kysely<Database>, report: Report): Promise<{ cost: M
       .execute();
     for (const row of rows) {
       add(cost, row.account_id, row.cost);
+      budgets.add(row);
       for (const { what, expected, found } of faultsOf(row)) {
         report({ accountId: row.account_id, what: `usage ${uuidText(row.request_id)}: ${what}`, expected, found });
       }

@@ -18,6 +18,8 @@ function key(accountId = 'acct_a', changes: Partial<LoadedKey> = {}): { text: Ke
       accountStatus: 'active',
       accountModels: null,
       accountPlan: null,
+      budget: null,
+      accountBudget: null,
       accountLimits: null,
       ...changes,
     },
@@ -30,7 +32,7 @@ test('a live key is found, junk is malformed, any other key is unknown', () => {
   directory.load([loaded, key('acct_b').loaded]);
   assert.equal(directory.size, 2);
   assert.deepEqual(directory.find(text), {
-    account: { id: 'acct_a', models: undefined, plan: undefined, concurrencyMax: undefined },
+    account: { id: 'acct_a', models: undefined, plan: undefined, concurrencyMax: undefined, budget: undefined },
     key: {
       id: loaded.id,
       accountId: 'acct_a',
@@ -40,6 +42,7 @@ test('a live key is found, junk is malformed, any other key is unknown', () => {
       rates: undefined,
       isPlanKey: undefined,
       models: undefined,
+      budget: undefined,
       expiresAt: null,
     },
   });
@@ -53,6 +56,47 @@ test('a live key is found, junk is malformed, any other key is unknown', () => {
   ]) {
     assert.equal(directory.find(junk), 'malformed', junk);
   }
+});
+
+test('budgets of accounts and keys are known, and follow their changes', () => {
+  const directory = new Directory(secret);
+  const ofKey = { amountMicrocents: 10n, per: 'day' } as const;
+  const ofAccount = { amountMicrocents: 20n, per: 'total' } as const;
+  const one = key('acct_a', { budget: ofKey, accountBudget: ofAccount });
+  const two = key('acct_a', { accountBudget: ofAccount });
+  directory.load([one.loaded, two.loaded]);
+  const found = (text: KeyText) => {
+    const caller = directory.find(text);
+    assert.ok(typeof caller === 'object');
+    return [caller.key.budget, caller.account.budget];
+  };
+  assert.deepEqual(
+    [found(one.text), found(two.text)],
+    [
+      [ofKey, ofAccount],
+      [undefined, ofAccount],
+    ],
+  );
+  const before = directory.find(one.text);
+  directory.apply({ kind: 'key_budget', keyId: one.loaded.id, budget: ofAccount });
+  directory.apply({ kind: 'account_budget', accountId: 'acct_a', budget: null });
+  assert.deepEqual(
+    [found(one.text), found(two.text)],
+    [
+      [ofAccount, undefined],
+      [undefined, undefined],
+    ],
+  );
+  assert.ok(typeof before === 'object');
+  assert.deepEqual(
+    [before.key.budget, before.account.budget],
+    [ofKey, ofAccount],
+    'what runs keeps what it began with',
+  );
+  directory.apply({ kind: 'key_budget', keyId: one.loaded.id, budget: null });
+  assert.deepEqual(found(one.text), [undefined, undefined]);
+  directory.load([{ ...two.loaded, budget: ofKey }]);
+  assert.deepEqual(found(two.text), [ofKey, ofAccount]);
 });
 
 test('plans and limits of accounts and keys are known, and follow their changes', () => {

@@ -32,7 +32,7 @@ class Faults {
       return answer;
     };
     return {
-      slice: (accountId, need) => ledger.slice(accountId, need),
+      slice: (purseId, need) => ledger.slice(purseId, need),
       open: (request) => ledger.open(request),
       close: () => ledger.close(),
       get backlog() {
@@ -41,7 +41,9 @@ class Faults {
       get silentMs() {
         return ledger.silentMs;
       },
-      left: (accountId, free) => ledger.left(accountId, free),
+      left: (purseId, free) => ledger.left(purseId, free),
+      release: (purseId) => ledger.release(purseId),
+      budgetChanged: (subject) => ledger.budgetChanged(subject),
       settle: (row) => meet(() => ledger.settle(row)),
       readBack: (requestId) => meet(() => ledger.readBack(requestId)),
       probe: () => meet(() => ledger.probe()),

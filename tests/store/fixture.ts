@@ -101,6 +101,8 @@ export function usage(accountId: string, costMicrocents: bigint, changes: Partia
     totalMs: 2,
     tags: null,
     plan: null,
+    keyBudget: null,
+    accountBudget: null,
     ...changes,
   };
 }

@@ -178,7 +178,7 @@ function write(writer: LedgerWriter, model: Model, steps: readonly Step[], ids: 
     if (one.do === 'slice') {
       expected.push(model.free.has(one.accountId) ? 0n : spendable);
       if (!model.free.has(one.accountId)) model.free.set(one.accountId, spendable);
-      return { kind: 'slice', accountId: one.accountId };
+      return { kind: 'slice', purseId: one.accountId };
     }
     // The owner of the free balance reserves first; credits of the same batch have not reached it yet.
     const free = model.free.get(one.accountId);

@@ -1,15 +1,26 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { purseAt } from '../budget.ts';
 import type { AccountStatus } from '../database.ts';
-import type { AccountLedger, Ending, LeasedBalances, NewAccount, OpenRequest, Transfer, UsageRow } from '../ledger.ts';
+import type {
+  AccountLedger,
+  BudgetChange,
+  Ending,
+  LeasedBalances,
+  NewAccount,
+  OpenRequest,
+  Transfer,
+  UsageRow,
+} from '../ledger.ts';
 import { StoreError } from '../store-error.ts';
 import { clean } from '../usage-columns.ts';
 import { Session, type PostgresAddress, type Run } from './connection.ts';
 import { Leases, returnChannel } from './leases.ts';
 import { Membership } from './membership.ts';
+import { changeBudget } from './change-budget.ts';
 import { move } from './move.ts';
 import { isConnectionLost, isWorthAnotherTry, storeErrorOf } from './postgres-error.ts';
 import { Settlements } from './settlements.ts';
-import { beat, readUsage } from './statements.ts';
+import { beat, readUsage, recordChange } from './statements.ts';
 
 const operationTimeoutMs = 5_000;
 const probeTimeoutMs = 1_000;
@@ -97,16 +108,27 @@ export class PostgresLedger implements AccountLedger {
     return this.#membership.id;
   }
 
-  slice(accountId: string, needMicrocents: bigint): Promise<bigint> {
-    return this.#leases.slice(accountId, needMicrocents);
+  slice(purseId: string, needMicrocents: bigint): Promise<bigint> {
+    return this.#leases.slice(purseId, needMicrocents);
   }
 
-  left(accountId: string, freeMicrocents: bigint): void {
-    this.#leases.left(accountId, freeMicrocents);
+  left(purseId: string, freeMicrocents: bigint): void {
+    this.#leases.left(purseId, freeMicrocents);
+  }
+
+  release(purseId: string): void {
+    this.#leases.release(purseId);
+  }
+
+  budgetChanged(subject: string | undefined): void {
+    this.#leases.returnBudget(subject);
   }
 
   settle(row: UsageRow): Promise<'billed' | 'lost'> {
-    this.#leases.spent(row.accountId, row.costMicrocents);
+    const { accountId, keyId, keyBudget, accountBudget, startedAt, costMicrocents } = row;
+    this.#leases.spent(accountId, costMicrocents);
+    if (keyBudget !== null) this.#leases.spent(purseAt(keyId, keyBudget, startedAt).id, costMicrocents);
+    if (accountBudget !== null) this.#leases.spent(purseAt(accountId, accountBudget, startedAt).id, costMicrocents);
     return this.#settlements.settle(row);
   }
 
@@ -179,6 +201,11 @@ export class PostgresLedger implements AccountLedger {
     }
   }
 
+  async setBudget(change: BudgetChange): Promise<void> {
+    await this.#transact((run) => changeBudget(run, change));
+    this.budgetChanged(change.subject);
+  }
+
   /** Writes what is queued, gives everything back and leaves. What comes later is refused. */
   async close(): Promise<void> {
     if (this.#state === 'closed') return;
@@ -228,10 +255,5 @@ export class PostgresLedger implements AccountLedger {
     }
   }
 }
-
-const recordChange = {
-  name: 'record_change',
-  text: 'insert into change (id, at, kind, ref) values ($1, $2, $3, $4)',
-};
 
 const isInsufficient = (error: unknown): boolean => error instanceof StoreError && error.code === 'insufficient';

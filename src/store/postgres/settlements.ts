@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Ending, OpenRequest, UsageRow } from '../ledger.ts';
 import { StoreError } from '../store-error.ts';
-import { accountColumn, clean, usageColumns, usageValues, type SqlValue } from '../usage-columns.ts';
+import { accountColumn, clean, pursesOf, usageColumns, usageValues, type SqlValue } from '../usage-columns.ts';
 import type { Session } from './connection.ts';
 import { isConnectionLost, isWorthAnotherTry, storeErrorOf } from './postgres-error.ts';
-import { open, readUsage, settle } from './statements.ts';
+import { open, readUsage, settle, settleWithBudgets } from './statements.ts';
 
 /** Settlements in one transaction; the next thousand waits its turn. */
 const batchRowsMax = 1000;
@@ -191,11 +191,11 @@ export class Settlements {
     const accounts = new Set<string>();
     for (const one of batch) if (one.costs) accounts.add(one.values[accountColumn] as string);
     const columns = usageColumns.map((_, index) => batch.map((one) => one.values[index]));
-    const { rows } = await session.query<{ id: string }>(
-      settle,
-      [batch[0]!.replica, [...accounts], batch.map((one) => one.requestId), ...columns],
-      answerTimeoutMs,
-    );
+    const values = [batch[0]!.replica, [...accounts], batch.map((one) => one.requestId), ...columns];
+    const charges = budgetCharges(batch);
+    const { rows } = await (charges === undefined
+      ? session.query<{ id: string }>(settle, values, answerTimeoutMs)
+      : session.query<{ id: string }>(settleWithBudgets, [...values, ...charges], answerTimeoutMs));
     const written = new Set(rows.map(({ id }) => id));
     const rest = batch.filter((one) => !written.has(one.id));
     const found = rest.length === 0 ? new Map<string, string>() : await this.#endings(rest);
@@ -215,6 +215,20 @@ export class Settlements {
     );
     return new Map(rows.map(({ id, ending }) => [id, ending]));
   }
+}
+
+/** What of the batch is charged to budgets: the purses, and the request and the purse of each charge; `undefined`: nothing. */
+function budgetCharges(batch: readonly Settlement[]): readonly unknown[] | undefined {
+  const requests: Uint8Array[] = [];
+  const purses: string[] = [];
+  for (const { requestId, values, costs } of batch) {
+    if (!costs) continue;
+    for (const purseId of pursesOf(values)) {
+      requests.push(requestId);
+      purses.push(purseId);
+    }
+  }
+  return requests.length === 0 ? undefined : [[...new Set(purses)], requests, purses];
 }
 
 export function hexOf(id: Uint8Array): string {

@@ -15,45 +15,79 @@ export const register = {
 /** No row: this replica was declared dead. */
 export const beat = { name: 'beat', text: `update replica set beat = ${databaseNow} where id = $1::bytea` };
 
+interface PurseTable {
+  readonly name: string;
+  /** What can be leased of a row of the table. */
+  readonly spendable: string;
+  readonly condition: string;
+  readonly slice: { readonly table: string; readonly column: string };
+}
+
+const credit: PurseTable = {
+  name: 'account',
+  spendable: 'available + credit_limit',
+  condition: `kind = 0 and status = 'active'`,
+  slice: { table: 'slice', column: 'account_id' },
+};
+const budget: PurseTable = {
+  name: 'purse',
+  spendable: 'available',
+  condition: 'true',
+  slice: { table: 'purse_slice', column: 'purse_id' },
+};
+
 /**
- * Leases a part of what an account can spend: $3 at least or nothing, up to $4, in steps of $5, and a sixteenth of what
+ * Leases a part of what a purse $2 has: $3 at least or nothing, up to $4, in steps of $5, and a sixteenth of what
  * there is at most where less would do, so that others find some too. `$3` may be 0: whatever there is, ahead of need.
  */
-export const grant = {
-  name: 'grant',
-  text: `
+const grantOf = ({ name, spendable, condition, slice: { table, column } }: PurseTable) => `
     with me as (
       select id from replica where id = $1::bytea for key share
     ), source as (
-      select account.id, available + credit_limit as spendable from account, me
-      where account.id = $2 and kind = 0 and status = 'active' for no key update of account
+      select ${name}.id, ${spendable} as spendable from ${name}, me
+      where ${name}.id = $2 and ${condition} for no key update of ${name}
     ), amount as (
       select id, least(spendable, greatest($3::bigint, least($4::bigint, spendable / 16 / $5::bigint * $5::bigint))) as leased
       from source where spendable > 0 and spendable >= $3::bigint
     ), debited as (
-      update account set available = available - amount.leased from amount where account.id = amount.id and amount.leased > 0
+      update ${name} set available = available - amount.leased from amount where ${name}.id = amount.id and amount.leased > 0
     ), lease as (
-      insert into slice (replica_id, account_id, remaining) select $1::bytea, id, leased from amount where leased > 0
-      on conflict (replica_id, account_id) do update set remaining = slice.remaining + excluded.remaining
+      insert into ${table} (replica_id, ${column}, remaining) select $1::bytea, id, leased from amount where leased > 0
+      on conflict (replica_id, ${column}) do update set remaining = ${table}.remaining + excluded.remaining
     )
     select coalesce((select leased from amount), 0)::bigint as leased,
-      exists (select 1 from slice where account_id = $2 and replica_id <> $1::bytea and remaining > 0) as "isElsewhere"`,
-};
+      exists (select 1 from ${table} where ${column} = $2 and replica_id <> $1::bytea and remaining > 0) as "isElsewhere"`;
 
 /**
- * Gives $3 of a slice back to the account; no row when the slice is not this replica's any more. Locks the account before
- * the slice, as `grant` does.
+ * Gives $3 of a slice back to the purse $2; no row when the slice is not this replica's any more. Locks the purse before
+ * the slice, as a grant does.
  */
-export const giveBack = {
-  name: 'give_back',
+const giveBackOf = ({ name, slice: { table, column } }: PurseTable) => `
+    with source as (
+      select id from ${name} where id = $2 for no key update
+    ), returned as (
+      update ${table} set remaining = remaining - $3::bigint from source
+      where replica_id = $1::bytea and ${column} = source.id and remaining >= $3::bigint returning ${column}
+    )
+    update ${name} set available = available + $3::bigint where id = (select ${column} from returned)`;
+
+export const grant = { name: 'grant', text: grantOf(credit) };
+export const giveBack = { name: 'give_back', text: giveBackOf(credit) };
+export const grantOfBudget = { name: 'grant_of_budget', text: grantOf(budget) };
+export const giveBackToBudget = { name: 'give_back_to_budget', text: giveBackOf(budget) };
+
+/**
+ * Begins the purse $1 of $2's budget per $3 for the period from $4 to $5, where there is none yet. A change of the budget
+ * waits for it, or it for the change, so that the purse has what the budget says then.
+ */
+export const beginPurse = {
+  name: 'begin_purse',
   text: `
     with source as (
-      select id from account where id = $2 for no key update
-    ), returned as (
-      update slice set remaining = remaining - $3::bigint from source
-      where replica_id = $1::bytea and account_id = source.id and remaining >= $3::bigint returning account_id
+      select subject, per, amount from budget where subject = $2 and per = $3 for share
     )
-    update account set available = available + $3::bigint where id = (select account_id from returned)`,
+    insert into purse (id, subject, per, starts_at, ends_at, amount, spent_before, available)
+    select $1, subject, per, $4::bigint, $5::bigint, amount, 0, amount from source on conflict (id) do nothing`,
 };
 
 const columnTypes: Readonly<Record<(typeof usageColumns)[number], 'text' | 'bigint'>> = {
@@ -85,6 +119,8 @@ const columnTypes: Readonly<Record<(typeof usageColumns)[number], 'text' | 'bigi
   total_ms: 'bigint',
   tags: 'text',
   plan: 'text',
+  key_budget: 'text',
+  account_budget: 'text',
 };
 
 /**
@@ -93,27 +129,59 @@ const columnTypes: Readonly<Record<(typeof usageColumns)[number], 'text' | 'bigi
  * nothing always. Answers with the ids that are new. The account's row is not touched, so replicas do not wait for each
  * other; slices are locked in the order of accounts, so they cannot deadlock.
  */
-export const settle = {
-  name: 'settle',
-  text: `
+const settleOf = ({ owned, isRefused, charged }: Readonly<Record<'owned' | 'isRefused' | 'charged', string>>) => `
     with owned as materialized (
       select account_id from slice where replica_id = $1::bytea and account_id = any($2::text[]) order by account_id for no key update
-    ), batch as (
+    ), ${owned} batch as (
       select * from unnest($3::bytea[], ${usageColumns.map((column, index) => `$${index + 4}::${columnTypes[column]}[]`).join(', ')})
         as of_usage (request_id, ${usageColumns.join(', ')})
     ), written as (
       insert into usage (request_id, ${usageColumns.join(', ')})
       select request_id, ${usageColumns.join(', ')} from batch
-      where cost = 0 or account_id in (select account_id from owned)
+      where cost = 0 or account_id in (select account_id from owned) ${isRefused}
       on conflict (request_id) do nothing returning request_id, account_id, cost
     ), debited as (
       update slice set remaining = remaining - total.cost
       from (select account_id, sum(cost)::bigint as cost from written where cost > 0 group by account_id) as total
       where slice.replica_id = $1::bytea and slice.account_id = total.account_id
-    ), closed as (
+    ), ${charged} closed as (
       delete from open_request where request_id = any($3::bytea[])
     )
-    select encode(request_id, 'hex') as id from written`,
+    select encode(request_id, 'hex') as id from written`;
+
+export const settle = { name: 'settle', text: settleOf({ owned: '', isRefused: '', charged: '' }) };
+
+const [purses, chargedRequests, chargedPurses] = [4, 5, 6].map((place) => `$${usageColumns.length + place}`);
+
+/**
+ * The same for a batch with rows that are charged to budgets too, after the columns of usage: the purses in it, and the
+ * request ids and the purses of each charge. The replica must own the slices of those purses as well.
+ */
+export const settleWithBudgets = {
+  name: 'settle_with_budgets',
+  text: settleOf({
+    owned: `owned_purse as materialized (
+      select purse_id from purse_slice where replica_id = $1::bytea and purse_id = any(${purses}::text[]) order by purse_id for no key update
+    ), charge as materialized (
+      select * from unnest(${chargedRequests}::bytea[], ${chargedPurses}::text[]) as charge (request_id, purse_id)
+    ), `,
+    isRefused: `and request_id not in (
+        select request_id from charge where purse_id not in (select purse_id from owned_purse)
+      )`,
+    charged: `debited_purse as (
+      update purse_slice set remaining = remaining - total.cost
+      from (
+        select purse_id, sum(cost)::bigint as cost from written join charge using (request_id) where cost > 0 group by purse_id
+      ) as total
+      where purse_slice.replica_id = $1::bytea and purse_slice.purse_id = total.purse_id
+    ), `,
+  }),
+};
+
+/** For the other replicas, in the transaction that makes the change. */
+export const recordChange = {
+  name: 'record_change',
+  text: 'insert into change (id, at, kind, ref) values ($1, $2, $3, $4)',
 };
 
 /** What the ledger has of these requests. */
@@ -151,6 +219,13 @@ export const returnSlices = {
       returning account_id, remaining
     ), total as (
       select account_id, sum(remaining)::bigint as remaining from stranded group by account_id
+    ), stranded_purse as (
+      delete from purse_slice where not exists (select 1 from replica where replica.id = purse_slice.replica_id)
+      returning purse_id, remaining
+    ), purse_total as (
+      select purse_id, sum(remaining)::bigint as remaining from stranded_purse group by purse_id
+    ), returned as (
+      update purse set available = available + purse_total.remaining from purse_total where purse.id = purse_total.purse_id
     )
     update account set available = available + total.remaining from total where account.id = total.account_id`,
 };

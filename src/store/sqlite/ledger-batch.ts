@@ -1,6 +1,6 @@
 /** What the two sides of the ledger say to each other: one batch there, one reply back, one at a time. */
 import type { AccountStatus } from '../database.ts';
-import type { Ending, NewAccount, OpenRequest, Transfer } from '../ledger.ts';
+import type { BudgetChange, Ending, NewAccount, OpenRequest, Transfer } from '../ledger.ts';
 import type { StoreFailure } from '../store-error.ts';
 import type { SqlValue } from '../usage-columns.ts';
 
@@ -15,7 +15,8 @@ export interface LedgerBatch {
 }
 
 export type LedgerOperation =
-  | { readonly kind: 'slice'; readonly accountId: string }
+  | { readonly kind: 'slice'; readonly purseId: string }
+  | { readonly kind: 'release'; readonly purseId: string }
   | { readonly kind: 'transfer'; readonly transfer: Transfer; readonly reserved: boolean }
   | { readonly kind: 'create_account'; readonly account: NewAccount }
   | {
@@ -36,17 +37,20 @@ export type LedgerOperation =
       readonly changeId: Uint8Array;
     }
   | { readonly kind: 'read_limit'; readonly accountId: string }
+  | { readonly kind: 'budget'; readonly change: BudgetChange }
   | { readonly kind: 'probe' }
   | { readonly kind: 'read_back'; readonly requestId: Uint8Array };
 
 /** What an operation answers with, by its kind. */
 export interface OperationAnswers {
   readonly slice: bigint;
+  readonly release: undefined;
   readonly transfer: boolean;
   readonly create_account: undefined;
   readonly account_status: undefined;
   readonly credit_limit: undefined;
   readonly read_limit: bigint;
+  readonly budget: undefined;
   readonly probe: undefined;
   readonly read_back: { readonly costMicrocents: bigint; readonly ending: Ending } | undefined;
 }
@@ -60,6 +64,6 @@ export interface LedgerReply {
   /** Settlements that were not written, by their place in the batch. All others are durable. */
   readonly failures: readonly (readonly [index: number, failure: StoreFailure])[];
   readonly results: readonly OperationResult[];
-  /** Credits to accounts whose balance this process has in memory. */
-  readonly credits: readonly (readonly [accountId: string, microcents: bigint])[];
+  /** What purses have more or less that this process has in memory. */
+  readonly credits: readonly (readonly [purseId: string, microcents: bigint])[];
 }

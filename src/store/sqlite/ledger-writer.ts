@@ -1,10 +1,19 @@
 import { statfsSync } from 'node:fs';
 import { dirname } from 'node:path';
-import type { OpenRequest, Transfer } from '../ledger.ts';
+import { isOfBudget, purseAt, readPurseId } from '../budget.ts';
+import type { BudgetChange, OpenRequest, Transfer } from '../ledger.ts';
 import { StoreError, toFailure, type StoreFailure } from '../store-error.ts';
 import { publicIdOf } from '../../ids/uuid.ts';
 import { closeConnection, sqliteCode, type Connection } from './connection.ts';
-import { accountColumn, clean, costColumn, usageColumns, usageValues, type SqlValue } from '../usage-columns.ts';
+import {
+  accountColumn,
+  clean,
+  costColumn,
+  pursesOf,
+  usageColumns,
+  usageValues,
+  type SqlValue,
+} from '../usage-columns.ts';
 import type { LedgerBatch, LedgerOperation, LedgerReply, OperationAnswers, OperationResult } from './ledger-batch.ts';
 
 /** A few hundred settlements. */
@@ -17,7 +26,7 @@ const roomBytesMin = 262_144n;
 export class LedgerWriter {
   readonly #connection: Connection;
   readonly #statements: ReturnType<typeof prepare>;
-  /** Accounts whose whole balance this process has in memory. Bounded by the number of accounts. */
+  /** Purses that this process has whole in memory. Bounded by the number of accounts and of budgets. */
   readonly #handedOut = new Set<string>();
 
   constructor(connection: Connection) {
@@ -71,20 +80,22 @@ export class LedgerWriter {
     const results = batch.operations.map((operation) => this.#operate(operation, handedOut, credits));
     commit.run();
     // Only what is durable counts: a slice of a transaction that failed was never handed out.
-    for (const accountId of handedOut) this.#handedOut.add(accountId);
+    for (const purseId of handedOut) this.#handedOut.add(purseId);
     return { failures, results, credits };
   }
 
-  /** Insert all, debit each account once by the sum of the rows really inserted (M3). */
+  /** Insert all, debit each purse once by the sum of the rows really inserted (M3). */
   #settleTogether(batch: LedgerBatch): LedgerReply['failures'] {
     const costs = new Map<string, bigint>();
     for (let index = 0; index < batch.rows.length; index++) {
       const row = batch.rows[index]!;
       if (!this.#insertUsage(batch.ids.subarray(index * 16, index * 16 + 16), row)) continue;
-      const accountId = row[accountColumn] as string;
-      costs.set(accountId, (costs.get(accountId) ?? 0n) + (row[costColumn] as bigint));
+      const cost = row[costColumn] as bigint;
+      const add = (purseId: string): unknown => costs.set(purseId, (costs.get(purseId) ?? 0n) + cost);
+      add(row[accountColumn] as string);
+      pursesOf(row).forEach(add);
     }
-    for (const [accountId, cost] of costs) this.#debit(accountId, cost);
+    for (const [purseId, cost] of costs) this.#debit(purseId, cost);
     return [];
   }
 
@@ -94,7 +105,8 @@ export class LedgerWriter {
       const row = batch.rows[index]!;
       const failure = this.#savepoint(() => {
         if (!this.#insertUsage(batch.ids.subarray(index * 16, index * 16 + 16), row)) return;
-        this.#debit(row[accountColumn] as string, row[costColumn] as bigint);
+        for (const purseId of [row[accountColumn] as string, ...pursesOf(row)])
+          this.#debit(purseId, row[costColumn] as bigint);
       });
       if (failure !== undefined) failures.push([index, failure]);
     }
@@ -109,10 +121,13 @@ export class LedgerWriter {
     return inserted === 1;
   }
 
-  #debit(accountId: string, cost: bigint): void {
+  #debit(purseId: string, cost: bigint): void {
     if (typeof cost !== 'bigint') throw new StoreError('invalid', 'a cost is not a bigint');
-    if (changedBy(this.#statements.debit.run(cost, accountId)) === 1) return;
-    throw new StoreError('invalid', `usage of an account that does not exist: ${accountId}`);
+    const { debit, debitPurse } = this.#statements;
+    if (changedBy((isOfBudget(purseId) ? debitPurse : debit).run(cost, purseId)) === 1) return;
+    // What costs nothing may be of a budget that was taken away before anything was held from it.
+    if (isOfBudget(purseId) && cost === 0n) return;
+    throw new StoreError('invalid', `usage of an account or a budget that does not exist: ${purseId}`);
   }
 
   /** A list for after a crash, so a bad entry is dropped rather than allowed to fail anybody's settlement. */
@@ -135,7 +150,13 @@ export class LedgerWriter {
     const failure = this.#savepoint(() => {
       switch (operation.kind) {
         case 'slice':
-          value = this.#slice(operation.accountId, handedOut);
+          value = this.#slice(operation.purseId, handedOut);
+          return;
+        case 'release':
+          this.#handedOut.delete(operation.purseId);
+          return;
+        case 'budget':
+          this.#setBudget(operation.change, handedOut, credits);
           return;
         case 'transfer':
           value = this.#transfer(operation.transfer, operation.reserved, handedOut, credits);
@@ -173,12 +194,54 @@ export class LedgerWriter {
     return failure === undefined ? { value } : { failure };
   }
 
-  #slice(accountId: string, handedOut: string[]): bigint {
-    if (this.#handedOut.has(accountId) || handedOut.includes(accountId)) return 0n;
-    const row = this.#statements.readSpendable.get(accountId) as { readonly spendable: bigint } | undefined;
-    if (row === undefined) return 0n;
-    handedOut.push(accountId);
-    return row.spendable;
+  #slice(purseId: string, handedOut: string[]): bigint {
+    if (this.#handedOut.has(purseId) || handedOut.includes(purseId)) return 0n;
+    const { readSpendable } = this.#statements;
+    const spendable = isOfBudget(purseId)
+      ? this.#openPurse(purseId)
+      : (readSpendable.get(purseId) as { readonly spendable: bigint } | undefined)?.spendable;
+    if (spendable === undefined) return 0n;
+    handedOut.push(purseId);
+    return spendable;
+  }
+
+  /** What a budget has left for a period; the first to ask begins it. */
+  #openPurse(purseId: string): bigint | undefined {
+    const { readPurse, beginPurse } = this.#statements;
+    const read = (): bigint | undefined =>
+      (readPurse.get(purseId) as { readonly available: bigint } | undefined)?.available;
+    const known = read();
+    if (known !== undefined) return known;
+    const { subject, per, startsAt, endsAt } = readPurseId(purseId);
+    beginPurse.run(purseId, startsAt, endsAt, subject, per);
+    return read();
+  }
+
+  /** What this and later periods have follows the budget; what is in memory hears of it through `credits`. */
+  #setBudget(
+    { kind, subject, budget, spentBeforeMicrocents, at, changeId }: BudgetChange,
+    handedOut: readonly string[],
+    credits: (readonly [string, bigint])[],
+  ): void {
+    const { liveKey, customer, deleteBudget, upsertBudget, pursesFrom, insertPurse, setPurse } = this.#statements;
+    const isThere = (kind === 'key_budget' ? liveKey : customer).get(subject) !== undefined;
+    if (!isThere)
+      throw new StoreError('not_found', `there is no ${kind === 'key_budget' ? 'key' : 'account'} ${subject}`);
+    this.#statements.insertChange.run(changeId, at, kind, subject);
+    if (budget === null) {
+      deleteBudget.run(subject);
+      return;
+    }
+    const { amountMicrocents, per } = budget;
+    upsertBudget.run(subject, amountMicrocents, per, at);
+    const { id, startsAt, endsAt } = purseAt(subject, per, at);
+    insertPurse.run(id, subject, per, startsAt, endsAt, amountMicrocents, amountMicrocents);
+    for (const purse of pursesFrom.all(subject, per, at) as readonly PurseRow[]) {
+      const before = purse.id === id ? spentBeforeMicrocents : purse.spent_before;
+      const gained = amountMicrocents - purse.amount - (before - purse.spent_before);
+      setPurse.run(amountMicrocents, before, gained, purse.id);
+      if (this.#handedOut.has(purse.id) || handedOut.includes(purse.id)) credits.push([purse.id, gained]);
+    }
   }
 
   /**
@@ -285,6 +348,12 @@ interface OpenRow {
   readonly started_at: bigint;
 }
 
+interface PurseRow {
+  readonly id: string;
+  readonly amount: bigint;
+  readonly spent_before: bigint;
+}
+
 interface TransferRow {
   readonly debit_account: string;
   readonly credit_account: string;
@@ -308,6 +377,7 @@ function prepare(connection: Connection) {
     ),
     readUsage: connection.prepare('select cost, ending from usage where request_id = ?'),
     debit: connection.prepare('update account set available = available - ? where id = ?'),
+    debitPurse: connection.prepare('update purse set available = available - ? where id = ?'),
     // A late entry of a request that has settled must not come back as crashed.
     insertOpen: connection.prepare(
       `insert into open_request (request_id, account_id, key_id, model_id, hold, started_at)
@@ -320,6 +390,28 @@ function prepare(connection: Connection) {
     readSpendable: connection.prepare(
       `select available + credit_limit as spendable from account where id = ? and kind = 0 and status = 'active'`,
     ),
+    readPurse: connection.prepare('select available from purse where id = ?'),
+    beginPurse: connection.prepare(
+      `insert into purse (id, subject, per, starts_at, ends_at, amount, spent_before, available)
+       select ?, subject, per, ?, ?, amount, 0, amount from budget where subject = ? and per = ?`,
+    ),
+    insertPurse: connection.prepare(
+      `insert into purse (id, subject, per, starts_at, ends_at, amount, spent_before, available)
+       values (?, ?, ?, ?, ?, ?, 0, ?) on conflict (id) do nothing`,
+    ),
+    pursesFrom: connection.prepare(
+      'select id, amount, spent_before from purse where subject = ? and per = ? and (ends_at is null or ends_at > ?)',
+    ),
+    setPurse: connection.prepare(
+      'update purse set amount = ?, spent_before = ?, available = available + ? where id = ?',
+    ),
+    liveKey: connection.prepare(`select 1 from api_key where id = ? and status = 'active'`),
+    customer: connection.prepare('select 1 from account where id = ? and kind = 0'),
+    upsertBudget: connection.prepare(
+      `insert into budget (subject, amount, per, set_at) values (?, ?, ?, ?)
+       on conflict (subject) do update set amount = excluded.amount, per = excluded.per, set_at = excluded.set_at`,
+    ),
+    deleteBudget: connection.prepare('delete from budget where subject = ?'),
     readTransfer: connection.prepare(
       'select debit_account, credit_account, amount, kind from transfer where idempotency_key = ?',
     ),
@@ -383,6 +475,8 @@ function crashedUsage(row: OpenRow, now: number): SqlValue[] {
     totalMs: endedAt - startedAt,
     tags: null,
     plan: null,
+    keyBudget: null,
+    accountBudget: null,
   });
 }
 

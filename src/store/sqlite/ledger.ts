@@ -1,7 +1,16 @@
 import { randomBytes } from 'node:crypto';
 import { Worker } from 'node:worker_threads';
+import { isOfBudget } from '../budget.ts';
 import type { AccountStatus } from '../database.ts';
-import type { AccountLedger, FreeBalances, NewAccount, OpenRequest, Transfer, UsageRow } from '../ledger.ts';
+import type {
+  AccountLedger,
+  BudgetChange,
+  FreeBalances,
+  NewAccount,
+  OpenRequest,
+  Transfer,
+  UsageRow,
+} from '../ledger.ts';
 import { fromFailure, StoreError, toFailure } from '../store-error.ts';
 import { usageValues, type SqlValue } from '../usage-columns.ts';
 import type { LedgerBatch, LedgerOperation, LedgerReply, OperationAnswers, OperationResult } from './ledger-batch.ts';
@@ -68,7 +77,7 @@ export class SqliteLedger implements AccountLedger {
   #areOpensDue = false;
   #state: 'starting' | 'open' | 'closing' | 'closed' = 'starting';
   #idle: (() => void) | undefined;
-  /** Slices that were asked for; a debit of such an account waits for the answer, then reserves. */
+  /** Slices of accounts that were asked for; a debit of such an account waits for the answer, then reserves. */
   readonly #slices = new Map<string, Promise<unknown>>();
 
   constructor(options: SqliteLedgerOptions) {
@@ -114,6 +123,15 @@ export class SqliteLedger implements AccountLedger {
     // The whole balance is in memory; there is no more to be had.
   }
 
+  release(purseId: string): void {
+    // What it cannot tell now stays handed out, and is refused if anybody asks for it again.
+    this.#operate({ kind: 'release', purseId }).catch(() => {});
+  }
+
+  budgetChanged(): void {
+    // Every change is made here, and `setBudget` has told what it means for what is free.
+  }
+
   settle(row: UsageRow): Promise<'billed' | 'lost'> {
     return new Promise((resolve, reject) => {
       const refused = this.#refuse(this.#rows.length);
@@ -138,9 +156,9 @@ export class SqliteLedger implements AccountLedger {
     }, openWaitMs).unref();
   }
 
-  slice(accountId: string, _needMicrocents: bigint): Promise<bigint> {
-    const slice = this.#operate({ kind: 'slice', accountId });
-    this.#slices.set(accountId, slice);
+  slice(purseId: string, _needMicrocents: bigint): Promise<bigint> {
+    const slice = this.#operate({ kind: 'slice', purseId });
+    if (!isOfBudget(purseId)) this.#slices.set(purseId, slice);
     return slice;
   }
 
@@ -186,6 +204,10 @@ export class SqliteLedger implements AccountLedger {
     } finally {
       if (reserved && !done) this.#free.credit(accountId, lost);
     }
+  }
+
+  async setBudget(change: BudgetChange): Promise<void> {
+    await this.#operate({ kind: 'budget', change });
   }
 
   /** Writes what is queued, closes the database and ends the thread. What comes later is refused. */

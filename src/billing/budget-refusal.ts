@@ -1,0 +1,37 @@
+import { ApiError } from '../errors.ts';
+import type { BudgetPeriod } from '../store/budget.ts';
+import type { BudgetBill } from './bill.ts';
+import { dollars, flooredCents } from './cents.ts';
+
+/**
+ * The 402 of a budget that does not cover a request (specification §7.6). Its amounts are those of the budget; beside them
+ * it says whose budget, of which period, how much it is and when there is a new one.
+ */
+export function budgetRefusal(
+  { of, budget, purse }: BudgetBill,
+  amounts: Readonly<Record<string, number | string>>,
+): ApiError {
+  const renewsAt = purse.endsAt === null ? undefined : new Date(purse.endsAt).toISOString();
+  return new ApiError(
+    'insufficient_credits',
+    `The budget of this ${of === 'key' ? 'key' : 'account'}, ${dollars(budget.amountMicrocents)} ${inWords[budget.per]}, does not cover this request. ` +
+      `${renewsAt === undefined ? 'It does not renew' : `It renews at ${renewsAt}`}. ` +
+      'Have the budget raised, or ask for less with max_tokens.',
+    {
+      extra: {
+        ...amounts,
+        budget_of: of,
+        budget_period: budget.per,
+        budget_limit_cents: flooredCents(budget.amountMicrocents),
+        ...(renewsAt === undefined ? {} : { budget_renews_at: renewsAt }),
+      },
+    },
+  );
+}
+
+const inWords: Readonly<Record<BudgetPeriod, string>> = {
+  day: 'a day',
+  week: 'a week',
+  month: 'a month',
+  total: 'in total',
+};

@@ -1,0 +1,63 @@
+/**
+ * Budgets of keys and accounts, and the purses that they fill (money.md, "Budgets"). A budget is an amount for each period;
+ * a purse is what one budget has for one period. Holds are taken from it as they are from the credit of an account, so
+ * wherever the ledger speaks of a purse, the id of an account names its credit.
+ */
+
+export const budgetPeriods = ['day', 'week', 'month', 'total'] as const;
+export type BudgetPeriod = (typeof budgetPeriods)[number];
+
+export interface Budget {
+  readonly amountMicrocents: bigint;
+  readonly per: BudgetPeriod;
+}
+
+export interface Purse {
+  readonly id: string;
+  /** Id of the key or the account. */
+  readonly subject: string;
+  readonly per: BudgetPeriod;
+  /** Milliseconds since 1970. */
+  readonly startsAt: number;
+  /** Exclusive; null: never. */
+  readonly endsAt: number | null;
+}
+
+const dayMs = 86_400_000;
+/** 1970-01-05. */
+const firstMondayMs = 4 * dayMs;
+
+/** The period that a time is in: days, weeks from Monday and calendar months, all in UTC. */
+export function periodOf(per: BudgetPeriod, at: number): Pick<Purse, 'startsAt' | 'endsAt'> {
+  switch (per) {
+    case 'day':
+      return startingAt(Math.floor(at / dayMs) * dayMs, dayMs);
+    case 'week':
+      return startingAt(Math.floor((at - firstMondayMs) / (7 * dayMs)) * 7 * dayMs + firstMondayMs, 7 * dayMs);
+    case 'month': {
+      const day = new Date(at);
+      const [year, month] = [day.getUTCFullYear(), day.getUTCMonth()];
+      return { startsAt: Date.UTC(year, month), endsAt: Date.UTC(year, month + 1) };
+    }
+    case 'total':
+      return { startsAt: 0, endsAt: null };
+  }
+}
+
+const startingAt = (startsAt: number, lengthMs: number) => ({ startsAt, endsAt: startsAt + lengthMs });
+
+/** The purse that a request is held from and charged to: that of the period in which it started, however long it runs. */
+export function purseAt(subject: string, per: BudgetPeriod, at: number): Purse {
+  const period = periodOf(per, at);
+  const day = period.endsAt === null ? '' : `:${new Date(period.startsAt).toISOString().slice(0, 10)}`;
+  return { id: `${subject}:${per}${day}`, subject, per, ...period };
+}
+
+/** Ids of accounts have no colon. */
+export const isOfBudget = (purseId: string): boolean => purseId.includes(':');
+
+/** What the id of a budget's purse says. */
+export function readPurseId(purseId: string): Purse {
+  const [subject = '', per, day] = purseId.split(':');
+  return purseAt(subject, per as BudgetPeriod, day === undefined ? 0 : Date.parse(day));
+}
