@@ -1,0 +1,121 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+
+import { purseAt } from '../../src/store/budget.ts';
+import { scriptedModel, TestService } from '../support/service.ts';
+import { jsonOf, runCommand } from './command.ts';
+
+/** Budgets, while the service runs (through its control socket) and while it does not. */
+const service = new TestService({ config: scriptedModel('- say: [ { text: "hello" } ]') });
+before(() => service.start());
+after(async () => {
+  await service.verify();
+  await service.dispose();
+});
+
+const run = (...args: string[]) => runCommand(service.folder, args);
+const ask = async (key: string): Promise<number> => {
+  const answer = await service.chat({ model: 'demo', messages: [{ role: 'user', content: 'hi' }] }, { key });
+  await answer.arrayBuffer();
+  return answer.status;
+};
+
+interface MadeKey {
+  readonly id: string;
+  readonly key: string;
+}
+interface Listed {
+  readonly id: string;
+  readonly budget: Readonly<Record<string, unknown>> | null;
+}
+
+async function budgetOf(what: 'keys' | 'accounts', id: string): Promise<Listed['budget']> {
+  const listed = jsonOf(await run(what, 'list', '--json')) as readonly Listed[];
+  return listed.find((one) => one.id === id)!.budget;
+}
+
+const renewsAt = (per: 'day' | 'week' | 'month'): string =>
+  new Date(purseAt('x', per, Date.now()).endsAt!).toISOString();
+
+describe('while the service runs', () => commands(true));
+describe('while it does not', () => {
+  before(async () => assert.equal(await service.stop(), 0));
+  commands(false);
+  after(() => service.start());
+});
+
+function commands(running: boolean): void {
+  test('keys create --budget', async () => {
+    const made = jsonOf(await run('keys', 'create', '--budget', '10.00', '--budget-per', 'week', '--json')) as MadeKey;
+    const renews = renewsAt('week');
+    const budget = await budgetOf('keys', made.id);
+    assert.deepEqual(budget, {
+      amount_microcents: 1_000_000_000,
+      per: 'week',
+      spent_microcents: 0,
+      held_microcents: 0,
+      left_microcents: 1_000_000_000,
+      renews_at: renews,
+    });
+    const { stdout } = await run('keys', 'list');
+    assert.match(
+      stdout,
+      new RegExp(`${made.id} .* \\$10\\.00 a week: \\$0\\.00 spent, \\$10\\.00 left, renews ${renews.slice(0, 10)} `),
+    );
+    if (running) assert.equal(await ask(made.key), 200);
+    assert.deepEqual((await budgetOf('keys', made.id))?.['spent_microcents'] === 0, !running);
+  });
+
+  test('keys budget: set, changed, taken away, in force at once', async () => {
+    const made = jsonOf(await run('keys', 'create', '--json')) as MadeKey;
+    assert.equal(await budgetOf('keys', made.id), null);
+    if (running) assert.equal(await ask(made.key), 200);
+    const set = await run('keys', 'budget', made.id, '0.00000001', '--per', 'total');
+    assert.match(
+      set.stdout,
+      new RegExp(
+        `^${made.id} may spend \\$0\\.00000001 in total from now on; what runs goes on\\. \\$0\\.\\d+ is spent\\.\n$`,
+      ),
+    );
+    if (running) assert.equal(await ask(made.key), 402);
+    const changed = jsonOf(await run('keys', 'budget', made.id, '$1', '--json')) as Listed;
+    assert.deepEqual(
+      [changed.id, changed.budget?.['per'], changed.budget?.['amount_microcents']],
+      [made.id, 'month', 100_000_000],
+    );
+    assert.equal(changed.budget?.['renews_at'], renewsAt('month'));
+    if (running) assert.equal(await ask(made.key), 200);
+    const taken = await run('keys', 'budget', made.id, '--none');
+    assert.equal(taken.stdout, `${made.id} has no budget from now on.\n`);
+    assert.equal(await budgetOf('keys', made.id), null);
+    if (running) assert.equal(await ask(made.key), 200);
+  });
+
+  test('accounts budget: of all keys together', async () => {
+    const { accountId, key } = service;
+    await run('accounts', 'budget', accountId, '0', '--per', 'day');
+    assert.deepEqual((await budgetOf('accounts', accountId))?.['amount_microcents'], 0);
+    assert.match((await run('accounts', 'list')).stdout, /\$0\.00 a day: \$\d\.\d+ spent, \$0\.00 left, renews \d{4}-/);
+    if (running) assert.equal(await ask(key), 402);
+    assert.equal((await run('accounts', 'budget', accountId, '--none')).code, 0);
+    if (running) assert.equal(await ask(key), 200);
+  });
+
+  test('what cannot be is refused in words', async () => {
+    for (const [code, said, ...args] of [
+      [1, /There is no live key key_none\. List them with: tokenhouse keys list/, 'keys', 'budget', 'key_none', '1'],
+      [1, /There is no account acct_none/, 'accounts', 'budget', 'acct_none', '1'],
+      [1, /There is no account house_cash/, 'accounts', 'budget', 'house_cash', '1'],
+      [1, /Say how many dollars, or --none/, 'keys', 'budget', 'key_none'],
+      [1, /Say how many dollars, or --none/, 'keys', 'budget', 'key_none', '1', '--none'],
+      [64, /use dollars, at most 10000000000, with at most eight decimals/, 'keys', 'budget', 'key_none', '-1.5e3'],
+      [64, /use dollars/, 'keys', 'budget', 'key_none', '1.123456789'],
+      [64, /use dollars/, 'keys', 'budget', 'key_none', '10000000001'],
+      [64, /Allowed choices are day, week, month, total/, 'keys', 'budget', 'key_none', '1', '--per', 'year'],
+    ] as const) {
+      const result = await run(...args);
+      assert.equal(result.code, code, result.stderr);
+      assert.match(result.stderr, said);
+    }
+  });
+}
