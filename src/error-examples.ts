@@ -125,6 +125,10 @@ export const errorExamples: Readonly<Record<ErrorCode, ErrorExample>> = {
       credits_available_cents: ['what can be spent now, in whole cents', 12],
       credits_required_cents_estimate: ['what the request may cost, in whole cents', 40],
       topup_url: ['where credit is added', 'https://account.example.org/topup'],
+      budget_of: ['`key` or `account`: whose budget it is that is used up; left out when it is the credit', 'key'],
+      budget_period: ['`day`, `week`, `month` or `total`, of that budget', 'month'],
+      budget_limit_cents: ['how much it is, in whole cents; the amounts above are then of the budget', 1000],
+      budget_renews_at: ['when there is a new one, in UTC; left out for a total', '2026-12-01T00:00:00.000Z'],
     },
   },
   no_healthy_backends: {

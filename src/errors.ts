@@ -212,8 +212,8 @@ export const errorTable = {
     'insufficient_credits',
     402,
     'after a change elsewhere',
-    'The prepaid balance does not cover the request.',
-    'Add credit (`topup_url`), or ask for less with `max_tokens`.',
+    'The prepaid balance, or a budget of the key or its account, does not cover the request.',
+    'Add credit (`topup_url`), have the budget raised or wait until `budget_renews_at`, or ask for less with `max_tokens`.',
   ),
   // §7.7
   no_healthy_backends: row(

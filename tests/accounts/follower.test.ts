@@ -36,7 +36,7 @@ async function newKey(store: SqliteStore, accountId: string, madeWith = secret) 
 
 test('what is read again is what is loaded: changes may come late, twice, in any order, or only be found by loading', async (t) => {
   const accountIds = ['acct_a', 'acct_b'];
-  const steps = fc.array(fc.record({ kind: fc.nat(7), pick: fc.nat(1000), isFollowed: fc.boolean() }), {
+  const steps = fc.array(fc.record({ kind: fc.nat(9), pick: fc.nat(1000), isFollowed: fc.boolean() }), {
     maxLength: 25,
   });
   await fc.assert(
@@ -76,9 +76,20 @@ test('what is read again is what is loaded: changes may come late, twice, in any
           const price = { accountId, modelId: 'one', validFrom: at, validTo: null, ...rates };
           await store.desk.addAccountPrice({ price, ...facts });
           changes.push({ kind: 'account_price', ref: accountId });
-        } else {
+        } else if (kind === 7) {
           await store.desk.endAccountPrices({ accountId, modelId: 'one', ...facts });
           changes.push({ kind: 'account_price', ref: accountId });
+        } else {
+          const change = kind === 8 ? 'key_budget' : 'account_budget';
+          const subject = kind === 8 ? key.id : accountId;
+          const budget = pick % 3 === 0 ? null : ({ amountMicrocents: BigInt(pick), per: 'day' } as const);
+          const isGone = await store.ledger
+            .setBudget({ kind: change, subject, budget, spentBeforeMicrocents: 0n, ...facts })
+            .then(
+              () => false,
+              () => true, // the key was revoked
+            );
+          if (!isGone) changes.push({ kind: change, ref: subject });
         }
         if (!isFollowed) continue;
         const mixed = [...changes, ...changes].toSorted((a, b) => weight(a, order) - weight(b, order));
@@ -95,7 +106,11 @@ test('what is read again is what is loaded: changes may come late, twice, in any
           const caller = directory.find(text);
           return caller === undefined || caller === 'malformed'
             ? caller
-            : { id: caller.key.id, entitled: ['one', 'two'].map((id) => isEntitled(caller, id)) };
+            : {
+                id: caller.key.id,
+                entitled: ['one', 'two'].map((id) => isEntitled(caller, id)),
+                budgets: [caller.key.budget, caller.account.budget],
+              };
         });
         assert.deepEqual(is, should);
       }
@@ -160,4 +175,38 @@ test('a key of another secret keeps a service from starting, and a running one f
   assert.equal(warnings.length, 2);
   assert.match(warnings[0]!, /1 API keys were made with another secret/);
   await assert.rejects(memory().follower.loadAll(store.desk), /made with another secret/);
+});
+
+test('who keeps purses hears whose budget has changed after the change is in force, and of maybe all when changes were missed', async (t) => {
+  const store = await openStore(t, join(temporaryFolder(t), 'x.db'));
+  await customer(store, 'acct_a', 0n);
+  const { id, text } = await newKey(store, 'acct_a');
+  const directory = new Directory(secret);
+  const heard: (readonly [subject: string | undefined, ...amounts: (bigint | undefined)[]])[] = [];
+  const follower = new Follower({
+    directory,
+    prices: new AccountPrices(),
+    warn: assert.fail,
+    budgetChanged: (subject) => {
+      const caller = directory.find(text);
+      assert.ok(typeof caller === 'object');
+      heard.push([subject, caller.key.budget?.amountMicrocents, caller.account.budget?.amountMicrocents]);
+    },
+  });
+  await follower.loadAll(store.desk);
+  const facts = { spentBeforeMicrocents: 0n, at: 1 };
+  const set = (kind: 'key_budget' | 'account_budget', subject: string, amountMicrocents: bigint) =>
+    store.ledger.setBudget({ kind, subject, budget: { amountMicrocents, per: 'day' }, changeId: uuid(), ...facts });
+  await set('key_budget', id, 5n);
+  await follower.follow([{ kind: 'key_budget', ref: id }], store.desk);
+  await set('account_budget', 'acct_a', 7n);
+  await follower.follow([{ kind: 'account_budget', ref: 'acct_a' }], store.desk);
+  await follower.follow([{ kind: 'account_status', ref: 'acct_a' }], store.desk);
+  await set('key_budget', id, 6n);
+  await follower.loadAll(store.desk);
+  assert.deepEqual(heard, [
+    [id, 5n, undefined],
+    ['acct_a', 5n, 7n],
+    [undefined, 6n, 7n],
+  ]);
 });

@@ -2,6 +2,9 @@ import assert from 'node:assert/strict';
 import { copyFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
+import { issueKey } from '../../src/accounts/key.ts';
+import { openSecret } from '../../src/accounts/secret.ts';
+import { purseAt } from '../../src/store/budget.ts';
 import { closeConnection, openConnection } from '../../src/store/sqlite/connection.ts';
 import { openReadOnly } from '../../src/store/sqlite/dialect.ts';
 import { verifyLedger, type Difference } from '../../src/store/verify.ts';
@@ -16,6 +19,7 @@ import {
   uuid,
 } from './fixture.ts';
 
+const secret = openSecret({ fromEnvironment: 's'.repeat(32), dataFolder: '/nowhere', warn: assert.fail });
 const hourMs = 3_600_000;
 const now = Math.floor(Date.now() / hourMs) * hourMs + 5;
 /** Above 2^53, and odd: a number in between would lose the last microcent. */
@@ -185,6 +189,52 @@ test('one microcent is found, wherever it is planted', async (t) => {
     );
     found.forEach((one, index) => assert.match(one.what, expected[index]![1], statements));
     for (const one of found) assert.notEqual(one.expected, one.found);
+  }
+});
+
+test('one microcent is found in a budget, and a charge to none', async (t) => {
+  const file = join(temporaryFolder(t), 'right.db');
+  const store = await openStore(t, file);
+  await customer(store, 'acct_a', 1000n);
+  const { row: key } = issueKey({ accountId: 'acct_a', name: 'x', secret, now: 0 });
+  await store.desk.createKey({ key, budget: { amountMicrocents: 100n, per: 'total' }, changeId: uuid() });
+  await store.ledger.settle(usage('acct_a', 7n, { keyId: key.id, accountBudget: null }));
+  await store.ledger.setBudget({
+    kind: 'account_budget',
+    subject: 'acct_a',
+    budget: { amountMicrocents: 50n, per: 'month' },
+    spentBeforeMicrocents: 7n,
+    at: Date.now(),
+    changeId: uuid(),
+  });
+  const [ofKey, ofAccount] = [`${key.id}:total`, purseAt('acct_a', 'month', Date.now()).id];
+  assert.deepEqual([await store.ledger.slice(ofKey, 1n), await store.ledger.slice(ofAccount, 1n)], [100n, 43n]);
+  const charged = { keyId: key.id, keyBudget: 'total', accountBudget: 'month' } as const;
+  await store.ledger.settle(usage('acct_a', 5n, charged));
+  await store.close();
+  assert.deepEqual(await differencesOf(file, false), []);
+  for (const [statements, ...expected] of [
+    [`update purse set available = available - 1 where id = '${ofKey}'`, `budget ${ofKey}: left`],
+    [`update purse set amount = amount + 1 where id = '${ofAccount}'`, `budget ${ofAccount}: left`],
+    [
+      `update purse set spent_before = 8, available = available - 1 where id = '${ofAccount}'`,
+      `budget ${ofAccount}: spent before it was set`,
+    ],
+    [`update usage set key_budget = null where cost = 5`, `budget ${ofKey}: left`],
+    [`update usage set key_budget = 'total' where cost = 7`, `budget ${ofKey}: left`],
+    [
+      `update usage set account_budget = 'day' where cost = 5`,
+      `budget ${ofAccount}: left`,
+      `budget ${purseAt('acct_a', 'day', Date.now()).id}`,
+    ],
+    [
+      `insert into purse_slice (replica_id, purse_id, remaining) values (zeroblob(16), '${ofKey}', 1)`,
+      `budget ${ofKey}: left`,
+    ],
+    [`delete from purse where id = '${ofKey}'`, `budget ${ofKey}`],
+  ] as const) {
+    const found = await planted(file, statements);
+    assert.deepEqual(found.map(({ what }) => what).toSorted(), expected.toSorted(), statements);
   }
 });
 

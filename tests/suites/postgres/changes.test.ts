@@ -223,6 +223,41 @@ test('limits of accounts and keys reach every replica', async () => {
   await everywhere('5');
 });
 
+test('budgets of keys and accounts reach every replica, and what was leased of one goes back when it is lowered', async () => {
+  const { id: keyId, key } = await newKey(replicas[0]);
+  for (const replica of replicas) await timeUntil(200, replica, key);
+  const statusFrom = async (service: TestService): Promise<number> => {
+    const answer = await asked(service, ask, { key });
+    await answer.arrayBuffer();
+    return answer.status;
+  };
+  const everywhere = async (status: number): Promise<void> => {
+    for (const replica of replicas) await until(async () => (await statusFrom(replica)) === status, longMs);
+  };
+  const set = (through: TestService, microcents: string | undefined): Promise<unknown> => {
+    const budget = microcents === undefined ? undefined : ({ microcents, per: 'month' } as const);
+    return tell(through, { kind: 'budget_key', keyId, budget });
+  };
+  await set(replicas[0], '100000000');
+  await everywhere(200);
+  await until(async () => (await server.sql(url, 'select 1 from purse_slice where remaining > 0')).length > 0, longMs);
+  await set(replicas[1], '1');
+  await everywhere(402);
+  // Nothing of the first budget is left to be spent on any of them.
+  await until(
+    async () => (await server.sql(url, 'select 1 from purse_slice where remaining > 0')).length === 0,
+    longMs,
+  );
+  for (const replica of replicas) assert.equal(await statusFrom(replica), 402);
+  await set(replicas[2], undefined);
+  await everywhere(200);
+  await tell(replicas[2], { kind: 'budget_account', accountId, budget: { microcents: '0', per: 'day' } });
+  await everywhere(402);
+  await tell(replicas[0], { kind: 'budget_account', accountId });
+  await everywhere(200);
+  await assertRight(url);
+});
+
 test('a command that has no replica beside it changes the same for all of them', async (t) => {
   const beside = serviceOn(url);
   t.after(() => beside.dispose());

@@ -5,17 +5,24 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import pg from 'pg';
+import { purseAt } from '../../../src/store/budget.ts';
+import type { BudgetChange } from '../../../src/store/ledger.ts';
 import type { Run } from '../../../src/store/postgres/connection.ts';
 import { clientConfig } from '../../../src/store/postgres/connection.ts';
 import { move } from '../../../src/store/postgres/move.ts';
 import { sqlState } from '../../../src/store/postgres/postgres-error.ts';
+import { changeBudget } from '../../../src/store/postgres/change-budget.ts';
 import {
+  beginPurse,
   declareDead,
   giveBack,
+  giveBackToBudget,
   grant as grantStatement,
+  grantOfBudget,
   register,
   returnSlices,
   settle,
+  settleWithBudgets,
 } from '../../../src/store/postgres/statements.ts';
 import { openPostgresStore } from '../../../src/store/postgres/store.ts';
 import { usageColumns, usageValues } from '../../../src/store/usage-columns.ts';
@@ -54,9 +61,38 @@ const steps: Readonly<Record<string, Step>> = {
   revoke: async (run, { accountId }) =>
     run({ text: `update account set status = 'suspended' where id = $1` }, [accountId]),
 };
-const names = Object.keys(steps);
 
-test('all orders of two and three sessions', async () => {
+/** The same of the account's budget, which the scene has leased 300 of as well. */
+const budgetSteps: Readonly<Record<string, Step>> = {
+  grant: async (run, { accountId, replica }) => run(grantOfBudget, [replica, purseOf(accountId), 50n, 64n, 1n]),
+  settle: async (run, { accountId, replica }) => {
+    const row = usage(accountId, 40n, { accountBudget: 'total' });
+    const columns = usageValues(row).map((value) => [value]);
+    const charges = [[purseOf(accountId)], [row.requestId], [purseOf(accountId)]];
+    return run(settleWithBudgets, [replica, [accountId], [row.requestId], ...columns, ...charges]);
+  },
+  back: async (run, { accountId, replica }) => run(giveBackToBudget, [replica, purseOf(accountId), 30n]),
+  reap: steps['reap']!,
+  lower: (run, { accountId }) => changeBudget(run, budgetChange(accountId, 200n)),
+  begin: (run, { accountId }) => run(beginPurse, [purseOf(accountId), accountId, 'total', 0, null]),
+};
+
+const purseOf = (accountId: string): string => purseAt(accountId, 'total', 0).id;
+
+const budgetChange = (accountId: string, amountMicrocents: bigint): BudgetChange => ({
+  kind: 'account_budget',
+  subject: accountId,
+  budget: { amountMicrocents, per: 'total' },
+  spentBeforeMicrocents: 0n,
+  at: Date.now(),
+  changeId: uuid(),
+});
+
+test('all orders of two and three sessions', () => allOrders(steps));
+test('all orders of two and three sessions on a budget', () => allOrders(budgetSteps));
+
+async function allOrders(steps: Readonly<Record<string, Step>>): Promise<void> {
+  const names = Object.keys(steps);
   const url = await server.createDatabase();
   // The schema alone; nobody beats or reaps here but the steps.
   await (await openPostgresStore({ address: { url }, shown: 'the test' })).close();
@@ -112,7 +148,8 @@ test('all orders of two and three sessions', async () => {
     if (order.includes('reap')) {
       // The next sweep of anybody alive.
       await steps['reap']!(stage, scene);
-      const left = await stage({ text: 'select 1 from slice where account_id = $1' }, [scene.accountId]);
+      const text = 'select 1 from slice where account_id = $1 union all select 1 from purse_slice where purse_id = $2';
+      const left = await stage({ text }, [scene.accountId, purseOf(scene.accountId)]);
       assert.equal(left.count, 0, `${order.join(' · ')}: nothing is stranded`);
     }
     const { rows } = await stage<{ money: bigint }>(
@@ -125,6 +162,16 @@ test('all orders of two and three sessions', async () => {
       [scene.accountId],
     );
     assert.equal(rows[0]?.money, 0n, order.join(' · '));
+    const { rows: purses } = await stage<{ left: bigint; charged: bigint }>(
+      {
+        text: `select amount - spent_before - available
+            - coalesce((select sum(remaining) from purse_slice where purse_id = purse.id), 0) as left,
+            coalesce((select sum(cost) from usage where account_id = $1 and account_budget = 'total'), 0) as charged
+          from purse where subject = $1`,
+      },
+      [scene.accountId],
+    );
+    assert.equal(purses[0]?.left, purses[0]?.charged, order.join(' · '));
     const { count: settled } = await stage({ text: 'select 1 from usage where account_id = $1' }, [scene.accountId]);
     // M6: what was settled before the reaper came stays, what comes after it is not written.
     const settlements = order.filter((name) => name === 'settle').length;
@@ -135,7 +182,7 @@ test('all orders of two and three sessions', async () => {
   assert.equal(number, 36 + 216);
   for (const client of clients) await client.end();
   await assertRight(url);
-});
+}
 
 async function setScene(run: Run, { accountId, replica }: Scene): Promise<void> {
   const text = `insert into account (id, kind, name, status, available, credit_limit, version, created_at)
@@ -144,6 +191,8 @@ async function setScene(run: Run, { accountId, replica }: Scene): Promise<void> 
   await move(run, grant(accountId, 1000n));
   await run(register, [replica]);
   await run(grantStatement, [replica, accountId, 300n, 300n, 1n]);
+  await changeBudget(run, budgetChange(accountId, 1000n));
+  await run(grantOfBudget, [replica, purseOf(accountId), 300n, 300n, 1n]);
   await run({ text: 'update replica set beat = 0 where id = $1' }, [replica]);
 }
 

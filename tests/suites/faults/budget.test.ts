@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 
-import { Books } from '../support/books.ts';
-import { TestService, until } from '../support/service.ts';
+import { Books } from '../../support/books.ts';
+import { TestService, until } from '../../support/service.ts';
 
 const paidFor = 10;
 const offered = 10 * paidFor;
