@@ -1,6 +1,6 @@
 import { Argument, Command, CommanderError, Option } from 'commander';
 
-import { budgetPeriods } from '../store/budget.ts';
+import type { BudgetPeriod } from '../store/budget.ts';
 import type { BudgetOptions } from './budgets.ts';
 import type { BareContext, Context } from './context.ts';
 import {
@@ -45,7 +45,9 @@ interface MoveOptions {
 type Run<Options> = (context: Context, options: Options, ...words: (string | undefined)[]) => Promise<number>;
 type BareRun<Options> = (context: BareContext, options: Options, ...words: (string | undefined)[]) => Promise<number>;
 
-/** A budget is so much for each of these. */
+/** A budget is so much for each of these. Written again, because only declarations are loaded before a command runs. */
+const budgetPeriods: readonly BudgetPeriod[] = ['day', 'week', 'month', 'total'];
+
 const periodOption = (flags: string): Option =>
   new Option(flags, 'of how long; weeks begin on Monday, all at midnight UTC').choices(budgetPeriods).default('month');
 

@@ -87,13 +87,13 @@ export class LedgerWriter {
   /** Insert all, debit each purse once by the sum of the rows really inserted (M3). */
   #settleTogether(batch: LedgerBatch): LedgerReply['failures'] {
     const costs = new Map<string, bigint>();
+    const add = (purseId: string, cost: bigint): unknown => costs.set(purseId, (costs.get(purseId) ?? 0n) + cost);
     for (let index = 0; index < batch.rows.length; index++) {
       const row = batch.rows[index]!;
       if (!this.#insertUsage(batch.ids.subarray(index * 16, index * 16 + 16), row)) continue;
       const cost = row[costColumn] as bigint;
-      const add = (purseId: string): unknown => costs.set(purseId, (costs.get(purseId) ?? 0n) + cost);
-      add(row[accountColumn] as string);
-      pursesOf(row).forEach(add);
+      add(row[accountColumn] as string, cost);
+      for (const purseId of pursesOf(row)) add(purseId, cost);
     }
     for (const [purseId, cost] of costs) this.#debit(purseId, cost);
     return [];
