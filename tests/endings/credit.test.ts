@@ -129,6 +129,64 @@ describe('several answers share the last credit', () => {
   });
 });
 
+describe('a budget that is less than the credit', () => {
+  const service = house({ firstCreditCents: '5000', scripts });
+  const path = join(service.folder, 'data');
+  let key = '';
+  let keyId = '';
+  before(async () => {
+    await service.start();
+    const made = await askRunningService(controlSocketPath(path), {
+      kind: 'create_key',
+      accountId: undefined,
+      name: 'kept',
+      expiresAt: undefined,
+      budget: { microcents: String(creditMicrocents), per: 'total' },
+    });
+    assert.ok(made?.kind === 'key');
+    ({ key, keyId } = made);
+  });
+  after(() => closeHouse(service));
+  const budget = (microcents: bigint) => ({ microcents: String(microcents), per: 'total' }) as const;
+
+  test('runs out in mid-answer: finish_reason length, what was delivered is charged, to the token', async () => {
+    const books = new Books(service);
+    const answer = await service.chat(ask('long'), { key });
+    const { choices, usage } = (await answer.json()) as Shown;
+    assert.deepEqual([answer.status, choices[0]?.finish_reason], [200, 'length']);
+    const [row] = await books.newest(1);
+    const price = cost(promptTokensOf('long'), usage!.completion_tokens);
+    assert.deepEqual([row?.ending, row?.keyBudget, row?.costMicrocents], ['credit', 'total', price]);
+    assert.ok(price <= creditMicrocents && creditMicrocents - price <= 256n * outputPrice, String(price));
+    const refused = await service.chat(ask('long'), { key });
+    assert.equal(refused.status, 402);
+    const { error } = (await refused.json()) as { readonly error: Readonly<Record<string, unknown>> };
+    assert.deepEqual([error['budget_of'], error['budget_period'], error['budget_limit_cents']], ['key', 'total', 50]);
+    assert.equal((await service.chat(ask('three words'))).status, 200, 'the key without one goes on');
+  });
+
+  test('is raised in mid-answer, which carries the answer on', async () => {
+    const books = new Books(service);
+    await askRunningService(controlSocketPath(path), {
+      kind: 'budget_key',
+      keyId,
+      budget: budget(creditMicrocents * 2n),
+    });
+    const { client, id } = await send(service, ask('drip', { stream: true, max_tokens: 2_800 }), { key });
+    await until(() => client.events.length > 1);
+    await askRunningService(controlSocketPath(path), {
+      kind: 'budget_key',
+      keyId,
+      budget: budget(creditMicrocents * 4n),
+    });
+    await until(() => client.events.at(-1) === '[DONE]', 30_000);
+    const row = await books.row(id);
+    assert.deepEqual([row.ending, row.finish, row.completionTokens], ['finished', 'length', 2_800]);
+    client.reset();
+    await service.verify();
+  });
+});
+
 interface Shown {
   readonly choices: readonly { readonly finish_reason: string | null }[];
   readonly usage?: { readonly prompt_tokens: number; readonly completion_tokens: number };
