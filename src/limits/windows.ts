@@ -1,15 +1,8 @@
 import { crc32 } from 'node:zlib';
 
+import type { LimitName } from '../store/limit-leases.ts';
 import type { WindowCount, WindowStore } from '../store/limit-windows.ts';
-
-/** At most so much, for one account or key, in each window of a length. */
-export interface WindowRule {
-  /** Id of an account or a key. */
-  readonly subject: string;
-  readonly kind: WindowCount['kind'];
-  readonly lengthMs: number;
-  readonly limit: number;
-}
+import { nameOf } from './counts.ts';
 
 export interface WindowsOptions {
   readonly store: WindowStore;
@@ -74,23 +67,24 @@ export class Windows {
   }
 
   /** What was used in the window that is now. */
-  used(rule: WindowRule): number {
+  used(rule: LimitName): number {
     const count = this.#counts.get(nameOf(rule));
     return count?.startsAt === this.startOf(rule) ? count.used : 0;
   }
 
   /** When the window began that is now. */
-  startOf({ subject, lengthMs }: WindowRule): number {
+  startOf({ subject, lengthMs }: LimitName): number {
     return windowStart(subject, lengthMs, this.#options.now());
   }
 
   /** Milliseconds until the next window begins, more than 0. */
-  restMs(rule: WindowRule): number {
+  restMs(rule: LimitName): number {
     return this.startOf(rule) + rule.lengthMs - this.#options.now();
   }
 
   /** Counts in the window that is now, and tells when that began. */
-  add(rule: WindowRule, amount: number): number {
+  add(rule: LimitName, amount: number): number {
+    if (rule.kind === 'running') throw new Error('what runs has no window');
     const startsAt = this.startOf(rule);
     const name = nameOf(rule);
     let count = this.#counts.get(name);
@@ -172,11 +166,8 @@ export class Windows {
   }
 }
 
-const nameOf = ({ subject, kind, lengthMs }: Pick<WindowRule, 'subject' | 'kind' | 'lengthMs'>): string =>
-  `${subject} ${kind} ${lengthMs}`;
-
 /** The same for each process and after each restart. */
-function windowStart(subject: string, lengthMs: number, nowMs: number): number {
+export function windowStart(subject: string, lengthMs: number, nowMs: number): number {
   const offset = crc32(subject) % lengthMs;
   return Math.floor((nowMs - offset) / lengthMs) * lengthMs + offset;
 }

@@ -13,6 +13,7 @@ import * as replicas from './008-replicas.ts';
 import * as limits from './009-limits.ts';
 import * as idempotency from './010-idempotency.ts';
 import * as severalReplicas from './011-several-replicas.ts';
+import * as limitShares from './013-limit-shares.ts';
 
 /** All migrations in their order. A released one is never changed. */
 const migrations: Readonly<Record<string, { up(db: Kysely<Database>, dialect: SchemaDialect): Promise<void> }>> = {
@@ -27,6 +28,7 @@ const migrations: Readonly<Record<string, { up(db: Kysely<Database>, dialect: Sc
   '009-limits': limits,
   '010-idempotency': idempotency,
   '011-several-replicas': severalReplicas,
+  '013-limit-shares': limitShares,
 };
 
 export const migrationNames: readonly string[] = Object.keys(migrations);
