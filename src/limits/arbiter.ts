@@ -1,5 +1,5 @@
 import { plentyParts, wantedForMs } from '../store/limit-leases.ts';
-import type { LimitAnswer, LimitExchange, LimitName, WantedLimit } from '../store/limit-leases.ts';
+import type { LimitAnswer, LimitExchange, LimitName, LimitShare, WantedLimit } from '../store/limit-leases.ts';
 import { nameOf } from './counts.ts';
 import type { Claim, LimitCounts, LimitRule, Taken, Taking } from './counts.ts';
 import type { Windows } from './windows.ts';
@@ -67,6 +67,11 @@ export class Arbiter implements LimitCounts {
         wanted.push({ subject, kind, lengthMs, contenders: contenders.length });
     }
     return wanted;
+  }
+
+  /** All that a holder has, for one that lost an answer. */
+  sharesOf(holder: string): readonly LimitShare[] {
+    return [...this.#shares.values()].flatMap((shares) => shares.get(holder) ?? []);
   }
 
   /** The holder is gone: what it ran has ended; what it had of windows stays counted. */

@@ -199,9 +199,13 @@ export class Shares implements LimitCounts {
     for (const pool of this.#pools.values()) this.#note(pool);
     let timer: NodeJS.Timeout | undefined;
     const timeout = new Promise<void>((resolve) => (timer = setTimeout(resolve, closeMaxMs)));
-    await Promise.race([this.#working, timeout]);
+    await Promise.race([this.#rest(), timeout]);
     clearTimeout(timer);
     this.#due.clear();
+  }
+
+  async #rest(): Promise<void> {
+    while (this.#working !== undefined) await this.#working;
   }
 
   // What is held here.
@@ -342,7 +346,7 @@ export class Shares implements LimitCounts {
       .then(() => this.#work())
       .finally(() => {
         this.#working = undefined;
-        if (this.#due.size > 0 && !this.#closed) this.#start();
+        if (this.#due.size > 0) this.#start();
       });
   }
 
@@ -357,7 +361,7 @@ export class Shares implements LimitCounts {
         });
       } catch {
         // What was on its way is restored before the next exchange; whoever has waited too long is told by `#wait`.
-        if (this.#closed) return;
+        if (this.#closed) return this.#due.clear();
         for (const { pool } of asked) this.#due.add(pool);
         await new Promise((resolve) => setTimeout(resolve, pauseMs).unref());
         continue;
