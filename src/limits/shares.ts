@@ -327,7 +327,8 @@ export class Shares implements LimitCounts {
     const nowMs = performance.now();
     this.#serve(this.#waiters);
     for (const waiter of this.#waiters) {
-      if (nowMs - waiter.sinceMs > waitMaxMs) this.#reject(waiter, new StoreError('failed', 'the limits do not answer'));
+      if (nowMs - waiter.sinceMs > waitMaxMs)
+        this.#reject(waiter, new StoreError('failed', 'the limits do not answer'));
       else for (const claim of waiter.claims) if (!this.#has(claim)) this.#note(this.#poolOf(claim.rule));
     }
     if (this.#waiters.size > 0) this.#tick = setTimeout(() => this.#wait(), tickMs);

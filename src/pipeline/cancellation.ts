@@ -46,9 +46,13 @@ export function errorOfCancel(reason: CancelReason, model: string | undefined): 
       });
     // Its money and its slot are others' by now (docs/money.md, "The fence").
     case 'lost':
-      return new ApiError('internal_error', 'The database has not heard of this process for too long. Nothing is charged.', {
-        retryAfterSeconds: 1,
-      });
+      return new ApiError(
+        'internal_error',
+        'The database has not heard of this process for too long. Nothing is charged.',
+        {
+          retryAfterSeconds: 1,
+        },
+      );
     case 'client-left':
     case 'reader-stalled':
       return new ApiError('http_408', 'The client stopped reading.');

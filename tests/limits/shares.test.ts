@@ -150,7 +150,8 @@ describe('a share', () => {
       const [from, process] = heldByA.length > 0 ? [heldByA, a] : [heldByB, b];
       end(process, from.pop()!.taken);
       running--;
-      if (running >= 4) for (const each of [a, b]) assert.equal(await take(each, one(slots(4))), undefined, `${running}`);
+      if (running >= 4)
+        for (const each of [a, b]) assert.equal(await take(each, one(slots(4))), undefined, `${running}`);
     }
     const { ms } = await insist(a, one(slots(4)));
     t.diagnostic(`${ms.toFixed(0)} ms`);
@@ -185,7 +186,10 @@ describe('a share', () => {
       );
       t.diagnostic(`limit ${limit}: at most ${most}, served ${served.join(' ')}`);
       assert.equal(most, limit);
-      assert.ok(served.every((count) => count > 0), 'nobody is left out');
+      assert.ok(
+        served.every((count) => count > 0),
+        'nobody is left out',
+      );
     }
   });
 

@@ -56,7 +56,12 @@ async function ask(run: Run, replica: Uint8Array, subject: string, asks: readonl
   const column = <Value>(of: (one: (typeof whole)[number]) => Value): readonly Value[] => whole.map(of);
   const { rows } = await run<AnswerRow>(exchange, [
     ...[replica, 0, column((one) => one.subject), column((one) => one.kind), column((one) => one.lengthMs)],
-    ...[column((one) => one.startsAt), column((one) => one.limit), column((one) => one.back), column((one) => one.owed)],
+    ...[
+      column((one) => one.startsAt),
+      column((one) => one.limit),
+      column((one) => one.back),
+      column((one) => one.owed),
+    ],
     ...[column((one) => one.least), column((one) => one.need), column((one) => one.want), column((one) => one.leaves)],
   ]);
   for (const { kind, granted, used } of rows) {

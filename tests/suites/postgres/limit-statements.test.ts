@@ -96,11 +96,22 @@ test('a replica that is declared dead has its slots returned, not its windows; l
   const url = await server.createDatabase();
   const [one, two] = [await Holder.open(t, url), await Holder.open(t, url)];
   const hour = 3_600_000;
-  const quota = running('a', { kind: 'quota', lengthMs: hour, startsAt: 5 * hour, limit: 100, least: 1, need: 9, want: 9 });
+  const quota = running('a', {
+    kind: 'quota',
+    lengthMs: hour,
+    startsAt: 5 * hour,
+    limit: 100,
+    least: 1,
+    need: 9,
+    want: 9,
+  });
   await one.exchange(running('a', { least: 1, need: 7, want: 7 }), quota);
   const { safeUntilMs } = one.store.ledger;
   assert.ok(safeUntilMs > performance.now() && safeUntilMs < performance.now() + 5_000);
-  await server.sql(url, `delete from replica where id = '\\x${Buffer.from(one.store.ledger.replicaId).toString('hex')}'`);
+  await server.sql(
+    url,
+    `delete from replica where id = '\\x${Buffer.from(one.store.ledger.replicaId).toString('hex')}'`,
+  );
   await until(() => one.losses > 0, 30_000);
   await until(async () => (await sumsOf(url)).every(({ held }) => held === 0), 30_000);
   assert.deepEqual(
