@@ -30,7 +30,7 @@ interface Count {
 /**
  * What was used in fixed windows (money.md, "Limits across replicas"). The windows of a subject begin at moments that follow
  * from its id, so they are the same after a restart and on every replica, and not everybody's begin at once. Counting is done
- * in memory, at once; the store follows in groups.
+ * in memory, at once; the store follows in groups. For one process that counts alone; several on one database have `Shares`.
  */
 export class Windows {
   readonly #options: WindowsOptions;
@@ -127,7 +127,7 @@ export class Windows {
         return { subject, kind, lengthMs, startsAt, used: unwritten };
       });
       try {
-        this.#learn(await this.#options.store.add(changes));
+        await this.#options.store.add(changes);
         if (!this.#isKept) this.#options.kept?.(true);
         this.#isKept = true;
       } catch {
@@ -137,14 +137,6 @@ export class Windows {
         this.#timer ??= setTimeout(() => void this.write(), 2 * writeAfterMs).unref();
         return;
       }
-    }
-  }
-
-  /** The store has the counts of all replicas. */
-  #learn(counts: readonly WindowCount[]): void {
-    for (const known of counts) {
-      const count = this.#counts.get(nameOf(known));
-      if (count?.startsAt === known.startsAt) count.used = known.used + count.unwritten;
     }
   }
 

@@ -62,7 +62,7 @@ export interface LimitListener {
 }
 
 /**
- * Where the limits of all processes are kept, and leased in shares (money.md, "Limits across replicas"; docs/decisions/009).
+ * Where the limits of all processes are kept, and leased in shares (money.md, "Limits across replicas"; docs/decisions/010-limits-across-replicas.md).
  * One exchange runs at a time; what is asked meanwhile is the next one.
  */
 export interface LimitLeases {

@@ -445,19 +445,6 @@ describe('counts outlive the process', () => {
     assert.deepEqual(told, [false, true]);
   });
 
-  test('replicas learn of each other with every write', async () => {
-    const store = new MemoryWindows();
-    const [one, other] = [new Windows({ store, now: () => begin }), new Windows({ store, now: () => begin })];
-    one.add(rule, 2);
-    await one.write();
-    other.add(rule, 1);
-    await other.write();
-    assert.deepEqual([one.used(rule), other.used(rule)], [2, 3]);
-    one.add(rule, 1);
-    await one.write();
-    assert.equal(one.used(rule), 4);
-  });
-
   test('windows that are over are forgotten', async () => {
     let now = begin;
     const windows = new Windows({ store: new MemoryWindows(), now: () => now });
