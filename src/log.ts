@@ -35,6 +35,21 @@ export interface RefusalRecord {
   readonly totalMs: number;
 }
 
+/** A request that was given the answer of another one (`Idempotency-Key`), and is charged nothing. */
+export interface ReplayRecord {
+  readonly id: string;
+  readonly publicId: string;
+  /** `request_id` of the one that was generated; null: it may be a client's own, which is not kept. */
+  readonly replayOf: string | null;
+  readonly accountId: string;
+  readonly keyId: string;
+  readonly model: string;
+  readonly api: string;
+  readonly streamed: boolean;
+  readonly status: number;
+  readonly totalMs: number;
+}
+
 /** Something of the service itself. `detail` holds our own words, file names and figures only. */
 export interface ServiceRecord {
   readonly level: 'info' | 'warn' | 'error';
@@ -45,6 +60,7 @@ export interface ServiceRecord {
 export interface Log {
   answer(record: AnswerRecord): void;
   request(record: RefusalRecord): void;
+  replay(record: ReplayRecord): void;
   service(record: ServiceRecord): void;
   /** Since the start. */
   readonly linesDropped: number;
@@ -145,6 +161,21 @@ export function createLog(sink: LineSink): Log {
         method: record.method,
         status: record.status,
         error: record.errorCode,
+        total_ms: record.totalMs,
+      }),
+    replay: (record) =>
+      write({
+        time: now(),
+        event: 'replay',
+        id: record.id,
+        request_id: record.publicId,
+        replay_of: record.replayOf,
+        account: record.accountId,
+        key: record.keyId,
+        model: record.model,
+        api: record.api,
+        streamed: record.streamed,
+        status: record.status,
         total_ms: record.totalMs,
       }),
     service: (record) => write({ time: now(), ...record, ...record.detail, detail: undefined }),

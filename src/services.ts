@@ -34,8 +34,11 @@ import { createInferenceHost } from './http/server.ts';
 import { ImageFetcher } from './images/fetcher.ts';
 import { createNameResolver } from './images/resolver.ts';
 import { Admission } from './limits/admission.ts';
+import { Arbiter } from './limits/arbiter.ts';
+import type { LimitCounts } from './limits/counts.ts';
 import { Limits } from './limits/limits.ts';
 import { monitorLoad } from './limits/load.ts';
+import { Shares } from './limits/shares.ts';
 import { steadyClock } from './limits/steady-clock.ts';
 import { Windows } from './limits/windows.ts';
 import type { Log } from './log.ts';
@@ -56,6 +59,7 @@ import type { RequestLimits, Snapshot } from './pipeline/snapshot.ts';
 import { Reloader } from './reload.ts';
 import { StoreError } from './store/store-error.ts';
 import { openStore } from './stores.ts';
+import type { Store } from './stores.ts';
 import { publicIdOf, uuidMaker } from './ids/uuid.ts';
 
 export interface ServiceOptions {
@@ -207,22 +211,10 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
     model.backends.map((backend) => openBackend(model, backend, { ...backendServices, limits })),
   );
   const admission = new Admission(limits.requestsRunningMax);
-  const windows = new Windows({
-    store: {
-      load: (request) => store.desk.loadLimitWindows(request),
-      add: (changes) => store.desk.addLimitWindows({ changes }),
-    },
-    now: steadyClock(await store.nowMs()),
-    kept: (isKept) =>
-      log.service({
-        level: isKept ? 'info' : 'warn',
-        event: isKept ? 'limits_written' : 'limits_unwritten',
-        detail: {},
-      }),
-  });
-  await windows.load();
+  const counts = await openCounts(store, log, () => running.cancelAll('lost'));
+  opened.push(() => counts.close());
   const { concurrencyPerAccountMax } = limits;
-  const callerLimits = new Limits({ windows, concurrencyPerAccountMax, plans: config.plans });
+  const callerLimits = new Limits({ counts: counts.of, concurrencyPerAccountMax, plans: config.plans });
   const bodyBudget = new BodyBudget(limits.bodiesInFlightBytesMax);
   const edge = {
     ...defaultEdgeLimits,
@@ -432,10 +424,40 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
       pdfs.close();
       await files.close();
       await feed.close();
-      await windows.write();
+      await counts.close();
       await store.close();
     },
   };
+}
+
+interface OpenCounts {
+  readonly of: LimitCounts;
+  /** What was counted is durable, and what was leased is given back. */
+  close(): Promise<void>;
+}
+
+/** What is used of limits: by this process alone, or by all on its database. */
+async function openCounts(store: Store, log: Log, lost: () => void): Promise<OpenCounts> {
+  const now = steadyClock(await store.nowMs());
+  if (store.limits !== undefined) {
+    const shares = new Shares({ leases: store.limits, now, lost });
+    return { of: shares, close: () => shares.close() };
+  }
+  const windows = new Windows({
+    store: {
+      load: (request) => store.desk.loadLimitWindows(request),
+      add: (changes) => store.desk.addLimitWindows({ changes }),
+    },
+    now,
+    kept: (isKept) =>
+      log.service({
+        level: isKept ? 'info' : 'warn',
+        event: isKept ? 'limits_written' : 'limits_unwritten',
+        detail: {},
+      }),
+  });
+  await windows.load();
+  return { of: new Arbiter(windows), close: () => windows.write() };
 }
 
 /** All that requests read of a configuration, in one object: a request has the one that it began with. */

@@ -6,12 +6,15 @@ import type { StorageConfig } from './config/config.ts';
 import type { Database } from './store/database.ts';
 import type { Feed, Follows } from './store/feed.ts';
 import type { AccountLedger, LeasedBalances } from './store/ledger.ts';
+import type { LimitLeases } from './store/limit-leases.ts';
 import type { Desk } from './store/operations.ts';
 
 /** What the service and the command line know of a store, whichever it is. */
 export interface Store {
   readonly ledger: AccountLedger;
   readonly desk: Desk;
+  /** Where the limits are that other processes share; undefined: this process has them whole. */
+  readonly limits?: LimitLeases;
   /** Names of the migrations that this opening ran. */
   readonly migrated: readonly string[];
   /** What time it is, for all processes on the same books. */

@@ -53,7 +53,7 @@ export async function answerFiles(path: string, call: FileCall, services: FileRo
   call.exchange.running.claim(caller.account.id, caller.key.id);
   const zdr = zdrRequired(request.headers, caller);
   if (request.method === 'POST') checkUpload(call, caller, zdr, services);
-  const admitted = services.limits.admit(caller, 'file');
+  const admitted = await services.limits.admit(caller, 'file');
   call.exchange.admitted = admitted;
   const deadline = setTimeout(() => call.exchange.running.cancel('deadline'), call.limits.requestDeadlineMs);
   try {

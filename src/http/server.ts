@@ -245,7 +245,11 @@ async function handle(
     running.end();
     lease.release();
     // One line a request: those that had a hold have theirs already.
-    if (exchange.receipt === undefined) logRefusal(request, exchange, order, elapsedMs(), services.log);
+    if (exchange.receipt === undefined) {
+      if (exchange.error !== undefined) logRefusal(request, exchange, order, elapsedMs(), services.log);
+      else if (exchange.repeatOf !== undefined && order !== undefined)
+        logReplay(exchange, exchange.repeatOf, order, elapsedMs(), services.log);
+    }
     measure(exchange, route, order, request, services.metrics);
   }
 }
@@ -443,13 +447,28 @@ function logRefusal(
   totalMs: number,
   log: Log,
 ): void {
-  if (exchange.error === undefined) return;
   log.request({
     id: order?.idHex ?? null,
     publicId: exchange.keptId,
     method: request.method ?? '',
     status: exchange.response.statusCode,
-    errorCode: exchange.error.code,
+    errorCode: exchange.error?.code ?? null,
+    totalMs,
+  });
+}
+
+function logReplay({ keptId, response }: Exchange, replayOf: string, order: Order, totalMs: number, log: Log): void {
+  log.replay({
+    id: order.idHex,
+    publicId: keptId,
+    // §4.2.6: nothing that a client chose.
+    replayOf: order.request.retain ? replayOf : null,
+    accountId: order.account.id,
+    keyId: order.key.id,
+    model: order.model.id,
+    api: order.route.api,
+    streamed: order.stream,
+    status: response.statusCode,
     totalMs,
   });
 }

@@ -1,6 +1,7 @@
 import { ApiError, atCap } from '../errors.ts';
 import type { ErrorDetails } from '../errors.ts';
-import type { WindowRule, Windows } from './windows.ts';
+import { StoreError } from '../store/store-error.ts';
+import type { Claim, LimitCounts, LimitRule, Taken, Taking } from './counts.ts';
 
 /** What an account is sold: how many requests, and how fast. Whatever is left out is not limited. */
 export interface Plan {
@@ -57,7 +58,8 @@ export interface Admitted {
 }
 
 export interface LimitsOptions {
-  readonly windows: Windows;
+  /** Of this process alone, or of all that share a database. */
+  readonly counts: LimitCounts;
   /** Running requests of an account, where neither its plan nor the account itself says something else. */
   readonly concurrencyPerAccountMax: number;
   readonly plans: readonly Plan[];
@@ -74,15 +76,13 @@ const minuteMs = 60_000;
 export class Limits {
   /** May change at any time; what runs goes on. */
   concurrencyPerAccountMax: number;
-  readonly #windows: Windows;
+  readonly #counts: LimitCounts;
   readonly #wall: () => number;
   #plans: ReadonlyMap<string, Plan>;
-  /** Running requests by the id of the account, and by the ids of keys that have a cap of their own. */
-  readonly #running = new Map<string, number>();
-  #total = 0;
+  #running = 0;
 
-  constructor({ windows, concurrencyPerAccountMax, plans, wall = Date.now }: LimitsOptions) {
-    this.#windows = windows;
+  constructor({ counts, concurrencyPerAccountMax, plans, wall = Date.now }: LimitsOptions) {
+    this.#counts = counts;
     this.#wall = wall;
     this.concurrencyPerAccountMax = concurrencyPerAccountMax;
     this.#plans = byName(plans);
@@ -93,9 +93,9 @@ export class Limits {
     this.#plans = byName(plans);
   }
 
-  /** Running requests of all accounts. */
+  /** Running requests of all accounts, in this process. */
   get running(): number {
-    return this.#total;
+    return this.#running;
   }
 
   /** The plan that pays for the requests of this key; `undefined`: they are paid from credit. Throws `http_403`. */
@@ -109,25 +109,38 @@ export class Limits {
   /**
    * Lets a request in, or throws `concurrency_limit_exceeded`, `request_quota_exceeded` or `rate_limit_exceeded` 429: of all
    * limits that are met the one that takes longest, so that `Retry-After` is true. `tokens` is what it is likely to use.
+   *
+   * At once where this process can decide by itself; else a promise, which rejects with the same errors, and with
+   * `internal_error` 500 when nobody answers who knows.
    */
-  admit(caller: LimitedCaller, work: LimitedWork, tokens = 0): Admitted {
+  admit(caller: LimitedCaller, work: LimitedWork, tokens = 0): Admitted | Promise<Admitted> {
     const { account, key } = caller;
     const plan = this.#planOf(account);
     const slots = work === 'count' ? [] : this.#slotsOf(caller, plan);
     const shares = plan === undefined && key.rates === undefined ? none : sharesOf(caller, plan, work, tokens);
-    this.#check(slots, shares, plan);
-    for (const { subject } of slots) this.#running.set(subject, (this.#running.get(subject) ?? 0) + 1);
-    if (slots.length > 0) this.#total++;
-    const taken = shares.map(({ rule, amount }) => ({ rule, amount, startsAt: this.#windows.add(rule, amount) }));
+    const claims = shares.length === 0 ? slots : [...shares, ...slots];
+    const taking = this.#counts.take(claims);
+    if (!(taking instanceof Promise)) return this.#admitted(claims, taking, plan);
+    return taking.then(
+      (later) => this.#admitted(claims, later, plan),
+      (error: unknown) => {
+        throw error instanceof StoreError ? silent(error) : error;
+      },
+    );
+  }
+
+  #admitted(claims: readonly LimitClaim[], taking: Taking<LimitClaim>, plan: Plan | undefined): Admitted {
+    if ('lacking' in taking) throw this.#refusal(taking.lacking, plan);
+    const isRunning = claims.some(({ rule }) => rule.kind === 'running');
+    if (isRunning) this.#running++;
     let isOver = false;
     return {
-      headers: () => this.#nearest(slots, shares),
+      headers: () => this.#nearest(claims),
       end: (spent = { tokens: 0, isCounted: false }) => {
         if (isOver) throw new Error('a request ends once');
         isOver = true;
-        for (const { subject } of slots) this.#leave(subject);
-        if (slots.length > 0) this.#total--;
-        for (const one of taken) this.#settle(one, spent);
+        if (isRunning) this.#running--;
+        for (const one of taking.taken) this.#counts.end(one, changeOf(one, spent));
       },
     };
   }
@@ -136,89 +149,74 @@ export class Limits {
     return plan === undefined ? undefined : this.#plans.get(plan);
   }
 
-  #slotsOf({ account, key }: LimitedCaller, plan: Plan | undefined): readonly Cap[] {
+  #slotsOf({ account, key }: LimitedCaller, plan: Plan | undefined): readonly LimitClaim[] {
     const own = account.concurrencyMax ?? plan?.concurrencyMax;
-    const slots: Cap[] = [
-      { subject: account.id, max: own ?? this.concurrencyPerAccountMax, isSet: own !== undefined, who: 'The account' },
-    ];
+    const slots = [slotOf(account.id, own ?? this.concurrencyPerAccountMax, own !== undefined, 'The account')];
     const { concurrencyMax } = key.rates ?? {};
-    if (concurrencyMax !== undefined)
-      slots.push({ subject: key.id, max: concurrencyMax, isSet: true, who: 'This key' });
+    if (concurrencyMax !== undefined) slots.push(slotOf(key.id, concurrencyMax, true, 'This key'));
     return slots;
   }
 
-  #check(slots: readonly Cap[], shares: readonly Share[], plan: Plan | undefined): void {
+  /** Of the limit that takes longest. */
+  #refusal(lacking: readonly LimitClaim[], plan: Plan | undefined): ApiError {
     let longest: { readonly seconds: number; readonly refusal: () => ApiError } | undefined;
-    const refused = (seconds: number, refusal: () => ApiError): void => {
-      if (longest === undefined || seconds > longest.seconds) longest = { seconds, refusal };
-    };
-    for (const cap of slots) {
-      if ((this.#running.get(cap.subject) ?? 0) < cap.max) continue;
-      // §7.5: whenever one of them ends, which nobody knows.
-      refused(1, () => concurrencyExceeded(cap));
-    }
-    for (const { rule, amount, who } of shares) {
-      if (this.#windows.used(rule) + amount <= rule.limit) continue;
-      const restMs = this.#windows.restMs(rule);
+    for (const { rule, who } of lacking) {
+      // §7.5: a slot is free whenever one of them ends, which nobody knows.
+      const restMs = rule.kind === 'running' ? 0 : this.#counts.restMs(rule);
       const seconds = wholeSeconds(restMs);
-      refused(seconds, () =>
-        rule.kind === 'quota'
-          ? quotaExceeded(rule, seconds, this.#wall() + restMs, plan?.name)
-          : rateExceeded(rule, seconds, who),
-      );
+      if (longest !== undefined && seconds <= longest.seconds) continue;
+      const refusal = (): ApiError => {
+        if (rule.kind === 'running') return concurrencyExceeded(rule, who);
+        if (rule.kind === 'quota') return quotaExceeded(rule, seconds, this.#wall() + restMs, plan?.name);
+        return rateExceeded(rule, seconds, who);
+      };
+      longest = { seconds, refusal };
     }
-    if (longest !== undefined) throw longest.refusal();
+    return longest!.refusal();
   }
 
-  /** What was taken by estimate becomes what was used. */
-  #settle({ rule, amount, startsAt }: Taken, { tokens, isCounted }: Spent): void {
-    const change = rule.kind === 'quota' ? (isCounted ? 0 : -1) : rule.kind === 'tokens' ? tokens - amount : 0;
-    // A window that is over gets nothing back. What was used beyond the estimate counts where it is now.
-    if (change > 0 || (change < 0 && startsAt === this.#windows.startOf(rule))) this.#windows.add(rule, change);
-  }
-
-  #leave(subject: string): void {
-    const left = (this.#running.get(subject) ?? 0) - 1;
-    if (left > 0) this.#running.set(subject, left);
-    else this.#running.delete(subject);
-  }
-
-  #nearest(slots: readonly Cap[], shares: readonly Share[]): Readonly<Record<string, string>> {
+  #nearest(claims: readonly LimitClaim[]): Readonly<Record<string, string>> {
     let nearest: { readonly share: number; readonly headers: () => Readonly<Record<string, string>> } | undefined;
-    const consider = (limit: number, used: number, seconds: () => number): void => {
-      const remaining = Math.max(0, limit - used);
+    for (const { rule, isSet } of claims) {
+      if (!isSet) continue;
+      const { limit } = rule;
+      const remaining = Math.max(0, limit - this.#counts.used(rule));
       const share = remaining / limit;
-      if (nearest === undefined || share < nearest.share)
-        nearest = { share, headers: () => rateLimitHeaders(limit, remaining, seconds()) };
-    };
-    for (const { rule } of shares)
-      consider(rule.limit, this.#windows.used(rule), () => wholeSeconds(this.#windows.restMs(rule)));
-    for (const { subject, max, isSet } of slots) if (isSet) consider(max, this.#running.get(subject) ?? 0, () => 1);
+      if (nearest !== undefined && share >= nearest.share) continue;
+      const seconds = rule.kind === 'running' ? 1 : wholeSeconds(this.#counts.restMs(rule));
+      nearest = { share, headers: () => rateLimitHeaders(limit, remaining, seconds) };
+    }
     return nearest?.headers() ?? nothing;
   }
 }
 
-/** A cap on running requests. */
-interface Cap {
-  readonly subject: string;
-  readonly max: number;
-  /** false: it is the configuration's, for everybody. */
+interface LimitClaim extends Claim {
+  readonly who: string;
+  /** false: it is the configuration's, for everybody, and not worth a header. */
   readonly isSet: boolean;
-  readonly who: string;
 }
 
-/** What a request takes of a window. */
-interface Share {
-  readonly rule: WindowRule;
-  readonly amount: number;
-  readonly who: string;
+const slotOf = (subject: string, limit: number, isSet: boolean, who: string): LimitClaim => ({
+  rule: { subject, kind: 'running', lengthMs: 0, limit },
+  amount: 1,
+  isSet,
+  who,
+});
+
+/** What was taken by estimate becomes what was used. */
+function changeOf({ rule, amount }: Taken, { tokens, isCounted }: Spent): number {
+  switch (rule.kind) {
+    case 'running':
+    case 'requests':
+      return 0;
+    case 'quota':
+      return isCounted ? 0 : -1;
+    case 'tokens':
+      return tokens - amount;
+  }
 }
 
-interface Taken extends Pick<Share, 'rule' | 'amount'> {
-  readonly startsAt: number;
-}
-
-const none: readonly Share[] = [];
+const none: readonly LimitClaim[] = [];
 const nothing: Readonly<Record<string, string>> = {};
 
 const byName = (plans: readonly Plan[]): ReadonlyMap<string, Plan> => new Map(plans.map((plan) => [plan.name, plan]));
@@ -228,29 +226,35 @@ function sharesOf(
   plan: Plan | undefined,
   work: LimitedWork,
   tokens: number,
-): readonly Share[] {
-  const shares: Share[] = [];
+): readonly LimitClaim[] {
+  const shares: LimitClaim[] = [];
+  const add = (rule: LimitRule, amount: number, who: string): void =>
+    void shares.push({ rule, amount, who, isSet: true });
   const quota = work === 'generate' && key.isPlanKey === true ? plan?.quota : undefined;
   if (quota !== undefined) {
     const rule = { subject: account.id, kind: 'quota', lengthMs: quota.windowMs, limit: quota.requests } as const;
-    shares.push({ rule, amount: 1, who: 'The account' });
+    add(rule, 1, 'The account');
   }
   const perMinute = (subject: string, who: string, rates: Pick<KeyRates, 'requestsPerMinute' | 'tokensPerMinute'>) => {
     const { requestsPerMinute, tokensPerMinute } = rates;
     if (requestsPerMinute !== undefined) {
       const rule = { subject, kind: 'requests', lengthMs: minuteMs, limit: requestsPerMinute } as const;
-      shares.push({ rule, amount: 1, who });
+      add(rule, 1, who);
     }
     if (tokensPerMinute !== undefined && work === 'generate') {
       const rule = { subject, kind: 'tokens', lengthMs: minuteMs, limit: tokensPerMinute } as const;
       // One that is larger than the limit has a window for itself: else it would wait for ever.
-      shares.push({ rule, amount: Math.min(tokens, tokensPerMinute), who });
+      add(rule, Math.max(1, Math.min(tokens, tokensPerMinute)), who);
     }
   };
   if (plan !== undefined) perMinute(account.id, 'The account', plan);
   if (key.rates !== undefined) perMinute(key.id, 'This key', key.rates);
   return shares;
 }
+
+/** Nobody is let in while it is not known what the others have let in. */
+const silent = (cause: StoreError): ApiError =>
+  new ApiError('internal_error', 'The limits cannot be looked up.', { retryAfterSeconds: 1, cause });
 
 /** So many seconds later it is over. */
 const wholeSeconds = (ms: number): number => Math.max(1, Math.ceil(ms / 1000));
@@ -261,12 +265,12 @@ const rateLimitHeaders = (limit: number, remaining: number, seconds: number): Re
   'ratelimit-reset': String(seconds),
 });
 
-function concurrencyExceeded({ max, who }: Cap): ApiError {
-  const message = `${who} has ${max} requests running, as many as it may.`;
-  return new ApiError('concurrency_limit_exceeded', message, atCap(max, 1));
+function concurrencyExceeded({ limit }: LimitRule, who: string): ApiError {
+  const message = `${who} has ${limit} requests running, as many as it may.`;
+  return new ApiError('concurrency_limit_exceeded', message, atCap(limit, 1));
 }
 
-function quotaExceeded({ limit }: WindowRule, seconds: number, endsAt: number, plan: string | undefined): ApiError {
+function quotaExceeded({ limit }: LimitRule, seconds: number, endsAt: number, plan: string | undefined): ApiError {
   const extra = {
     request_limit: limit,
     window_end: new Date(endsAt).toISOString(),
@@ -277,7 +281,7 @@ function quotaExceeded({ limit }: WindowRule, seconds: number, endsAt: number, p
   return new ApiError('request_quota_exceeded', message, details);
 }
 
-function rateExceeded({ kind, limit }: WindowRule, seconds: number, who: string): ApiError {
+function rateExceeded({ kind, limit }: LimitRule, seconds: number, who: string): ApiError {
   const what = kind === 'tokens' ? `use ${limit} tokens` : `send ${limit} requests`;
   return new ApiError('rate_limit_exceeded', `${who} may ${what} a minute.`, atCap(limit, seconds));
 }

@@ -1,15 +1,8 @@
 import { crc32 } from 'node:zlib';
 
+import type { LimitName } from '../store/limit-leases.ts';
 import type { WindowCount, WindowStore } from '../store/limit-windows.ts';
-
-/** At most so much, for one account or key, in each window of a length. */
-export interface WindowRule {
-  /** Id of an account or a key. */
-  readonly subject: string;
-  readonly kind: WindowCount['kind'];
-  readonly lengthMs: number;
-  readonly limit: number;
-}
+import { nameOf } from './counts.ts';
 
 export interface WindowsOptions {
   readonly store: WindowStore;
@@ -37,7 +30,7 @@ interface Count {
 /**
  * What was used in fixed windows (money.md, "Limits across replicas"). The windows of a subject begin at moments that follow
  * from its id, so they are the same after a restart and on every replica, and not everybody's begin at once. Counting is done
- * in memory, at once; the store follows in groups.
+ * in memory, at once; the store follows in groups. For one process that counts alone; several on one database have `Shares`.
  */
 export class Windows {
   readonly #options: WindowsOptions;
@@ -74,23 +67,24 @@ export class Windows {
   }
 
   /** What was used in the window that is now. */
-  used(rule: WindowRule): number {
+  used(rule: LimitName): number {
     const count = this.#counts.get(nameOf(rule));
     return count?.startsAt === this.startOf(rule) ? count.used : 0;
   }
 
   /** When the window began that is now. */
-  startOf({ subject, lengthMs }: WindowRule): number {
+  startOf({ subject, lengthMs }: LimitName): number {
     return windowStart(subject, lengthMs, this.#options.now());
   }
 
   /** Milliseconds until the next window begins, more than 0. */
-  restMs(rule: WindowRule): number {
+  restMs(rule: LimitName): number {
     return this.startOf(rule) + rule.lengthMs - this.#options.now();
   }
 
   /** Counts in the window that is now, and tells when that began. */
-  add(rule: WindowRule, amount: number): number {
+  add(rule: LimitName, amount: number): number {
+    if (rule.kind === 'running') throw new Error('what runs has no window');
     const startsAt = this.startOf(rule);
     const name = nameOf(rule);
     let count = this.#counts.get(name);
@@ -133,7 +127,7 @@ export class Windows {
         return { subject, kind, lengthMs, startsAt, used: unwritten };
       });
       try {
-        this.#learn(await this.#options.store.add(changes));
+        await this.#options.store.add(changes);
         if (!this.#isKept) this.#options.kept?.(true);
         this.#isKept = true;
       } catch {
@@ -143,14 +137,6 @@ export class Windows {
         this.#timer ??= setTimeout(() => void this.write(), 2 * writeAfterMs).unref();
         return;
       }
-    }
-  }
-
-  /** The store has the counts of all replicas. */
-  #learn(counts: readonly WindowCount[]): void {
-    for (const known of counts) {
-      const count = this.#counts.get(nameOf(known));
-      if (count?.startsAt === known.startsAt) count.used = known.used + count.unwritten;
     }
   }
 
@@ -172,11 +158,8 @@ export class Windows {
   }
 }
 
-const nameOf = ({ subject, kind, lengthMs }: Pick<WindowRule, 'subject' | 'kind' | 'lengthMs'>): string =>
-  `${subject} ${kind} ${lengthMs}`;
-
 /** The same for each process and after each restart. */
-function windowStart(subject: string, lengthMs: number, nowMs: number): number {
+export function windowStart(subject: string, lengthMs: number, nowMs: number): number {
   const offset = crc32(subject) % lengthMs;
   return Math.floor((nowMs - offset) / lengthMs) * lengthMs + offset;
 }

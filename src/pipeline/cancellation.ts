@@ -2,7 +2,7 @@ import { ApiError } from '../errors.ts';
 import type { Ending } from '../store/ledger.ts';
 
 /** Why a running request was stopped from outside; the reason of its abort signal. The first one wins. */
-export type CancelReason = 'client-left' | 'reader-stalled' | 'revoked' | 'drain' | 'deadline';
+export type CancelReason = 'client-left' | 'reader-stalled' | 'revoked' | 'drain' | 'deadline' | 'lost';
 
 /** The ending that the ledger records for it. */
 export function endingOfCancel(reason: CancelReason): Ending {
@@ -17,6 +17,8 @@ export function endingOfCancel(reason: CancelReason): Ending {
       return 'drained';
     case 'deadline':
       return 'deadline';
+    case 'lost':
+      return 'lost';
   }
 }
 
@@ -42,6 +44,15 @@ export function errorOfCancel(reason: CancelReason, model: string | undefined): 
       return new ApiError('backend_timeout', 'The request ran longer than this service allows. Nothing is charged.', {
         extra,
       });
+    // Its money and its slot are others' by now (docs/money.md, "The fence").
+    case 'lost':
+      return new ApiError(
+        'internal_error',
+        'The database has not heard of this process for too long. Nothing is charged.',
+        {
+          retryAfterSeconds: 1,
+        },
+      );
     case 'client-left':
     case 'reader-stalled':
       return new ApiError('http_408', 'The client stopped reading.');

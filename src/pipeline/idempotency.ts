@@ -190,7 +190,7 @@ export class Idempotency {
       this.#options.counted('joined');
       return { answer: there, isFirst: false };
     }
-    const generation = this.#options.running.begin();
+    const generation = this.#options.running.beginGeneration();
     generation.claim(order.account.id, order.key.id);
     const answer = new KeyedAnswer(request, generation, this.#budget, this.#options.graceMs ?? graceMs);
     this.#answers.set(name, answer);

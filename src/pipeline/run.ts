@@ -49,7 +49,7 @@ export type Deliver = (batch: GenerationBatch) => boolean | Promise<boolean>;
  * The last batch, with the final usage, is delivered only after the charge is durable (reliability I4).
  */
 export async function run(taken: Order, services: RunServices, signal: AbortSignal, deliver: Deliver): Promise<void> {
-  const admitted = services.limits.admit(taken, 'generate', tokensLikely(taken)); // 429
+  const admitted = await services.limits.admit(taken, 'generate', tokensLikely(taken)); // 429
   services.admitted(admitted);
   let images: WithImages | undefined;
   let spent: Spent | undefined;

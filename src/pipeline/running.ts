@@ -15,12 +15,15 @@ export interface RunningRequest {
 /** One of them. */
 class Entry implements RunningRequest {
   readonly #controller = new AbortController();
+  /** A client waits for it. */
+  readonly isRequest: boolean;
   readonly #ended: (entry: Entry) => void;
   accountId: string | undefined;
   keyId: string | undefined;
   cancelled: CancelReason | undefined;
 
-  constructor(ended: (entry: Entry) => void) {
+  constructor(isRequest: boolean, ended: (entry: Entry) => void) {
+    this.isRequest = isRequest;
     this.#ended = ended;
   }
 
@@ -46,18 +49,31 @@ class Entry implements RunningRequest {
 /** All requests that run in this process: so that a revoked key, a deadline or a stop reaches them. */
 export class Running {
   readonly #entries = new Set<Entry>();
+  #requests = 0;
   #whenEmpty: (() => void) | undefined;
 
+  /** Requests of clients that are under way. */
   get count(): number {
-    return this.#entries.size;
+    return this.#requests;
   }
 
   begin(): RunningRequest {
-    const entry = new Entry((ended) => {
-      this.#entries.delete(ended);
+    return this.#begin(true);
+  }
+
+  /** A generation apart from the requests that read it; stopped like them, and waited for. */
+  beginGeneration(): RunningRequest {
+    return this.#begin(false);
+  }
+
+  #begin(isRequest: boolean): Entry {
+    const entry = new Entry(isRequest, (ended) => {
+      if (!this.#entries.delete(ended)) return;
+      if (ended.isRequest) this.#requests--;
       if (this.#entries.size === 0) this.#whenEmpty?.();
     });
     this.#entries.add(entry);
+    if (isRequest) this.#requests++;
     return entry;
   }
 

@@ -196,7 +196,7 @@ export async function serve(json: unknown, call: Call, services: ServeServices):
 export async function serveCount(json: unknown, call: Call<CountingRoute>, services: ServeServices): Promise<string> {
   const { request, format } = await decode(call.route.dialect, json, call, services);
   const prepared = await prepare(request, call, services);
-  const admitted = services.limits.admit(call.caller, 'count'); // 429
+  const admitted = await services.limits.admit(call.caller, 'count'); // 429
   call.admitted(admitted);
   try {
     const counted = await count(prepared, call, services);

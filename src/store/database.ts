@@ -28,6 +28,7 @@ export interface Database {
   readonly purse: PurseTable;
   readonly purse_slice: PurseSliceTable;
   readonly limit_window: LimitWindowTable;
+  readonly limit_share: LimitShareTable;
   readonly idempotent_request: IdempotentRequestTable;
 }
 
@@ -219,6 +220,8 @@ export interface ReplicaTable {
   id: Uint8Array;
   /** By the clock of the database. */
   beat: Whole;
+  /** Grows with every connection that limits are exchanged on. */
+  limits_epoch: Generated<Whole>;
 }
 
 /** What a replica has leased of an account's balance, and not spent: what is free to it and what it holds. */
@@ -260,7 +263,7 @@ export interface PurseSliceTable {
   remaining: Money;
 }
 
-/** What was used in the newest window of a limit. */
+/** What was used in the newest window of a limit, or what runs; with several processes: what they have leased of it. */
 export interface LimitWindowTable {
   /** Id of an account or a key. */
   subject: string;
@@ -269,6 +272,18 @@ export interface LimitWindowTable {
   length: Whole;
   starts_at: Whole;
   used: Whole;
+}
+
+/** What a replica has leased of a limit. Empty in a one-process store. */
+export interface LimitShareTable {
+  replica_id: Uint8Array;
+  subject: string;
+  kind: string;
+  length: Whole;
+  starts_at: Whole;
+  held: Whole;
+  /** When it had less than it needed; 0: it has what it needs. */
+  wanted_at: Generated<Whole>;
 }
 
 /** A request that carried an `Idempotency-Key`, for a day. */

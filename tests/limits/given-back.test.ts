@@ -11,6 +11,7 @@ import { scriptRule } from '../../src/engines/scripted/script-schema.ts';
 import type { ScriptSettings } from '../../src/engines/scripted/script-schema.ts';
 import { createScriptedEngine } from '../../src/engines/scripted/scripted-engine.ts';
 import { ImageFetcher } from '../../src/images/fetcher.ts';
+import { Arbiter } from '../../src/limits/arbiter.ts';
 import { Limits } from '../../src/limits/limits.ts';
 import { Windows } from '../../src/limits/windows.ts';
 import { placesOf } from '../../src/pipeline/places.ts';
@@ -25,13 +26,14 @@ import { defaultFetchSettings } from '../support/image-settings.ts';
 import { chatRoute, textCapabilities } from '../pipeline/models.ts';
 
 /** As the cancellations from outside, and none. */
-const reasons = ['client-left', 'reader-stalled', 'revoked', 'drain', 'deadline'] as const;
+const reasons = ['client-left', 'reader-stalled', 'revoked', 'drain', 'deadline', 'lost'] as const;
 const endingOf = {
   'client-left': 'client_left',
   'reader-stalled': 'reader_stalled',
   revoked: 'revoked',
   drain: 'drained',
   deadline: 'deadline',
+  lost: 'lost',
 } as const;
 
 type Reader = ReaderKind & {
@@ -156,7 +158,7 @@ function servicesFor(settings: ScriptSettings, { billing }: Counter) {
     ended,
     backend,
     catalog: new Catalog([model]),
-    limits: new Limits({ windows: unused(), concurrencyPerAccountMax: 64, plans: [] }),
+    limits: new Limits({ counts: new Arbiter(unused()), concurrencyPerAccountMax: 64, plans: [] }),
     billing,
     prices: { of: () => prices },
     fetching: defaultFetchSettings,

@@ -4,8 +4,9 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 
 import { ApiError } from '../../src/errors.ts';
+import { Arbiter } from '../../src/limits/arbiter.ts';
 import { Limits } from '../../src/limits/limits.ts';
-import type { Admitted, KeyRates, LimitedCaller, Plan } from '../../src/limits/limits.ts';
+import type { Admitted, KeyRates, LimitedCaller, LimitedWork, Plan } from '../../src/limits/limits.ts';
 import { steadyClock } from '../../src/limits/steady-clock.ts';
 import { Windows } from '../../src/limits/windows.ts';
 import { MemoryWindows } from './memory-windows.ts';
@@ -26,16 +27,23 @@ class House {
     this.store = store;
     this.windows = new Windows({ store, now: steadyClock(at, () => this.ms) });
     this.limits = new Limits({
-      windows: this.windows,
+      counts: new Arbiter(this.windows),
       concurrencyPerAccountMax,
       plans,
       wall: () => at + this.ms + this.aheadMs,
     });
   }
 
+  /** At once: where one process has every limit whole, nobody is asked. */
+  admit(who: LimitedCaller, work: LimitedWork, tokens = 0): Admitted {
+    const admitted = this.limits.admit(who, work, tokens);
+    if (admitted instanceof Promise) assert.fail('it was not decided at once');
+    return admitted;
+  }
+
   refusal(who: LimitedCaller, tokens = 0): ApiError {
     try {
-      this.limits.admit(who, 'generate', tokens);
+      this.admit(who, 'generate', tokens);
     } catch (error) {
       if (error instanceof ApiError) return error;
       throw error;
@@ -47,7 +55,7 @@ class House {
   fill(who: LimitedCaller, tokens = 0): Admitted[] {
     const admitted: Admitted[] = [];
     try {
-      while (admitted.length < 1000) admitted.push(this.limits.admit(who, 'generate', tokens));
+      while (admitted.length < 1000) admitted.push(this.admit(who, 'generate', tokens));
     } catch (error) {
       assert.ok(error instanceof ApiError, String(error));
     }
@@ -178,7 +186,7 @@ test('money.md, "Plans": only plan keys count against the quota, and it is given
   const [first, second] = two.fill(caller('p'));
   first?.end({ tokens: 0, isCounted: false });
   second?.end(counted());
-  const third = two.limits.admit(caller('p'), 'generate');
+  const third = two.admit(caller('p'), 'generate');
   assert.throws(() => third.end() ?? third.end(), /once/);
   // The third came to nothing as well.
   assert.equal(two.fill(caller('p')).length, 1);
@@ -186,18 +194,18 @@ test('money.md, "Plans": only plan keys count against the quota, and it is given
 
 test('tokens are counted by estimate, and by what was used in the end', () => {
   const house = new House([{ name: 'p', tokensPerMinute: 1000 }]);
-  const one = house.limits.admit(caller('p'), 'generate', 900);
+  const one = house.admit(caller('p'), 'generate', 900);
   assert.equal(house.refusal(caller('p'), 200).code, 'rate_limit_exceeded');
   one.end(counted(100));
-  const two = house.limits.admit(caller('p'), 'generate', 900);
+  const two = house.admit(caller('p'), 'generate', 900);
   two.end(counted(5000));
   const { retryAfterSeconds = 0 } = house.refusal(caller('p'), 1);
   house.ms += retryAfterSeconds * 1000;
   // Began in one window and ended in a later one: what goes beyond the estimate counts where it was used.
-  const long = house.limits.admit(caller('p'), 'generate', 100);
+  const long = house.admit(caller('p'), 'generate', 100);
   house.ms += 60_000;
   long.end(counted(700));
-  assert.equal(house.limits.admit(caller('p'), 'generate', 300).headers()['ratelimit-remaining'], '100');
+  assert.equal(house.admit(caller('p'), 'generate', 300).headers()['ratelimit-remaining'], '100');
 });
 
 test('an account can have a limit of its own, and a changed plan or configuration holds from the next request on', () => {
@@ -225,21 +233,21 @@ test('a plan key needs a plan', () => {
 
 test('files take a place, counting does not, and both are requests; neither is one that a plan includes', () => {
   const plan = { name: 'p', quota: { requests: 1, windowMs: hourMs }, requestsPerMinute: 3, tokensPerMinute: 10 };
-  const { limits } = new House([{ ...plan, concurrencyMax: 1 }]);
-  limits.admit(caller('p'), 'count');
-  limits.admit(caller('p'), 'file');
-  assert.throws(() => limits.admit(caller('p'), 'file'), /running/);
-  assert.equal(limits.running, 1);
-  limits.admit(caller('p'), 'count');
-  assert.throws(() => limits.admit(caller('p'), 'count'), /a minute/);
+  const house = new House([{ ...plan, concurrencyMax: 1 }]);
+  house.admit(caller('p'), 'count');
+  house.admit(caller('p'), 'file');
+  assert.throws(() => house.admit(caller('p'), 'file'), /running/);
+  assert.equal(house.limits.running, 1);
+  house.admit(caller('p'), 'count');
+  assert.throws(() => house.admit(caller('p'), 'count'), /a minute/);
 });
 
 test('§7.5 headers of an answer: the limit of which the smallest share is left; none without limits', () => {
   const house = new House([
     { name: 'p', quota: { requests: 100, windowMs: 30 * 24 * hourMs }, requestsPerMinute: 4, tokensPerMinute: 10_000 },
   ]);
-  assert.deepEqual(house.limits.admit(caller(), 'generate', 10).headers(), {});
-  const one = house.limits.admit(caller('p'), 'generate', 5000);
+  assert.deepEqual(house.admit(caller(), 'generate', 10).headers(), {});
+  const one = house.admit(caller('p'), 'generate', 5000);
   const headers = one.headers();
   assert.deepEqual([headers['ratelimit-limit'], headers['ratelimit-remaining']], ['10000', '5000']);
   one.end(counted(10));
@@ -314,7 +322,7 @@ function play(terms: Plan, of: readonly KeyRates[], steps: readonly Step[], jump
           break;
         case 'ask':
           try {
-            running.push(house.limits.admit(callerOf(one.key), 'generate', one.tokens));
+            running.push(house.admit(callerOf(one.key), 'generate', one.tokens));
           } catch (error) {
             assert.ok(error instanceof ApiError, String(error));
             refused = error;
@@ -349,7 +357,7 @@ function play(terms: Plan, of: readonly KeyRates[], steps: readonly Step[], jump
       house.ms += 1001;
       for (const each of running.splice(0)) each.end(counted(0));
     }
-    house.limits.admit(callerOf(one.key), 'generate', one.tokens).end();
+    house.admit(callerOf(one.key), 'generate', one.tokens).end();
   }
   return played;
 }
@@ -390,7 +398,7 @@ test('no window is ever passed, whatever comes and goes; what is given back can 
           admitted.end({ tokens: 0, isCounted });
           if (!isCounted && then === at) letIn.set(at, before - 1);
         } else if (before < requests) {
-          running.push({ at, admitted: house.limits.admit(caller('p'), 'generate') });
+          running.push({ at, admitted: house.admit(caller('p'), 'generate') });
           letIn.set(at, before + 1);
         } else {
           assert.equal(house.refusal(caller('p')).code, 'request_quota_exceeded');
@@ -407,7 +415,7 @@ describe('counts outlive the process', () => {
 
   test('what was counted is counted after a restart, until its window is over', async () => {
     const first = new House([terms]);
-    for (let i = 0; i < 3; i++) first.limits.admit(caller('p'), 'generate').end(counted());
+    for (let i = 0; i < 3; i++) first.admit(caller('p'), 'generate').end(counted());
     await first.windows.write();
     const second = new House([terms], 64, first.store, begin + 60_000);
     await second.windows.load();
@@ -435,19 +443,6 @@ describe('counts outlive the process', () => {
       [3],
     );
     assert.deepEqual(told, [false, true]);
-  });
-
-  test('replicas learn of each other with every write', async () => {
-    const store = new MemoryWindows();
-    const [one, other] = [new Windows({ store, now: () => begin }), new Windows({ store, now: () => begin })];
-    one.add(rule, 2);
-    await one.write();
-    other.add(rule, 1);
-    await other.write();
-    assert.deepEqual([one.used(rule), other.used(rule)], [2, 3]);
-    one.add(rule, 1);
-    await one.write();
-    assert.equal(one.used(rule), 4);
   });
 
   test('windows that are over are forgotten', async () => {

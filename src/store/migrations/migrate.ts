@@ -14,6 +14,7 @@ import * as limits from './009-limits.ts';
 import * as idempotency from './010-idempotency.ts';
 import * as severalReplicas from './011-several-replicas.ts';
 import * as budgets from './012-budgets.ts';
+import * as limitShares from './013-limit-shares.ts';
 
 /** All migrations in their order. A released one is never changed. */
 const migrations: Readonly<Record<string, { up(db: Kysely<Database>, dialect: SchemaDialect): Promise<void> }>> = {
@@ -29,6 +30,7 @@ const migrations: Readonly<Record<string, { up(db: Kysely<Database>, dialect: Sc
   '010-idempotency': idempotency,
   '011-several-replicas': severalReplicas,
   '012-budgets': budgets,
+  '013-limit-shares': limitShares,
 };
 
 export const migrationNames: readonly string[] = Object.keys(migrations);

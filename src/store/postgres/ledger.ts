@@ -104,6 +104,11 @@ export class PostgresLedger implements AccountLedger {
     return performance.now() - this.#answeredMs;
   }
 
+  /** Until then the others leave this process what it has leased; by `performance.now()`. */
+  get safeUntilMs(): number {
+    return this.#membership.safeUntilMs;
+  }
+
   get replicaId(): Uint8Array {
     return this.#membership.id;
   }

@@ -1,9 +1,12 @@
 import type { Session } from './connection.ts';
+import { returnShares } from './limit-statements.ts';
 import { beat, declareDead, recordCrashes, register, returnSlices } from './statements.ts';
 
 export const beatEveryMs = 250;
 /** Older beats are a dead replica's (money, "BACK / REAP"). */
 const deadAfterMs = 5_000;
+/** Clocks do not pass quite alike. */
+const safetyMs = 500;
 const reapEveryMs = 500;
 const answerTimeoutMs = 1_000;
 
@@ -24,6 +27,8 @@ export class Membership {
   #timer: NodeJS.Timeout | undefined;
   #beating: Promise<void> = Promise.resolve();
   #heardMs = 0;
+  /** When the last beat was sent that was heard. */
+  #beatMs = 0;
   /** Since when beats were heard without a gap. */
   #steadySinceMs = 0;
   #reapedMs = 0;
@@ -39,7 +44,13 @@ export class Membership {
     return this.#id;
   }
 
+  /** Until then nobody declares this replica dead, whatever becomes of it; by `performance.now()`. */
+  get safeUntilMs(): number {
+    return this.#beatMs + deadAfterMs - safetyMs;
+  }
+
   async start(): Promise<void> {
+    this.#beatMs = performance.now();
     await this.#options.session.query(register, [this.#id], 10_000);
     this.#heardMs = this.#steadySinceMs = performance.now();
     this.#schedule();
@@ -57,16 +68,19 @@ export class Membership {
 
   async #beat(): Promise<void> {
     const { session, newId, onReborn, onBeat } = this.#options;
+    let sentMs = performance.now();
     const { count } = await session.query(beat, [this.#id], answerTimeoutMs);
     const nowMs = performance.now();
     if (count === 0) {
       const id = newId();
+      sentMs = performance.now();
       await session.query(register, [id], answerTimeoutMs);
       this.#id = id;
       onReborn(id);
     }
     if (nowMs - this.#heardMs > deadAfterMs / 2) this.#steadySinceMs = nowMs;
     this.#heardMs = nowMs;
+    this.#beatMs = sentMs;
     onBeat();
     if (nowMs - this.#reapedMs > reapEveryMs) {
       this.#reapedMs = nowMs;
@@ -82,6 +96,7 @@ export class Membership {
     const { session } = this.#options;
     if (nowMs - this.#steadySinceMs >= deadAfterMs) await session.query(declareDead, [deadAfterMs], answerTimeoutMs);
     await session.query(returnSlices, [], answerTimeoutMs);
+    await session.query(returnShares, [], answerTimeoutMs);
     await session.query(recordCrashes, [], answerTimeoutMs);
   }
 
@@ -94,6 +109,7 @@ export class Membership {
     try {
       await session.query({ text: 'delete from replica where id = $1' }, [this.#id], answerTimeoutMs);
       await session.query(returnSlices, [], answerTimeoutMs);
+      await session.query(returnShares, [], answerTimeoutMs);
       await session.query(recordCrashes, [], answerTimeoutMs);
     } catch {
       // No database: whoever finds the old beat does it.

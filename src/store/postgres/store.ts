@@ -5,6 +5,7 @@ import { uuidMaker } from '../../ids/uuid.ts';
 import type { Database } from '../database.ts';
 import type { Feed, Follows } from '../feed.ts';
 import { nothingFree, type LeasedBalances } from '../ledger.ts';
+import type { LimitLeases } from '../limit-leases.ts';
 import { beginFile, unreadyFiles, type AmongReplicas } from '../file-queries.ts';
 import { migrate, refuseNewer } from '../migrations/migrate.ts';
 import { deskOn, type Desk, type DeskOperation } from '../operations.ts';
@@ -14,6 +15,7 @@ import { clientConfig, refuseUnfitServer, unreachable, type PostgresAddress } fr
 import { kyselyOnPostgres } from './dialect.ts';
 import { PostgresFeed, type PostgresFeedOptions } from './feed.ts';
 import { PostgresLedger, type PostgresLedgerOptions } from './ledger.ts';
+import { PostgresLimitLeases } from './limit-leases.ts';
 import { isWorthAnotherTry, sqlState, storeErrorOf } from './postgres-error.ts';
 import { databaseNow } from './statements.ts';
 
@@ -44,6 +46,7 @@ export interface PostgresStoreOptions {
 export interface PostgresStore {
   readonly ledger: PostgresLedger;
   readonly desk: Desk;
+  readonly limits: LimitLeases;
   /** Names of the migrations that this opening ran. */
   readonly migrated: readonly string[];
   /** By the clock of the database, which all replicas go by. */
@@ -61,6 +64,11 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
   await knock(address, shown);
   const db = kyselyOnPostgres(address, deskConnections);
   let ledger: PostgresLedger | undefined;
+  const limits = new PostgresLimitLeases({
+    address,
+    replica: () => ledger!.replicaId,
+    trustedUntilMs: () => ledger!.safeUntilMs,
+  });
   try {
     const migrated = await migrateAlone(db, shown);
     if (migrated.length > 0) log('info', 'database schema brought up to date', { migrations: migrated });
@@ -69,17 +77,21 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
       free: options.free ?? nothingFree(),
       newId: uuidMaker(),
       ...(options.onBatch === undefined ? {} : { onBatch: options.onBatch }),
-      onReborn: () => log('warn', 'the database did not hear of this replica; what it had leased went back', {}),
+      onReborn: () => {
+        limits.reborn();
+        log('warn', 'the database did not hear of this replica; what it had leased went back', {});
+      },
     });
     await ledger.start();
     return {
       ledger,
       desk: deskOf(db, ledger),
+      limits,
       migrated,
       nowMs: () => nowMs(db),
       follow: (follower) => follow({ address, follower, log: (level, message) => log(level, message, {}) }),
       alone: (work) => alone(db, work),
-      close: () => close(ledger!, db),
+      close: () => close(ledger!, limits, db),
     };
   } catch (error) {
     await ledger?.close();
@@ -202,7 +214,8 @@ function alone<Value>(db: Kysely<Database>, work: () => Promise<Value>): Promise
 }
 
 /** The ledger first: what is running may still need the desk. */
-async function close(ledger: PostgresLedger, db: Kysely<Database>): Promise<void> {
+async function close(ledger: PostgresLedger, limits: PostgresLimitLeases, db: Kysely<Database>): Promise<void> {
+  await limits.close();
   await ledger.close();
   await db.destroy();
 }

@@ -126,12 +126,17 @@ function assertReplay(answer: FamilyAnswer, first: FamilyAnswer): void {
 }
 
 /** Requests with a key by what became of them, since the process began. */
-async function counted(outcome: string): Promise<number> {
-  const text = await (await fetch(`${service.accountUrl}/metrics`)).text();
-  return Number(
-    new RegExp(`^tokenhouse_idempotent_requests_total\\{outcome="${outcome}"\\} (\\d+)`, 'm').exec(text)?.[1] ?? 0,
-  );
+const counted = (outcome: string): Promise<number> =>
+  metric(`tokenhouse_idempotent_requests_total{outcome="${outcome}"}`);
+
+async function metric(series: string): Promise<number> {
+  const lines = (await (await fetch(`${service.accountUrl}/metrics`)).text()).split('\n');
+  return Number(lines.find((line) => line.startsWith(`${series} `))?.slice(series.length + 1) ?? 0);
 }
+
+/** Lines of the log about a request and its replays. */
+const linesOf = (id: string) =>
+  service.log.filter((line) => line['request_id'] === id || line['replay_of'] === id).map(({ event }) => event);
 
 /** Generations stand still until `work` has let them go. */
 async function standing(work: () => Promise<void>): Promise<void> {
@@ -164,6 +169,12 @@ for (const family of families) {
           assert.equal(first.headers.get('x-request-id'), first.id);
           assert.match(textOf(family, stream, first.text), /^answer-\d+ and no more$/);
           for (let again = 0; again < 3; again++) assertReplay(await ask(service, family, asked, keyed(key)), first);
+          await until(() => linesOf(first.id).length === 4, waitMs);
+          assert.deepEqual(linesOf(first.id), ['answer', 'replay', 'replay', 'replay']);
+          const [line] = service.log.filter((each) => each['replay_of'] === first.id);
+          assert.match(String(line?.['request_id']), /^req_[0-9a-f]{12}$/);
+          assert.notEqual(line?.['request_id'], first.id);
+          assert.deepEqual([line?.['model'], line?.['streamed'], line?.['status']], ['demo', stream, 200]);
           assert.equal((await books().row(first.id)).costMicrocents, cost);
         });
         assert.deepEqual(spent, once);
@@ -200,8 +211,13 @@ for (const family of families) {
             await until(() => waiting.length === 1, waitMs);
             const twins = Array.from({ length: 5 }, () => ask(service, family, asked, keyed(key)));
             await until(async () => (await counted('joined')) === joined + 5, waitMs);
+            // The generation itself is nobody's request.
+            await until(async () => (await metric('tokenhouse_requests_running')) === 6, waitMs);
             finish(waiting[0]!);
             for (const twin of twins) assertReplay(await twin, await first);
+            const { id } = await first;
+            await until(() => linesOf(id).length === 6, waitMs);
+            assert.deepEqual(linesOf(id).toSorted(), ['answer', ...Array<string>(5).fill('replay')]);
           }),
         );
         assert.deepEqual(spent, once);
