@@ -120,7 +120,7 @@ async function customer(
   assert.ok(account.kind === 'account');
   const { accountId } = account;
   const credit = { microcents: '100000000000', reference: undefined, idempotencyKey: name };
-  await tell(first, { kind: 'grant_credit', accountId, ...credit });
+  await tell(first, { kind: 'move_credit', movement: 'grant', accountId, ...credit });
   if (limits.account !== undefined)
     await tell(first, { kind: 'limit_account', accountId, concurrencyMax: limits.account });
   if (limits.plan !== undefined) await tell(first, { kind: 'plan_account', accountId, plan: limits.plan });
@@ -341,7 +341,7 @@ test('limits that are changed reach the shares of every replica: lowered, raised
     await tell(replicas[2], { kind: 'limit_account', accountId: who.accountId, concurrencyMax: 6 });
     await until(() => now() === 6, longMs);
     assert.ok(counting.most.get(who.name)! <= 6);
-    await tell(replicas[0], { kind: 'limit_key', keyId: who.keyId, rates: { concurrencyMax: 2 } });
+    await tell(replicas[0], { kind: 'limit_key', keyId: who.keyId, limits: { concurrencyMax: 2 } });
     await until(() => now() <= 2, longMs);
   } finally {
     stop.abort();
