@@ -113,7 +113,6 @@ export async function startService(options: ServiceOptions): Promise<Service> {
 /** `opened` is given what closes each part, as soon as the part is open. */
 async function start(options: ServiceOptions, opened: (() => unknown)[]): Promise<Service> {
   const { config, environment, log } = options;
-  const newId = uuidMaker();
   const running = new Running();
 
   const store = await openStore(config.storage, {
@@ -129,12 +128,15 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
     log: (level, message) => log.service({ level, event: 'store', detail: { message } }),
   });
   opened.push(() => store.close());
+  const now = (): number => store.now();
+  const newId = uuidMaker(now);
 
   // Pages and errors name the account host by its public address, which a free port (0) tells only when it listens.
   let accountUrl = publicUrl(config.server.account);
   const billing: Billing = new Billing({
     ledger: store.ledger,
     newId,
+    now,
     topupUrl: () => `${accountUrl}/topup`,
     log: (event) => {
       metrics.settlement(event.event === 'settlement_repaired' ? 'repaired' : 'unrepaired');
@@ -151,7 +153,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
     dataFolder: config.storage.directory,
     warn: (message) => log.service({ level: 'warn', event: 'secret', detail: { message } }),
   });
-  const directory = new Directory(secret);
+  const directory = new Directory(secret, now);
   directory.listen((cut) => {
     if (cut.kind === 'key_revoked') running.cancelKey(cut.keyId);
     else running.cancelAccount(cut.accountId);
@@ -162,6 +164,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
     new Follower({
       directory,
       prices,
+      now,
       warn: (message) => log.service({ level: 'warn', event: 'keys', detail: { message } }),
     }),
   );
@@ -169,7 +172,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
   const items = new KeptItems({
     desk: store.desk,
     keepDays: config.items.keepDays,
-    now: Date.now,
+    now,
     failed: (what, code) => log.service({ level: 'warn', event: `items_${what}_failed`, detail: { code } }),
   });
   const idempotency = new Idempotency({
@@ -177,7 +180,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
     secret: secret.fingerprints,
     owner: () => store.ledger.replicaId,
     running,
-    now: Date.now,
+    now,
     counted: (outcome) => metrics.idempotent(outcome),
     failed: (what, code) => log.service({ level: 'warn', event: `idempotency_${what}_failed`, detail: { code } }),
   });
@@ -186,13 +189,14 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
     bytes: fileBytes(config, environment),
     bounds: boundsOf(config),
     log: (event, reason) => log.service({ level: 'warn', event, detail: { reason } }),
+    now,
   });
   opened.push(() => files.close());
   await files.start();
   const pdfs = new PdfTexts();
   opened.push(() => pdfs.close());
   const memory = feed.isShared ? { directory: undefined, caughtUp: () => feed.catchUp() } : { directory, prices };
-  const operations = { ledger: store.ledger, desk: store.desk, secret, newId, ...memory };
+  const operations = { ledger: store.ledger, desk: store.desk, secret, newId, now, ...memory };
   const downloads = new AbortController();
   const { limits } = config.server;
   const backendServices = {
@@ -211,7 +215,8 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
       load: (request) => store.desk.loadLimitWindows(request),
       add: (changes) => store.desk.addLimitWindows({ changes }),
     },
-    now: steadyClock(await store.nowMs()),
+    // A machine's own clock may be set while requests are counted; the time of several is nobody's to set.
+    now: feed.isShared ? now : steadyClock(now()),
     kept: (isKept) =>
       log.service({
         level: isKept ? 'info' : 'warn',
@@ -221,7 +226,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
   });
   await windows.load();
   const { concurrencyPerAccountMax } = limits;
-  const callerLimits = new Limits({ windows, concurrencyPerAccountMax, plans: config.plans });
+  const callerLimits = new Limits({ windows, concurrencyPerAccountMax, plans: config.plans, wall: now });
   const bodyBudget = new BodyBudget(limits.bodiesInFlightBytesMax);
   const edge = {
     ...defaultEdgeLimits,
@@ -339,6 +344,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
       files,
       fileParts: new FileParts(files, pdfs, fetcher),
       newId,
+      now,
       running,
       log,
       metrics,
@@ -379,7 +385,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
   const firstAccount = await store.alone(() => createFirstAccount(operations, config.accounts.firstCreditMicrocents));
 
   const usageHours = setInterval(() => {
-    store.desk.recomputeUsageHours({ now: Date.now() }).catch((error: unknown) => {
+    store.desk.recomputeUsageHours({ now: now() }).catch((error: unknown) => {
       log.service({
         level: 'warn',
         event: 'usage_hours_failed',

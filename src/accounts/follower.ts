@@ -11,6 +11,8 @@ export interface FollowedPrices {
 export interface FollowerOptions {
   readonly directory: Directory;
   readonly prices: FollowedPrices;
+  /** What time it is for all replicas. */
+  readonly now: () => number;
   readonly warn: (message: string) => void;
 }
 
@@ -42,7 +44,7 @@ export class Follower implements Follows {
       if (after === undefined) break;
     }
     await this.#followKeys([...known], desk);
-    prices.load(await ratesOf(undefined, desk));
+    prices.load(await ratesOf(undefined, desk, this.#options.now()));
     this.#isLoaded = true;
   }
 
@@ -73,7 +75,7 @@ export class Follower implements Follows {
     directory.apply({ kind: 'account_models', accountId, models: account.models });
     directory.apply({ kind: 'account_plan', accountId, plan: account.plan });
     directory.apply({ kind: 'account_limits', accountId, limits: account.limits });
-    prices.replace(accountId, await ratesOf(accountId, desk));
+    prices.replace(accountId, await ratesOf(accountId, desk, this.#options.now()));
   }
 
   /** One key that was made with another secret must not keep those from being followed that this service has. */
@@ -90,8 +92,11 @@ export class Follower implements Follows {
 }
 
 /** All that are in force or will be. */
-async function ratesOf(accountId: string | undefined, desk: FollowedDesk): Promise<readonly AccountPrice[]> {
-  const endingAfter = Date.now();
+async function ratesOf(
+  accountId: string | undefined,
+  desk: FollowedDesk,
+  endingAfter: number,
+): Promise<readonly AccountPrice[]> {
   const rates: AccountPrice[] = [];
   for (let after: AccountPrice | undefined; ;) {
     const page = await desk.listAccountPrices({

@@ -20,6 +20,8 @@ export type Operation =
       /** Left out: a legacy key, of nobody in particular. */
       readonly userId?: string | undefined;
       readonly expiresAt: number | undefined;
+      /** Instead: so long after it is made, by the clock of whoever makes it. */
+      readonly expiresAfterMs?: number | undefined;
       /** Left out: all that the account may use. */
       readonly models?: readonly string[] | undefined;
       /** Left out: none. */
@@ -134,6 +136,8 @@ export interface OperationServices {
   readonly secret: Secret;
   /** Makes UUIDv7s. */
   readonly newId: () => Uint8Array;
+  /** What time it is for all who share the books. */
+  readonly now: () => number;
   /** The live keys of the running service; a command that works on the database alone has none. */
   readonly directory: Directory | undefined;
   /** The rates of the running service; likewise. */
@@ -175,7 +179,7 @@ export async function operate(operation: Operation, services: OperationServices)
 
 async function carryOut(operation: Operation, services: OperationServices): Promise<OperationAnswer> {
   const { ledger, desk, secret, newId, directory } = services;
-  const at = Date.now();
+  const at = services.now();
   switch (operation.kind) {
     case 'create_account': {
       const accountId = newAccountId();
@@ -196,7 +200,7 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
         name: checkedName(operation.name),
         secret,
         now: at,
-        expiresAt: operation.expiresAt ?? null,
+        expiresAt: expiryOf(operation, at),
         models: checkedModels(operation.models),
         limits: checkedLimits(operation.limits),
       });
@@ -315,6 +319,13 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
       return { kind: 'status', accountId: operation.accountId, status };
     }
   }
+}
+
+function expiryOf(
+  { expiresAt, expiresAfterMs }: Extract<Operation, { kind: 'create_key' }>,
+  now: number,
+): number | null {
+  return expiresAfterMs === undefined ? (expiresAt ?? null) : now + expiresAfterMs;
 }
 
 /** The account that was named, or the only one there is. */

@@ -23,13 +23,13 @@ export async function createKey(
     readonly tokensPerMinute?: number;
   },
 ): Promise<number> {
-  const expiresAt = options.expires === undefined ? undefined : Date.now() + options.expires;
   const answer = await writing(context, {
     kind: 'create_key',
     accountId: options.account,
     name: options.name,
     userId: options.user,
-    expiresAt,
+    expiresAt: undefined,
+    expiresAfterMs: options.expires,
     models: options.model === undefined ? undefined : configuredModels(context, options.model),
     limits: {
       endpoints: options.endpoint,

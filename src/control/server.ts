@@ -44,6 +44,7 @@ const operations = Compile(
       name: text,
       userId: Type.Optional(text),
       expiresAt: Type.Optional(Type.Integer()),
+      expiresAfterMs: Type.Optional(Type.Integer({ minimum: 1 })),
       models: Type.Optional(Type.Array(text)),
     }),
     Type.Object({ kind: Type.Literal('allow_key'), keyId: text, models: Type.Optional(Type.Array(text)) }),

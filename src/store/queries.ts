@@ -568,9 +568,9 @@ export async function listUsage(
  */
 export async function findUsage(
   db: Db,
-  request: { readonly accountId: string; readonly id: string },
+  request: { readonly accountId: string; readonly id: string; readonly now?: number },
 ): Promise<readonly UsageRow[]> {
-  const { accountId, id } = request;
+  const { accountId, id, now = Date.now() } = request;
   const all = db.selectFrom('usage').selectAll().orderBy('request_id', 'desc').limit(20);
   const of = all.where('account_id', '=', accountId);
   const uuid = parseUuid(id);
@@ -578,7 +578,7 @@ export async function findUsage(
     const rows = await of.where('request_id', '=', uuid).execute();
     if (rows.length > 0) return rows.map(toUsageRow);
   }
-  for (const { from, below } of rangesOfPublicId(id, oldestUsageMs, Date.now() + clockSlackMs)) {
+  for (const { from, below } of rangesOfPublicId(id, oldestUsageMs, now + clockSlackMs)) {
     const rows = await all
       // An expression, so that the planner takes the millisecond of the key instead of all that the account has.
       .where(sql`coalesce(account_id, '')`, '=', accountId)

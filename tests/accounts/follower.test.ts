@@ -24,7 +24,7 @@ function memory() {
   const warnings: string[] = [];
   const cuts: Cut[] = [];
   directory.listen((cut) => cuts.push(cut));
-  const follower = new Follower({ directory, prices, warn: (message) => warnings.push(message) });
+  const follower = new Follower({ directory, prices, now: Date.now, warn: (message) => warnings.push(message) });
   return { directory, prices, follower, warnings, cuts };
 }
 

@@ -13,8 +13,12 @@ export interface MembershipOptions {
   readonly newId: () => Uint8Array;
   /** Declared dead while it was not heard of: it goes on under another id, and owns nothing. */
   readonly onReborn: (id: Uint8Array) => void;
-  /** After each beat that was heard. */
-  readonly onBeat: () => void;
+  /** After each beat that was heard: what time it was in the database, after it was asked at `askedMs` (`performance.now()`). */
+  readonly onBeat: (databaseMs: number, askedMs: number) => void;
+}
+
+interface BeatRow {
+  readonly beat: bigint;
 }
 
 /** This process among the others on the database: says that it lives, and takes back what the dead have left. */
@@ -40,7 +44,7 @@ export class Membership {
   }
 
   async start(): Promise<void> {
-    await this.#options.session.query(register, [this.#id], 10_000);
+    await this.#register(this.#id, 10_000);
     this.#heardMs = this.#steadySinceMs = performance.now();
     this.#schedule();
   }
@@ -57,21 +61,30 @@ export class Membership {
 
   async #beat(): Promise<void> {
     const { session, newId, onReborn, onBeat } = this.#options;
-    const { count } = await session.query(beat, [this.#id], answerTimeoutMs);
+    const askedMs = performance.now();
+    const { rows } = await session.query<BeatRow>(beat, [this.#id], answerTimeoutMs);
     const nowMs = performance.now();
-    if (count === 0) {
+    if (rows[0] === undefined) {
       const id = newId();
-      await session.query(register, [id], answerTimeoutMs);
+      await this.#register(id, answerTimeoutMs);
       this.#id = id;
       onReborn(id);
+    } else {
+      onBeat(Number(rows[0].beat), askedMs);
     }
     if (nowMs - this.#heardMs > deadAfterMs / 2) this.#steadySinceMs = nowMs;
     this.#heardMs = nowMs;
-    onBeat();
     if (nowMs - this.#reapedMs > reapEveryMs) {
       this.#reapedMs = nowMs;
       await this.#reap(nowMs);
     }
+  }
+
+  async #register(id: Uint8Array, timeoutMs: number): Promise<void> {
+    const { session, onBeat } = this.#options;
+    const askedMs = performance.now();
+    const { rows } = await session.query<BeatRow>(register, [id], timeoutMs);
+    onBeat(Number(rows[0]!.beat), askedMs);
   }
 
   /**

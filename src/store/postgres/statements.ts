@@ -9,11 +9,14 @@ export const databaseNow = `(extract(epoch from clock_timestamp()) * 1000)::bigi
 
 export const register = {
   name: 'register',
-  text: `insert into replica (id, beat) values ($1::bytea, ${databaseNow})`,
+  text: `insert into replica (id, beat) values ($1::bytea, ${databaseNow}) returning beat`,
 };
 
-/** No row: this replica was declared dead. */
-export const beat = { name: 'beat', text: `update replica set beat = ${databaseNow} where id = $1::bytea` };
+/** No row: this replica was declared dead. Else what time it is. */
+export const beat = {
+  name: 'beat',
+  text: `update replica set beat = ${databaseNow} where id = $1::bytea returning beat`,
+};
 
 /**
  * Leases a part of what an account can spend: $3 at least or nothing, up to $4, in steps of $5, and a sixteenth of what

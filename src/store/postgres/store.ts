@@ -47,7 +47,7 @@ export interface PostgresStore {
   /** Names of the migrations that this opening ran. */
   readonly migrated: readonly string[];
   /** By the clock of the database, which all replicas go by. */
-  nowMs(): Promise<number>;
+  now(): number;
   /** Loads what the follower keeps in memory, and keeps it in line with the database until the feed is closed. */
   follow(follower: Follows): Promise<Feed>;
   /** Runs what must not run twice at once, here or on another replica. */
@@ -64,22 +64,23 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
   try {
     const migrated = await migrateAlone(db, shown);
     if (migrated.length > 0) log('info', 'database schema brought up to date', { migrations: migrated });
-    ledger = new PostgresLedger({
+    const opened = new PostgresLedger({
       address,
       free: options.free ?? nothingFree(),
       newId: uuidMaker(),
       ...(options.onBatch === undefined ? {} : { onBatch: options.onBatch }),
       onReborn: () => log('warn', 'the database did not hear of this replica; what it had leased went back', {}),
     });
-    await ledger.start();
+    ledger = opened;
+    await opened.start();
     return {
-      ledger,
-      desk: deskOf(db, ledger),
+      ledger: opened,
+      desk: deskOf(db, opened),
       migrated,
-      nowMs: () => nowMs(db),
+      now: () => opened.now(),
       follow: (follower) => follow({ address, follower, log: (level, message) => log(level, message, {}) }),
       alone: (work) => alone(db, work),
-      close: () => close(ledger!, db),
+      close: () => close(opened, db),
     };
   } catch (error) {
     await ledger?.close();
@@ -174,7 +175,8 @@ function deskOf(db: Kysely<Database>, ledger: PostgresLedger): Desk {
   };
 }
 
-async function nowMs(db: Kysely<Database>): Promise<number> {
+/** For who has no replica that hears it with each beat. */
+export async function databaseTimeMs(db: Kysely<Database>): Promise<number> {
   const { rows } = await sql<{ readonly now: bigint }>`select ${sql.raw(databaseNow)} as now`.execute(db);
   return Number(rows[0]!.now);
 }

@@ -26,7 +26,8 @@ export interface SqliteStore {
   readonly desk: Desk;
   /** Names of the migrations that this opening ran. */
   readonly migrated: readonly string[];
-  nowMs(): Promise<number>;
+  /** By the clock of this machine. */
+  now(): number;
   /** Loads what the follower keeps in memory. */
   follow(follower: Follows): Promise<Feed>;
   /** Runs what must not run twice at once; this process is the only one. */
@@ -68,7 +69,7 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Sqli
     ledger,
     desk: desk.desk,
     migrated,
-    nowMs: () => Promise.resolve(now()),
+    now,
     follow: (follower) => followAlone(desk.desk, follower),
     alone: (work) => work(),
     close: () => close(ledger, desk, lock),
