@@ -399,6 +399,10 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
   const tidyItems = setInterval(() => {
     tidying ??= items.tidy().finally(() => (tidying = undefined));
     void idempotency.tidy();
+    store.tidy().catch((error: unknown) => {
+      const code = error instanceof StoreError ? error.code : 'unexpected';
+      log.service({ level: 'warn', event: 'store_tidy_failed', detail: { code } });
+    });
   }, tidyItemsEveryMs);
   tidyItems.unref();
 

@@ -23,6 +23,8 @@ export interface Store {
   follow(follower: Follows): Promise<Feed>;
   /** Runs what must not run twice at once, here or in another process on the same books. */
   alone<Value>(work: () => Promise<Value>): Promise<Value>;
+  /** Keeps the tables in shape: bounded work that disturbs nobody. Call it each minute. */
+  tidy(): Promise<void>;
   close(): Promise<void>;
 }
 

@@ -24,6 +24,7 @@ import type {
 } from './database.ts';
 import type { Ending, TransferKind, UsageRow } from './ledger.ts';
 import { StoreError } from './store-error.ts';
+import { inMonthsOf } from './usage-months.ts';
 import { parseUuid, rangesOfPublicId } from '../ids/uuid.ts';
 
 export const hourMs = 3_600_000;
@@ -547,7 +548,12 @@ export async function listUsage(
   request: UsageFilter & { readonly before?: UsageCursor; readonly limit?: number },
 ): Promise<readonly UsageRow[]> {
   const { accountId, before } = request;
-  let query = db.selectFrom('usage').selectAll().where(matching(request)).limit(pageOf(request.limit));
+  let query = db
+    .selectFrom('usage')
+    .selectAll()
+    .where(matching(request))
+    .where(inMonthsOf(db, request))
+    .limit(pageOf(request.limit));
   if (accountId !== undefined) {
     query = query.orderBy('ended_at', 'desc').orderBy('request_id', 'desc');
     if (before !== undefined) {
@@ -678,8 +684,11 @@ export async function recomputeUsageHours(db: Db, request: { readonly now: numbe
   return written;
 }
 
-/** What usage says about the hours of a span: one row for each account, hour, model and key. */
-export function sumUsageByHour(db: Db, from: number, to: number) {
+/**
+ * What usage says about the hours of a span: one row for each account, hour, model and key. `everywhere`: also where a key
+ * lies in a month that it should not.
+ */
+export function sumUsageByHour(db: Db, from: number, to: number, { everywhere = false } = {}) {
   const hour = sql<bigint>`ended_at - ended_at % ${sql.lit(hourMs)}`;
   return (
     db
@@ -690,6 +699,7 @@ export function sumUsageByHour(db: Db, from: number, to: number) {
       .whereRef('usage.account_id', '=', 'account.id')
       .where('ended_at', '>=', BigInt(from))
       .where('ended_at', '<', BigInt(to))
+      .where(inMonthsOf(db, everywhere ? {} : { from, to }))
       .select(['account_id', hour.as('hour'), 'model_id', 'key_id'])
       .select(sumsOf(sql`count(*)`))
       .groupBy(['account_id', hour, 'model_id', 'key_id'])
@@ -751,7 +761,8 @@ function rawUsage(db: Db, filter: UsageFilter & { readonly from: number; readonl
     .crossJoin('usage') // by account, as in sumUsageByHour
     .whereRef('usage.account_id', '=', 'account.id')
     .where('ended_at', '>=', BigInt(filter.from))
-    .where('ended_at', '<', BigInt(filter.to));
+    .where('ended_at', '<', BigInt(filter.to))
+    .where(inMonthsOf(db, filter));
   if (filter.accountId !== undefined) query = query.where('account.id', '=', filter.accountId);
   if (filter.keyId !== undefined) query = query.where('key_id', '=', filter.keyId);
   if (filter.modelId !== undefined) query = query.where('model_id', '=', filter.modelId);

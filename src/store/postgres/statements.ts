@@ -3,6 +3,7 @@
  * row of a replica is the fence: whoever hands money out to it locks that row, and whoever declares it dead deletes it.
  */
 import { usageColumns } from '../usage-columns.ts';
+import { longestRequestMs } from '../usage-months.ts';
 
 /** Milliseconds since 1970 by the clock of the database: replicas' clocks may differ (reliability M4). */
 export const databaseNow = `(extract(epoch from clock_timestamp()) * 1000)::bigint`;
@@ -165,7 +166,7 @@ export const recordCrashes = {
     with stranded as (
       delete from open_request where replica_id is not null
         and not exists (select 1 from replica where replica.id = open_request.replica_id)
-      returning *, greatest(${databaseNow}, started_at) as ended_at
+      returning *, greatest(started_at, least(${databaseNow}, started_at + ${longestRequestMs})) as ended_at
     )
     insert into usage (request_id, public_id, account_id, key_id, model_id, api, streamed, started_at, ended_at,
       prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens, cost, uncharged, hold, ending, counted,

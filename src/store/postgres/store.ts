@@ -12,6 +12,7 @@ import { recomputeUsageHours } from '../queries.ts';
 import { StoreError } from '../store-error.ts';
 import { clientConfig, refuseUnfitServer, unreachable, type PostgresAddress } from './connection.ts';
 import { kyselyOnPostgres } from './dialect.ts';
+import { makePartitions } from './partitions.ts';
 import { PostgresFeed, type PostgresFeedOptions } from './feed.ts';
 import { PostgresLedger, type PostgresLedgerOptions } from './ledger.ts';
 import { isWorthAnotherTry, sqlState, storeErrorOf } from './postgres-error.ts';
@@ -23,6 +24,7 @@ const deskConnections = 3;
 const migrationLock = 0x746b6873_0001n;
 const usageHoursLock = 0x746b6873_0002n;
 const aloneLock = 0x746b6873_0003n;
+const tidyLock = 0x746b6873_0004n;
 /** The first half of a name, whose other half is an account; names of one half are others. */
 const uploadLock = 0x746b_6873n;
 /**
@@ -52,6 +54,8 @@ export interface PostgresStore {
   follow(follower: Follows): Promise<Feed>;
   /** Runs what must not run twice at once, here or on another replica. */
   alone<Value>(work: () => Promise<Value>): Promise<Value>;
+  /** Makes the partitions of months to come. Bounded work; call it each minute. */
+  tidy(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -64,6 +68,7 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
   try {
     const migrated = await migrateAlone(db, shown);
     if (migrated.length > 0) log('info', 'database schema brought up to date', { migrations: migrated });
+    await tidy(db); // before the first row
     const opened = new PostgresLedger({
       address,
       free: options.free ?? nothingFree(),
@@ -80,6 +85,7 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
       now: () => opened.now(),
       follow: (follower) => follow({ address, follower, log: (level, message) => log(level, message, {}) }),
       alone: (work) => alone(db, work),
+      tidy: () => tidy(db),
       close: () => close(opened, db),
     };
   } catch (error) {
@@ -158,27 +164,42 @@ function deskOf(db: Kysely<Database>, ledger: PostgresLedger): Desk {
   return {
     ...(named as unknown as Desk),
     // Two at once would write over each other, the older sums maybe last; one is enough for all.
-    recomputeUsageHours: (request) =>
-      db.connection().execute(async (connection) => {
-        const { rows } = await sql<{
-          isOurs: boolean;
-        }>`select pg_try_advisory_lock(${usageHoursLock}) as "isOurs"`.execute(connection);
-        if (rows[0]?.isOurs !== true) return 0;
-        try {
-          return await recomputeUsageHours(connection, request);
-        } catch (error) {
-          throw storeErrorOf(error);
-        } finally {
-          await sql`select pg_advisory_unlock(${usageHoursLock})`.execute(connection).catch(() => {});
-        }
-      }),
+    recomputeUsageHours: async (request) =>
+      (await unlessOthersDo(db, usageHoursLock, (connection) => recomputeUsageHours(connection, request))) ?? 0,
   };
+}
+
+async function tidy(db: Kysely<Database>): Promise<void> {
+  await unlessOthersDo(db, tidyLock, async (connection) => {
+    await makePartitions(connection, await databaseTimeMs(connection));
+  });
 }
 
 /** For who has no replica that hears it with each beat. */
 export async function databaseTimeMs(db: Kysely<Database>): Promise<number> {
   const { rows } = await sql<{ readonly now: bigint }>`select ${sql.raw(databaseNow)} as now`.execute(db);
   return Number(rows[0]!.now);
+}
+
+/** Undefined: another replica is at it. The lock ends with the connection, also after kill -9. */
+function unlessOthersDo<Value>(
+  db: Kysely<Database>,
+  lock: bigint,
+  work: (connection: Kysely<Database>) => Promise<Value>,
+): Promise<Value | undefined> {
+  return db.connection().execute(async (connection) => {
+    const { rows } = await sql<{ isOurs: boolean }>`select pg_try_advisory_lock(${lock}) as "isOurs"`.execute(
+      connection,
+    );
+    if (rows[0]?.isOurs !== true) return undefined;
+    try {
+      return await work(connection);
+    } catch (error) {
+      throw storeErrorOf(error);
+    } finally {
+      await sql`select pg_advisory_unlock(${lock})`.execute(connection).catch(() => {});
+    }
+  });
 }
 
 async function follow(options: PostgresFeedOptions): Promise<Feed> {

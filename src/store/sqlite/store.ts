@@ -32,6 +32,7 @@ export interface SqliteStore {
   follow(follower: Follows): Promise<Feed>;
   /** Runs what must not run twice at once; this process is the only one. */
   alone<Value>(work: () => Promise<Value>): Promise<Value>;
+  tidy(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -72,6 +73,7 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Sqli
     now,
     follow: (follower) => followAlone(desk.desk, follower),
     alone: (work) => work(),
+    tidy: () => Promise.resolve(),
     close: () => close(ledger, desk, lock),
   };
 }
