@@ -1,5 +1,6 @@
 import type { Kysely } from 'kysely';
 import type { Database } from './database.ts';
+import * as changes from './change-queries.ts';
 import * as keptItems from './kept-items.ts';
 import * as files from './file-queries.ts';
 import * as limitWindows from './limit-windows.ts';
@@ -30,6 +31,7 @@ const deskOperations = {
   sumUsage: queries.sumUsage,
   sumUsageByTag: queries.sumUsageByTag,
   recomputeUsageHours: queries.recomputeUsageHours,
+  forgetChanges: changes.forgetChanges,
   keepItems: keptItems.keepItems,
   findKeptItems: keptItems.findKeptItems,
   tidyKeptItems: keptItems.tidyKeptItems,

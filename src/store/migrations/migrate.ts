@@ -14,6 +14,7 @@ import * as limits from './009-limits.ts';
 import * as idempotency from './010-idempotency.ts';
 import * as severalReplicas from './011-several-replicas.ts';
 import * as usagePartitions from './014-usage-partitions.ts';
+import * as prunedChanges from './015-pruned-changes.ts';
 
 interface MigrationSteps {
   up(db: Kysely<Database>, dialect: SchemaDialect): Promise<void>;
@@ -37,6 +38,7 @@ const migrations: Readonly<Record<string, MigrationSteps>> = {
   '010-idempotency': idempotency,
   '011-several-replicas': severalReplicas,
   '014-usage-partitions': usagePartitions,
+  '015-pruned-changes': prunedChanges,
 };
 
 export const migrationNames: readonly string[] = Object.keys(migrations);

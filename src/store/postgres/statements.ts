@@ -181,15 +181,17 @@ export const recordCrashes = {
 /**
  * Finds the changes that have become visible since the snapshot $1, `null` for none, and takes the next snapshot. By the
  * snapshot and not by a time: a transaction may be committed long after its rows were written. Rows of transactions to
- * come are of another server, from whose dump this one was made.
+ * come are of another server, from whose dump this one was made. `isLate`: some of them may have been deleted since.
  */
 export const readChanges = {
   name: 'read_changes',
   text: `
     with look as (
-      select txid_current_snapshot() as snapshot, extract(epoch from pg_postmaster_start_time())::text as server
+      select txid_current_snapshot() as snapshot, extract(epoch from pg_postmaster_start_time())::text as server,
+        (select tx from change_pruned) as pruned
     )
-    select look.snapshot::text as snapshot, look.server, change.kind, change.ref
+    select look.snapshot::text as snapshot, look.server, change.kind, change.ref,
+      pruned >= txid_snapshot_xmin($1::txid_snapshot) and pruned < txid_snapshot_xmax(look.snapshot) as "isLate"
     from look left join change on change.tx >= txid_snapshot_xmin($1::txid_snapshot)
       and change.tx < txid_snapshot_xmax(look.snapshot) and not txid_visible_in_snapshot(change.tx, $1::txid_snapshot)
     order by change.tx`,

@@ -13,6 +13,7 @@ import { StoreError } from '../store-error.ts';
 import { clientConfig, refuseUnfitServer, unreachable, type PostgresAddress } from './connection.ts';
 import { kyselyOnPostgres } from './dialect.ts';
 import { makePartitions } from './partitions.ts';
+import { pruneChanges } from './prune-changes.ts';
 import { PostgresFeed, type PostgresFeedOptions } from './feed.ts';
 import { PostgresLedger, type PostgresLedgerOptions } from './ledger.ts';
 import { isWorthAnotherTry, sqlState, storeErrorOf } from './postgres-error.ts';
@@ -54,7 +55,7 @@ export interface PostgresStore {
   follow(follower: Follows): Promise<Feed>;
   /** Runs what must not run twice at once, here or on another replica. */
   alone<Value>(work: () => Promise<Value>): Promise<Value>;
-  /** Makes the partitions of months to come. Bounded work; call it each minute. */
+  /** Makes the partitions of months to come, and deletes changes that nobody looks for any more. Bounded work; call it each minute. */
   tidy(): Promise<void>;
   close(): Promise<void>;
 }
@@ -166,12 +167,14 @@ function deskOf(db: Kysely<Database>, ledger: PostgresLedger): Desk {
     // Two at once would write over each other, the older sums maybe last; one is enough for all.
     recomputeUsageHours: async (request) =>
       (await unlessOthersDo(db, usageHoursLock, (connection) => recomputeUsageHours(connection, request))) ?? 0,
+    forgetChanges: async () => (await unlessOthersDo(db, tidyLock, pruneChanges)) ?? 0,
   };
 }
 
 async function tidy(db: Kysely<Database>): Promise<void> {
   await unlessOthersDo(db, tidyLock, async (connection) => {
     await makePartitions(connection, await databaseTimeMs(connection));
+    await pruneChanges(connection);
   });
 }
 

@@ -1,5 +1,6 @@
 import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
+import { changesKeptMs } from '../change-queries.ts';
 import type { Feed, Follows } from '../feed.ts';
 import { nothingFree, type FreeBalances } from '../ledger.ts';
 import type { Desk } from '../operations.ts';
@@ -32,6 +33,7 @@ export interface SqliteStore {
   follow(follower: Follows): Promise<Feed>;
   /** Runs what must not run twice at once; this process is the only one. */
   alone<Value>(work: () => Promise<Value>): Promise<Value>;
+  /** Deletes changes that nobody looks for any more. Bounded work; call it each minute. */
   tidy(): Promise<void>;
   close(): Promise<void>;
 }
@@ -73,7 +75,9 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Sqli
     now,
     follow: (follower) => followAlone(desk.desk, follower),
     alone: (work) => work(),
-    tidy: () => Promise.resolve(),
+    tidy: async () => {
+      await desk.desk.forgetChanges({ before: now() - changesKeptMs });
+    },
     close: () => close(ledger, desk, lock),
   };
 }
