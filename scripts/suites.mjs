@@ -19,7 +19,7 @@ export const suites = {
     newestClients: true,
     about: 'the ordinary tests on the newest Node 24, with the newest client libraries',
   },
-  clock: { minutes: 10, fileMinutes: 8, concurrency: 1, about: 'the clock is set while requests run' },
+  clock: { minutes: 10, fileMinutes: 8, concurrency: 1, about: 'the clock is set, of the service or one of two replicas' },
   overload: {
     minutes: 10,
     fileMinutes: 8,

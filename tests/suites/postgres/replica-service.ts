@@ -15,10 +15,13 @@ const model = scriptedModel(
 const secret = 'a secret of thirty-two characters';
 
 /** Not started. Replicas of one database have one secret, and a folder each. */
-export function serviceOn(url: string): TestService {
+export function serviceOn(
+  url: string,
+  { environment = {}, config = '' }: { readonly environment?: Record<string, string>; readonly config?: string } = {},
+): TestService {
   return new TestService({
-    config: `storage: env:TEST_DATABASE\n${model}`,
-    environment: { TEST_DATABASE: url, TOKENHOUSE_SECRET: secret },
+    config: `storage: env:TEST_DATABASE\n${config}${model}`,
+    environment: { ...environment, TEST_DATABASE: url, TOKENHOUSE_SECRET: secret },
     firstCreditCents: '500',
   });
 }
