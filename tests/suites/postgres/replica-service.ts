@@ -7,7 +7,10 @@ import { noFeatures, scriptedModel, TestService } from '../../support/service.ts
 
 const model = scriptedModel(
   `- { when: { last_text: slow }, say: [{ text: "one two three four five six seven eight nine ten" }], pace_ms: 1000 }
+- { when: { last_text: twenty seconds }, say: [{ text: ["word "] }], repeat: 20, pace_ms: 1000 }
+- { when: { last_text: longer }, say: [{ text: ["word "] }], repeat: 45, pace_ms: 1000 }
 - { when: { last_text: endless }, say: [{ text: ["word "] }], repeat: 2000, pace_ms: 100 }
+- { when: { last_text: short }, say: [{ text: ["word "] }], repeat: 10, pace_ms: 3 }
 - { when: { last_text: paced }, say: [{ text: ["word "] }], repeat: 20, pace_ms: 50 }
 - { say: [{ text: "one two three four five six seven eight" }] }`,
   { settings: noFeatures },
