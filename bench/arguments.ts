@@ -13,6 +13,7 @@ export interface Arguments {
   readonly profiles: boolean;
   readonly comparesFamilies: boolean;
   readonly isMicro: boolean;
+  readonly settles: boolean;
   readonly isHelp: boolean;
 }
 
@@ -31,6 +32,7 @@ export const usage = `npm run bench -- [options]
   --profile              one scenario (default whole-sse) under the profiler of Node: where tokenhouse spends its time
   --families             what the other API families cost beside chat: ends with 1 when one is above 1.25 times
   --micro                single functions, in this process
+  --settle               the ledger alone, on SQLite and on PostgreSQL: how many settlements, and what one costs
 `;
 
 /** Words that the command does not understand; it ends with 64. */
@@ -62,6 +64,7 @@ function parsed(args: readonly string[]): Arguments {
       profile: { type: 'boolean', default: false },
       families: { type: 'boolean', default: false },
       micro: { type: 'boolean', default: false },
+      settle: { type: 'boolean', default: false },
       help: { type: 'boolean', short: 'h', default: false },
     },
   });
@@ -80,6 +83,7 @@ function parsed(args: readonly string[]): Arguments {
     profiles: values.profile,
     comparesFamilies: values.families,
     isMicro: values.micro,
+    settles: values.settle,
     isHelp: values.help,
   };
 }

@@ -9,7 +9,8 @@ export interface MachineOptions {
   readonly dataFolder: string;
   readonly contenders: readonly Contender[];
   readonly isRaised: boolean;
-  readonly isPinned: boolean;
+  /** Left out: programs are on whatever core the scheduler gives them, several at once. */
+  readonly isPinned?: boolean;
 }
 
 export function machineFacts({ root, dataFolder, contenders, isRaised, isPinned }: MachineOptions): readonly string[] {
@@ -17,9 +18,11 @@ export function machineFacts({ root, dataFolder, contenders, isRaised, isPinned 
   return [
     `${os.cpus().length} cores (${model}), ${Math.round(os.totalmem() / 2 ** 30)} GiB, ${distribution()}, Linux ${os.release()}`,
     `node ${process.versions.node}${contenders.some(({ name }) => name === 'nginx') ? `, ${versionOf('nginx', '-v')}` : ''}`,
-    isPinned
-      ? 'the measured program on one core; load generator, upstream and driver on another'
-      : 'a single core for everything: figures per second and latencies say little here',
+    isPinned === undefined
+      ? 'everything shares the cores'
+      : isPinned
+        ? 'the measured program on one core; load generator, upstream and driver on another'
+        : 'a single core for everything: figures per second and latencies say little here',
     isRaised
       ? 'all measured programs at a raised priority'
       : 'no right to raise priorities: other work counts into latencies',

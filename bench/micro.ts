@@ -168,7 +168,7 @@ async function openMoney(folder: string) {
     throw error;
   };
   const { ledger, desk, close } = await openSqliteStore({ file: join(folder, 'micro.db'), onFatal: fail });
-  const account = await createFirstAccount({ ledger, desk, secret, newId, directory }, 10n ** 15n);
+  const account = await createFirstAccount({ ledger, desk, secret, newId, now: Date.now, directory }, 10n ** 15n);
   if (account === undefined) throw new Error('a new database has no account');
   const { accountId, key } = account;
   const keyId = (await desk.listKeys({ limit: 1 }))[0]!.id;

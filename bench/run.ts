@@ -15,6 +15,7 @@ import { profile, profilingOptions } from './profile.ts';
 import { writeSection } from './results.ts';
 import { playRound, type Bench, type RoundResult } from './round.ts';
 import { quick, scenarios, type Scenario } from './scenarios.ts';
+import { settle } from './settle.ts';
 import { printTable } from './table.ts';
 import { tokenhouse } from './tokenhouse.ts';
 import { compileTools } from './tools.ts';
@@ -37,6 +38,13 @@ async function main(args: readonly string[]): Promise<void> {
       `The benchmark needs Linux (it reads /proc and pins programs to cores); this is ${process.platform}.`,
       'Run it on a Linux machine.',
     );
+
+  if (options.settles) {
+    const facts = machineFacts({ root, dataFolder: options.folder ?? tmpdir(), contenders: [], isRaised: false });
+    const seconds = options.isQuick ? 2 : 5;
+    const table = await settle({ root, rounds: options.rounds, seconds, folder: options.folder });
+    return report(options, args, [table, '', ...facts.map((fact) => `- ${fact}`)].join('\n'));
+  }
 
   const tools = compileTools(join(root, 'bench'));
   const processes = new Processes();
@@ -74,7 +82,8 @@ async function main(args: readonly string[]): Promise<void> {
     if (options.rawFile !== undefined)
       appendFileSync(options.rawFile, played.map((result) => `${JSON.stringify(result)}\n`).join(''));
   }
-  report(options, args, facts, results);
+  const table = options.comparesFamilies ? printFamilyTable(results) : printTable(results);
+  report(options, args, [table, '', ...facts.map((fact) => `- ${fact}`)].join('\n'));
   const wrong = results.flatMap(({ points }) => Object.values(points)).filter(({ load }) => load.bad + load.hung > 0);
   const dear = options.comparesFamilies ? aboveAim(results) : [];
   for (const line of dear) say(line);
@@ -124,16 +133,9 @@ function chosenContenders(
   return chosen.filter((contender) => contender !== nginx);
 }
 
-function report(
-  options: Arguments,
-  args: readonly string[],
-  facts: readonly string[],
-  results: readonly RoundResult[],
-): void {
+function report(options: Arguments, args: readonly string[], text: string): void {
   const words = args.filter((word) => word !== '--write');
   const command = ['npm run bench', ...(words.length > 0 ? ['--', ...words.map(quoted)] : [])].join(' ');
-  const table = options.comparesFamilies ? printFamilyTable(results) : printTable(results);
-  const text = [table, '', ...facts.map((fact) => `- ${fact}`)].join('\n');
   process.stdout.write(`${text}\n`);
   if (!options.writes) return;
   const file = join(root, 'bench', 'results.md');

@@ -25,7 +25,12 @@ export const suites = {
     concurrency: 2,
     about: 'killed processes, full disks, exhausted memory, a frozen machine, backups under load',
   },
-  clock: { minutes: 10, fileMinutes: 8, concurrency: 1, about: 'the clock is set while requests run' },
+  clock: {
+    minutes: 10,
+    fileMinutes: 8,
+    concurrency: 1,
+    about: 'the clock is set, of the service or one of two replicas',
+  },
   overload: {
     minutes: 10,
     fileMinutes: 8,

@@ -117,7 +117,6 @@ export async function startService(options: ServiceOptions): Promise<Service> {
 /** `opened` is given what closes each part, as soon as the part is open. */
 async function start(options: ServiceOptions, opened: (() => unknown)[]): Promise<Service> {
   const { config, environment, log } = options;
-  const newId = uuidMaker();
   const running = new Running();
 
   const store = await openStore(config.storage, {
@@ -133,12 +132,15 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
     log: (level, message) => log.service({ level, event: 'store', detail: { message } }),
   });
   opened.push(() => store.close());
+  const now = (): number => store.now();
+  const newId = uuidMaker(now);
 
   // Pages and errors name the account host by its public address, which a free port (0) tells only when it listens.
   let accountUrl = publicUrl(config.server.account);
   const billing: Billing = new Billing({
     ledger: store.ledger,
     newId,
+    now,
     topupUrl: () => `${accountUrl}/topup`,
     log: (event) => {
       metrics.settlement(event.event === 'settlement_repaired' ? 'repaired' : 'unrepaired');
@@ -155,7 +157,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
     dataFolder: config.storage.directory,
     warn: (message) => log.service({ level: 'warn', event: 'secret', detail: { message } }),
   });
-  const directory = new Directory(secret);
+  const directory = new Directory(secret, now);
   directory.listen((cut) => {
     if (cut.kind === 'key_revoked') running.cancelKey(cut.keyId);
     else running.cancelAccount(cut.accountId);
@@ -167,6 +169,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
       directory,
       prices,
       budgetChanged: (subject) => store.ledger.budgetChanged(subject),
+      now,
       warn: (message) => log.service({ level: 'warn', event: 'keys', detail: { message } }),
     }),
   );
@@ -174,7 +177,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
   const items = new KeptItems({
     desk: store.desk,
     keepDays: config.items.keepDays,
-    now: Date.now,
+    now,
     failed: (what, code) => log.service({ level: 'warn', event: `items_${what}_failed`, detail: { code } }),
   });
   const idempotency = new Idempotency({
@@ -182,7 +185,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
     secret: secret.fingerprints,
     owner: () => store.ledger.replicaId,
     running,
-    now: Date.now,
+    now,
     counted: (outcome) => metrics.idempotent(outcome),
     failed: (what, code) => log.service({ level: 'warn', event: `idempotency_${what}_failed`, detail: { code } }),
   });
@@ -191,13 +194,14 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
     bytes: fileBytes(config, environment),
     bounds: boundsOf(config),
     log: (event, reason) => log.service({ level: 'warn', event, detail: { reason } }),
+    now,
   });
   opened.push(() => files.close());
   await files.start();
   const pdfs = new PdfTexts();
   opened.push(() => pdfs.close());
   const memory = feed.isShared ? { directory: undefined, caughtUp: () => feed.catchUp() } : { directory, prices };
-  const operations = { ledger: store.ledger, desk: store.desk, secret, newId, ...memory };
+  const operations = { ledger: store.ledger, desk: store.desk, secret, newId, now, ...memory };
   const downloads = new AbortController();
   const { limits } = config.server;
   const backendServices = {
@@ -211,10 +215,12 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
     model.backends.map((backend) => openBackend(model, backend, { ...backendServices, limits })),
   );
   const admission = new Admission(limits.requestsRunningMax);
-  const counts = await openCounts(store, log, () => running.cancelAll('lost'));
+  // A machine's own clock may be set while requests are counted; the time of several is nobody's to set.
+  const windowClock = feed.isShared ? now : steadyClock(now());
+  const counts = await openCounts(store, windowClock, log, () => running.cancelAll('lost'));
   opened.push(() => counts.close());
   const { concurrencyPerAccountMax } = limits;
-  const callerLimits = new Limits({ counts: counts.of, concurrencyPerAccountMax, plans: config.plans });
+  const callerLimits = new Limits({ counts: counts.of, concurrencyPerAccountMax, plans: config.plans, wall: now });
   const bodyBudget = new BodyBudget(limits.bodiesInFlightBytesMax);
   const edge = {
     ...defaultEdgeLimits,
@@ -332,6 +338,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
       files,
       fileParts: new FileParts(files, pdfs, fetcher),
       newId,
+      now,
       running,
       log,
       metrics,
@@ -372,7 +379,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
   const firstAccount = await store.alone(() => createFirstAccount(operations, config.accounts.firstCreditMicrocents));
 
   const usageHours = setInterval(() => {
-    store.desk.recomputeUsageHours({ now: Date.now() }).catch((error: unknown) => {
+    store.desk.recomputeUsageHours({ now: now() }).catch((error: unknown) => {
       log.service({
         level: 'warn',
         event: 'usage_hours_failed',
@@ -386,6 +393,10 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
   const tidyItems = setInterval(() => {
     tidying ??= items.tidy().finally(() => (tidying = undefined));
     void idempotency.tidy();
+    store.tidy().catch((error: unknown) => {
+      const code = error instanceof StoreError ? error.code : 'unexpected';
+      log.service({ level: 'warn', event: 'store_tidy_failed', detail: { code } });
+    });
   }, tidyItemsEveryMs);
   tidyItems.unref();
 
@@ -437,8 +448,7 @@ interface OpenCounts {
 }
 
 /** What is used of limits: by this process alone, or by all on its database. */
-async function openCounts(store: Store, log: Log, lost: () => void): Promise<OpenCounts> {
-  const now = steadyClock(await store.nowMs());
+async function openCounts(store: Store, now: () => number, log: Log, lost: () => void): Promise<OpenCounts> {
   if (store.limits !== undefined) {
     const shares = new Shares({ leases: store.limits, now, lost });
     return { of: shares, close: () => shares.close() };

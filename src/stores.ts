@@ -17,12 +17,17 @@ export interface Store {
   readonly limits?: LimitLeases;
   /** Names of the migrations that this opening ran. */
   readonly migrated: readonly string[];
-  /** What time it is, for all processes on the same books. */
-  nowMs(): Promise<number>;
+  /**
+   * What time it is for all processes on the same books, in milliseconds since 1970: by the database where it is a server,
+   * else by this machine. Whatever others will see, or judge by, is dated with it (reliability S5).
+   */
+  now(): number;
   /** Loads what the follower keeps in memory, and keeps it in line with what others change until the feed is closed. */
   follow(follower: Follows): Promise<Feed>;
   /** Runs what must not run twice at once, here or in another process on the same books. */
   alone<Value>(work: () => Promise<Value>): Promise<Value>;
+  /** Keeps the tables in shape: bounded work that disturbs nobody. Call it each minute. */
+  tidy(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -57,6 +62,13 @@ export async function openStoreReader(storage: StorageConfig): Promise<Kysely<Da
   }
   const { openPostgresReader } = await import('./store/postgres/store.ts');
   return await openPostgresReader(addressOf(storage), storage.shown);
+}
+
+/** `Store.now` for a reader. */
+export async function readStoreTime(storage: StorageConfig, db: Kysely<Database>): Promise<number> {
+  if (storage.type === 'sqlite') return Date.now();
+  const { databaseTimeMs } = await import('./store/postgres/store.ts');
+  return await databaseTimeMs(db);
 }
 
 /** Whether some process works on the store now; for reports only. */

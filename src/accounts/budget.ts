@@ -32,8 +32,8 @@ export interface Budgeted {
 
 /** Throws OperationError. What runs goes on; what is let in from now on is held from the budget. */
 export async function setBudget(wish: BudgetSetting, services: OperationServices): Promise<Budgeted> {
-  const { ledger, desk, newId, directory } = services;
-  const at = Date.now();
+  const { ledger, desk, newId, directory, now } = services;
+  const at = now();
   const budget = checkedBudget(wish.budget);
   const isKey = wish.kind === 'budget_key';
   const subject = isKey ? wish.keyId : await accountMeant(wish.accountId, desk);

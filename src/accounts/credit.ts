@@ -127,19 +127,19 @@ export async function refundRequest(wish: RequestRefund, services: OperationServ
 
 export async function limitCredit(
   { accountId: named, microcents }: CreditLimit,
-  { ledger, desk, newId }: OperationServices,
+  { ledger, desk, newId, now }: OperationServices,
 ): Promise<CreditLimited> {
   const accountId = await accountMeant(named, desk);
-  await ledger.setCreditLimit(accountId, BigInt(microcents), Date.now(), newId());
+  await ledger.setCreditLimit(accountId, BigInt(microcents), now(), newId());
   return { kind: 'credit_limited', accountId, microcents };
 }
 
 async function move(
-  { ledger, desk, newId }: OperationServices,
+  { ledger, desk, newId, now }: OperationServices,
   accountId: string,
   transfer: Omit<Transfer, 'id' | 'by' | 'at'>,
 ): Promise<Moved> {
-  const moved = await ledger.transfer({ ...transfer, id: newId(), by: 'cli', at: Date.now() });
+  const moved = await ledger.transfer({ ...transfer, id: newId(), by: 'cli', at: now() });
   const account = await desk.getAccount({ accountId });
   const isDebit = transfer.debitAccount === accountId;
   return {

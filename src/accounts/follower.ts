@@ -13,6 +13,8 @@ export interface FollowerOptions {
   readonly prices: FollowedPrices;
   /** The budget of a key or an account has changed; `undefined`: maybe any. */
   readonly budgetChanged?: (subject: string | undefined) => void;
+  /** What time it is for all replicas. */
+  readonly now: () => number;
   readonly warn: (message: string) => void;
 }
 
@@ -44,7 +46,7 @@ export class Follower implements Follows {
       if (after === undefined) break;
     }
     await this.#followKeys([...known], desk);
-    prices.load(await ratesOf(undefined, desk));
+    prices.load(await ratesOf(undefined, desk, this.#options.now()));
     if (this.#isLoaded) this.#options.budgetChanged?.(undefined);
     this.#isLoaded = true;
   }
@@ -80,7 +82,7 @@ export class Follower implements Follows {
     directory.apply({ kind: 'account_plan', accountId, plan: account.plan });
     directory.apply({ kind: 'account_limits', accountId, limits: account.limits });
     directory.apply({ kind: 'account_budget', accountId, budget: await desk.getBudget({ subject: accountId }) });
-    prices.replace(accountId, await ratesOf(accountId, desk));
+    prices.replace(accountId, await ratesOf(accountId, desk, this.#options.now()));
   }
 
   /** One key that was made with another secret must not keep those from being followed that this service has. */
@@ -97,8 +99,11 @@ export class Follower implements Follows {
 }
 
 /** All that are in force or will be. */
-async function ratesOf(accountId: string | undefined, desk: FollowedDesk): Promise<readonly AccountPrice[]> {
-  const endingAfter = Date.now();
+async function ratesOf(
+  accountId: string | undefined,
+  desk: FollowedDesk,
+  endingAfter: number,
+): Promise<readonly AccountPrice[]> {
   const rates: AccountPrice[] = [];
   for (let after: AccountPrice | undefined; ;) {
     const page = await desk.listAccountPrices({

@@ -31,6 +31,8 @@ export interface OperationServices {
   readonly secret: Secret;
   /** Makes UUIDv7s. */
   readonly newId: () => Uint8Array;
+  /** What time it is for all who share the books. */
+  readonly now: () => number;
   /** The live keys of the running service; a command that works on the database alone has none. */
   readonly directory: Directory | undefined;
   /** The rates of the running service; likewise. */

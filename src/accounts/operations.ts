@@ -24,6 +24,8 @@ export type Operation =
       /** Left out: a legacy key, of nobody in particular. */
       readonly userId?: string | undefined;
       readonly expiresAt: number | undefined;
+      /** Instead: so long after it is made, by the clock of whoever makes it. */
+      readonly expiresAfterMs?: number | undefined;
       /** Left out: all that the account may use. */
       readonly models?: readonly string[] | undefined;
       /** Left out: none. */
@@ -58,6 +60,8 @@ export type Operation =
       readonly keyId: string;
       readonly name?: string | undefined;
       readonly expiresAt?: number | null | undefined;
+      /** Instead, from now on. */
+      readonly expiresAfterMs?: number | undefined;
     }
   | BudgetSetting
   /** Prices are microcents per million tokens, as text. */
@@ -140,7 +144,7 @@ export async function operate(operation: Operation, services: OperationServices)
 
 async function carryOut(operation: Operation, services: OperationServices): Promise<OperationAnswer> {
   const { ledger, desk, secret, newId, directory } = services;
-  const at = Date.now();
+  const at = services.now();
   switch (operation.kind) {
     case 'create_account': {
       const accountId = newAccountId();
@@ -161,7 +165,7 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
         name: checkedName(operation.name),
         secret,
         now: at,
-        expiresAt: operation.expiresAt ?? null,
+        expiresAt: expiryOf(operation, at),
         models: checkedModels(operation.models),
         limits: checkedLimits(operation.limits),
       });
@@ -224,7 +228,8 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
       return { kind: 'key_limited', keyId, limits: readLimits(key.limits) };
     }
     case 'edit_key': {
-      const { keyId, expiresAt } = operation;
+      const { keyId, expiresAfterMs } = operation;
+      const expiresAt = expiresAfterMs === undefined ? operation.expiresAt : at + expiresAfterMs;
       const name = operation.name === undefined ? undefined : checkedName(operation.name);
       const key = await desk.editKey({ keyId, name, expiresAt, at, changeId: newId() });
       if (key === undefined)
@@ -272,6 +277,13 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
       return { kind: 'status', accountId: operation.accountId, status };
     }
   }
+}
+
+function expiryOf(
+  { expiresAt, expiresAfterMs }: Extract<Operation, { kind: 'create_key' }>,
+  now: number,
+): number | null {
+  return expiresAfterMs === undefined ? (expiresAt ?? null) : now + expiresAfterMs;
 }
 
 /** As in the configuration: 10¹⁵ microcents for a million tokens. */

@@ -14,6 +14,8 @@ export interface BillingOptions {
   readonly ledger: Ledger;
   /** Makes UUIDv7s. */
   readonly newId: () => Uint8Array;
+  /** What time it is for all who share the ledger; else by this machine. */
+  readonly now?: () => number;
   /** Where a person adds credit; `topup_url` of the 402 (specification §7.6). */
   readonly topupUrl: () => string;
   readonly log: RepairLog;
@@ -279,7 +281,7 @@ export class Billing {
   }
 
   #open(bill: Bill, { amount, covered }: Estimate): Hold {
-    const { ledger, newId, log } = this.#options;
+    const { ledger, newId, now = Date.now, log } = this.#options;
     this.#openHolds++;
     this.#heldMicrocents += amount;
     const life = this.#life;
@@ -332,7 +334,7 @@ export class Billing {
             readBack: (requestId) => ledger.readBack(requestId),
             transfer: (transfer) => ledger.transfer(transfer),
           },
-          newId,
+          { newId, now },
           log,
         ),
     });

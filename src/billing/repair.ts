@@ -20,7 +20,7 @@ const pauseMaxMs = 30_000;
 export async function repair(
   given: UsageRow,
   ledger: Pick<Ledger, 'settle' | 'readBack' | 'transfer'>,
-  newId: () => Uint8Array,
+  { newId, now }: { readonly newId: () => Uint8Array; readonly now: () => number },
   log: RepairLog,
 ): Promise<bigint> {
   const requestId = Buffer.from(given.requestId).toString('hex');
@@ -46,7 +46,7 @@ export async function repair(
           idempotencyKey: `refund:${requestId}`,
           reference: requestId,
           by: 'system',
-          at: Date.now(),
+          at: now(),
         });
       }
       log({ event: 'settlement_repaired', requestId, tries, refundMicrocents: String(refund > 0n ? refund : 0n) });

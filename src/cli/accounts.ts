@@ -7,13 +7,14 @@ import { reading, writing } from './database.ts';
 import { table } from './output.ts';
 
 export async function listAccounts(context: Context): Promise<number> {
-  const [accounts, budgets] = await reading(context, async (desk) => {
+  const [accounts, budgets] = await reading(context, async (desk, _db, now) => {
     const found = await desk.listAccounts({ limit: 1000 });
     return [
       found,
       await readBudgets(
         desk,
         found.map(({ id }) => id),
+        await now(),
       ),
     ] as const;
   });

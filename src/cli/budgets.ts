@@ -55,8 +55,12 @@ function statusOf({ budget, spentMicrocents, renewsAt }: Budgeted): Shown {
 }
 
 /** Those of the keys or accounts that have one, by their ids. */
-export async function readBudgets(desk: Desk, subjects: readonly string[]): Promise<ReadonlyMap<string, Shown>> {
-  const found = await desk.budgetsOf({ subjects, at: Date.now() });
+export async function readBudgets(
+  desk: Desk,
+  subjects: readonly string[],
+  at: number,
+): Promise<ReadonlyMap<string, Shown>> {
+  const found = await desk.budgetsOf({ subjects, at });
   return new Map(found.map((status) => [status.purse.subject, { ...status, renewsAt: status.purse.endsAt }]));
 }
 

@@ -11,11 +11,11 @@ export interface CostsOptions {
 const dayMs = 86_400_000;
 
 export async function showCosts(context: Context, { by, account, days }: CostsOptions): Promise<number> {
-  const to = Date.now() + 1;
-  const span = { from: to - days * dayMs, to, ...(account === undefined ? {} : { accountId: account }) };
-  const sums = await reading(context, (desk) =>
-    by === 'tag' ? desk.sumUsageByTag(span) : desk.sumUsage({ ...span, by }),
-  );
+  const sums = await reading(context, async (desk, _db, now) => {
+    const to = (await now()) + 1;
+    const span = { from: to - days * dayMs, to, ...(account === undefined ? {} : { accountId: account }) };
+    return by === 'tag' ? await desk.sumUsageByTag(span) : await desk.sumUsage({ ...span, by });
+  });
   const nameOf = (group: string): string => (by === 'day' ? new Date(Number(group)).toISOString().slice(0, 10) : group);
   context.print.result(
     sums.map((sum) => ({

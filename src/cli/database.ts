@@ -6,7 +6,7 @@ import { controlSocketPath } from '../control/socket-path.ts';
 import { deskOn } from '../store/operations.ts';
 import type { Desk } from '../store/operations.ts';
 import type { Database } from '../store/database.ts';
-import { openStore, openStoreReader } from '../stores.ts';
+import { openStore, openStoreReader, readStoreTime } from '../stores.ts';
 import { uuidMaker } from '../ids/uuid.ts';
 import type { Kysely } from 'kysely';
 import type { Context } from './context.ts';
@@ -14,7 +14,7 @@ import type { Context } from './context.ts';
 /** Reads the database on a connection that cannot write, beside a running service or without one. */
 export async function reading<Value>(
   { config }: Context,
-  read: (desk: Desk, db: Kysely<Database>) => Promise<Value>,
+  read: (desk: Desk, db: Kysely<Database>, now: () => Promise<number>) => Promise<Value>,
 ): Promise<Value> {
   const { storage } = config;
   const db = await openStoreReader(storage);
@@ -23,7 +23,7 @@ export async function reading<Value>(
     throw new OperationError(`There is no database at ${place} yet. Start the service once: npm start`);
   }
   try {
-    return await read(deskOn(db), db);
+    return await read(deskOn(db), db, () => readStoreTime(storage, db));
   } finally {
     await db.destroy();
   }
@@ -46,7 +46,8 @@ export async function writing({ config, environment, print }: Context, operation
       ledger: store.ledger,
       desk: store.desk,
       secret,
-      newId: uuidMaker(),
+      newId: uuidMaker(() => store.now()),
+      now: () => store.now(),
       directory: undefined,
     });
   } finally {

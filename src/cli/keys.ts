@@ -27,13 +27,13 @@ export async function createKey(
     readonly budgetPer: BudgetPeriod;
   },
 ): Promise<number> {
-  const expiresAt = options.expires === undefined ? undefined : Date.now() + options.expires;
   const answer = await writing(context, {
     kind: 'create_key',
     accountId: options.account,
     name: options.name,
     userId: options.user,
-    expiresAt,
+    expiresAt: undefined,
+    expiresAfterMs: options.expires,
     models: options.model === undefined ? undefined : configuredModels(context, options.model),
     limits: {
       endpoints: options.endpoint,
@@ -59,13 +59,14 @@ export async function createKey(
 }
 
 export async function listKeys(context: Context, options: { readonly account?: string }): Promise<number> {
-  const [keys, budgets] = await reading(context, async (desk) => {
+  const [keys, budgets] = await reading(context, async (desk, _db, now) => {
     const found = await desk.listKeys(options.account === undefined ? {} : { accountId: options.account });
     return [
       found,
       await readBudgets(
         desk,
         found.map(({ id }) => id),
+        await now(),
       ),
     ] as const;
   });
@@ -159,8 +160,8 @@ export async function editKey(
 ): Promise<number> {
   const { name, expires } = options;
   if (name === undefined && expires === undefined) throw new OperationError('Say what to change: --name or --expires.');
-  const expiresAt = expires === undefined ? undefined : expires === 'never' ? null : Date.now() + expires;
-  const answer = await writing(context, { kind: 'edit_key', keyId, name, expiresAt });
+  const end = expires === 'never' ? { expiresAt: null } : { expiresAfterMs: expires };
+  const answer = await writing(context, { kind: 'edit_key', keyId, name, ...end });
   if (answer.kind !== 'key_edited') throw new Error('unexpected answer');
   const ends = answer.expiresAt === null ? null : time(answer.expiresAt);
   context.print.result({ id: answer.keyId, name: answer.name, expires_at: ends }, [

@@ -45,9 +45,9 @@ export async function setPrice(context: Context, options: PriceOptions, named: s
 }
 
 export async function listPrices(context: Context, options: { readonly account?: string }): Promise<number> {
-  const prices = await reading(context, (desk) =>
+  const prices = await reading(context, async (desk, _db, now) =>
     desk.listAccountPrices({
-      endingAfter: Date.now(),
+      endingAfter: await now(),
       limit: 1000,
       ...(options.account === undefined ? {} : { accountId: options.account }),
     }),

@@ -74,6 +74,8 @@ export interface InferenceHostServices
   readonly metrics: ServiceMetrics;
   /** Makes UUIDv7s, the ledger's keys. */
   readonly newId: () => Uint8Array;
+  /** What time it is for all replicas: requests are dated and priced by it. */
+  readonly now: () => number;
   /** Whether new work is wanted: not while starting, and not while stopping. */
   ready(): boolean;
 }
@@ -110,7 +112,7 @@ async function handle(
   host: Host,
 ): Promise<void> {
   const { services, options } = host;
-  const startedAt = Date.now();
+  const startedAt = services.now();
   const elapsedMs = stopwatch();
   const id = services.newId();
   const own = publicIdOf(id);
@@ -331,7 +333,7 @@ function answerPlain(
       readOnly(request);
       // Specification §5.3: no key shows list prices, an invalid one is refused.
       const caller = authenticate(request.headers, services.directory, originOf(request));
-      const now = Date.now();
+      const now = services.now();
       const cards = usableModels(caller, snapshot.catalog, now).map((model) => {
         const prices = caller === undefined ? model.prices : services.prices.of(model, caller.account.id, now);
         return modelCard(model, prices, Math.floor(now / 1000));
@@ -354,7 +356,7 @@ function answerPlain(
         version: options.version,
         endpoints: describedEndpoints,
         operations: plainOperations,
-        models: usableModels(undefined, snapshot.catalog, Date.now()),
+        models: usableModels(undefined, snapshot.catalog, services.now()),
         accountUrl: options.accountUrl,
         bodyBytesMax: snapshot.limits.bodyBytesMax,
       });

@@ -76,6 +76,11 @@ export function rangesOfPublicId(
   return ranges;
 }
 
+/** When it was made, by the clock of its maker: milliseconds since 1970. */
+export function timeOfUuid(id: Uint8Array): number {
+  return Buffer.from(id.buffer, id.byteOffset, id.byteLength).readUIntBE(0, 6);
+}
+
 /** No request id of that millisecond is smaller. */
 function firstIdOf(ms: number): Uint8Array {
   const bytes = Buffer.alloc(16);

@@ -1,6 +1,7 @@
 import type { Kysely } from 'kysely';
 import * as budgets from './budget-queries.ts';
 import type { Database } from './database.ts';
+import * as changes from './change-queries.ts';
 import * as keptItems from './kept-items.ts';
 import * as files from './file-queries.ts';
 import * as limitWindows from './limit-windows.ts';
@@ -35,6 +36,7 @@ const deskOperations = {
   sumUsage: queries.sumUsage,
   sumUsageByTag: queries.sumUsageByTag,
   recomputeUsageHours: queries.recomputeUsageHours,
+  forgetChanges: changes.forgetChanges,
   keepItems: keptItems.keepItems,
   findKeptItems: keptItems.findKeptItems,
   tidyKeptItems: keptItems.tidyKeptItems,

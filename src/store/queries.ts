@@ -25,6 +25,7 @@ import type {
 } from './database.ts';
 import type { Ending, TransferKind, UsageRow } from './ledger.ts';
 import { StoreError } from './store-error.ts';
+import { inMonthsOf } from './usage-months.ts';
 import { parseUuid, rangesOfPublicId } from '../ids/uuid.ts';
 
 export const hourMs = 3_600_000;
@@ -588,7 +589,12 @@ export async function listUsage(
   request: UsageFilter & { readonly before?: UsageCursor; readonly limit?: number },
 ): Promise<readonly UsageRow[]> {
   const { accountId, before } = request;
-  let query = db.selectFrom('usage').selectAll().where(matching(request)).limit(pageOf(request.limit));
+  let query = db
+    .selectFrom('usage')
+    .selectAll()
+    .where(matching(request))
+    .where(inMonthsOf(db, request))
+    .limit(pageOf(request.limit));
   if (accountId !== undefined) {
     query = query.orderBy('ended_at', 'desc').orderBy('request_id', 'desc');
     if (before !== undefined) {
@@ -609,9 +615,9 @@ export async function listUsage(
  */
 export async function findUsage(
   db: Db,
-  request: { readonly accountId: string; readonly id: string },
+  request: { readonly accountId: string; readonly id: string; readonly now?: number },
 ): Promise<readonly UsageRow[]> {
-  const { accountId, id } = request;
+  const { accountId, id, now = Date.now() } = request;
   const all = db.selectFrom('usage').selectAll().orderBy('request_id', 'desc').limit(20);
   const of = all.where('account_id', '=', accountId);
   const uuid = parseUuid(id);
@@ -619,7 +625,7 @@ export async function findUsage(
     const rows = await of.where('request_id', '=', uuid).execute();
     if (rows.length > 0) return rows.map(toUsageRow);
   }
-  for (const { from, below } of rangesOfPublicId(id, oldestUsageMs, Date.now() + clockSlackMs)) {
+  for (const { from, below } of rangesOfPublicId(id, oldestUsageMs, now + clockSlackMs)) {
     const rows = await all
       // An expression, so that the planner takes the millisecond of the key instead of all that the account has.
       .where(sql`coalesce(account_id, '')`, '=', accountId)
@@ -719,8 +725,11 @@ export async function recomputeUsageHours(db: Db, request: { readonly now: numbe
   return written;
 }
 
-/** What usage says about the hours of a span: one row for each account, hour, model and key. */
-export function sumUsageByHour(db: Db, from: number, to: number) {
+/**
+ * What usage says about the hours of a span: one row for each account, hour, model and key. `everywhere`: also where a key
+ * lies in a month that it should not.
+ */
+export function sumUsageByHour(db: Db, from: number, to: number, { everywhere = false } = {}) {
   const hour = sql<bigint>`ended_at - ended_at % ${sql.lit(hourMs)}`;
   return (
     db
@@ -731,6 +740,7 @@ export function sumUsageByHour(db: Db, from: number, to: number) {
       .whereRef('usage.account_id', '=', 'account.id')
       .where('ended_at', '>=', BigInt(from))
       .where('ended_at', '<', BigInt(to))
+      .where(inMonthsOf(db, everywhere ? {} : { from, to }))
       .select(['account_id', hour.as('hour'), 'model_id', 'key_id'])
       .select(sumsOf(sql`count(*)`))
       .groupBy(['account_id', hour, 'model_id', 'key_id'])
@@ -792,7 +802,8 @@ function rawUsage(db: Db, filter: UsageFilter & { readonly from: number; readonl
     .crossJoin('usage') // by account, as in sumUsageByHour
     .whereRef('usage.account_id', '=', 'account.id')
     .where('ended_at', '>=', BigInt(filter.from))
-    .where('ended_at', '<', BigInt(filter.to));
+    .where('ended_at', '<', BigInt(filter.to))
+    .where(inMonthsOf(db, filter));
   if (filter.accountId !== undefined) query = query.where('account.id', '=', filter.accountId);
   if (filter.keyId !== undefined) query = query.where('key_id', '=', filter.keyId);
   if (filter.modelId !== undefined) query = query.where('model_id', '=', filter.modelId);

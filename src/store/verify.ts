@@ -2,8 +2,9 @@ import type { Kysely } from 'kysely';
 import type { Database } from './database.ts';
 import type { Ending } from './ledger.ts';
 import { closedBefore, hourMs, leased, sumUsageByHour } from './queries.ts';
+import { isInMonthsOf } from './usage-months.ts';
 import { BudgetBooks } from './verify-budgets.ts';
-import { uuidText } from '../ids/uuid.ts';
+import { timeOfUuid, uuidText } from '../ids/uuid.ts';
 
 /** One thing that the rows say differently from what they should say. */
 export interface Difference {
@@ -54,7 +55,7 @@ export function verifyLedger(db: Kysely<Database>, options: VerifyOptions): Prom
       for (const difference of budgets.differences()) report(difference);
       const accounts = await compareBalances(transaction, transfers.net, usage.cost, report);
       if (!options.owned) await refuseOpenRequests(transaction, report);
-      const hours = await compareHours(transaction, report);
+      const hours = await compareHours(transaction, usage.strays > 0, report);
       return { differences, accounts, transfers: transfers.count, usageRows: usage.count, hours };
     });
 }
@@ -84,14 +85,15 @@ async function sumTransfers(db: Kysely<Database>): Promise<{ net: Map<string, bi
   }
 }
 
-/** The cost of every account's usage; each row is looked at on the way. */
+/** The cost of every account's usage; each row is looked at on the way. `strays`: rows that a look by time does not find. */
 async function sumUsage(
   db: Kysely<Database>,
   budgets: BudgetBooks,
   report: Report,
-): Promise<{ cost: Map<string, bigint>; count: number }> {
+): Promise<{ cost: Map<string, bigint>; count: number; strays: number }> {
   const cost = new Map<string, bigint>();
   let count = 0;
+  let strays = 0;
   let last = new Uint8Array(0);
   for (;;) {
     const rows = await db
@@ -123,12 +125,13 @@ async function sumUsage(
     for (const row of rows) {
       add(cost, row.account_id, row.cost);
       budgets.add(row);
+      if (!isInMonthsOf(Number(row.ended_at), timeOfUuid(row.request_id))) strays += 1;
       for (const { what, expected, found } of faultsOf(row)) {
         report({ accountId: row.account_id, what: `usage ${uuidText(row.request_id)}: ${what}`, expected, found });
       }
     }
     count += rows.length;
-    if (rows.length < pageRows) return { cost, count };
+    if (rows.length < pageRows) return { cost, count, strays };
     last = Uint8Array.from(rows.at(-1)!.request_id);
   }
 }
@@ -258,13 +261,13 @@ async function refuseOpenRequests(db: Kysely<Database>, report: Report): Promise
 }
 
 /** Closed hours of usage_hour against usage, a day at a time. */
-async function compareHours(db: Kysely<Database>, report: Report): Promise<number> {
+async function compareHours(db: Kysely<Database>, everywhere: boolean, report: Report): Promise<number> {
   const closed = await closedBefore(db);
   const first = await firstHour(db);
   const seen = new Set<number>();
   for (let start = first; start < closed; start += 24 * hourMs) {
     const end = Math.min(start + 24 * hourMs, closed);
-    const expected = new Map((await sumUsageByHour(db, start, end)).map((sum) => [hourKey(sum), sum]));
+    const expected = new Map((await sumUsageByHour(db, start, end, { everywhere })).map((sum) => [hourKey(sum), sum]));
     const stored = await db
       .selectFrom('usage_hour')
       .selectAll()

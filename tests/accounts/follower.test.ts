@@ -24,7 +24,7 @@ function memory() {
   const warnings: string[] = [];
   const cuts: Cut[] = [];
   directory.listen((cut) => cuts.push(cut));
-  const follower = new Follower({ directory, prices, warn: (message) => warnings.push(message) });
+  const follower = new Follower({ directory, prices, now: Date.now, warn: (message) => warnings.push(message) });
   return { directory, prices, follower, warnings, cuts };
 }
 
@@ -186,6 +186,7 @@ test('who keeps purses hears whose budget has changed after the change is in for
   const follower = new Follower({
     directory,
     prices: new AccountPrices(),
+    now: Date.now,
     warn: assert.fail,
     budgetChanged: (subject) => {
       const caller = directory.find(text);

@@ -356,3 +356,34 @@ function sums(rows: readonly UsageRow[], by: 'model' | 'key' | 'account' | 'day'
     }))
     .sort((a, b) => (a.group < b.group ? -1 : 1));
 }
+
+test('changes that are old are deleted, so many at a time; the young ones stay', async (t) => {
+  const file = join(temporaryFolder(t), 'x.db');
+  let now = Date.now();
+  const store = await openStore(t, file, { now: () => now });
+  await customer(store, 'acct_a', 0n);
+  for (const id of ['key_1', 'key_2'])
+    await store.desk.createKey({ key: { ...key('acct_a', id), createdAt: now }, changeId: uuid() });
+  const changes = (): number => {
+    const connection = openReadOnlyConnection(file);
+    const { n } = connection.prepare('select count(*) as n from change').get() as { n: bigint };
+    connection.close();
+    return Number(n);
+  };
+  const connection = openConnection(file);
+  const insert = connection.prepare('insert into change (id, at, kind, ref) values (?, ?, ?, ?)');
+  connection.exec('begin');
+  for (let index = 0; index < 1_500; index++) insert.run(uuid(), now - 2 * hourMs, 'key_models', 'key_1');
+  connection.exec('commit');
+  connection.close();
+  const young = changes() - 1_500;
+  assert.ok(young >= 2);
+  await store.tidy();
+  assert.equal(changes(), young + 500);
+  await store.tidy();
+  await store.tidy();
+  assert.equal(changes(), young);
+  now += 2 * hourMs;
+  await store.tidy();
+  assert.equal(changes(), 0);
+});

@@ -15,9 +15,19 @@ import * as idempotency from './010-idempotency.ts';
 import * as severalReplicas from './011-several-replicas.ts';
 import * as budgets from './012-budgets.ts';
 import * as limitShares from './013-limit-shares.ts';
+import * as usagePartitions from './014-usage-partitions.ts';
+import * as prunedChanges from './015-pruned-changes.ts';
+
+interface MigrationSteps {
+  up(db: Kysely<Database>, dialect: SchemaDialect): Promise<void>;
+  /** Run before the transaction of all: what takes long and disturbs nobody. It may find itself done already. */
+  prepare?(db: Kysely<Database>, dialect: SchemaDialect): Promise<void>;
+  /** Undoes that, because the transaction has failed. */
+  abandon?(db: Kysely<Database>, dialect: SchemaDialect): Promise<void>;
+}
 
 /** All migrations in their order. A released one is never changed. */
-const migrations: Readonly<Record<string, { up(db: Kysely<Database>, dialect: SchemaDialect): Promise<void> }>> = {
+const migrations: Readonly<Record<string, MigrationSteps>> = {
   '001-accounts': accounts,
   '002-ledger': ledger,
   '003-usage-hour': usageHour,
@@ -31,13 +41,15 @@ const migrations: Readonly<Record<string, { up(db: Kysely<Database>, dialect: Sc
   '011-several-replicas': severalReplicas,
   '012-budgets': budgets,
   '013-limit-shares': limitShares,
+  '014-usage-partitions': usagePartitions,
+  '015-pruned-changes': prunedChanges,
 };
 
 export const migrationNames: readonly string[] = Object.keys(migrations);
 
 /**
  * Brings the schema up to date, up to `last` when given, and returns the names of what ran. All of them run in one
- * transaction: a process that dies in the middle leaves the state from before (reliability S9).
+ * transaction, behind what some prepare: a process that dies in the middle leaves the state from before (reliability S9).
  */
 export async function migrate(db: Kysely<Database>, dialect: SchemaDialect, last?: string): Promise<readonly string[]> {
   await refuseNewer(db);
@@ -53,8 +65,12 @@ export async function migrate(db: Kysely<Database>, dialect: SchemaDialect, last
       ),
   };
   const migrator = new Migrator({ db, provider });
+  const wanted = Object.entries(migrations).filter(([name]) => last === undefined || name <= last);
+  for (const [, { prepare }] of wanted) await prepare?.(db, dialect);
   const { error, results } = await (last === undefined ? migrator.migrateToLatest() : migrator.migrateTo(last));
   if (error !== undefined) {
+    // What is left is in nobody's way, or the next try finds it.
+    for (const [, { abandon }] of wanted) await abandon?.(db, dialect).catch(() => {});
     const failed = results?.find((result) => result.status === 'Error')?.migrationName;
     const reason = error instanceof Error ? error.message : String(error);
     const where = failed === undefined ? '' : ` at ${failed}`;

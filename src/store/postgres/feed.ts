@@ -26,6 +26,8 @@ interface ChangeRow {
   readonly snapshot: string;
   /** When the server was started. */
   readonly server: string;
+  /** What has changed since may have been deleted. */
+  readonly isLate: boolean | null;
   readonly kind: string | null;
   readonly ref: string | null;
 }
@@ -115,9 +117,9 @@ export class PostgresFeed implements Feed {
     const begunMs = performance.now();
     try {
       const { rows } = await this.#session.query<ChangeRow>(readChanges, [this.#snapshot], answerTimeoutMs);
-      const { snapshot, server } = rows[0]!;
+      const { snapshot, server, isLate } = rows[0]!;
       // Another server, or the same one after a crash or a restore: what this one has forgotten, nobody can say.
-      if (server !== this.#server) await this.#follower.loadAll(this.#desk);
+      if (server !== this.#server || isLate === true) await this.#follower.loadAll(this.#desk);
       else {
         const changes = rows.filter((row): row is ChangeRow & Change => row.kind !== null);
         if (changes.length > 0) await this.#follower.follow(changes, this.#desk);

@@ -14,6 +14,7 @@ import type {
 import { StoreError } from '../store-error.ts';
 import { clean } from '../usage-columns.ts';
 import { Session, type PostgresAddress, type Run } from './connection.ts';
+import { DatabaseClock } from './database-clock.ts';
 import { Leases, returnChannel } from './leases.ts';
 import { Membership } from './membership.ts';
 import { changeBudget } from './change-budget.ts';
@@ -51,6 +52,7 @@ export class PostgresLedger implements AccountLedger {
   readonly #membership: Membership;
   readonly #settlements: Settlements;
   readonly #leases: Leases;
+  readonly #clock = new DatabaseClock();
   #answeredMs = performance.now();
   #state: 'open' | 'closed' = 'open';
 
@@ -72,7 +74,7 @@ export class PostgresLedger implements AccountLedger {
     this.#membership = new Membership({
       session: beating,
       newId,
-      onBeat: () => {},
+      onBeat: (databaseMs, askedMs) => this.#clock.heard(databaseMs, askedMs),
       onReborn: () => {
         // What is free and what is held was of the earlier life.
         this.#free.forget();
@@ -94,6 +96,11 @@ export class PostgresLedger implements AccountLedger {
   /** What this process is called among the others; another one after it was declared dead. */
   get replica(): Uint8Array {
     return this.#membership.id;
+  }
+
+  /** What time it is by the database, which all replicas go by; once the ledger has started. */
+  now(): number {
+    return this.#clock.now();
   }
 
   get backlog(): number {

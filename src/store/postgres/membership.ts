@@ -16,8 +16,12 @@ export interface MembershipOptions {
   readonly newId: () => Uint8Array;
   /** Declared dead while it was not heard of: it goes on under another id, and owns nothing. */
   readonly onReborn: (id: Uint8Array) => void;
-  /** After each beat that was heard. */
-  readonly onBeat: () => void;
+  /** After each beat that was heard: what time it was in the database, after it was asked at `askedMs` (`performance.now()`). */
+  readonly onBeat: (databaseMs: number, askedMs: number) => void;
+}
+
+interface BeatRow {
+  readonly beat: bigint;
 }
 
 /** This process among the others on the database: says that it lives, and takes back what the dead have left. */
@@ -51,7 +55,7 @@ export class Membership {
 
   async start(): Promise<void> {
     this.#beatMs = performance.now();
-    await this.#options.session.query(register, [this.#id], 10_000);
+    await this.#register(this.#id, 10_000);
     this.#heardMs = this.#steadySinceMs = performance.now();
     this.#schedule();
   }
@@ -68,24 +72,32 @@ export class Membership {
 
   async #beat(): Promise<void> {
     const { session, newId, onReborn, onBeat } = this.#options;
-    let sentMs = performance.now();
-    const { count } = await session.query(beat, [this.#id], answerTimeoutMs);
+    let askedMs = performance.now();
+    const { rows } = await session.query<BeatRow>(beat, [this.#id], answerTimeoutMs);
     const nowMs = performance.now();
-    if (count === 0) {
+    if (rows[0] === undefined) {
       const id = newId();
-      sentMs = performance.now();
-      await session.query(register, [id], answerTimeoutMs);
+      askedMs = performance.now();
+      await this.#register(id, answerTimeoutMs);
       this.#id = id;
       onReborn(id);
+    } else {
+      onBeat(Number(rows[0].beat), askedMs);
     }
     if (nowMs - this.#heardMs > deadAfterMs / 2) this.#steadySinceMs = nowMs;
     this.#heardMs = nowMs;
-    this.#beatMs = sentMs;
-    onBeat();
+    this.#beatMs = askedMs;
     if (nowMs - this.#reapedMs > reapEveryMs) {
       this.#reapedMs = nowMs;
       await this.#reap(nowMs);
     }
+  }
+
+  async #register(id: Uint8Array, timeoutMs: number): Promise<void> {
+    const { session, onBeat } = this.#options;
+    const askedMs = performance.now();
+    const { rows } = await session.query<BeatRow>(register, [id], timeoutMs);
+    onBeat(Number(rows[0]!.beat), askedMs);
   }
 
   /**

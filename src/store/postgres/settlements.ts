@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Ending, OpenRequest, UsageRow } from '../ledger.ts';
 import { StoreError } from '../store-error.ts';
 import { accountColumn, clean, pursesOf, usageColumns, usageValues, type SqlValue } from '../usage-columns.ts';
+import { arrayText, bytesArrayText } from './array-text.ts';
 import type { Session } from './connection.ts';
 import { isConnectionLost, isWorthAnotherTry, storeErrorOf } from './postgres-error.ts';
 import { open, readUsage, settle, settleWithBudgets } from './statements.ts';
@@ -190,8 +191,9 @@ export class Settlements {
     const { session } = this.#options;
     const accounts = new Set<string>();
     for (const one of batch) if (one.costs) accounts.add(one.values[accountColumn] as string);
-    const columns = usageColumns.map((_, index) => batch.map((one) => one.values[index]));
-    const values = [batch[0]!.replica, [...accounts], batch.map((one) => one.requestId), ...columns];
+    const ids = bytesArrayText(batch.map((one) => one.id));
+    const columns = usageColumns.map((_, index) => arrayText(batch.map((one) => one.values[index] ?? null)));
+    const values = [batch[0]!.replica, [...accounts], ids, ...columns];
     const charges = budgetCharges(batch);
     const { rows } = await (charges === undefined
       ? session.query<{ id: string }>(settle, values, answerTimeoutMs)

@@ -3,17 +3,21 @@
  * row of a replica is the fence: whoever hands money out to it locks that row, and whoever declares it dead deletes it.
  */
 import { usageColumns } from '../usage-columns.ts';
+import { longestRequestMs } from '../usage-months.ts';
 
 /** Milliseconds since 1970 by the clock of the database: replicas' clocks may differ (reliability M4). */
 export const databaseNow = `(extract(epoch from clock_timestamp()) * 1000)::bigint`;
 
 export const register = {
   name: 'register',
-  text: `insert into replica (id, beat) values ($1::bytea, ${databaseNow})`,
+  text: `insert into replica (id, beat) values ($1::bytea, ${databaseNow}) returning beat`,
 };
 
-/** No row: this replica was declared dead. */
-export const beat = { name: 'beat', text: `update replica set beat = ${databaseNow} where id = $1::bytea` };
+/** No row: this replica was declared dead. Else what time it is. */
+export const beat = {
+  name: 'beat',
+  text: `update replica set beat = ${databaseNow} where id = $1::bytea returning beat`,
+};
 
 interface PurseTable {
   readonly name: string;
@@ -237,7 +241,7 @@ export const recordCrashes = {
     with stranded as (
       delete from open_request where replica_id is not null
         and not exists (select 1 from replica where replica.id = open_request.replica_id)
-      returning *, greatest(${databaseNow}, started_at) as ended_at
+      returning *, greatest(started_at, least(${databaseNow}, started_at + ${longestRequestMs})) as ended_at
     )
     insert into usage (request_id, public_id, account_id, key_id, model_id, api, streamed, started_at, ended_at,
       prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens, cost, uncharged, hold, ending, counted,
@@ -252,15 +256,17 @@ export const recordCrashes = {
 /**
  * Finds the changes that have become visible since the snapshot $1, `null` for none, and takes the next snapshot. By the
  * snapshot and not by a time: a transaction may be committed long after its rows were written. Rows of transactions to
- * come are of another server, from whose dump this one was made.
+ * come are of another server, from whose dump this one was made. `isLate`: some of them may have been deleted since.
  */
 export const readChanges = {
   name: 'read_changes',
   text: `
     with look as (
-      select txid_current_snapshot() as snapshot, extract(epoch from pg_postmaster_start_time())::text as server
+      select txid_current_snapshot() as snapshot, extract(epoch from pg_postmaster_start_time())::text as server,
+        (select tx from change_pruned) as pruned
     )
-    select look.snapshot::text as snapshot, look.server, change.kind, change.ref
+    select look.snapshot::text as snapshot, look.server, change.kind, change.ref,
+      pruned >= txid_snapshot_xmin($1::txid_snapshot) and pruned < txid_snapshot_xmax(look.snapshot) as "isLate"
     from look left join change on change.tx >= txid_snapshot_xmin($1::txid_snapshot)
       and change.tx < txid_snapshot_xmax(look.snapshot) and not txid_visible_in_snapshot(change.tx, $1::txid_snapshot)
     order by change.tx`,

@@ -13,6 +13,8 @@ import { recomputeUsageHours } from '../queries.ts';
 import { StoreError } from '../store-error.ts';
 import { clientConfig, refuseUnfitServer, unreachable, type PostgresAddress } from './connection.ts';
 import { kyselyOnPostgres } from './dialect.ts';
+import { makePartitions } from './partitions.ts';
+import { pruneChanges } from './prune-changes.ts';
 import { PostgresFeed, type PostgresFeedOptions } from './feed.ts';
 import { PostgresLedger, type PostgresLedgerOptions } from './ledger.ts';
 import { PostgresLimitLeases } from './limit-leases.ts';
@@ -25,6 +27,7 @@ const deskConnections = 3;
 const migrationLock = 0x746b6873_0001n;
 const usageHoursLock = 0x746b6873_0002n;
 const aloneLock = 0x746b6873_0003n;
+const tidyLock = 0x746b6873_0004n;
 /** The first half of a name, whose other half is an account; names of one half are others. */
 const uploadLock = 0x746b_6873n;
 /**
@@ -50,11 +53,13 @@ export interface PostgresStore {
   /** Names of the migrations that this opening ran. */
   readonly migrated: readonly string[];
   /** By the clock of the database, which all replicas go by. */
-  nowMs(): Promise<number>;
+  now(): number;
   /** Loads what the follower keeps in memory, and keeps it in line with the database until the feed is closed. */
   follow(follower: Follows): Promise<Feed>;
   /** Runs what must not run twice at once, here or on another replica. */
   alone<Value>(work: () => Promise<Value>): Promise<Value>;
+  /** Makes the partitions of months to come, and deletes changes that nobody looks for any more. Bounded work; call it each minute. */
+  tidy(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -72,7 +77,8 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
   try {
     const migrated = await migrateAlone(db, shown);
     if (migrated.length > 0) log('info', 'database schema brought up to date', { migrations: migrated });
-    ledger = new PostgresLedger({
+    await tidy(db); // before the first row
+    const opened = new PostgresLedger({
       address,
       free: options.free ?? nothingFree(),
       newId: uuidMaker(),
@@ -82,16 +88,18 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
         log('warn', 'the database did not hear of this replica; what it had leased went back', {});
       },
     });
-    await ledger.start();
+    ledger = opened;
+    await opened.start();
     return {
-      ledger,
-      desk: deskOf(db, ledger),
+      ledger: opened,
+      desk: deskOf(db, opened),
       limits,
       migrated,
-      nowMs: () => nowMs(db),
+      now: () => opened.now(),
       follow: (follower) => follow({ address, follower, log: (level, message) => log(level, message, {}) }),
       alone: (work) => alone(db, work),
-      close: () => close(ledger!, limits, db),
+      tidy: () => tidy(db),
+      close: () => close(opened, limits, db),
     };
   } catch (error) {
     await ledger?.close();
@@ -169,26 +177,44 @@ function deskOf(db: Kysely<Database>, ledger: PostgresLedger): Desk {
   return {
     ...(named as unknown as Desk),
     // Two at once would write over each other, the older sums maybe last; one is enough for all.
-    recomputeUsageHours: (request) =>
-      db.connection().execute(async (connection) => {
-        const { rows } = await sql<{
-          isOurs: boolean;
-        }>`select pg_try_advisory_lock(${usageHoursLock}) as "isOurs"`.execute(connection);
-        if (rows[0]?.isOurs !== true) return 0;
-        try {
-          return await recomputeUsageHours(connection, request);
-        } catch (error) {
-          throw storeErrorOf(error);
-        } finally {
-          await sql`select pg_advisory_unlock(${usageHoursLock})`.execute(connection).catch(() => {});
-        }
-      }),
+    recomputeUsageHours: async (request) =>
+      (await unlessOthersDo(db, usageHoursLock, (connection) => recomputeUsageHours(connection, request))) ?? 0,
+    forgetChanges: async () => (await unlessOthersDo(db, tidyLock, pruneChanges)) ?? 0,
   };
 }
 
-async function nowMs(db: Kysely<Database>): Promise<number> {
+async function tidy(db: Kysely<Database>): Promise<void> {
+  await unlessOthersDo(db, tidyLock, async (connection) => {
+    await makePartitions(connection, await databaseTimeMs(connection));
+    await pruneChanges(connection);
+  });
+}
+
+/** For who has no replica that hears it with each beat. */
+export async function databaseTimeMs(db: Kysely<Database>): Promise<number> {
   const { rows } = await sql<{ readonly now: bigint }>`select ${sql.raw(databaseNow)} as now`.execute(db);
   return Number(rows[0]!.now);
+}
+
+/** Undefined: another replica is at it. The lock ends with the connection, also after kill -9. */
+function unlessOthersDo<Value>(
+  db: Kysely<Database>,
+  lock: bigint,
+  work: (connection: Kysely<Database>) => Promise<Value>,
+): Promise<Value | undefined> {
+  return db.connection().execute(async (connection) => {
+    const { rows } = await sql<{ isOurs: boolean }>`select pg_try_advisory_lock(${lock}) as "isOurs"`.execute(
+      connection,
+    );
+    if (rows[0]?.isOurs !== true) return undefined;
+    try {
+      return await work(connection);
+    } catch (error) {
+      throw storeErrorOf(error);
+    } finally {
+      await sql`select pg_advisory_unlock(${lock})`.execute(connection).catch(() => {});
+    }
+  });
 }
 
 async function follow(options: PostgresFeedOptions): Promise<Feed> {

@@ -1,5 +1,6 @@
 import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
+import { changesKeptMs } from '../change-queries.ts';
 import type { Feed, Follows } from '../feed.ts';
 import { nothingFree, type FreeBalances } from '../ledger.ts';
 import type { Desk } from '../operations.ts';
@@ -26,11 +27,14 @@ export interface SqliteStore {
   readonly desk: Desk;
   /** Names of the migrations that this opening ran. */
   readonly migrated: readonly string[];
-  nowMs(): Promise<number>;
+  /** By the clock of this machine. */
+  now(): number;
   /** Loads what the follower keeps in memory. */
   follow(follower: Follows): Promise<Feed>;
   /** Runs what must not run twice at once; this process is the only one. */
   alone<Value>(work: () => Promise<Value>): Promise<Value>;
+  /** Deletes changes that nobody looks for any more. Bounded work; call it each minute. */
+  tidy(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -68,9 +72,12 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Sqli
     ledger,
     desk: desk.desk,
     migrated,
-    nowMs: () => Promise.resolve(now()),
+    now,
     follow: (follower) => followAlone(desk.desk, follower),
     alone: (work) => work(),
+    tidy: async () => {
+      await desk.desk.forgetChanges({ before: now() - changesKeptMs });
+    },
     close: () => close(ledger, desk, lock),
   };
 }

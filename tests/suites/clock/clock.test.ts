@@ -3,9 +3,6 @@
  * and what is charged does not change.
  */
 import assert from 'node:assert/strict';
-import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 
@@ -13,9 +10,7 @@ import { ask, assertNothingLeft, cost, exchange, house, promptTokensOf, send } f
 import { Books } from '../../support/books.ts';
 import { until } from '../../support/service.ts';
 import type { TestService } from '../../support/service.ts';
-
-const library = process.env['TOKENHOUSE_TEST_FAKETIME'];
-assert.ok(library !== undefined, 'start this suite with: npm run test:clock');
+import { fakeClock } from './fake-clock.ts';
 
 /** From one to the next: an hour ahead, an hour back, far ahead, and home again. */
 const jumps = ['+1h', '-1h', '+400d', '+0'] as const;
@@ -81,15 +76,7 @@ test('the clock is set back between a crash and the next start: what ran is reco
 });
 
 async function start(t: TestContext): Promise<{ service: TestService; setClock(offset: string): void }> {
-  const folder = mkdtempSync(join(tmpdir(), 'tokenhouse-clock-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
-  const file = join(folder, 'clock');
-  const environment: Record<string, string> = {
-    FAKETIME_TIMESTAMP_FILE: file,
-    LD_PRELOAD: library!,
-    FAKETIME_NO_CACHE: '1',
-    FAKETIME_DONT_FAKE_MONOTONIC: '1',
-  };
+  const { environment, set } = fakeClock(t);
   const service = house({
     environment,
     firstCreditCents: '450',
@@ -101,11 +88,6 @@ async function start(t: TestContext): Promise<{ service: TestService; setClock(o
 `,
   });
   t.after(() => service.dispose());
-  const setClock = (offset: string): void => {
-    writeFileSync(`${file}.new`, `${offset}\n`);
-    renameSync(`${file}.new`, file);
-  };
-  setClock('+0');
   await service.start();
-  return { service, setClock };
+  return { service, setClock: set };
 }

@@ -1,15 +1,21 @@
-// libfaketime moves the clock of one process. From Debian's package: the installed one, else a copy of its own.
+// libfaketime moves the clock of one process. From Debian's package: the installed one, else a copy of its own. Replicas
+// whose clocks differ share a real PostgreSQL.
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { cacheFolder } from '../../../scripts/cache-folder.mjs';
+import { postgresBinaries } from '../../../scripts/postgres.mjs';
 
 const remedy = 'Debian, Ubuntu: apt-get update && apt-get install libfaketime';
 
 export function setup() {
   if (process.platform !== 'linux') throw new Error('the clock of a process can be moved on Linux only');
+  return { TOKENHOUSE_TEST_FAKETIME: faketime(), TOKENHOUSE_TEST_POSTGRES: postgresBinaries() };
+}
+
+function faketime() {
   const found = libraryBelow('/usr/lib') ?? libraryBelow('/usr/local/lib');
-  if (found !== undefined) return { TOKENHOUSE_TEST_FAKETIME: found };
+  if (found !== undefined) return found;
   const folder = cacheFolder('libfaketime');
   if (libraryBelow(folder) === undefined) {
     // Needs no root, and installs nothing.
@@ -23,7 +29,7 @@ export function setup() {
   }
   const unpacked = libraryBelow(folder);
   if (unpacked === undefined) throw new Error(`libfaketime is missing. ${remedy}`);
-  return { TOKENHOUSE_TEST_FAKETIME: unpacked };
+  return unpacked;
 }
 
 /** `<folder>/…/faketime/libfaketime.so.1` */

@@ -16,7 +16,7 @@ import { newRequestId } from '../../support/raw-client.ts';
 import { until } from '../../support/service.ts';
 import type { TestService } from '../../support/service.ts';
 
-const rounds = 8;
+const rounds = Number(process.env['TOKENHOUSE_STOPS'] ?? 8);
 /** Fewer than may run at once, so that every refusal is one of the stop. */
 const clients = 4;
 const loadMsMax = 1_200;

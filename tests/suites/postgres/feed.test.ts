@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, test, type TestContext } from 'node:test';
 import pg from 'pg';
 import type { Change, Feed, FollowedDesk } from '../../../src/store/feed.ts';
+import type { PostgresStore } from '../../../src/store/postgres/store.ts';
 import { uuid } from '../../store/fixture.ts';
 import { until } from '../../support/service.ts';
 import { openReplica } from './fixture.ts';
@@ -40,12 +41,18 @@ class Notes {
   }
 }
 
-async function following(t: TestContext, url: string): Promise<{ readonly notes: Notes; readonly feed: Feed }> {
+interface Following {
+  readonly store: PostgresStore;
+  readonly notes: Notes;
+  readonly feed: Feed;
+}
+
+async function following(t: TestContext, url: string): Promise<Following> {
   const { store } = await openReplica(t, url);
   const notes = new Notes();
   const feed = await store.follow(notes);
   t.after(() => feed.close());
-  return { notes, feed };
+  return { store, notes, feed };
 }
 
 async function clientOf(t: TestContext, url: string): Promise<pg.Client> {
@@ -189,4 +196,97 @@ test('a dump of another server brings changes of transactions that are yet to co
   await until(() => notes.refs.includes('own'), longMs);
   assert.equal(await feed.catchUp(), true);
   assert.deepEqual(notes.refs, ['own']);
+});
+
+/** As if they had been made two hours ago. */
+const age = (url: string) => server.sql(url, 'update change set at = at - 7200000');
+const changesIn = async (url: string): Promise<readonly string[]> =>
+  (await server.sql(url, 'select ref from change order by ref')).map(({ ref }) => String(ref));
+
+test('old changes are deleted; who looks hears of each once, and who was away for longer reads everything anew', async (t) => {
+  const url = await server.createDatabase();
+  const wire = await Wire.open(server.port);
+  t.after(() => wire.close());
+  const [near, away] = [await following(t, url), await following(t, wire.url(url))];
+  const client = await clientOf(t, url);
+  await record(client, 'before');
+  await until(() => [near, away].every(({ notes }) => notes.refs.includes('before')), longMs);
+
+  // Nobody is away: both know what is deleted.
+  await age(url);
+  await record(client, 'young');
+  await until(() => [near, away].every(({ notes }) => notes.refs.includes('young')), longMs);
+  await near.store.tidy();
+  assert.deepEqual(await changesIn(url), ['young']);
+  await record(client, 'next');
+  await until(() => [near, away].every(({ notes }) => notes.refs.includes('next')), longMs);
+  for (const { notes, feed } of [near, away]) {
+    assert.equal(await feed.catchUp(), true);
+    assert.deepEqual(notes.refs, ['before', 'young', 'next']);
+    assert.equal(notes.loads, 1);
+  }
+
+  // One is away, and what it has missed is gone when it comes back: until all is read, it knows that it does not know.
+  wire.cut();
+  await until(() => away.feed.isStale, longMs);
+  await record(client, 'missed');
+  await age(url);
+  await record(client, 'also missed');
+  await near.store.tidy();
+  assert.deepEqual(await changesIn(url), ['also missed']);
+  assert.equal(away.feed.isStale, true);
+  wire.mend();
+  await until(() => !away.feed.isStale, longMs);
+  assert.equal(away.notes.loads, 2);
+  assert.ok(!away.notes.refs.includes('missed'));
+  await record(client, 'again');
+  await until(() => [near, away].every(({ notes }) => notes.refs.includes('again')), longMs);
+  assert.deepEqual(near.notes.refs, ['before', 'young', 'next', 'missed', 'also missed', 'again']);
+  assert.deepEqual([near.notes.loads, away.notes.loads], [1, 2]);
+});
+
+test('a change that is committed long after it was made, and deleted at once, is read by everybody', async (t) => {
+  const url = await server.createDatabase();
+  const { store, notes, feed } = await following(t, url);
+  const [late, client] = [await clientOf(t, url), await clientOf(t, url)];
+  await late.query('begin');
+  await record(late, 'late');
+  await late.query('update change set at = at - 7200000');
+  // What is younger than a transaction that still runs stays, however old it says that it is.
+  await record(client, 'other');
+  await age(url);
+  await store.tidy();
+  assert.deepEqual(await changesIn(url), ['other']);
+  await until(() => notes.refs.includes('other'), longMs);
+  await late.query('commit');
+  await store.tidy();
+  assert.deepEqual(await changesIn(url), []);
+  await until(() => notes.refs.includes('late') || notes.loads > 1, longMs);
+  assert.equal(await feed.catchUp(), true);
+  await record(client, 'after');
+  await until(() => notes.refs.includes('after'), longMs);
+});
+
+test('a round of deleting is bounded, and rows of another server go without making anybody late', async (t) => {
+  const url = await server.createDatabase();
+  const { store, notes, feed } = await following(t, url);
+  await server.sql(
+    url,
+    `insert into change (id, at, kind, ref) select decode(lpad(to_hex(n), 32, '0'), 'hex'), 0, 'key_models', n::text from generate_series(1, 2500) as n`,
+  );
+  // As a dump brings them: the transaction and the mark of a server that has had more of them.
+  await server.sql(url, 'update change set tx = txid_current() + 1000000 where ref = $$7$$');
+  await server.sql(url, 'update change_pruned set tx = txid_current() + 1000000');
+  await until(() => notes.heard.length >= 2499, longMs);
+  await age(url);
+  const left: number[] = [];
+  for (let round = 0; round < 3; round++) {
+    await store.tidy();
+    left.push((await changesIn(url)).length);
+  }
+  assert.deepEqual(left, [1500, 500, 0]);
+  assert.equal(await feed.catchUp(), true);
+  await record(await clientOf(t, url), 'own');
+  await until(() => notes.refs.includes('own'), longMs);
+  assert.equal(notes.loads, 1);
 });

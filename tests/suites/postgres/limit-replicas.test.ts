@@ -262,7 +262,11 @@ for (const [what, plan, limit] of [
       const crowd = served();
       assert.ok(answered <= crowd && crowd <= limit, `${answered} of ${crowd} in the crowd`);
       // What was on its way between replicas is had by those who come again.
-      for (const deadline = performance.now() + 10_000; served() < limit && performance.now() < deadline; await sleep(100))
+      for (
+        const deadline = performance.now() + 10_000;
+        served() < limit && performance.now() < deadline;
+        await sleep(100)
+      )
         for (const replica of replicas) await ask(replica, who);
       const late = await Promise.all(replicas.map((replica) => ask(replica, who)));
       if (perMinute && performance.now() - begun > resetMs - 1_000) continue;

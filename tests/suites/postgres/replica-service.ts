@@ -7,7 +7,10 @@ import { noFeatures, scriptedModel, TestService } from '../../support/service.ts
 
 const model = scriptedModel(
   `- { when: { last_text: slow }, say: [{ text: "one two three four five six seven eight nine ten" }], pace_ms: 1000 }
+- { when: { last_text: twenty seconds }, say: [{ text: ["word "] }], repeat: 20, pace_ms: 1000 }
+- { when: { last_text: longer }, say: [{ text: ["word "] }], repeat: 45, pace_ms: 1000 }
 - { when: { last_text: endless }, say: [{ text: ["word "] }], repeat: 2000, pace_ms: 100 }
+- { when: { last_text: short }, say: [{ text: ["word "] }], repeat: 10, pace_ms: 3 }
 - { when: { last_text: paced }, say: [{ text: ["word "] }], repeat: 20, pace_ms: 50 }
 - { say: [{ text: "one two three four five six seven eight" }] }`,
   { settings: noFeatures },
@@ -15,10 +18,13 @@ const model = scriptedModel(
 const secret = 'a secret of thirty-two characters';
 
 /** Not started. Replicas of one database have one secret, and a folder each. */
-export function serviceOn(url: string): TestService {
+export function serviceOn(
+  url: string,
+  { environment = {}, config = '' }: { readonly environment?: Record<string, string>; readonly config?: string } = {},
+): TestService {
   return new TestService({
-    config: `storage: env:TEST_DATABASE\n${model}`,
-    environment: { TEST_DATABASE: url, TOKENHOUSE_SECRET: secret },
+    config: `storage: env:TEST_DATABASE\n${config}${model}`,
+    environment: { ...environment, TEST_DATABASE: url, TOKENHOUSE_SECRET: secret },
     firstCreditCents: '500',
   });
 }

@@ -59,6 +59,11 @@ export class PostgresServer {
     }, startTimeoutMs);
   }
 
+  /** Of the process that all others of the server are children of. */
+  get pid(): number {
+    return this.#process!.pid!;
+  }
+
   url(database: string): string {
     return `postgres://tokenhouse@127.0.0.1:${this.port}/${database}`;
   }

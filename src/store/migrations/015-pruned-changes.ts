@@ -1,0 +1,15 @@
+import { sql, type Kysely } from 'kysely';
+import type { SchemaDialect } from './columns.ts';
+
+/**
+ * The newest transaction whose changes have been deleted: who has not seen it has missed some. One row. On SQLite nobody
+ * follows changes, so nobody can have missed any.
+ */
+export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<void> {
+  if (dialect === 'sqlite') return;
+  for (const statement of [
+    'create table change_pruned (id smallint primary key check (id = 1), tx bigint not null)',
+    'insert into change_pruned (id, tx) values (1, 0)',
+  ])
+    await sql.raw(statement).execute(db);
+}

@@ -1,0 +1,25 @@
+import type { SqlValue } from '../usage-columns.ts';
+
+/**
+ * An array as PostgreSQL reads it. The driver prints arrays too, asking of each element what it is and escaping all of them:
+ * 3 µs of the 13 that a settlement's 29 columns cost on the main thread.
+ */
+export function arrayText(values: readonly SqlValue[]): string {
+  let text = '{';
+  for (let index = 0; index < values.length; index++) {
+    const value = values[index]!;
+    if (index > 0) text += ',';
+    if (value === null) text += 'NULL';
+    else if (typeof value === 'string') text += needsEscape.test(value) ? escaped(value) : `"${value}"`;
+    else text += value;
+  }
+  return `${text}}`;
+}
+
+/** Of keys, given as hex digits. */
+export function bytesArrayText(hex: readonly string[]): string {
+  return hex.length === 0 ? '{}' : `{"\\\\x${hex.join('","\\\\x')}"}`;
+}
+
+const needsEscape = /["\\]/;
+const escaped = (text: string): string => `"${text.replace(/["\\]/g, '\\$&')}"`;

@@ -1,0 +1,37 @@
+/** Steps back that are smaller are waited out, so that times of this process do not go back. */
+const waitedOutMs = 10_000;
+
+/**
+ * What time it is by the database, without asking: its answers say what time it was, and a clock that nobody sets counts from
+ * there. So replicas whose own clocks differ by days agree to within an answer's way (reliability S5, M4).
+ */
+export class DatabaseClock {
+  readonly #monotonicMs: () => number;
+  /** Database time less monotonic time. */
+  #offsetMs: number | undefined;
+  #lastMs = -Infinity;
+
+  constructor(monotonicMs: () => number = () => performance.now()) {
+    this.#monotonicMs = monotonicMs;
+  }
+
+  /** Milliseconds since 1970. The database must have been heard. */
+  now(): number {
+    if (this.#offsetMs === undefined) throw new Error('the database has not said what time it is');
+    this.#lastMs = Math.max(this.#lastMs, Math.floor(this.#monotonicMs() + this.#offsetMs));
+    return this.#lastMs;
+  }
+
+  /** The database said that it was `readingMs` after `askedMs`, which is by `monotonicMs`; the answer has just come. */
+  heard(readingMs: number, askedMs: number): void {
+    const leastMs = readingMs - this.#monotonicMs();
+    const mostMs = readingMs + 1 - askedMs; // a reading is in whole milliseconds
+    const offsetMs = this.#offsetMs;
+    if (offsetMs === undefined || offsetMs < leastMs) {
+      this.#offsetMs = leastMs;
+    } else if (offsetMs > mostMs) {
+      this.#offsetMs = mostMs;
+      if (offsetMs - mostMs > waitedOutMs) this.#lastMs = -Infinity;
+    }
+  }
+}

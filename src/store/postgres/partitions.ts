@@ -1,0 +1,66 @@
+/**
+ * Usage lies in partitions of a month each, by the time in its key (money.md, "Tables"): the key stays unique over all of
+ * them, and who names a time reads only the months that it can be in.
+ */
+import { sql, type Kysely } from 'kysely';
+import type { Database } from '../database.ts';
+import { keyBound, startOfMonth } from '../usage-months.ts';
+import { isWorthAnotherTry, sqlState } from './postgres-error.ts';
+
+/** With the month that is now: a service that runs makes each one long before it begins. */
+const monthsAhead = 3;
+/** Readers of all usage hold the default partition for as long as they read; what is to be made has weeks. */
+const lockTimeoutMs = 2_000;
+
+/** A table of usage, by the times in its keys. */
+export interface Partition {
+  readonly name: string;
+  /** Milliseconds since 1970; -Infinity: everything before. */
+  readonly fromMs: number;
+  /** Exclusive. */
+  readonly toMs: number;
+}
+
+/** All but the default one, which takes what no other does: a row is never refused for its time. */
+export async function listPartitions(db: Kysely<Database>): Promise<readonly Partition[]> {
+  const { rows } = await sql<{ readonly name: string; readonly bounds: string }>`
+    select relname as name, pg_get_expr(relpartbound, pg_class.oid) as bounds
+    from pg_inherits join pg_class on pg_class.oid = inhrelid
+    where inhparent = 'usage'::regclass order by relname`.execute(db);
+  return rows.flatMap(({ name, bounds }) => {
+    const [, from, to] = /FROM \((?:MINVALUE|'\\x([0-9a-f]{12})')\) TO \('\\x([0-9a-f]{12})'\)/.exec(bounds) ?? [];
+    if (to === undefined) return [];
+    return [
+      { name, fromMs: from === undefined ? -Infinity : Number.parseInt(from, 16), toMs: Number.parseInt(to, 16) },
+    ];
+  });
+}
+
+/**
+ * Makes the partitions of this month and those to come that are missing, and returns their names. What cannot be made now
+ * is made by a later call; until then the default partition takes its rows.
+ */
+export async function makePartitions(db: Kysely<Database>, nowMs: number): Promise<readonly string[]> {
+  const there = await listPartitions(db);
+  const made: string[] = [];
+  for (let month = 0; month <= monthsAhead; month++) {
+    const [fromMs, toMs] = [startOfMonth(nowMs, month), startOfMonth(nowMs, month + 1)];
+    if (there.some((other) => other.fromMs < toMs && fromMs < other.toMs)) continue;
+    const name = `usage_${new Date(fromMs).toISOString().slice(0, 7).replace('-', '_')}`;
+    try {
+      await db.transaction().execute(async (transaction) => {
+        await sql`select set_config('lock_timeout', ${String(lockTimeoutMs)}, true)`.execute(transaction);
+        await sql`select make_usage_partition(${name}, ${keyBound(fromMs)}::bytea, ${keyBound(toMs)}::bytea)`.execute(
+          transaction,
+        );
+      });
+      made.push(name);
+    } catch (error) {
+      if (!isLeftToDefault(error) && !isWorthAnotherTry(error)) throw error;
+    }
+  }
+  return made;
+}
+
+/** The default partition has rows of that month: they stay there, and are found there. */
+const isLeftToDefault = (error: unknown): boolean => sqlState(error) === '23514';

@@ -1,0 +1,31 @@
+import { sql, type Kysely } from 'kysely';
+import { changesAtOnce, changesKeptMs } from '../change-queries.ts';
+import type { Database } from '../database.ts';
+import { databaseNow } from './statements.ts';
+
+/**
+ * Deletes changes that are an hour old, so many at most, and returns how many. What it has deleted it notes, in the same
+ * transaction: a replica whose last look was before a transaction of those has ended reads everything anew (`readChanges`).
+ * Only transactions before all that still run, so that no replica that looks four times a second is late by it. Rows of
+ * transactions to come are of another server, from whose dump this one was made; nobody looks for them.
+ */
+export async function pruneChanges(db: Kysely<Database>): Promise<number> {
+  const { rows } = await sql<{ readonly pruned: bigint }>`
+    with look as (
+      select txid_current_snapshot() as snapshot
+    ), chosen as (
+      select id from change, look
+      where at < ${sql.raw(databaseNow)} - ${changesKeptMs}::bigint
+        and (tx < txid_snapshot_xmin(snapshot) or tx >= txid_snapshot_xmax(snapshot))
+      order by at limit ${changesAtOnce}
+    ), deleted as (
+      delete from change where id in (select id from chosen) returning tx
+    ), noted as (
+      update change_pruned
+      set tx = greatest(seen.tx, case when change_pruned.tx < txid_snapshot_xmax(look.snapshot) then change_pruned.tx else 0 end)
+      from look, (select max(deleted.tx) as tx from deleted, look where deleted.tx < txid_snapshot_xmin(look.snapshot)) as seen
+      where seen.tx is not null
+    )
+    select count(*) as pruned from deleted`.execute(db);
+  return Number(rows[0]!.pruned);
+}
