@@ -229,12 +229,13 @@ export class Leases {
       const me = replica();
       try {
         if (!lease.isBegun) await this.#begin(purseId);
-        lease.isBegun = true;
-        const { rows } = await session.query<{ leased: bigint; isElsewhere: boolean }>(
+        const { rows } = await session.query<{ leased: bigint; isElsewhere: boolean; isThere: boolean }>(
           isOfBudget(purseId) ? grantOfBudget : grant,
           [me, purseId, missing, want, lease.needMicrocents],
           answerTimeoutMs,
         );
+        // A budget that this replica has not yet heard the end of has no purse; it may be set again.
+        lease.isBegun = rows[0]!.isThere || !isOfBudget(purseId);
         // Leased by an earlier life, whose slices have gone back.
         if (me !== replica()) continue;
         return rows[0]!;

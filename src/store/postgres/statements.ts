@@ -60,7 +60,8 @@ const grantOf = ({ name, spendable, condition, slice: { table, column } }: Purse
       on conflict (replica_id, ${column}) do update set remaining = ${table}.remaining + excluded.remaining
     )
     select coalesce((select leased from amount), 0)::bigint as leased,
-      exists (select 1 from ${table} where ${column} = $2 and replica_id <> $1::bytea and remaining > 0) as "isElsewhere"`;
+      exists (select 1 from ${table} where ${column} = $2 and replica_id <> $1::bytea and remaining > 0) as "isElsewhere",
+      exists (select 1 from ${name} where id = $2) as "isThere"`;
 
 /**
  * Gives $3 of a slice back to the purse $2; no row when the slice is not this replica's any more. Locks the purse before

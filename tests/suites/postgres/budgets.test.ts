@@ -240,6 +240,20 @@ test('a budget that is lowered lets nobody in on any replica who has heard of it
   await assertRight(url);
 });
 
+test('a replica that has not heard of another period is refused, and served when the budget is of its period again', async (t) => {
+  const scene = await setScene(t);
+  const { replicas, keyId, url } = scene;
+  const at = Date.UTC(2028, 1, 29);
+  const amountMicrocents = price * 5n;
+  await setBudget(replicas[0], 'key', keyId, { amountMicrocents, per: 'month' }, at);
+  const key = { amountMicrocents, per: 'day' } as const;
+  assert.equal(await hold(replicas[1], keyId, { key }, at), undefined);
+  // By a clock that stands a day earlier, so that the purse is not made by it.
+  await setBudget(replicas[0], 'key', keyId, key, at - 1);
+  await (await soon(() => hold(replicas[1], keyId, { key }, at))).settle();
+  await assertRight(url);
+});
+
 test('replicas whose clocks stand on both sides of midnight each charge the period of their own requests', async (t) => {
   const scene = await setScene(t);
   const { replicas, keyId, url } = scene;
