@@ -120,7 +120,7 @@ async function customer(
   assert.ok(account.kind === 'account');
   const { accountId } = account;
   const credit = { microcents: '100000000000', reference: undefined, idempotencyKey: name };
-  await tell(first, { kind: 'grant_credit', accountId, ...credit });
+  await tell(first, { kind: 'move_credit', movement: 'grant', accountId, ...credit });
   if (limits.account !== undefined)
     await tell(first, { kind: 'limit_account', accountId, concurrencyMax: limits.account });
   if (limits.plan !== undefined) await tell(first, { kind: 'plan_account', accountId, plan: limits.plan });
@@ -262,7 +262,11 @@ for (const [what, plan, limit] of [
       const crowd = served();
       assert.ok(answered <= crowd && crowd <= limit, `${answered} of ${crowd} in the crowd`);
       // What was on its way between replicas is had by those who come again.
-      for (const deadline = performance.now() + 10_000; served() < limit && performance.now() < deadline; await sleep(100))
+      for (
+        const deadline = performance.now() + 10_000;
+        served() < limit && performance.now() < deadline;
+        await sleep(100)
+      )
         for (const replica of replicas) await ask(replica, who);
       const late = await Promise.all(replicas.map((replica) => ask(replica, who)));
       if (perMinute && performance.now() - begun > resetMs - 1_000) continue;
@@ -341,7 +345,7 @@ test('limits that are changed reach the shares of every replica: lowered, raised
     await tell(replicas[2], { kind: 'limit_account', accountId: who.accountId, concurrencyMax: 6 });
     await until(() => now() === 6, longMs);
     assert.ok(counting.most.get(who.name)! <= 6);
-    await tell(replicas[0], { kind: 'limit_key', keyId: who.keyId, rates: { concurrencyMax: 2 } });
+    await tell(replicas[0], { kind: 'limit_key', keyId: who.keyId, limits: { concurrencyMax: 2 } });
     await until(() => now() <= 2, longMs);
   } finally {
     stop.abort();
