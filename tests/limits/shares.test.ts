@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { describe, test, type TestContext } from 'node:test';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 
 import { ApiError } from '../../src/errors.ts';
 import { Arbiter } from '../../src/limits/arbiter.ts';
@@ -99,7 +99,9 @@ describe('a share', () => {
       const taking = process.take([one(rule)]);
       if (taking instanceof Promise) waited++;
       assert.ok('taken' in (await taking));
-      if (count % 8 === 7) await until(() => !lease.isBusy, 60_000);
+      if (count % 8 !== 7) continue;
+      await nextTurn(); // in which it is asked for more
+      await until(() => !lease.isBusy, 60_000);
     }
     assert.ok(waited <= 2, `${waited} waited`);
     assert.ok(lease.exchanges <= 300, `${lease.exchanges} exchanges`);
@@ -157,6 +159,12 @@ describe('a share', () => {
     t.diagnostic(`${ms.toFixed(0)} ms`);
     assert.ok(arbiter.used(slots(4)) <= 4);
     for (const process of [a, b]) assert.equal(await take(process, one(slots(4))), undefined);
+    // What is idle here, while others run more than the lower limit, counts for nothing either.
+    const [before, after] = [slots(10, 'acct_b'), slots(4, 'acct_b')];
+    const idle = await Promise.all(Array.from({ length: 5 }, () => insist(a, one(before))));
+    for (let count = 0; count < 5; count++) await insist(b, one(before));
+    for (const { taken } of idle) end(a, taken);
+    assert.equal(await take(a, one(after)), undefined);
   });
 
   test('of a limit below the number of processes goes from one to the next', async (t) => {
