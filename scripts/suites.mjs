@@ -44,9 +44,9 @@ export const suites = {
     about: 'conversations, charges, endings and errors that are the same in all API families',
   },
   'llama-server': { minutes: 15, fileMinutes: 10, concurrency: 1, about: 'a real llama-server behind the service' },
-  postgres: { minutes: 15, fileMinutes: 8, concurrency: 1, about: 'a real PostgreSQL below one and several replicas' },
+  postgres: { minutes: 20, fileMinutes: 8, concurrency: 1, about: 'a real PostgreSQL below one and several replicas' },
   s3: { minutes: 15, fileMinutes: 10, concurrency: 1, about: 'files in a bucket of a real S3-compatible server' },
-  soak: { minutes: 25, fileMinutes: 14, concurrency: 1, about: 'mixed load with faults for minutes or hours' },
+  soak: { minutes: 35, fileMinutes: 14, concurrency: 1, about: 'mixed load with faults for minutes or hours' },
 };
 
 /** A person may soak for hours. */

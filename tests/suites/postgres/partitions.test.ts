@@ -47,7 +47,7 @@ const nameOf = (ms: number): string => `usage_${new Date(ms).toISOString().slice
 test('a table with rows is partitioned while a version of before settles: not a row is copied or lost', async (t) => {
   const url = await server.createDatabase();
   const db = databaseOf(t, url);
-  await migrate(db, 'postgres', '011-several-replicas');
+  await migrate(db, 'postgres', '013-limit-shares');
   const free = new Budgets();
   const older = new PostgresLedger({ address: { url }, free, newId: uuidMaker() });
   await older.start();
@@ -117,7 +117,7 @@ test('a table with rows is partitioned while a version of before settles: not a 
 test('a migration that is stopped on its way leaves a table that takes every row, and the next one completes it', async (t) => {
   const url = await server.createDatabase();
   const db = databaseOf(t, url);
-  await migrate(db, 'postgres', '011-several-replicas');
+  await migrate(db, 'postgres', '013-limit-shares');
   const older = new PostgresLedger({ address: { url }, free: new Budgets(), newId: uuidMaker() });
   await older.start();
   t.after(() => older.close());

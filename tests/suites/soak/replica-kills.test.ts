@@ -14,7 +14,7 @@ import { assertRight } from '../postgres/fixture.ts';
 import { serviceOn, stream } from '../postgres/replica-service.ts';
 import { PostgresServer } from '../postgres/server.ts';
 
-const kills = Number(process.env['TOKENHOUSE_REPLICA_KILLS'] ?? 15);
+const kills = Number(process.env['TOKENHOUSE_REPLICA_KILLS'] ?? 8);
 const clientsOfEach = 4;
 const loadMsMax = 1_500;
 /** Promised are 2 s until it is ready and 10 s until nothing is left; the tests share their machine. */
