@@ -150,7 +150,7 @@ function commands(running: boolean): void {
     assert.ok(days > 29.9 && days <= 30, String(days));
     const table = await run('keys', 'list');
     assert.equal(table.code, 0);
-    assert.match(table.stdout, /^id +account +name +key +user +status +models +kept to +created +expires\n/);
+    assert.match(table.stdout, /^id +account +name +key +user +status +models +kept to +budget +created +expires\n/);
     assert.match(
       table.stdout,
       new RegExp(`^${made.id} +${service.accountId} +for a program +tkh_….... +- +active `, 'm'),
