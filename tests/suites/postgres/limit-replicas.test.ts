@@ -42,7 +42,7 @@ class Counting {
           isOpen = false;
         };
         void exchange.closed.then(close);
-        await sleep(counting.answerMs);
+        await sleep(counting.answerMs, undefined, { ref: false }); // its client may be gone long before
         if (!isOpen) return;
         close();
         counting.served.set(name, (counting.served.get(name) ?? 0) + 1);
