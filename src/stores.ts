@@ -58,7 +58,10 @@ export async function openStore(storage: StorageConfig, options: StoreOptions): 
 export interface SharedStore {
   readonly store: Omit<Store, 'follow'>;
   /** Lets a worker use it that is at the other end of the line, under an id that no other has had. */
-  serve(port: Port, replicaId: Uint8Array): Promise<{
+  serve(
+    port: Port,
+    replicaId: Uint8Array,
+  ): Promise<{
     /** The worker is gone: what it had comes back, and what it ran is recorded. */
     end(): Promise<void>;
   }>;

@@ -49,7 +49,10 @@ export class Link implements Port {
   #isWriting = false;
   #isClosed = false;
   #seq = 0;
-  #idle: (() => void)[] = [];
+  #said = 0;
+  #written = 0;
+  /** Those that wait until so much is written, in that order. */
+  #flushes: { readonly until: number; readonly resolve: () => void }[] = [];
 
   /** `broken`: the other side says what it must not, so nothing that it says can be trusted. */
   constructor(channel: Channel, broken: (why: string) => void) {
@@ -78,11 +81,11 @@ export class Link implements Port {
     this.#say(['note', name, value]);
   }
 
-  /** Resolves when all that was said has been written, or cannot be any more. */
+  /** Resolves when all that was said until now has been written, or cannot be any more. */
   flush(): Promise<void> {
     return new Promise((resolve) => {
-      this.#idle.push(resolve);
-      this.#schedule();
+      this.#flushes.push({ until: this.#said, resolve });
+      this.#tellFlushed();
     });
   }
 
@@ -93,7 +96,7 @@ export class Link implements Port {
     const waiting = [...this.#waiting.values()];
     this.#waiting.clear();
     for (const { reject } of waiting) reject(closed());
-    this.#tellIdle();
+    this.#tellFlushed();
   }
 
   #say(entry: Entry): void {
@@ -103,6 +106,7 @@ export class Link implements Port {
       return;
     }
     this.#queue.push(entry);
+    this.#said++;
     this.#schedule();
   }
 
@@ -117,16 +121,15 @@ export class Link implements Port {
 
   #write(): void {
     if (this.#isWriting) return;
-    if (this.#queue.length === 0 || this.#isClosed) {
-      this.#tellIdle();
-      return;
-    }
+    if (this.#queue.length === 0 || this.#isClosed) return;
     const entries = this.#queue.splice(0, entriesMax);
     this.#isWriting = true;
     const written = (error: Error | null): void => {
       this.#isWriting = false;
-      if (error === null) this.#write();
-      else this.close();
+      this.#written += entries.length;
+      if (error !== null) this.close();
+      this.#tellFlushed();
+      this.#write();
     };
     try {
       this.#channel.send?.(entries as unknown as Serialized, undefined, undefined, written);
@@ -136,8 +139,9 @@ export class Link implements Port {
     }
   }
 
-  #tellIdle(): void {
-    for (const resolve of this.#idle.splice(0)) resolve();
+  #tellFlushed(): void {
+    while (this.#flushes.length > 0 && (this.#isClosed || this.#flushes[0]!.until <= this.#written))
+      this.#flushes.shift()!.resolve();
   }
 
   #receive(message: unknown): void {
@@ -173,10 +177,9 @@ export class Link implements Port {
       }
       case 'note': {
         const [, name, value] = entry;
-        const handler = this.#handlers.get(name);
-        if (handler === undefined) return false;
         try {
-          handler(value);
+          // What nobody here waits for yet is of no interest here.
+          this.#handlers.get(name)?.(value);
         } catch {
           return false;
         }

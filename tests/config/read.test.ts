@@ -142,7 +142,7 @@ const bad: readonly (readonly [string, ...RegExp[]])[] = [
   ['‸sever: {}\n', /unknown key "sever" in the file.*did you mean "server"\?/],
   ['server:\n  inference: { ‸prot: 1 }\n', /unknown key "prot" in server\.inference.*did you mean "port"\?/],
   ['server:\n  limits:\n    ‸drain_timeout: 3\n', /did you mean "drain_timeout_seconds"\?/],
-  ['server: { ‸telemetry: true }\n', /known here: inference, account, limits/],
+  ['server: { ‸telemetry: true }\n', /known here: inference, account, workers, limits/],
   [model('    ‸maxOutputTokens: 5\n'), /did you mean "max_output_tokens"\?/],
   ['‸__proto__: { polluted: 1 }\n', /unknown key "__proto__"/],
   ['‸constructor: 1\n', /unknown key "constructor"/],

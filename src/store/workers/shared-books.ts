@@ -309,7 +309,10 @@ function wishOf(value: unknown): LeaseWish {
 }
 
 function openRequestOf(value: unknown): OpenRequest {
-  const { requestId, accountId, keyId, modelId, holdMicrocents, startedAt } = value as Record<keyof OpenRequest, unknown>;
+  const { requestId, accountId, keyId, modelId, holdMicrocents, startedAt } = value as Record<
+    keyof OpenRequest,
+    unknown
+  >;
   if (typeof startedAt !== 'number') throw unfit();
   return {
     requestId: bytesOf(requestId),
