@@ -36,7 +36,7 @@ async function begin(given: BeginWorker): Promise<WorkerBegan> {
   const { inference } = whole.server;
   const config = {
     ...whole,
-    server: { ...whole.server, inference: { ...inference, port: given.port ?? inference.port } },
+    server: { ...whole.server, inference: { ...inference, port: given.port } },
   };
   const log = createLog(new LogLine(link));
   /** Nothing of it before it is open. */

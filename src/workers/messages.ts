@@ -12,8 +12,8 @@ export interface BeginWorker {
   readonly config: PortableConfig;
   readonly version: string;
   readonly accountUrl: string;
-  /** Of the inference host, where it is known: a free port is chosen once. */
-  readonly port: number | undefined;
+  /** To listen on; 0: the free one that all of them share. */
+  readonly port: number;
 }
 
 /** It listens. */

@@ -72,15 +72,23 @@ export class Pool {
   /** What those have counted that are gone. */
   #counted: readonly FamilyFigures[] = [];
   #config: Config;
+  /** Of the inference host, as soon as it is known. */
   #port: number | undefined;
+  /**
+   * What workers ask the system for: 0 where any free port will do. Those that live have to ask for the same, to share one
+   * socket; when none is left the socket is gone, and the next one asks for the port that clients know.
+   */
+  #askedPort: number;
   #ended = 0;
   /** Set while a configuration is coming into force: nobody is started with the one before. */
   #changing: Promise<void> | undefined;
   #isStopping = false;
+  #isFatal = false;
 
   constructor(options: PoolOptions) {
     this.#options = options;
     this.#config = options.config;
+    this.#askedPort = options.config.server.inference.port;
     this.#places = Array.from({ length: options.count }, (_, index) => ({
       index,
       member: undefined,
@@ -211,6 +219,8 @@ export class Pool {
   /** Resolves when it listens; rejects, with nothing left of it, when it does not come to that. */
   async #spawn(place: Place): Promise<void> {
     const { log, serve, newId, count, version, accountUrl } = this.#options;
+    if (this.#port !== undefined && this.#places.every(({ member: other }) => other === undefined))
+      this.#askedPort = this.#port;
     const child = cluster.fork();
     const kill = (): void => void child.process.kill('SIGKILL');
     const link = new Link(child.process, (why) => {
@@ -255,11 +265,12 @@ export class Pool {
         config: portableConfig(this.#config),
         version,
         accountUrl: accountUrl(),
-        port: this.#port,
+        port: this.#askedPort,
       };
       const began = (await inTime(link.call('begin', begin), beginTimeoutMs)) as WorkerBegan | undefined;
       if (began === undefined) throw new Error(`worker ${place.index + 1} did not begin within ${beginTimeoutMs} ms`);
       this.#port ??= began.port;
+      if (began.port !== this.#port) throw new Error(`worker ${place.index + 1} listens on another port`);
       member.isServing = true;
     } catch (error) {
       const hasEnded = child.isDead();
@@ -279,8 +290,10 @@ export class Pool {
   }
 
   #again(place: Place, isYoung: boolean): void {
+    if (this.#isFatal) return;
     place.youngEnds = isYoung ? place.youngEnds + 1 : 0;
     if (place.youngEnds >= youngEndsMax) {
+      this.#isFatal = true;
       const words = `Worker ${place.index + 1} has ended ${youngEndsMax} times in a row soon after its start; the log says how (worker_ended, crash).`;
       this.#options.onFatal(new Error(words));
       return;
@@ -291,7 +304,7 @@ export class Pool {
 
   async #restart(place: Place): Promise<void> {
     while (this.#changing !== undefined) await this.#changing;
-    if (this.#isStopping) return;
+    if (this.#isStopping || this.#isFatal) return;
     const starting = this.#spawn(place);
     this.#starting.add(starting);
     try {
