@@ -63,7 +63,7 @@ interface Place {
 
 /**
  * The worker processes: starts them, starts again those that end, and asks all of them. They share one listening socket,
- * which the system hands connections out of: whoever is idle takes the next one (docs/decisions/009-workers.md).
+ * which the system hands connections out of: whoever is idle takes the next one (docs/decisions/012-workers.md).
  */
 export class Pool {
   readonly #options: PoolOptions;

@@ -12,7 +12,7 @@ import { mulberry32 } from '../support/random.ts';
 import { newRequestId } from '../support/raw-client.ts';
 import { until } from '../support/service.ts';
 import type { TestService } from '../support/service.ts';
-import { at, figure, isAlive, longMs, send, serving, tell, workersOf } from './workers.ts';
+import { at, isAlive, longMs, replaced, send, tell, workersOf } from './workers.ts';
 
 const workers = 3;
 const clients = 8;
@@ -125,12 +125,11 @@ test('kill -9 of workers under load: the others go on, each comes back, nothing 
     await until(() => load.sent.length >= before + 3 * clients, longMs);
     const others = workersOf(service);
     assert.equal(others.length, workers);
-    process.kill(others[kill % workers]!, 'SIGKILL');
+    const killing = replaced(service, others[kill % workers]!, workers);
     // In the moment of the death too: whoever connects is answered by one of the others.
     const answer = await service.chat(bodyOf('instant'), { headers: { connection: 'close' } }).catch(() => undefined);
     await answer?.arrayBuffer();
-    await until(async () => (await figure(service, 'tokenhouse_workers_ended_total')) === kill + 1, longMs);
-    await serving(service, workers);
+    await killing;
     await books.verify({ owned: true });
   }
   const sent = await load.stop();
@@ -157,13 +156,13 @@ test('what a killed worker ran is recorded as crashed and charged nothing, and i
     lost.push(await at(service, one, () => send(service, bodyOf('paced', { stream: true }))));
   const kept = await at(service, two, () => send(service, bodyOf('paced', { stream: true, max_tokens: 400 })));
   await until(async () => (await books.openRequests()) === 4, longMs);
-  process.kill(one, 'SIGKILL');
+  const killing = replaced(service, one, 2);
   await until(async () => (await books.newest(10)).filter(({ ending }) => ending === 'crashed').length === 3, longMs);
   for (const { client } of lost) await client.closed;
   for (const { costMicrocents } of await books.newest(10)) assert.equal(costMicrocents, 0n);
   await until(() => kept.client.tail(32).includes('[DONE]'), longMs);
   assert.equal((await books.row(kept.id)).ending, 'finished');
-  await serving(service, 2);
+  await killing;
   assert.equal(workersOf(service).length, 2);
   assert.ok(!workersOf(service).includes(one) && workersOf(service).includes(two));
   assert.equal(await books.balance(), balance - (await books.row(kept.id)).costMicrocents);

@@ -7,7 +7,7 @@ import { total } from '../metrics/exposition.ts';
 import { Books } from '../support/books.ts';
 import { RawClient } from '../support/raw-client.ts';
 import { noFeatures, scriptedModel, TestService, until } from '../support/service.ts';
-import { at, longMs, metrics, send, serving, tell, whole, workersOf } from './workers.ts';
+import { at, longMs, metrics, replaced, send, tell, whole, workersOf } from './workers.ts';
 import type { Sent } from './workers.ts';
 
 const count = 3;
@@ -129,7 +129,7 @@ test('a twin takes over what a killed worker was running, and it is charged once
   const [one] = workersOf(service) as [number];
   const leading = await at(service, one, () => send(service, body('slow', true), { headers }));
   const twin = await send(service, body('slow', true), { headers });
-  process.kill(one, 'SIGKILL');
+  const killing = replaced(service, one, count);
   await leading.client.closed;
   const text = await whole(twin);
   if (twin.client.status === 200 && text.includes('[DONE]')) assert.match(text, /six/);
@@ -138,7 +138,7 @@ test('a twin takes over what a killed worker was running, and it is charged once
     const again = await send(service, body('slow', true), { headers });
     assert.match(await whole(again), /six/);
   }
-  await serving(service, count);
+  await killing;
   const { costMicrocents } = await books.sums();
   const finished = (await books.newest(5)).filter(({ ending }) => ending === 'finished');
   assert.equal(costMicrocents, before.costMicrocents + finished[0]!.costMicrocents);
@@ -171,10 +171,7 @@ test('the metrics are the sum of the workers, and do not fall when one of them e
   for (const gauge of ['requests_running', 'holds_open', 'held_microcents', 'settlements_waiting'])
     await until(async () => total(await metrics(service), `tokenhouse_${gauge}`) === 0, longMs);
 
-  const ended = total(families, 'tokenhouse_workers_ended_total');
-  process.kill(workersOf(service)[0]!, 'SIGKILL');
-  await until(async () => total(await metrics(service), 'tokenhouse_workers_ended_total') === ended + 1, longMs);
-  await serving(service, count);
+  await replaced(service, workersOf(service)[0]!, count);
   const later = await metrics(service);
   for (const name of [
     'tokenhouse_requests_total',
@@ -212,10 +209,7 @@ test('a changed configuration comes into force at all workers, a wrong one at no
   assert.equal(restart.code, 78);
   assert.match(restart.stdout + restart.stderr, /server\.workers cannot change while the service runs/);
 
-  const [victim] = workersOf(service);
-  process.kill(victim!, 'SIGKILL');
-  await until(() => !workersOf(service).includes(victim!), longMs);
-  await serving(service, count);
+  await replaced(service, workersOf(service)[0]!, count);
   assert.deepEqual(await prices(), [7, 7, 7]);
   service.configure({ config: model(7), workers: count });
 });

@@ -38,6 +38,14 @@ export async function serving(service: TestService, count: number): Promise<void
   await until(async () => (await figure(service, 'tokenhouse_workers')) === count, longMs);
 }
 
+/** Kills a worker; resolves when another one serves in its place. */
+export async function replaced(service: TestService, worker: number, count: number): Promise<void> {
+  const before = await figure(service, 'tokenhouse_workers_ended_total');
+  process.kill(worker, 'SIGKILL');
+  await until(async () => (await figure(service, 'tokenhouse_workers_ended_total')) === before + 1, longMs);
+  await serving(service, count);
+}
+
 export async function metrics(service: TestService): Promise<ReadonlyMap<string, Family>> {
   const answer = await fetch(`${service.accountUrl}/metrics`);
   return parseExposition(await answer.text());

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { until } from '../../support/service.ts';
-import { serving, workersOf } from '../../workers/workers.ts';
+import { replaced, workersOf } from '../../workers/workers.ts';
 import { assertRight } from './fixture.ts';
 import { ask, asked, serviceOn, stream, tell } from './replica-service.ts';
 import { PostgresServer } from './server.ts';
@@ -47,11 +47,10 @@ test(
     }
 
     const [one] = workersOf(service);
-    process.kill(one!, 'SIGKILL');
-    await until(() => !workersOf(service).includes(one!), longMs);
+    const killing = replaced(service, one!, 2);
     const answer = await asked(service);
     assert.equal(answer.status, 200, await answer.text());
-    await serving(service, 2);
+    await killing;
     await until(async () => (await replicas()) === 3, longMs);
     assert.equal(await service.stop(), 0);
     await until(async () => (await replicas()) === 0, longMs);
