@@ -193,7 +193,7 @@ export async function openServing(options: ServingOptions, opened: (() => unknow
   };
   const admission = new Admission(limits.requestsRunningMax);
   // A machine's own clock may be set while requests are counted; the time of several is nobody's to set.
-  const windowClock = feed.isShared ? now : steadyClock(now());
+  const windowClock = store.limitClock ?? (feed.isShared ? now : steadyClock(now()));
   const counts = await openCounts(store, windowClock, log, () => running.cancelAll('lost'));
   opened.push(() => counts.close());
   const { concurrencyPerAccountMax } = limits;

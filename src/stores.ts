@@ -16,6 +16,8 @@ export interface Store {
   readonly desk: Desk;
   /** Where the limits are that other processes share; undefined: this process has them whole. */
   readonly limits?: LimitLeases;
+  /** Where their windows are not timed by `now`: milliseconds since 1970 that pass evenly. */
+  readonly limitClock?: () => number;
   /** Names of the migrations that this opening ran. */
   readonly migrated: readonly string[];
   /**
@@ -82,7 +84,7 @@ export async function openSharedStore(
 /** The other end: what a worker opens. */
 export async function openStoreOfWorker(
   storage: StorageConfig,
-  line: { readonly port: Port; readonly replicaId: Uint8Array },
+  line: { readonly port: Port; readonly replicaId: Uint8Array; readonly limitClock: () => number },
   options: StoreOptions,
 ): Promise<Store> {
   if (storage.type !== 'sqlite') return await openStore(storage, options);

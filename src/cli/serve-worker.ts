@@ -5,6 +5,7 @@ import process from 'node:process';
 import { configOf } from '../config/portable.ts';
 import type { PortableConfig } from '../config/portable.ts';
 import { readEnvironment } from '../config/environment.ts';
+import { steadyClock } from '../limits/steady-clock.ts';
 import { createLog } from '../log.ts';
 import { openServing, stateOf } from '../serving.ts';
 import type { Serving } from '../serving.ts';
@@ -29,6 +30,8 @@ const link = new Link(process as unknown as Channel, () => process.exit(crashExi
 link.on('begin', (value) => begin(value as BeginWorker));
 link.note('awake', null);
 
+const nsPerMs = 1e6;
+
 async function begin(given: BeginWorker): Promise<WorkerBegan> {
   const { index, count, version, replicaId } = given;
   const read = (portable: PortableConfig) => shareOf(configOf(portable), index, count);
@@ -38,6 +41,8 @@ async function begin(given: BeginWorker): Promise<WorkerBegan> {
     ...whole,
     server: { ...whole.server, inference: { ...inference, port: given.port } },
   };
+  const { ms, monotonicNs } = given.limitMoment;
+  const limitClock = steadyClock(Math.round(ms + Number(process.hrtime.bigint() - monotonicNs) / nsPerMs));
   const log = createLog(new LogLine(link));
   /** Nothing of it before it is open. */
   const running: { serving?: Serving } = {};
@@ -65,7 +70,7 @@ async function begin(given: BeginWorker): Promise<WorkerBegan> {
       onFatal: () => process.exit(crashExitCode),
       onDownload: () => {},
       openStore: (options) =>
-        openStoreOfWorker(config.storage, { port: link, replicaId: Uint8Array.from(replicaId) }, options),
+        openStoreOfWorker(config.storage, { port: link, replicaId: Uint8Array.from(replicaId), limitClock }, options),
       accountUrl: () => given.accountUrl,
       readings: () => ({ config: { version: 0, failures: 0, lastSuccess: true }, accountSockets: 0 }),
       processes: count,

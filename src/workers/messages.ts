@@ -10,6 +10,8 @@ export interface BeginWorker {
   /** The process, among those that share the books. */
   readonly replicaId: Uint8Array;
   readonly config: PortableConfig;
+  /** A moment of the clock by which the windows of limits are timed, and of the one that all processes of a machine share. */
+  readonly limitMoment: { readonly ms: number; readonly monotonicNs: bigint };
   readonly version: string;
   readonly accountUrl: string;
   /** To listen on; 0: the free one that all of them share. */

@@ -1,5 +1,7 @@
 import { openSecret } from '../accounts/secret.ts';
+import { openArbiter } from '../counts.ts';
 import { uuidMaker } from '../ids/uuid.ts';
+import { steadyClock } from '../limits/steady-clock.ts';
 import { printFigures } from '../metrics/figures.ts';
 import { readProcess } from '../metrics/process-readings.ts';
 import { ServiceMetrics } from '../metrics/service-metrics.ts';
@@ -7,6 +9,7 @@ import { openOperating } from '../operating.ts';
 import type { Operating } from '../operating.ts';
 import type { Service, ServiceOptions } from '../service.ts';
 import { openSharedStore } from '../stores.ts';
+import { lendLimits } from './limits.ts';
 import { Pool } from './pool.ts';
 
 /**
@@ -29,6 +32,10 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
     dataFolder: config.storage.directory,
     warn: (message) => log.service({ level: 'warn', event: 'secret', detail: { message } }),
   });
+  // On PostgreSQL limits are in the database, and each worker leases from there.
+  const limitClock = steadyClock(now());
+  const limits = config.storage.type === 'sqlite' ? await openArbiter(store, limitClock, log) : undefined;
+  opened.push(() => limits?.close());
   const pool = new Pool({
     entry: options.workerEntry,
     count: config.server.workers,
@@ -36,8 +43,20 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
     version,
     accountUrl: () => operating.accountUrl,
     log,
-    serve,
+    serve: async (link, replicaId) => {
+      const served = await serve(link, replicaId);
+      if (limits === undefined) return served;
+      const holder = Buffer.from(replicaId).toString('hex');
+      lendLimits(link, limits.arbiter, holder);
+      return {
+        end: async () => {
+          limits.arbiter.drop(holder);
+          await served.end();
+        },
+      };
+    },
     newId,
+    limitClock,
     onFatal,
   });
   const processReadings = readProcess();
@@ -107,6 +126,7 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
       await Promise.all([operating.quiet(), pool.stop(operating.config().server.limits.drainTimeoutMs)]);
       operating.close();
       processReadings.stop();
+      await limits?.close();
       await store.close();
     },
   };

@@ -23,6 +23,8 @@ export interface PoolOptions {
   readonly serve: SharedStore['serve'];
   /** Makes UUIDv7s. */
   readonly newId: () => Uint8Array;
+  /** By which the windows of limits are timed. */
+  readonly limitClock: () => number;
   /** Workers do not stay alive: end the service. Called once. */
   readonly onFatal: (error: Error) => void;
 }
@@ -263,6 +265,7 @@ export class Pool {
         count,
         replicaId,
         config: portableConfig(this.#config),
+        limitMoment: { ms: this.#options.limitClock(), monotonicNs: process.hrtime.bigint() },
         version,
         accountUrl: accountUrl(),
         port: this.#askedPort,

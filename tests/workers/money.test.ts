@@ -108,7 +108,8 @@ test('what is left over at two workers is brought together for the one that need
   const refused = await send(service, bodyOf('half', false));
   assert.match(await whole(refused), /^HTTP\/1\.1 402/);
   await tell(service, {
-    kind: 'grant_credit',
+    kind: 'move_credit',
+    movement: 'grant',
     accountId: service.accountId,
     microcents: String(price - left),
     reference: undefined,

@@ -7,6 +7,7 @@ import type { Desk } from '../operations.ts';
 import { StoreError } from '../store-error.ts';
 import { pursesOf, usageValues } from '../usage-columns.ts';
 import type { Port } from './port.ts';
+import { RemoteLimitLeases } from './remote-limits.ts';
 import { RemoteFeed } from './remote-feed.ts';
 
 /** Far above what admission lets through (`backlog`): a bound, not a plan. */
@@ -16,6 +17,8 @@ export interface RemoteStoreOptions {
   readonly port: Port;
   /** What the owner of the books calls this process. */
   readonly replicaId: Uint8Array;
+  /** The one by which the owner times the windows of limits. */
+  readonly limitClock: () => number;
   readonly free?: LeasedBalances;
   readonly log?: (level: 'info' | 'warn', message: string, fields: Readonly<Record<string, unknown>>) => void;
 }
@@ -23,6 +26,8 @@ export interface RemoteStoreOptions {
 export interface RemoteStore {
   readonly ledger: AccountLedger;
   readonly desk: Desk;
+  readonly limits: RemoteLimitLeases;
+  readonly limitClock: () => number;
   readonly migrated: readonly string[];
   now(): number;
   follow(follower: Follows): Promise<Feed>;
@@ -32,7 +37,13 @@ export interface RemoteStore {
 }
 
 /** Books that another process on this machine owns (`openSharedBooks`). Its end is the end of this one. */
-export function openRemoteStore({ port, replicaId, free = nothingFree(), log }: RemoteStoreOptions): RemoteStore {
+export function openRemoteStore({
+  port,
+  replicaId,
+  limitClock,
+  free = nothingFree(),
+  log,
+}: RemoteStoreOptions): RemoteStore {
   const desk = new Proxy({} as Desk, {
     // `then` would make it look like a promise to `await`.
     get: (_target, name) => (name === 'then' ? undefined : (request: unknown) => port.call('desk', { name, request })),
@@ -42,6 +53,8 @@ export function openRemoteStore({ port, replicaId, free = nothingFree(), log }: 
   return {
     ledger,
     desk,
+    limits: new RemoteLimitLeases(port),
+    limitClock,
     migrated: [],
     // The owner is on this machine.
     now: Date.now,
