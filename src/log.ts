@@ -66,6 +66,14 @@ export interface Log {
   readonly linesDropped: number;
 }
 
+/** The log of a process that writes it. */
+export interface LogOutput extends Log {
+  /** Whole lines of another process, which has made them as this one does. */
+  pass(lines: string): void;
+  /** Resolves when nothing waits any more. */
+  flush(): Promise<void>;
+}
+
 /** Where lines go. Returns false while the consumer is behind, as a Node stream does; throws when they cannot be written. */
 export interface LineSink {
   write(line: string): boolean;
@@ -76,16 +84,21 @@ export interface LineSink {
 const waitingCharactersMax = 4 * 1024 * 1024;
 
 /** Lines of one turn of the event loop are written together: standard output may be a file, and then each write blocks. */
-export function createLog(sink: LineSink): Log {
+export function createLog(sink: LineSink): LogOutput {
   let waiting = '';
   let isScheduled = false;
   let isBlocked = false;
   let dropped = 0;
   let droppedAndTold = 0;
+  const idle: (() => void)[] = [];
 
   const flush = (): void => {
     isScheduled = false;
-    if (isBlocked || waiting === '') return;
+    if (isBlocked) return;
+    if (waiting === '') {
+      for (const resolve of idle.splice(0)) resolve();
+      return;
+    }
     const lines = waiting;
     waiting = '';
     try {
@@ -112,7 +125,12 @@ export function createLog(sink: LineSink): Log {
   /** There is room again. */
   const tellDropped = (): void => {
     noteDropped();
-    if (waiting !== '') setImmediate(flush);
+    if (waiting !== '' || idle.length > 0) setImmediate(flush);
+  };
+  const schedule = (): void => {
+    if (isScheduled || isBlocked) return;
+    isScheduled = true;
+    setImmediate(flush);
   };
   const write = (record: Readonly<Record<string, unknown>>): void => {
     if (waiting.length > waitingCharactersMax) {
@@ -120,9 +138,7 @@ export function createLog(sink: LineSink): Log {
       return;
     }
     waiting += `${JSON.stringify(record)}\n`;
-    if (isScheduled || isBlocked) return;
-    isScheduled = true;
-    setImmediate(flush);
+    schedule();
   };
   const now = (): string => new Date().toISOString();
 
@@ -179,5 +195,17 @@ export function createLog(sink: LineSink): Log {
         total_ms: record.totalMs,
       }),
     service: (record) => write({ time: now(), ...record, ...record.detail, detail: undefined }),
+    pass: (lines) => {
+      if (waiting.length > waitingCharactersMax) dropped += lines.split('\n').length - 1;
+      else {
+        waiting += lines;
+        schedule();
+      }
+    },
+    flush: () =>
+      new Promise((resolve) => {
+        idle.push(resolve);
+        schedule();
+      }),
   };
 }

@@ -8,6 +8,7 @@ import type { Feed, Follows } from './store/feed.ts';
 import type { AccountLedger, LeasedBalances } from './store/ledger.ts';
 import type { LimitLeases } from './store/limit-leases.ts';
 import type { Desk } from './store/operations.ts';
+import type { Port } from './store/workers/port.ts';
 
 /** What the service and the command line know of a store, whichever it is. */
 export interface Store {
@@ -15,6 +16,8 @@ export interface Store {
   readonly desk: Desk;
   /** Where the limits are that other processes share; undefined: this process has them whole. */
   readonly limits?: LimitLeases;
+  /** Where their windows are not timed by `now`: milliseconds since 1970 that pass evenly. */
+  readonly limitClock?: () => number;
   /** Names of the migrations that this opening ran. */
   readonly migrated: readonly string[];
   /**
@@ -51,6 +54,42 @@ export async function openStore(storage: StorageConfig, options: StoreOptions): 
   mkdirSync(storage.directory, { recursive: true, mode: 0o700 });
   const { openPostgresStore } = await import('./store/postgres/store.ts');
   return await openPostgresStore({ address: addressOf(storage), shown: storage.shown, ...options });
+}
+
+/** A store whose owner is this process, and which its workers use too. */
+export interface SharedStore {
+  readonly store: Omit<Store, 'follow'>;
+  /** Lets a worker use it that is at the other end of the line, under an id that no other has had. */
+  serve(
+    port: Port,
+    replicaId: Uint8Array,
+  ): Promise<{
+    /** The worker is gone: what it had comes back, and what it ran is recorded. */
+    end(): Promise<void>;
+  }>;
+}
+
+/** For the process that starts workers and answers no requests itself. On PostgreSQL each worker is a replica by itself. */
+export async function openSharedStore(
+  storage: StorageConfig,
+  options: Omit<StoreOptions, 'free'>,
+): Promise<SharedStore> {
+  if (storage.type === 'sqlite') {
+    const { openSharedBooks } = await import('./store/workers/shared-books.ts');
+    return await openSharedBooks({ file: storage.path, ...options });
+  }
+  return { store: await openStore(storage, options), serve: () => Promise.resolve({ end: () => Promise.resolve() }) };
+}
+
+/** The other end: what a worker opens. */
+export async function openStoreOfWorker(
+  storage: StorageConfig,
+  line: { readonly port: Port; readonly replicaId: Uint8Array; readonly limitClock: () => number },
+  options: StoreOptions,
+): Promise<Store> {
+  if (storage.type !== 'sqlite') return await openStore(storage, options);
+  const { openRemoteStore } = await import('./store/workers/remote-store.ts');
+  return openRemoteStore({ ...line, ...options });
 }
 
 /** The same queries beside a running service or without one. Close with `destroy()`. Undefined: there is no file yet. */

@@ -9,7 +9,7 @@ import type { MetricsAccess } from './metrics-access.ts';
 import { errorIndexPage, errorPage, notFoundPage, topupPage } from './pages.ts';
 
 export interface MetricsPage extends MetricsAccess {
-  text(): string;
+  text(): string | Promise<string>;
 }
 
 /** The account host: today the pages that error answers link to. Plain text pages, no scripts, nothing about any account. */
@@ -39,7 +39,7 @@ export function createAccountHost(
       return;
     }
     if (path === '/metrics') {
-      if (mayReadMetrics(request, metrics)) send(response, 200, metricsType, metrics.text(), publicId);
+      if (mayReadMetrics(request, metrics)) void sendMetrics(metrics, response, publicId);
       else
         refuse(
           new ApiError(
@@ -53,6 +53,10 @@ export function createAccountHost(
     send(response, html === undefined ? 404 : 200, 'text/html; charset=utf-8', html ?? notFoundPage(), publicId);
   };
   return createEdge(onRequest, { newRequestId, accountUrl }, limits);
+}
+
+async function sendMetrics(metrics: MetricsPage, response: ServerResponse, publicId: string): Promise<void> {
+  send(response, 200, metricsType, await metrics.text(), publicId);
 }
 
 const metricsType = 'text/plain; version=0.0.4; charset=utf-8';

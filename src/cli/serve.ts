@@ -10,7 +10,7 @@ import type { Log } from '../log.ts';
 import { ModelFileError } from '../model-files/problem.ts';
 import { progressDisplay } from '../model-files/progress.ts';
 import { startService } from '../services.ts';
-import type { Service } from '../services.ts';
+import type { Service } from '../service.ts';
 import { bytesInWords, secondsInWords } from './amount.ts';
 import { CommandFailure } from './command-failure.ts';
 import type { Failure } from './command-failure.ts';
@@ -40,9 +40,7 @@ export async function serveCommand(context: Context, options: ServeOptions): Pro
   const config = withPorts(context.config, options);
   const directory = process.cwd();
   const startedAt = performance.now();
-  print.say(
-    `Tokenhouse ${version} · node ${process.versions.node} · ${config.storage.type === 'sqlite' ? 'one process, SQLite' : 'PostgreSQL'} · no telemetry`,
-  );
+  print.say(`Tokenhouse ${version} · node ${process.versions.node} · ${processesInWords(config)} · no telemetry`);
   for (const { where, what } of environment.warnings) print.say(`note     ${where}: ${what}`);
 
   if (!forbidCoreDumps())
@@ -66,6 +64,7 @@ export async function serveCommand(context: Context, options: ServeOptions): Pro
       version,
       readConfig: (running) =>
         withPorts(loadConfig({ environment, path: options.config, directory, scriptSchema, running }), options),
+      workerEntry: new URL(`./serve-worker${path.extname(import.meta.url)}`, import.meta.url),
       configFile: path.resolve(directory, named ?? 'tokenhouse.yaml'),
       onFatal: (error) => {
         fatal = error;
@@ -119,6 +118,12 @@ export async function serveCommand(context: Context, options: ServeOptions): Pro
   return exitCodes.unavailable;
 }
 
+function processesInWords({ server: { workers }, storage }: Config): string {
+  const store = storage.type === 'sqlite' ? 'SQLite' : 'PostgreSQL';
+  if (workers > 1) return `${workers} workers, ${store}`;
+  return storage.type === 'sqlite' ? `one process, ${store}` : store;
+}
+
 /** In words on standard error, and as an event among the others on standard output. */
 function sayFailure(failure: Failure, log: Log, print: Printer): number {
   const { what, why, repair, exitCode } = failure;
@@ -130,11 +135,11 @@ function sayFailure(failure: Failure, log: Log, print: Printer): number {
 
 /** The ports of the command line stand for the configured ones, and go through the same rule. */
 function withPorts(config: Config, { port, accountPort }: ServeOptions): Config {
-  const { inference, account, limits } = config.server;
+  const { inference, account } = config.server;
   const server = {
+    ...config.server,
     inference: { ...inference, port: port ?? inference.port },
     account: { ...account, port: accountPort ?? account.port },
-    limits,
   };
   if (server.inference.port === server.account.port && server.inference.port !== 0) {
     const option = port === undefined ? '--account-port' : '--port';

@@ -188,6 +188,7 @@ function allowedValues(schema: SchemaNode): readonly string[] | undefined {
 }
 
 function expected(schema: SchemaNode): string {
+  if (schema.const !== undefined) return String(schema.const);
   if (schema.anyOf !== undefined) return schema.anyOf.map(expected).join(' or ');
   switch (schema.type) {
     case 'object':

@@ -21,6 +21,8 @@ export interface Config {
 export interface ServerConfig {
   readonly inference: ListenConfig;
   readonly account: ListenConfig;
+  /** Processes that answer requests; 1: the one that was started. */
+  readonly workers: number;
   readonly limits: LimitsConfig;
 }
 

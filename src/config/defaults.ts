@@ -29,7 +29,11 @@ export const defaultLimits = {
 export const defaultServer = {
   inference: { host: '127.0.0.1', port: 8080 },
   account: { host: '127.0.0.1', port: 8081 },
+  workers: 1,
 } as const;
+
+/** A worker takes a processor and some hundred megabytes. */
+export const workersMax = 64;
 
 export const defaultStorage = 'sqlite:./data/tokenhouse.db';
 

@@ -1,4 +1,5 @@
 import { Resolver } from 'node:dns';
+import { availableParallelism } from 'node:os';
 import path from 'node:path';
 import type { TSchema } from 'typebox';
 import { parseSource, type ModelFileSource } from '../model-files/source.ts';
@@ -30,6 +31,7 @@ import {
   defaultQueue,
   defaultServer,
   defaultStorage,
+  workersMax,
 } from './defaults.ts';
 import { readYaml, type Path, type SourceDocument } from './document.ts';
 import type { Environment } from './environment.ts';
@@ -99,6 +101,7 @@ export function readConfig(text: string, options: ReadOptions): Config {
     files: filesOf(file, reading),
     models: file.models === undefined ? modelsOfDefaults(options) : modelsOf(file.models, reading),
   };
+  refuseManyWorkers(config, file.server?.workers, reading);
   if (options.running !== undefined) refuseRestart(options.running, config, document.value, reading);
   if (problems.length > 0) throw new ConfigError(inOrderOfTheFile(problems));
   return deepFreeze(config);
@@ -118,6 +121,7 @@ function refuseRestart(running: Config, next: Config, value: unknown, { report }
     if (before.port !== after.port) needsRestart(['server', host, 'port']);
     if (before.publicUrl !== after.publicUrl) needsRestart(['server', host, 'public_url']);
   }
+  if (running.server.workers !== next.server.workers) needsRestart(['server', 'workers']);
   for (const [name, key] of Object.entries(limitsOfTheProcess) as [keyof typeof limitsOfTheProcess, string][]) {
     if (running.server.limits[name] !== next.server.limits[name]) needsRestart(['server', 'limits', key]);
   }
@@ -171,7 +175,35 @@ function serverOf(file: ConfigFile, reading: Reading): ServerConfig {
       `both hosts have port ${account.port}, and only one of them can listen there; give one of them another port`,
     );
   }
-  return { inference, account, limits: limitsOf(file, reading) };
+  return { inference, account, workers: workersOf(file.server?.workers), limits: limitsOf(file, reading) };
+}
+
+type WorkersInFile = NonNullable<ConfigFile['server']>['workers'];
+
+const workersOf = (workers: WorkersInFile = defaultServer.workers): number =>
+  workers === 'auto' ? Math.min(workersMax, Math.max(1, availableParallelism())) : workers;
+
+/** What several processes cannot do for one: an embedded model, or a backend that takes fewer requests than there are workers. */
+function refuseManyWorkers({ server, models }: Config, written: WorkersInFile, { report }: Reading): void {
+  const { workers } = server;
+  if (workers === 1) return;
+  const here = written === 'auto' ? `${workers}, one for each processor of this computer` : String(workers);
+  const embedded = models.find(({ backends }) => backends.some(({ engine }) => engine === 'llama'));
+  if (embedded !== undefined)
+    report(
+      ['server', 'workers'],
+      `workers is ${here}, and ${embedded.id} runs embedded (engine: llama), so each worker would load it and all would compete for ` +
+        'the processors; write workers: 1, or run the model in a llama-server of its own and name that as a backend (engine: openai, flavor: llama-server)',
+    );
+  for (const [index, model] of models.entries()) {
+    for (const [place, backend] of model.backends.entries()) {
+      if (backend.engine !== 'openai' || (backend.concurrencyMax ?? workers) >= workers) continue;
+      report(
+        ['models', index, 'backends', place, 'max_concurrency'],
+        `max_concurrency is ${backend.concurrencyMax} and workers is ${here}: the workers share it, and each has at least one request; raise it to ${workers}, or lower workers`,
+      );
+    }
+  }
 }
 
 type ListenInFile = NonNullable<NonNullable<ConfigFile['server']>['inference']>;

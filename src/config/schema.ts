@@ -8,6 +8,7 @@ import {
   defaultQueue,
   defaultServer,
   defaultStorage,
+  workersMax,
 } from './defaults.ts';
 
 /**
@@ -132,6 +133,14 @@ function listen(description: string, defaults: { readonly host: string; readonly
 const server = group('where the service listens, and its limits', {
   inference: Type.Optional(listen('the host of the API', defaultServer.inference)),
   account: Type.Optional(listen('the host of accounts and error pages', defaultServer.account)),
+  workers: Type.Optional(
+    Type.Union([Type.Integer({ minimum: 1, maximum: workersMax }), Type.Literal('auto')], {
+      description:
+        'processes of this computer that answer requests; auto is one for each processor; embedded models need 1',
+      examples: [4],
+      default: defaultServer.workers,
+    }),
+  ),
   limits: Type.Optional(
     group('sizes and times that bound every request', {
       body_bytes_max: limit('body_bytes_max', 1024, 1e9, 'request bodies of this size and more are refused'),

@@ -23,7 +23,7 @@ export type ControlReply =
 
 export interface ControlServices {
   readonly operations: OperationServices;
-  status(): ServiceStatus;
+  status(): ServiceStatus | Promise<ServiceStatus>;
   /** Reads the configuration again. */
   reload(): Promise<ReloadOutcome>;
 }
@@ -180,7 +180,7 @@ async function replyTo(line: string, services: ControlServices): Promise<Control
   try {
     const operation: unknown = JSON.parse(line);
     if ((operation as { readonly kind?: unknown } | null)?.kind === statusRequest.kind)
-      return { status: services.status() };
+      return { status: await services.status() };
     if (reloadRequest.Check(operation)) return { reload: await services.reload() };
     if (!operations.Check(operation)) {
       throw new OperationError(

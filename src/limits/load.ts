@@ -84,6 +84,8 @@ export interface LoadMonitorOptions {
   readonly limits: LoadLimits;
   /** What counts as all the memory; `undefined`: what the container or the machine has. */
   readonly memoryBytesMax: number | undefined;
+  /** Processes like this one, which share what the container or the machine has. */
+  readonly processes?: number;
   /** Called with every judgement. */
   readonly judged: (rung: Rung, sample: LoadSample) => void;
 }
@@ -98,9 +100,9 @@ const tickEveryMs = 20;
  * reset, so a loop that is held up for 300 ms each time has a lag of nothing; and of a dozen ticks between two looks, the
  * 99th percentile is the worst.
  */
-export function monitorLoad({ limits, memoryBytesMax, judged }: LoadMonitorOptions): () => void {
+export function monitorLoad({ limits, memoryBytesMax, processes = 1, judged }: LoadMonitorOptions): () => void {
   const ladder = new Ladder(limits);
-  const memoryMax = memoryBytesMax ?? machineMemoryBytes();
+  const memoryMax = memoryBytesMax ?? machineMemoryBytes() / processes;
   let lagMs = 0;
   let tickAtMs = performance.now();
   let lookAtMs = tickAtMs;

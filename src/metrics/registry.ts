@@ -1,17 +1,9 @@
 /**
- * Counters, gauges and histograms, and their text for Prometheus (exposition format 0.0.4). Label values are ours: names of
- * the configuration and of closed tables, never anything that a client has chosen (reliability §4).
+ * Counters, gauges and histograms. Label values are ours: names of the configuration and of closed tables, never anything
+ * that a client has chosen (reliability §4).
  */
-
-export type MetricType = 'counter' | 'gauge' | 'histogram';
-
-/** What a scraper is told of a metric, and its documentation. */
-export interface Description {
-  readonly name: string;
-  readonly type: MetricType;
-  readonly labels: readonly string[];
-  readonly help: string;
-}
+import { labelsText, printFigures } from './figures.ts';
+import type { Across, BucketFigures, Description, FamilyFigures, SeriesFigures } from './figures.ts';
 
 export interface Counter {
   /** Integers above 2^53 lose their last digits, as in Prometheus itself. */
@@ -28,7 +20,7 @@ export type Reading = readonly [labels: readonly string[], value: number];
 
 interface Family {
   readonly description: Description;
-  lines(): string;
+  series(): readonly SeriesFigures[];
 }
 
 /** Combinations of labels of one metric; those that come on top are counted together as `other`. */
@@ -51,20 +43,26 @@ export class Registry {
     }));
     if (labels.length === 0) series.at([]);
     this.#families.push({
-      description: { name, type: 'counter', labels, help },
-      lines: () => series.print((label, { sum }) => `${name}${braces(label)} ${sum}\n`),
+      description: { name, type: 'counter', labels, help, across: 'sum' },
+      series: () => series.figures(({ sum }) => sum),
     });
     return (...values) => series.at(values);
   }
 
   /** Read when somebody asks. */
-  gauge(name: string, help: string, labels: readonly string[], read: () => Iterable<Reading>): void {
-    this.#read('gauge', name, help, labels, read);
+  gauge(
+    name: string,
+    help: string,
+    labels: readonly string[],
+    read: () => Iterable<Reading>,
+    across: Across = 'sum',
+  ): void {
+    this.#read({ name, type: 'gauge', labels, help, across }, read);
   }
 
   /** A count that is kept elsewhere and only grows. */
-  count(name: string, help: string, read: () => number): void {
-    this.#read('counter', name, help, [], () => [[[], read()]]);
+  count(name: string, help: string, read: () => number, across: Across = 'sum'): void {
+    this.#read({ name, type: 'counter', labels: [], help, across }, () => [[[], read()]]);
   }
 
   /** `bounds` are the upper ends of the buckets, ascending. */
@@ -77,28 +75,25 @@ export class Registry {
     const series = new Series(labels, () => new Buckets(bounds));
     if (labels.length === 0) series.at([]);
     this.#families.push({
-      description: { name, type: 'histogram', labels, help },
-      lines: () => series.print((label, buckets) => buckets.print(name, label)),
+      description: { name, type: 'histogram', labels, help, across: 'sum' },
+      series: () => series.figures((buckets) => buckets.figures()),
     });
     return (...values) => series.at(values);
   }
 
-  text(): string {
-    let text = '';
-    for (const { description, lines } of this.#families) {
-      text += `# HELP ${description.name} ${escapedHelp(description.help)}\n# TYPE ${description.name} ${description.type}\n${lines()}`;
-    }
-    return text;
+  figures(): readonly FamilyFigures[] {
+    return this.#families.map(({ description, series }) => ({ description, series: series() }));
   }
 
-  #read(type: MetricType, name: string, help: string, labels: readonly string[], read: () => Iterable<Reading>): void {
+  text(): string {
+    return printFigures(this.figures());
+  }
+
+  #read(description: Description, read: () => Iterable<Reading>): void {
+    const { labels } = description;
     this.#families.push({
-      description: { name, type, labels, help },
-      lines: () => {
-        let text = '';
-        for (const [values, value] of read()) text += `${name}${braces(labelsText(labels, values))} ${number(value)}\n`;
-        return text;
-      },
+      description,
+      series: () => [...read()].map(([values, value]) => [labelsText(labels, values), value] as const),
     });
   }
 }
@@ -127,10 +122,8 @@ class Series<Child> {
     return child;
   }
 
-  print(line: (label: string, child: Child) => string): string {
-    let text = '';
-    for (const { label, child } of this.#children.values()) text += line(label, child);
-    return text;
+  figures(of: (child: Child) => SeriesFigures[1]): readonly SeriesFigures[] {
+    return [...this.#children.values()].map(({ label, child }) => [label, of(child)] as const);
   }
 }
 
@@ -152,31 +145,7 @@ class Buckets implements Histogram {
     this.#sum += value;
   }
 
-  print(name: string, label: string): string {
-    const separator = label === '' ? '' : ',';
-    let text = '';
-    let count = 0;
-    this.#counts.forEach((inBucket, index) => {
-      count += inBucket;
-      const bound = this.#bounds[index];
-      text += `${name}_bucket{${label}${separator}le="${bound === undefined ? '+Inf' : number(bound)}"} ${count}\n`;
-    });
-    return `${text}${name}_sum${braces(label)} ${number(this.#sum)}\n${name}_count${braces(label)} ${count}\n`;
+  figures(): BucketFigures {
+    return { bounds: this.#bounds, counts: [...this.#counts], sum: this.#sum };
   }
-}
-
-const braces = (label: string): string => (label === '' ? '' : `{${label}}`);
-
-const labelsText = (labels: readonly string[], values: readonly string[]): string =>
-  labels.map((label, index) => `${label}="${escapedLabel(values[index] ?? '')}"`).join(',');
-
-const escapedLabel = (text: string): string =>
-  text.replaceAll('\\', '\\\\').replaceAll('\n', '\\n').replaceAll('"', '\\"');
-
-const escapedHelp = (text: string): string => text.replaceAll('\\', '\\\\').replaceAll('\n', '\\n');
-
-function number(value: number): string {
-  if (value === Infinity) return '+Inf';
-  if (value === -Infinity) return '-Inf';
-  return String(value);
 }

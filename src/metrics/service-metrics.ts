@@ -1,6 +1,7 @@
 import type { ProcessReadings } from './process-readings.ts';
 import { Registry } from './registry.ts';
-import type { Description, Histogram, Reading } from './registry.ts';
+import type { Across, Description, FamilyFigures } from './figures.ts';
+import type { Histogram, Reading } from './registry.ts';
 
 /** What is read from the parts of the service when somebody asks. */
 export interface ServiceReadings {
@@ -16,12 +17,16 @@ export interface ServiceReadings {
   readonly backends: () => readonly BackendReading[];
   /** Requests that wait in line, by model. */
   lines(): readonly { readonly model: string; readonly length: number }[];
-  readonly config: () => {
-    readonly version: number;
-    readonly failures: number;
-    readonly lastSuccess: boolean;
-    readonly leaving: number;
-  };
+  readonly config: () => ConfigReading & { readonly leaving: number };
+  /** Processes that answer requests. */
+  readonly workers: () => number;
+  readonly workersEnded: () => number;
+}
+
+export interface ConfigReading {
+  readonly version: number;
+  readonly failures: number;
+  readonly lastSuccess: boolean;
 }
 
 export interface BackendReading {
@@ -168,6 +173,11 @@ export class ServiceMetrics {
     return this.#registry.text();
   }
 
+  /** The same as data, to be put together with that of other processes. */
+  figures(): readonly FamilyFigures[] {
+    return this.#registry.figures();
+  }
+
   http(route: string, status: number): void {
     this.#http(route, String(status)).add(1);
   }
@@ -212,14 +222,24 @@ export class ServiceMetrics {
 }
 
 function registerReadings(registry: Registry, readings: ServiceReadings): void {
-  const gauge = (name: string, help: string, read: () => number): void =>
-    registry.gauge(name, help, [], () => [[[], read()]]);
-  const perBackend = (name: string, help: string, read: (backend: BackendReading) => number | undefined): void =>
-    registry.gauge(name, help, ['model', 'backend'], () =>
-      readings.backends().flatMap((backend): Reading[] => {
-        const value = read(backend);
-        return value === undefined ? [] : [[[backend.model, backend.backend], value]];
-      }),
+  const gauge = (name: string, help: string, read: () => number, across: Across = 'sum'): void =>
+    registry.gauge(name, help, [], () => [[[], read()]], across);
+  const perBackend = (
+    name: string,
+    help: string,
+    read: (backend: BackendReading) => number | undefined,
+    across: Across = 'sum',
+  ): void =>
+    registry.gauge(
+      name,
+      help,
+      ['model', 'backend'],
+      () =>
+        readings.backends().flatMap((backend): Reading[] => {
+          const value = read(backend);
+          return value === undefined ? [] : [[[backend.model, backend.backend], value]];
+        }),
+      across,
     );
 
   gauge('tokenhouse_requests_running', 'Requests of the inference host that are under way.', readings.requestsRunning);
@@ -227,7 +247,12 @@ function registerReadings(registry: Registry, readings: ServiceReadings): void {
   gauge('tokenhouse_held_microcents', 'Money set aside for running requests.', () => Number(readings.heldMicrocents()));
   gauge('tokenhouse_settlements_waiting', 'Settlements handed in and not yet durable.', readings.settlementsWaiting);
   gauge('tokenhouse_body_bytes', 'Bytes of request bodies in memory.', readings.bodyBytes);
-  perBackend('tokenhouse_backend_ready', '1 when the backend can take work.', ({ isReady }) => (isReady ? 1 : 0));
+  perBackend(
+    'tokenhouse_backend_ready',
+    '1 when the backend can take work; with several workers, of all of them.',
+    ({ isReady }) => (isReady ? 1 : 0),
+    'least',
+  );
   perBackend('tokenhouse_backend_running', 'Requests that run on the backend.', ({ running }) => running);
   perBackend(
     'tokenhouse_backend_waiting',
@@ -256,14 +281,19 @@ function registerReadings(registry: Registry, readings: ServiceReadings): void {
     'tokenhouse_config_version',
     'Configurations that came into force since the start, the first included.',
     () => readings.config().version,
+    'first',
   );
-  gauge('tokenhouse_config_last_reload_success', '1 when the configuration that was read last is in force.', () =>
-    readings.config().lastSuccess ? 1 : 0,
+  gauge(
+    'tokenhouse_config_last_reload_success',
+    '1 when the configuration that was read last is in force.',
+    () => (readings.config().lastSuccess ? 1 : 0),
+    'first',
   );
   registry.count(
     'tokenhouse_config_reload_failures_total',
     'Configurations that were refused while running.',
     () => readings.config().failures,
+    'first',
   );
   gauge(
     'tokenhouse_backends_leaving',
@@ -282,27 +312,60 @@ function registerReadings(registry: Registry, readings: ServiceReadings): void {
         [['max'], max],
       ];
     },
+    'each',
   );
   gauge(
     'tokenhouse_event_loop_utilization',
     'Share of the last 15 s in which the main thread worked.',
     () => readings.process.utilization,
+    'each',
   );
-  gauge('process_resident_memory_bytes', 'Memory of this process; embedded engines have processes of their own.', () =>
-    process.memoryUsage.rss(),
+  gauge(
+    'process_resident_memory_bytes',
+    'Memory of this process; embedded engines have processes of their own.',
+    () => process.memoryUsage.rss(),
+    'each',
   );
-  gauge('process_heap_used_bytes', 'Memory of the JavaScript heap in use.', () => process.memoryUsage().heapUsed);
-  registry.count('process_cpu_seconds_total', 'Processor time of this process, all threads.', () => {
-    const { user, system } = process.cpuUsage();
-    return (user + system) / 1e6;
-  });
-  registry.gauge('process_open_fds', 'Open files and sockets; where the system tells.', [], () =>
-    readings.process.openFiles === undefined ? [] : [[[], readings.process.openFiles]],
+  gauge(
+    'process_heap_used_bytes',
+    'Memory of the JavaScript heap in use.',
+    () => process.memoryUsage().heapUsed,
+    'each',
   );
-  gauge('process_start_time_seconds', 'When the process began, in seconds since 1970.', () =>
-    Math.round(Date.now() / 1_000 - process.uptime()),
+  registry.count(
+    'process_cpu_seconds_total',
+    'Processor time of this process, all threads.',
+    () => {
+      const { user, system } = process.cpuUsage();
+      return (user + system) / 1e6;
+    },
+    'each',
   );
-  registry.gauge('tokenhouse_build_info', 'Always 1.', ['version', 'node'], () => [
-    [[readings.version, process.versions.node], 1],
-  ]);
+  registry.gauge(
+    'process_open_fds',
+    'Open files and sockets; where the system tells.',
+    [],
+    () => (readings.process.openFiles === undefined ? [] : [[[], readings.process.openFiles]]),
+    'each',
+  );
+  gauge(
+    'process_start_time_seconds',
+    'When the process began, in seconds since 1970.',
+    () => Math.round(Date.now() / 1_000 - process.uptime()),
+    'each',
+  );
+  gauge('tokenhouse_workers', 'Processes that answer requests.', readings.workers, 'first');
+  registry.count(
+    'tokenhouse_workers_ended_total',
+    'Workers that ended though nobody had stopped them, and were started again.',
+    readings.workersEnded,
+    'first',
+  );
+  registry.gauge(
+    'tokenhouse_build_info',
+    'Always 1.',
+    ['version', 'node'],
+    () => [[[readings.version, process.versions.node], 1]],
+    'first',
+  );
 }

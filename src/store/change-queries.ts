@@ -18,3 +18,11 @@ export async function forgetChanges(db: Kysely<Database>, { before }: { readonly
   const { numDeletedRows } = await db.deleteFrom('change').where('id', 'in', oldest).executeTakeFirst();
   return Number(numDeletedRows);
 }
+
+/** What was changed under this id; undefined: nothing. */
+export async function findChange(
+  db: Kysely<Database>,
+  request: { readonly id: Uint8Array },
+): Promise<{ readonly kind: string; readonly ref: string } | undefined> {
+  return await db.selectFrom('change').where('id', '=', request.id).select(['kind', 'ref']).executeTakeFirst();
+}

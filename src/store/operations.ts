@@ -30,6 +30,7 @@ const deskOperations = {
   addAccountPrice: queries.addAccountPrice,
   endAccountPrices: queries.endAccountPrices,
   listAccountPrices: queries.listAccountPrices,
+  findChange: changes.findChange,
   listTransfers: queries.listTransfers,
   listUsage: queries.listUsage,
   findUsage: queries.findUsage,

@@ -33,3 +33,8 @@ export function toFailure(error: unknown): StoreFailure {
 export function fromFailure(failure: StoreFailure): StoreError {
   return new StoreError(failure.code, failure.message);
 }
+
+/** What it is for the callers of the store. */
+export function storeErrorFrom(error: unknown): StoreError {
+  return error instanceof StoreError ? error : new StoreError('failed', toFailure(error).message, error);
+}

@@ -1,12 +1,17 @@
 import assert from 'node:assert/strict';
 import { inspect } from 'node:util';
 import { describe, it } from 'node:test';
+import { deserialize, serialize } from 'node:v8';
 import Type from 'typebox';
 import { readEnvironment } from '../../src/config/environment.ts';
 import { ConfigError } from '../../src/config/problem.ts';
+import { identityOf } from '../../src/config/identity.ts';
+import { configOf, portableConfig } from '../../src/config/portable.ts';
+import type { PortableConfig } from '../../src/config/portable.ts';
 import { publicUrl } from '../../src/config/public-url.ts';
 import { readConfig } from '../../src/config/read.ts';
 import { configSchema } from '../../src/config/schema.ts';
+import { shareOf } from '../../src/workers/share.ts';
 import { goodFile } from './good-file.ts';
 
 const environment = readEnvironment({ HOME: '/home/somebody', UPSTREAM_KEY: 'canary-of-a-key' });
@@ -59,6 +64,29 @@ describe('a good file', () => {
     assert.equal(second.name, 'openai-2');
     assert.equal(second.apiKey?.reveal(), 'canary-of-a-key');
     assert.equal(scripted?.backends[0]?.engine, 'scripted');
+  });
+
+  it('goes to another process as it is', () => {
+    const arrived = configOf(deserialize(serialize(portableConfig(config))) as PortableConfig);
+    assert.deepEqual(
+      { ...arrived, models: arrived.models.slice(0, 2) },
+      { ...config, models: config.models.slice(0, 2) },
+    );
+    assert.equal(identityOf(arrived), identityOf(config), 'secrets included');
+    assert.ok(Object.isFrozen(arrived.models[0]?.pricing));
+  });
+
+  it('is divided among workers, and the shares are the whole', () => {
+    const shares = [0, 1, 2].map((index) => shareOf(config, index, 3).models[1]!.backends[0]!);
+    assert.deepEqual(
+      shares.map((backend) => backend.engine === 'openai' && [backend.concurrencyMax, backend.queueMax]),
+      [
+        [22, 22],
+        [21, 21],
+        [21, 21],
+      ],
+    );
+    assert.deepEqual(shareOf(config, 0, 1).models[1]!.backends[0], config.models[1]!.backends[0]);
   });
 
   it('shows no secret by accident', () => {
@@ -142,7 +170,23 @@ const bad: readonly (readonly [string, ...RegExp[]])[] = [
   ['‸sever: {}\n', /unknown key "sever" in the file.*did you mean "server"\?/],
   ['server:\n  inference: { ‸prot: 1 }\n', /unknown key "prot" in server\.inference.*did you mean "port"\?/],
   ['server:\n  limits:\n    ‸drain_timeout: 3\n', /did you mean "drain_timeout_seconds"\?/],
-  ['server: { ‸telemetry: true }\n', /known here: inference, account, limits/],
+  ['server: { workers: ‸0 }\n', /must be a whole number from 1 to 64 or auto/],
+  ['server: { workers: ‸many }\n', /is "many", but must be a whole number from 1 to 64 or auto/],
+  [
+    'server: { workers: ‸2 }\n',
+    /smollm2-135m-instruct runs embedded.*write workers: 1, or run the model in a llama-server/,
+  ],
+  [
+    `server: { workers: 4 }
+models:
+  - id: a
+    context_length: 100
+    pricing: { input_cents_per_million: 0, output_cents_per_million: 0 }
+    backends: [{ engine: openai, flavor: vllm, url: "http://a/v1", max_concurrency: ‸3 }]
+`,
+    /max_concurrency is 3 and workers is 4.*raise it to 4, or lower workers/,
+  ],
+  ['server: { ‸telemetry: true }\n', /known here: inference, account, workers, limits/],
   [model('    ‸maxOutputTokens: 5\n'), /did you mean "max_output_tokens"\?/],
   ['‸__proto__: { polluted: 1 }\n', /unknown key "__proto__"/],
   ['‸constructor: 1\n', /unknown key "constructor"/],

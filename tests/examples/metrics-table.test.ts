@@ -23,6 +23,8 @@ test('docs/operations.md has every metric with its labels and meaning, and no ot
     backends: () => [],
     lines: () => [],
     config: () => ({ version: 1, failures: 0, lastSuccess: true, leaving: 0 }),
+    workers: () => 1,
+    workersEnded: none,
   });
   const rows = descriptions.map(
     ({ name, type, labels, help }) =>

@@ -102,7 +102,7 @@ export function total(
   name: string,
   labels: Readonly<Record<string, string>> = {},
 ): number {
-  const family = families.get(name.replace(/_(sum|count)$/, '')) ?? families.get(name);
+  const family = families.get(name.replace(/_(sum|count|bucket)$/, '')) ?? families.get(name);
   assert.ok(family, `there is no ${name}`);
   return family.samples
     .filter((sample) => sample.name === name)

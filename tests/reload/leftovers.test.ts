@@ -55,6 +55,7 @@ test(`${rounds} reloads leave nothing behind`, async (t) => {
   const options = { environment, path: configFile, directory: folder, scriptSchema };
   const lines: string[] = [];
   const service = await startService({
+    workerEntry: new URL('../../src/cli/serve-worker.js', import.meta.url),
     config: loadConfig(options),
     environment,
     version: 'test',

@@ -195,7 +195,10 @@ function write(writer: LedgerWriter, model: Model, steps: readonly Step[], ids: 
   const reply = writer.write({
     ids: Buffer.concat(rows.map((row) => row.requestId)),
     rows: rows.map(usageValues),
-    opens: opens.map((one) => openRequest(one.accountId, BigInt(one.hold), ids[one.request]!)),
+    opens: opens.map((one) => ({
+      ...openRequest(one.accountId, BigInt(one.hold), ids[one.request]!),
+      replicaId: null,
+    })),
     operations: sent,
   });
   assert.equal(reply.refused, undefined);

@@ -40,6 +40,8 @@ export interface TestServiceOptions {
   readonly config: string;
   /** Lines under `server: limits:`, two spaces deep, for example `  prime_timeout_seconds: 1`. */
   readonly limits?: string;
+  /** Processes that answer requests; 1 when left out. */
+  readonly workers?: number;
   /** Cents of the first account. */
   readonly firstCreditCents?: string;
   readonly environment?: Readonly<Record<string, string>>;
@@ -77,11 +79,11 @@ export class TestService {
   }
 
   /** Writes the configuration anew; a running service notices by itself. */
-  configure(options: Pick<TestServiceOptions, 'config' | 'limits' | 'firstCreditCents'>): void {
+  configure(options: Pick<TestServiceOptions, 'config' | 'limits' | 'workers' | 'firstCreditCents'>): void {
     const shed = withoutShedding.filter((line) => !options.limits?.includes(line.split(':')[0]!));
     const limits = `  limits:\n${[...shed, options.limits ?? ''].join('\n').replace(/^/gm, '  ')}\n`;
     this.writeConfig(
-      `server:\n  inference: { port: 0 }\n  account: { port: 0 }\n${limits}accounts: { first_credit_cents: ${options.firstCreditCents ?? '500'} }\n${options.config}\n`,
+      `server:\n  inference: { port: 0 }\n  account: { port: 0 }\n  workers: ${options.workers ?? 1}\n${limits}accounts: { first_credit_cents: ${options.firstCreditCents ?? '500'} }\n${options.config}\n`,
     );
   }
 

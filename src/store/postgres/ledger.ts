@@ -15,7 +15,8 @@ import { StoreError } from '../store-error.ts';
 import { clean } from '../usage-columns.ts';
 import { Session, type PostgresAddress, type Run } from './connection.ts';
 import { DatabaseClock } from './database-clock.ts';
-import { Leases, returnChannel } from './leases.ts';
+import { Leases, type Lender } from '../leases.ts';
+import { postgresLender, purseCalled, returnChannel } from './lender.ts';
 import { Membership } from './membership.ts';
 import { changeBudget } from './change-budget.ts';
 import { move } from './move.ts';
@@ -51,6 +52,7 @@ export class PostgresLedger implements AccountLedger {
   readonly #operating: Session;
   readonly #membership: Membership;
   readonly #settlements: Settlements;
+  readonly #lender: Lender;
   readonly #leases: Leases;
   readonly #clock = new DatabaseClock();
   #answeredMs = performance.now();
@@ -69,7 +71,10 @@ export class PostgresLedger implements AccountLedger {
         // A reaper that waits for an account's row would miss beats; it comes again.
         await client.query(`listen ${returnChannel}; set lock_timeout = 300`);
       },
-      onNotification: (payload) => this.#leases.called(payload),
+      onNotification: (payload) => {
+        const purseId = purseCalled(payload, this.#membership.id);
+        if (purseId !== undefined) void this.#leases.called(purseId);
+      },
     });
     this.#membership = new Membership({
       session: beating,
@@ -85,7 +90,8 @@ export class PostgresLedger implements AccountLedger {
     });
     const replica = (): Uint8Array => this.#membership.id;
     this.#settlements = new Settlements({ session: this.#settling, replica, onBatch: options.onBatch });
-    this.#leases = new Leases({ session: this.#operating, replica, free });
+    this.#lender = postgresLender(this.#operating, replica);
+    this.#leases = new Leases({ lender: this.#lender, free });
   }
 
   /** The database has its tables. Rejects with what the driver says. */
@@ -232,7 +238,7 @@ export class PostgresLedger implements AccountLedger {
   /** Calls in what is leased and idle of an account: in the balance it can be debited. */
   async #callIn(accountId: string): Promise<void> {
     await this.#leases.returnFree(accountId);
-    await this.#leases.callOthers(accountId).catch(() => {});
+    await this.#lender.callOthers(accountId).catch(() => {});
     await sleep(debitPauseMs * (0.75 + Math.random() / 2));
   }
 

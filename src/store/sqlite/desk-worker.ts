@@ -1,5 +1,8 @@
 /** The thread for everything that is not the hot path: brings the schema up to date at start, then answers one request at a time. */
 import { parentPort, workerData } from 'node:worker_threads';
+import type { Kysely } from 'kysely';
+import type { Database } from '../database.ts';
+import { beginFile, unreadyFiles, type AmongReplicas } from '../file-queries.ts';
 import { migrate } from '../migrations/migrate.ts';
 import { deskOn, type Desk, type DeskOperation } from '../operations.ts';
 import { StoreError, toFailure, type StoreFailure } from '../store-error.ts';
@@ -12,6 +15,8 @@ export interface DeskCall {
   readonly id: number;
   readonly name: DeskOperation;
   readonly request: unknown;
+  /** Who asks, where several processes work on the books through this one. */
+  readonly replica?: Uint8Array;
 }
 
 export type DeskReply =
@@ -25,24 +30,36 @@ try {
   refuseDamaged(connection, file);
   const db = kyselyOn(connection);
   const migrated = await migrate(db, 'sqlite');
-  serve(deskOn(db), connection);
+  serve(db, connection);
   port.postMessage({ migrated } satisfies DeskStarted);
 } catch (error) {
   port.postMessage({ failure: toFailure(startFailure(error)) } satisfies DeskStarted);
 }
 
-function serve(desk: Desk, connection: Connection): void {
+function serve(db: Kysely<Database>, connection: Connection): void {
+  const own = deskOn(db);
+  const deskFor = (replica: Uint8Array | undefined): Desk => (replica === undefined ? own : among(own, db, replica));
   let last: Promise<void> = Promise.resolve();
   port.on('message', (call: DeskCall | 'close') => {
     last = last.then(async () => {
       if (call !== 'close') {
-        port.postMessage(await answer(desk, call));
+        port.postMessage(await answer(deskFor(call.replica), call));
         return;
       }
       closeConnection(connection);
       port.close();
     });
   });
+}
+
+/** For one of several: what arrives at the others is theirs. Calls come one after the other, so nobody queues. */
+function among(desk: Desk, db: Kysely<Database>, replica: Uint8Array): Desk {
+  const others: AmongReplicas = { replica, queue: () => Promise.resolve() };
+  return {
+    ...desk,
+    beginFile: (request) => beginFile(db, request, others),
+    unreadyFiles: (request) => unreadyFiles(db, request, others),
+  };
 }
 
 async function answer(desk: Desk, { id, name, request }: DeskCall): Promise<DeskReply> {

@@ -51,10 +51,15 @@ export class DeskThread {
     this.#worker.on('error', (error) => this.#die(error instanceof Error ? error : new Error(String(error))));
     this.#worker.on('messageerror', (error) => this.#die(error));
     this.#worker.on('exit', (code) => this.#die(new Error(`the desk's thread has ended (${code})`)));
-    this.desk = new Proxy({} as Desk, {
+    this.desk = this.deskOf(undefined);
+  }
+
+  /** The desk as a process has it that works on the books through this one. */
+  deskOf(replica: Uint8Array | undefined): Desk {
+    return new Proxy({} as Desk, {
       // `then` would make it look like a promise to `await`.
       get: (_target, name) =>
-        name === 'then' ? undefined : (request: unknown) => this.#call(name as DeskOperation, request),
+        name === 'then' ? undefined : (request: unknown) => this.#call(name as DeskOperation, request, replica),
     });
   }
 
@@ -78,7 +83,7 @@ export class DeskThread {
     this.#rejectAll(new StoreError('failed', 'the store is closed'));
   }
 
-  #call(name: DeskOperation, request: unknown): Promise<unknown> {
+  #call(name: DeskOperation, request: unknown, replica: Uint8Array | undefined): Promise<unknown> {
     return new Promise((resolve, reject) => {
       if (this.#state !== 'open') {
         reject(new StoreError('failed', 'the store is closed'));
@@ -94,7 +99,8 @@ export class DeskThread {
         reject(new StoreError('failed', `${name} did not end within ${callTimeoutMs} ms`));
       }, callTimeoutMs);
       this.#waiting.set(id, { resolve, reject, timer });
-      this.#worker.postMessage({ id, name, request } satisfies DeskCall);
+      const call: DeskCall = { id, name, request, ...(replica === undefined ? {} : { replica }) };
+      this.#worker.postMessage(call);
     });
   }
 

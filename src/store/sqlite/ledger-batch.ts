@@ -10,8 +10,13 @@ export interface LedgerBatch {
   readonly ids: Uint8Array;
   /** Their other columns, in the order of `usageColumns`. */
   readonly rows: readonly (readonly SqlValue[])[];
-  readonly opens: readonly OpenRequest[];
+  readonly opens: readonly ListedRequest[];
   readonly operations: readonly LedgerOperation[];
+}
+
+/** A request that runs, and the process that runs it: null where this one does. */
+export interface ListedRequest extends OpenRequest {
+  readonly replicaId: Uint8Array | null;
 }
 
 export type LedgerOperation =
@@ -39,6 +44,10 @@ export type LedgerOperation =
   | { readonly kind: 'read_limit'; readonly accountId: string }
   | { readonly kind: 'budget'; readonly change: BudgetChange }
   | { readonly kind: 'probe' }
+  /** A process works on the books through this one. */
+  | { readonly kind: 'replica_begins'; readonly replicaId: Uint8Array; readonly at: number }
+  /** It is gone: what it ran has crashed. */
+  | { readonly kind: 'replica_ended'; readonly replicaId: Uint8Array; readonly at: number }
   | { readonly kind: 'read_back'; readonly requestId: Uint8Array };
 
 /** What an operation answers with, by its kind. */
@@ -52,6 +61,9 @@ export interface OperationAnswers {
   readonly read_limit: bigint;
   readonly budget: undefined;
   readonly probe: undefined;
+  readonly replica_begins: undefined;
+  /** How many requests it left behind. */
+  readonly replica_ended: number;
   readonly read_back: { readonly costMicrocents: bigint; readonly ending: Ending } | undefined;
 }
 
@@ -63,6 +75,8 @@ export interface LedgerReply {
   readonly refused?: StoreFailure;
   /** Settlements that were not written, by their place in the batch. All others are durable. */
   readonly failures: readonly (readonly [index: number, failure: StoreFailure])[];
+  /** Settlements whose row was there before, by their place: their account was not debited again. Ascending. */
+  readonly again: readonly number[];
   readonly results: readonly OperationResult[];
   /** What purses have more or less that this process has in memory. */
   readonly credits: readonly (readonly [purseId: string, microcents: bigint])[];

@@ -1,7 +1,7 @@
 import { statfsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { isOfBudget, purseAt, readPurseId } from '../budget.ts';
-import type { BudgetChange, OpenRequest, Transfer } from '../ledger.ts';
+import type { BudgetChange, Transfer } from '../ledger.ts';
 import { StoreError, toFailure, type StoreFailure } from '../store-error.ts';
 import { publicIdOf } from '../../ids/uuid.ts';
 import { closeConnection, sqliteCode, type Connection } from './connection.ts';
@@ -14,7 +14,14 @@ import {
   usageValues,
   type SqlValue,
 } from '../usage-columns.ts';
-import type { LedgerBatch, LedgerOperation, LedgerReply, OperationAnswers, OperationResult } from './ledger-batch.ts';
+import type {
+  LedgerBatch,
+  LedgerOperation,
+  LedgerReply,
+  ListedRequest,
+  OperationAnswers,
+  OperationResult,
+} from './ledger-batch.ts';
 
 /** A few hundred settlements. */
 const roomBytesMin = 262_144n;
@@ -39,14 +46,21 @@ export class LedgerWriter {
    * were memory and are gone with it.
    */
   recover(now: number): number {
-    const { begin, commit, openRequests, insertUsage, deleteOpen } = this.#statements;
-    let recovered = 0;
+    const { begin, commit, openRequests, forgetReplicas } = this.#statements;
     begin.run();
-    for (const row of openRequests.all() as readonly OpenRow[]) {
+    const recovered = this.#crashed(openRequests.all() as readonly OpenRow[], now);
+    forgetReplicas.run();
+    commit.run();
+    return recovered;
+  }
+
+  #crashed(rows: readonly OpenRow[], now: number): number {
+    const { insertUsage, deleteOpen } = this.#statements;
+    let recovered = 0;
+    for (const row of rows) {
       recovered += changedBy(insertUsage.run(row.request_id, ...crashedUsage(row, now)));
       deleteOpen.run(row.request_id);
     }
-    commit.run();
     return recovered;
   }
 
@@ -76,21 +90,25 @@ export class LedgerWriter {
     const credits: (readonly [string, bigint])[] = [];
     begin.run();
     for (const open of batch.opens) this.#open(open);
-    const failures = apart ? this.#settleApart(batch) : this.#settleTogether(batch);
+    const again: number[] = [];
+    const failures = apart ? this.#settleApart(batch, again) : this.#settleTogether(batch, again);
     const results = batch.operations.map((operation) => this.#operate(operation, handedOut, credits));
     commit.run();
     // Only what is durable counts: a slice of a transaction that failed was never handed out.
     for (const purseId of handedOut) this.#handedOut.add(purseId);
-    return { failures, results, credits };
+    return { failures, again, results, credits };
   }
 
   /** Insert all, debit each purse once by the sum of the rows really inserted (M3). */
-  #settleTogether(batch: LedgerBatch): LedgerReply['failures'] {
+  #settleTogether(batch: LedgerBatch, again: number[]): LedgerReply['failures'] {
     const costs = new Map<string, bigint>();
     const add = (purseId: string, cost: bigint): unknown => costs.set(purseId, (costs.get(purseId) ?? 0n) + cost);
     for (let index = 0; index < batch.rows.length; index++) {
       const row = batch.rows[index]!;
-      if (!this.#insertUsage(batch.ids.subarray(index * 16, index * 16 + 16), row)) continue;
+      if (!this.#insertUsage(batch.ids.subarray(index * 16, index * 16 + 16), row)) {
+        again.push(index);
+        continue;
+      }
       const cost = row[costColumn] as bigint;
       add(row[accountColumn] as string, cost);
       for (const purseId of pursesOf(row)) add(purseId, cost);
@@ -99,12 +117,15 @@ export class LedgerWriter {
     return [];
   }
 
-  #settleApart(batch: LedgerBatch): LedgerReply['failures'] {
+  #settleApart(batch: LedgerBatch, again: number[]): LedgerReply['failures'] {
     const failures: (readonly [number, StoreFailure])[] = [];
     for (let index = 0; index < batch.rows.length; index++) {
       const row = batch.rows[index]!;
       const failure = this.#savepoint(() => {
-        if (!this.#insertUsage(batch.ids.subarray(index * 16, index * 16 + 16), row)) return;
+        if (!this.#insertUsage(batch.ids.subarray(index * 16, index * 16 + 16), row)) {
+          again.push(index);
+          return;
+        }
         for (const purseId of [row[accountColumn] as string, ...pursesOf(row)])
           this.#debit(purseId, row[costColumn] as bigint);
       });
@@ -131,7 +152,7 @@ export class LedgerWriter {
   }
 
   /** A list for after a crash, so a bad entry is dropped rather than allowed to fail anybody's settlement. */
-  #open(open: OpenRequest): void {
+  #open(open: ListedRequest): void {
     this.#savepoint(() =>
       this.#statements.insertOpen.run(
         open.requestId,
@@ -140,6 +161,7 @@ export class LedgerWriter {
         clean(open.modelId),
         open.holdMicrocents,
         open.startedAt,
+        open.replicaId,
         open.requestId,
       ),
     );
@@ -181,6 +203,15 @@ export class LedgerWriter {
         case 'probe':
           this.#probe();
           return;
+        case 'replica_begins':
+          this.#statements.insertReplica.run(operation.replicaId, operation.at);
+          return;
+        case 'replica_ended': {
+          const { openRequestsOf, deleteReplica } = this.#statements;
+          value = this.#crashed(openRequestsOf.all(operation.replicaId) as readonly OpenRow[], operation.at);
+          deleteReplica.run(operation.replicaId);
+          return;
+        }
         case 'credit_limit':
           this.#setLimit(operation, handedOut, credits);
           return;
@@ -380,13 +411,19 @@ function prepare(connection: Connection) {
     debitPurse: connection.prepare('update purse set available = available - ? where id = ?'),
     // A late entry of a request that has settled must not come back as crashed.
     insertOpen: connection.prepare(
-      `insert into open_request (request_id, account_id, key_id, model_id, hold, started_at)
-       select ?, ?, ?, ?, ?, ? where not exists (select 1 from usage where request_id = ?) on conflict (request_id) do nothing`,
+      `insert into open_request (request_id, account_id, key_id, model_id, hold, started_at, replica_id)
+       select ?, ?, ?, ?, ?, ?, ? where not exists (select 1 from usage where request_id = ?) on conflict (request_id) do nothing`,
     ),
     deleteOpen: connection.prepare('delete from open_request where request_id = ?'),
     openRequests: connection.prepare(
       'select request_id, account_id, key_id, model_id, hold, started_at from open_request',
     ),
+    openRequestsOf: connection.prepare(
+      'select request_id, account_id, key_id, model_id, hold, started_at from open_request where replica_id = ?',
+    ),
+    insertReplica: connection.prepare('insert into replica (id, beat) values (?, ?)'),
+    deleteReplica: connection.prepare('delete from replica where id = ?'),
+    forgetReplicas: connection.prepare('delete from replica'),
     readSpendable: connection.prepare(
       `select available + credit_limit as spendable from account where id = ? and kind = 0 and status = 'active'`,
     ),
@@ -498,7 +535,7 @@ function notCovered(transfer: Transfer): StoreError {
 }
 
 function refusal(failure: StoreFailure): LedgerReply {
-  return { refused: failure, failures: [], results: [], credits: [] };
+  return { refused: failure, failures: [], again: [], results: [], credits: [] };
 }
 
 /**

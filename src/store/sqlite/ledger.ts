@@ -13,7 +13,14 @@ import type {
 } from '../ledger.ts';
 import { fromFailure, StoreError, toFailure } from '../store-error.ts';
 import { usageValues, type SqlValue } from '../usage-columns.ts';
-import type { LedgerBatch, LedgerOperation, LedgerReply, OperationAnswers, OperationResult } from './ledger-batch.ts';
+import type {
+  LedgerBatch,
+  LedgerOperation,
+  LedgerReply,
+  ListedRequest,
+  OperationAnswers,
+  OperationResult,
+} from './ledger-batch.ts';
 import type { LedgerStart, LedgerStarted } from './ledger-worker.ts';
 import { workerUrl } from './worker-url.ts';
 
@@ -38,7 +45,7 @@ export interface SqliteLedgerOptions {
 }
 
 interface Waiter {
-  readonly resolve: (outcome: 'billed') => void;
+  readonly resolve: (isNew: boolean) => void;
   readonly reject: (error: StoreError) => void;
 }
 
@@ -61,13 +68,13 @@ export class SqliteLedger implements AccountLedger {
   #ids: Uint8Array[] = [];
   #rows: (readonly SqlValue[])[] = [];
   #waiters: Waiter[] = [];
-  #opens: OpenRequest[] = [];
+  #opens: ListedRequest[] = [];
   #operations: PendingOperation[] = [];
   #flying:
     | {
         readonly sentMs: number;
         readonly waiters: Waiter[];
-        readonly opens: OpenRequest[];
+        readonly opens: ListedRequest[];
         readonly operations: PendingOperation[];
       }
     | undefined;
@@ -134,21 +141,35 @@ export class SqliteLedger implements AccountLedger {
 
   settle(row: UsageRow): Promise<'billed' | 'lost'> {
     return new Promise((resolve, reject) => {
-      const refused = this.#refuse(this.#rows.length);
-      if (refused !== undefined || row.requestId.length !== 16) {
-        reject(refused ?? new StoreError('invalid', 'a request id has 16 bytes'));
-        return;
-      }
-      this.#ids.push(row.requestId);
-      this.#rows.push(usageValues(row));
-      this.#waiters.push({ resolve, reject });
-      this.#schedule();
+      this.#settle(row.requestId, usageValues(row), { resolve: () => resolve('billed'), reject });
     });
   }
 
+  /** The same of a row as `usageValues` gives it; `false`: it was there before, and nothing was debited. */
+  settleValues(requestId: Uint8Array, values: readonly SqlValue[]): Promise<boolean> {
+    return new Promise((resolve, reject) => this.#settle(requestId, values, { resolve, reject }));
+  }
+
+  #settle(requestId: Uint8Array, values: readonly SqlValue[], waiter: Waiter): void {
+    const refused = this.#refuse(this.#rows.length);
+    if (refused !== undefined || requestId.length !== 16) {
+      waiter.reject(refused ?? new StoreError('invalid', 'a request id has 16 bytes'));
+      return;
+    }
+    this.#ids.push(requestId);
+    this.#rows.push(values);
+    this.#waiters.push(waiter);
+    this.#schedule();
+  }
+
   open(request: OpenRequest): void {
+    this.openOf(null, request);
+  }
+
+  /** Of a process that works on the books through this one. */
+  openOf(replicaId: Uint8Array | null, request: OpenRequest): void {
     if (this.#refuse(this.#opens.length) !== undefined) return; // only a list for after a crash
-    this.#opens.push({ ...request, requestId: Uint8Array.from(request.requestId) });
+    this.#opens.push({ ...request, requestId: Uint8Array.from(request.requestId), replicaId });
     this.#openTimer ??= setTimeout(() => {
       this.#openTimer = undefined;
       this.#areOpensDue = true;
@@ -168,6 +189,18 @@ export class SqliteLedger implements AccountLedger {
 
   async probe(): Promise<void> {
     await this.#operate({ kind: 'probe' });
+  }
+
+  /** A process begins to work on the books through this one: it counts among those that are alive. */
+  beginReplica(replicaId: Uint8Array, at: number): Promise<undefined> {
+    return this.#operate({ kind: 'replica_begins', replicaId, at });
+  }
+
+  /** It is gone, and everything that it has said was handed in. Resolves with the number of requests that it left behind. */
+  async endReplica(replicaId: Uint8Array, at: number): Promise<number> {
+    // A batch takes a thousand of the list; what this one leaves behind must not be listed after it.
+    while (this.#opens.length > batchRowsMax) await this.probe();
+    return await this.#operate({ kind: 'replica_ended', replicaId, at });
   }
 
   async transfer(transfer: Transfer): Promise<boolean> {
@@ -302,23 +335,26 @@ export class SqliteLedger implements AccountLedger {
       this.#opens = this.#state === 'open' ? [...flying.opens, ...this.#opens].slice(0, queueMax) : [];
       if (this.#rows.length + this.#operations.length === 0 && this.#state === 'open') return;
     } else {
-      this.#settled(flying.waiters, reply.failures);
+      this.#settled(flying.waiters, reply);
       flying.operations.forEach((pending, index) => answer(pending, reply.results[index]!));
       for (const [accountId, microcents] of reply.credits) this.#free.credit(accountId, microcents);
     }
     this.#send();
   }
 
-  #settled(waiters: readonly Waiter[], failures: LedgerReply['failures']): void {
-    let next = 0;
+  #settled(waiters: readonly Waiter[], { failures, again }: LedgerReply): void {
+    let nextFailure = 0;
+    let nextAgain = 0;
     for (let index = 0; index < waiters.length; index++) {
-      const failure = failures[next];
+      const failure = failures[nextFailure];
       if (failure?.[0] === index) {
-        next += 1;
+        nextFailure += 1;
         waiters[index]!.reject(fromFailure(failure[1]));
-      } else {
-        waiters[index]!.resolve('billed');
+        continue;
       }
+      const isNew = again[nextAgain] !== index;
+      if (!isNew) nextAgain += 1;
+      waiters[index]!.resolve(isNew);
     }
   }
 

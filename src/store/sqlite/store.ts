@@ -25,6 +25,8 @@ export interface SqliteStoreOptions {
 export interface SqliteStore {
   readonly ledger: SqliteLedger;
   readonly desk: Desk;
+  /** As a process has it that works on the books through this one. */
+  deskOf(replicaId: Uint8Array): Desk;
   /** Names of the migrations that this opening ran. */
   readonly migrated: readonly string[];
   /** By the clock of this machine. */
@@ -71,6 +73,7 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Sqli
   return {
     ledger,
     desk: desk.desk,
+    deskOf: (replicaId) => desk.deskOf(replicaId),
     migrated,
     now,
     follow: (follower) => followAlone(desk.desk, follower),

@@ -20,10 +20,20 @@ const secret = 'a secret of thirty-two characters';
 /** Not started. Replicas of one database have one secret, and a folder each. */
 export function serviceOn(
   url: string,
-  { environment = {}, config = '' }: { readonly environment?: Record<string, string>; readonly config?: string } = {},
+  {
+    environment = {},
+    config = '',
+    workers = 1,
+  }: {
+    readonly environment?: Record<string, string>;
+    readonly config?: string;
+    readonly workers?: number;
+  } = {},
 ): TestService {
   return new TestService({
-    config: `storage: env:TEST_DATABASE\n${config}${model}`,
+    workers,
+    config: `storage: env:TEST_DATABASE
+${config}${model}`,
     environment: { ...environment, TEST_DATABASE: url, TOKENHOUSE_SECRET: secret },
     firstCreditCents: '500',
   });

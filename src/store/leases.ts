@@ -1,11 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { isOfBudget, readPurseId } from '../budget.ts';
-import type { LeasedBalances } from '../ledger.ts';
-import { StoreError } from '../store-error.ts';
-import type { Session } from './connection.ts';
-import { isWorthAnotherTry, sqlState, storeErrorOf } from './postgres-error.ts';
-import { hexOf } from './settlements.ts';
-import { beginPurse, giveBack, giveBackToBudget, grant, grantOfBudget } from './statements.ts';
+import { isOfBudget, readPurseId } from './budget.ts';
+import type { LeasedBalances } from './ledger.ts';
+import { StoreError, storeErrorFrom } from './store-error.ts';
 
 /** A lease lasts for so many holds, or for so much spending, whichever is more. */
 const holdsAhead = 64n;
@@ -18,10 +14,50 @@ const dryMs = 1_000;
 /** While others may have idle remainders of a purse that cannot pay: asked so often, with a pause for their answer. */
 const triesMax = 4;
 const pauseMs = 25;
-const answerTimeoutMs = 2_000;
-const conflictTriesMax = 5;
-/** Replicas call to each other for idle remainders on this channel; admin events and poor accounts only, never per request. */
-export const returnChannel = 'tokenhouse_return';
+
+/** Who has the purses, and hands out parts of them. */
+export interface Lender {
+  /** Rejects with a StoreError. */
+  grant(wish: LeaseWish): Promise<Granted>;
+  /** Takes back what is not needed. Without an answer nobody knows whether it is back. */
+  giveBack(purseId: string, microcents: bigint): Promise<unknown>;
+  /** Calls on all others to give back what is idle of the purse. */
+  callOthers(purseId: string): Promise<unknown>;
+}
+
+export interface Granted {
+  /** In microcents. */
+  readonly leased: bigint;
+  /** Others hold some of the purse. */
+  readonly isElsewhere: boolean;
+  /** There is such a purse. */
+  readonly isThere: boolean;
+}
+
+/** All in microcents. */
+export interface LeaseWish {
+  readonly purseId: string;
+  /** So much at least, or nothing; 0: whatever there is, ahead of need. */
+  readonly missing: bigint;
+  /** So much at most. */
+  readonly want: bigint;
+  /** In steps of so much, where less than `want` is handed out. */
+  readonly step: bigint;
+  /** The first wish of a lease: of a budget, the first to ask begins the purse. */
+  readonly isFirst: boolean;
+}
+
+/** What a wish gets of a purse: a sixteenth of it at most where less than `want` would do, so that others find some too. */
+export function leaseOf(
+  available: bigint,
+  { missing, want, step }: Pick<LeaseWish, 'missing' | 'want' | 'step'>,
+): bigint {
+  if (available <= 0n || available < missing) return 0n;
+  const share = (available / 16n / step) * step;
+  const ahead = want < share ? want : share;
+  const asked = missing > ahead ? missing : ahead;
+  return asked < available ? asked : available;
+}
 
 interface Waiter {
   readonly needMicrocents: bigint;
@@ -38,17 +74,16 @@ interface Lease {
   waiters: Waiter[];
   isAsking: boolean;
   dryUntilMs: number;
-  /** The purse is there to be leased from: of a budget, the first to ask begins it. */
+  /** Its first wish was answered. */
   isBegun: boolean;
 }
 
 export interface LeasesOptions {
-  readonly session: Session;
-  readonly replica: () => Uint8Array;
+  readonly lender: Lender;
   readonly free: LeasedBalances;
 }
 
-/** What this replica may spend of each purse: leased ahead of need, given back when it is idle or others lack it. */
+/** What this process may spend of each purse: leased ahead of need, given back when it is idle or others lack it. */
 export class Leases {
   readonly #options: LeasesOptions;
   readonly #leases = new Map<string, Lease>();
@@ -90,10 +125,9 @@ export class Leases {
     lease.spentMicrocents += microcents;
   }
 
-  /** Another replica lacks what may be idle here. */
-  called(payload: string): void {
-    const [replica, purseId = ''] = payload.split(' ');
-    if (replica !== hexOf(this.#options.replica()) && this.#leases.has(purseId)) void this.returnFree(purseId);
+  /** Another process lacks what may be idle here. Resolves as `returnFree`. */
+  async called(purseId: string): Promise<void> {
+    if (this.#leases.has(purseId)) await this.returnFree(purseId);
   }
 
   /** The period of the purse is over, and nobody here holds any of it. */
@@ -114,27 +148,17 @@ export class Leases {
 
   /** Gives back all that is free of a purse. Resolves when it can be had by others, or nobody knows. */
   returnFree(purseId: string): Promise<void> {
-    const { free, session, replica } = this.#options;
+    const { free, lender } = this.#options;
     const amount = free.freeMicrocents(purseId);
     if (amount <= 0n || !free.reserve(purseId, amount)) return Promise.resolve();
     // Without an answer nobody knows whether it is back in the purse; it is not spent here again, and what is stranded
-    // goes back when this replica ends.
-    const statement = isOfBudget(purseId) ? giveBackToBudget : giveBack;
-    const returning = session.query(statement, [replica(), purseId, amount], answerTimeoutMs).then(
+    // goes back when this process ends.
+    const returning = lender.giveBack(purseId, amount).then(
       () => {},
       () => {},
     );
     this.#returning.add(returning);
     return returning.finally(() => this.#returning.delete(returning));
-  }
-
-  /** Calls on all other replicas to give back what is idle of the purse. */
-  async callOthers(purseId: string): Promise<void> {
-    await this.#options.session.query(
-      { name: 'call', text: `select pg_notify('${returnChannel}', $1)` },
-      [`${hexOf(this.#options.replica())} ${purseId}`],
-      answerTimeoutMs,
-    );
   }
 
   /** Nothing that was leased is ours any more. Who waits is answered out of the new life. */
@@ -166,7 +190,7 @@ export class Leases {
           tries = 0;
           this.#hand(purseId, lease, leased);
         } else if (isElsewhere && tries < triesMax) {
-          if (tries === 0) await this.callOthers(purseId);
+          if (tries === 0) await this.#options.lender.callOthers(purseId);
           tries += 1;
           await sleep(pauseMs * (0.75 + Math.random() / 2));
         } else {
@@ -178,7 +202,7 @@ export class Leases {
         }
       }
     } catch (error) {
-      const failure = storeErrorOf(error);
+      const failure = storeErrorFrom(error);
       for (const waiter of lease.waiters.splice(0)) waiter.reject(failure);
     } finally {
       lease.isAsking = false;
@@ -217,38 +241,14 @@ export class Leases {
     }
   }
 
-  async #grant(
-    purseId: string,
-    lease: Lease,
-    missing: bigint,
-  ): Promise<{ readonly leased: bigint; readonly isElsewhere: boolean }> {
-    const { session, replica } = this.#options;
+  async #grant(purseId: string, lease: Lease, missing: bigint): ReturnType<Lender['grant']> {
     const waiting = lease.waiters.reduce((sum, { needMicrocents }) => sum + needMicrocents, 0n);
     const want = wanted(lease) > waiting ? wanted(lease) : waiting;
-    for (let conflicts = 0; ; conflicts++) {
-      const me = replica();
-      try {
-        if (!lease.isBegun) await this.#begin(purseId);
-        const { rows } = await session.query<{ leased: bigint; isElsewhere: boolean; isThere: boolean }>(
-          isOfBudget(purseId) ? grantOfBudget : grant,
-          [me, purseId, missing, want, lease.needMicrocents],
-          answerTimeoutMs,
-        );
-        // A budget that this replica has not yet heard the end of has no purse; it may be set again.
-        lease.isBegun = rows[0]!.isThere || !isOfBudget(purseId);
-        // Leased by an earlier life, whose slices have gone back.
-        if (me !== replica()) continue;
-        return rows[0]!;
-      } catch (error) {
-        if (!(isWorthAnotherTry(error) || isOfOldRow(error)) || conflicts >= conflictTriesMax) throw error;
-        await sleep(Math.random() * 10 * 2 ** conflicts);
-      }
-    }
-  }
-
-  async #begin(purseId: string): Promise<void> {
-    const { subject, per, startsAt, endsAt } = readPurseId(purseId);
-    await this.#options.session.query(beginPurse, [purseId, subject, per, startsAt, endsAt], answerTimeoutMs);
+    const wish = { purseId, missing, want, step: lease.needMicrocents, isFirst: !lease.isBegun };
+    const granted = await this.#options.lender.grant(wish);
+    // A budget that this process has not yet heard the end of has no purse; it may be set again.
+    lease.isBegun = granted.isThere;
+    return granted;
   }
 
   #sweep(): void {
@@ -273,19 +273,13 @@ export class Leases {
         waiters: [],
         isAsking: false,
         dryUntilMs: 0,
-        isBegun: !isOfBudget(purseId),
+        isBegun: false,
       };
       this.#leases.set(purseId, lease);
     }
     return lease;
   }
 }
-
-/**
- * A lease is of what the locked row has, maybe more than the row of the snapshot had: somebody has just given back or
- * topped up. PostgreSQL checks what the update makes of the old row before it finds the new one.
- */
-const isOfOldRow = (error: unknown): boolean => sqlState(error) === '23514';
 
 function wanted({ needMicrocents, spendingPerSecond }: Lease): bigint {
   const forHolds = needMicrocents * holdsAhead;

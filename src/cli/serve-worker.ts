@@ -1,0 +1,105 @@
+/** A worker: answers requests in a process of its own, and lives for as long as the parent that has started it. */
+import { once } from 'node:events';
+import process from 'node:process';
+
+import { configOf } from '../config/portable.ts';
+import type { PortableConfig } from '../config/portable.ts';
+import { readEnvironment } from '../config/environment.ts';
+import { steadyClock } from '../limits/steady-clock.ts';
+import { createLog } from '../log.ts';
+import { openServing, stateOf } from '../serving.ts';
+import type { Serving } from '../serving.ts';
+import { openStoreOfWorker } from '../stores.ts';
+import type { Prepared } from '../succession.ts';
+import { Link } from '../workers/link.ts';
+import type { Channel } from '../workers/link.ts';
+import { LogLine } from '../workers/log-line.ts';
+import type { BeginWorker, WorkerBackends, WorkerBegan, WorkerFigures } from '../workers/messages.ts';
+import { shareOf } from '../workers/share.ts';
+import { crashExitCode, watchForCrashes } from './crash.ts';
+import { outliveReaders } from './output.ts';
+
+process.setSourceMapsEnabled(true);
+outliveReaders();
+// A terminal and a service manager tell the whole group; what becomes of a worker is the parent's to say.
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {});
+// Nothing could be charged any more, and another parent may want the port.
+void once(process, 'disconnect').then(() => process.exit(crashExitCode));
+
+const link = new Link(process as unknown as Channel, () => process.exit(crashExitCode));
+link.on('begin', (value) => begin(value as BeginWorker));
+link.note('awake', null);
+
+const nsPerMs = 1e6;
+
+async function begin(given: BeginWorker): Promise<WorkerBegan> {
+  const { index, count, version, replicaId } = given;
+  const read = (portable: PortableConfig) => shareOf(configOf(portable), index, count);
+  const whole = read(given.config);
+  const { inference } = whole.server;
+  const config = {
+    ...whole,
+    server: { ...whole.server, inference: { ...inference, port: given.port } },
+  };
+  const { ms, monotonicNs } = given.limitMoment;
+  const limitClock = steadyClock(Math.round(ms + Number(process.hrtime.bigint() - monotonicNs) / nsPerMs));
+  const log = createLog(new LogLine(link));
+  /** Nothing of it before it is open. */
+  const running: { serving?: Serving } = {};
+  let isStopping = false;
+  const stop = async (limitMs: number, exitCode: number): Promise<void> => {
+    if (isStopping) return;
+    isStopping = true;
+    await running.serving?.drain(limitMs);
+    await running.serving?.close();
+    await log.flush();
+    await link.flush();
+    process.exit(exitCode);
+  };
+  watchForCrashes({
+    log,
+    stop: () => void stop(config.server.limits.drainTimeoutMs, crashExitCode),
+    cut: () => running.serving?.cut(),
+  });
+  const serving = await openServing(
+    {
+      config,
+      environment: readEnvironment(),
+      version,
+      log,
+      onFatal: () => process.exit(crashExitCode),
+      onDownload: () => {},
+      openStore: (options) =>
+        openStoreOfWorker(config.storage, { port: link, replicaId: Uint8Array.from(replicaId), limitClock }, options),
+      accountUrl: () => given.accountUrl,
+      readings: () => ({ config: { version: 0, failures: 0, lastSuccess: true }, accountSockets: 0 }),
+      processes: count,
+    },
+    [],
+  );
+  running.serving = serving;
+  const { succession, metrics, feed } = serving;
+  let prepared: Prepared | undefined;
+  link.on('prepare', async (value) => {
+    prepared = await succession.prepare(read(value as PortableConfig), new AbortController().signal);
+    return true;
+  });
+  link.on('commit', async () => {
+    await prepared?.commit();
+    prepared = undefined;
+    return true;
+  });
+  link.on('abandon', async () => {
+    await prepared?.abandon();
+    prepared = undefined;
+    return true;
+  });
+  link.on('catch_up', () => feed.catchUp());
+  link.on('figures', (): WorkerFigures => metrics.figures());
+  link.on('backends', (): WorkerBackends =>
+    succession.backends.map(({ modelId, label, engine }) => ({ modelId, label, state: stateOf(engine) })),
+  );
+  link.on('cut', () => serving.cut());
+  link.on('stop', (limitMs) => stop(limitMs as number, 0));
+  return { port: await serving.listen() };
+}

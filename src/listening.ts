@@ -1,0 +1,39 @@
+import type { Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+
+import type { LimitsConfig, ListenConfig } from './config/config.ts';
+import { defaultEdgeLimits } from './edge/edge.ts';
+import type { EdgeLimits } from './edge/edge.ts';
+
+/** What both hosts bound their connections by. */
+export const edgeLimitsOf = (limits: LimitsConfig): { -readonly [Name in keyof EdgeLimits]: EdgeLimits[Name] } => ({
+  ...defaultEdgeLimits,
+  headersTimeoutMs: limits.headersTimeoutMs,
+  bodyTimeoutMs: limits.bodyTimeoutMs,
+  bodyBytesPerSecondMin: limits.bodyBytesPerSecondMin,
+  keepAliveTimeoutMs: limits.keepAliveTimeoutMs,
+  readerStallMs: limits.readerStallTimeoutMs,
+  connectionsMax: limits.connectionsMax,
+  requestsPerConnectionMax: limits.requestsPerConnectionMax,
+});
+
+/** How many connections a server has now. */
+export function countSockets(server: Server): () => number {
+  let open = 0;
+  server.on('connection', (socket) => {
+    open++;
+    socket.once('close', () => open--);
+  });
+  return () => open;
+}
+
+/** Resolves with the bound port. Rejects with the system's error, for example `EADDRINUSE`. */
+export function listen(server: Server, { host, port }: ListenConfig): Promise<number> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject);
+    server.listen({ host, port, backlog: 1024 }, () => {
+      server.off('error', reject);
+      resolve((server.address() as AddressInfo).port);
+    });
+  });
+}

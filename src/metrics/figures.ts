@@ -1,0 +1,113 @@
+/**
+ * Metrics at one moment, as data: what one process has, and how those of several become one page. The text is for Prometheus
+ * (exposition format 0.0.4).
+ */
+
+export type MetricType = 'counter' | 'gauge' | 'histogram';
+
+/**
+ * How the figures of several processes become one: added up; the smallest of them; each of them, with the name of its
+ * process as a label; or the first process's, which speaks for all.
+ */
+export type Across = 'sum' | 'least' | 'each' | 'first';
+
+/** What a scraper is told of a metric, and its documentation. */
+export interface Description {
+  readonly name: string;
+  readonly type: MetricType;
+  readonly labels: readonly string[];
+  readonly help: string;
+  readonly across: Across;
+}
+
+/** Of a histogram: how many fell into each bucket, the last one without an upper end. */
+export interface BucketFigures {
+  /** Upper ends, ascending; one less than counts. */
+  readonly bounds: readonly number[];
+  readonly counts: readonly number[];
+  readonly sum: number;
+}
+
+/** Labels as they are printed, without braces, and what is there. */
+export type SeriesFigures = readonly [labels: string, value: number | BucketFigures];
+
+export interface FamilyFigures {
+  readonly description: Description;
+  readonly series: readonly SeriesFigures[];
+}
+
+export function printFigures(families: readonly FamilyFigures[]): string {
+  let text = '';
+  for (const { description, series } of families) {
+    const { name, type, help } = description;
+    text += `# HELP ${name} ${escapedHelp(help)}\n# TYPE ${name} ${type}\n`;
+    for (const [labels, value] of series) {
+      text += typeof value === 'number' ? `${name}${braces(labels)} ${number(value)}\n` : buckets(name, labels, value);
+    }
+  }
+  return text;
+}
+
+/** One page of the figures of several processes by their names; the first speaks for all where only one can. */
+export function mergedFigures(
+  processes: readonly { readonly process: string; readonly families: readonly FamilyFigures[] }[],
+): readonly FamilyFigures[] {
+  const merged = new Map<string, { readonly description: Description; readonly series: Map<string, SeriesFigures> }>();
+  for (const { process, families } of processes) {
+    for (const { description, series } of families) {
+      const known = merged.get(description.name);
+      const family = known ?? { description, series: new Map<string, SeriesFigures>() };
+      merged.set(description.name, family);
+      if (known !== undefined && description.across === 'first') continue;
+      for (const [labels, value] of series) {
+        const own = description.across === 'each' ? withProcess(labels, process) : labels;
+        const before = family.series.get(own);
+        family.series.set(own, [own, before === undefined ? value : joined(description.across, before[1], value)]);
+      }
+    }
+  }
+  return [...merged.values()].map(({ description, series }) => ({ description, series: [...series.values()] }));
+}
+
+/** What a process that has ended leaves behind: what it has counted goes on counting. */
+export const countsOf = (families: readonly FamilyFigures[]): readonly FamilyFigures[] =>
+  families.filter(({ description: { type, across } }) => type !== 'gauge' && across === 'sum');
+
+function joined(across: Across, one: SeriesFigures[1], other: SeriesFigures[1]): SeriesFigures[1] {
+  if (typeof one === 'number' && typeof other === 'number')
+    return across === 'least' ? Math.min(one, other) : one + other;
+  if (typeof one === 'number' || typeof other === 'number') throw new Error('a metric is of two kinds');
+  const { bounds, counts, sum } = one;
+  return { bounds, counts: counts.map((count, index) => count + (other.counts[index] ?? 0)), sum: sum + other.sum };
+}
+
+export const labelsText = (labels: readonly string[], values: readonly string[]): string =>
+  labels.map((label, index) => `${label}="${escapedLabel(values[index] ?? '')}"`).join(',');
+
+const withProcess = (labels: string, process: string): string =>
+  `${labels}${labels === '' ? '' : ','}${labelsText(['process'], [process])}`;
+
+function buckets(name: string, labels: string, { bounds, counts, sum }: BucketFigures): string {
+  const separator = labels === '' ? '' : ',';
+  let text = '';
+  let count = 0;
+  counts.forEach((inBucket, index) => {
+    count += inBucket;
+    const bound = bounds[index];
+    text += `${name}_bucket{${labels}${separator}le="${bound === undefined ? '+Inf' : number(bound)}"} ${count}\n`;
+  });
+  return `${text}${name}_sum${braces(labels)} ${number(sum)}\n${name}_count${braces(labels)} ${count}\n`;
+}
+
+const braces = (labels: string): string => (labels === '' ? '' : `{${labels}}`);
+
+const escapedLabel = (text: string): string =>
+  text.replaceAll('\\', '\\\\').replaceAll('\n', '\\n').replaceAll('"', '\\"');
+
+const escapedHelp = (text: string): string => text.replaceAll('\\', '\\\\').replaceAll('\n', '\\n');
+
+function number(value: number): string {
+  if (value === Infinity) return '+Inf';
+  if (value === -Infinity) return '-Inf';
+  return String(value);
+}

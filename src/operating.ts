@@ -1,0 +1,174 @@
+import { createAccountHost } from './account-api/server.ts';
+import { createFirstAccount } from './accounts/first-account.ts';
+import type { FirstAccount } from './accounts/first-account.ts';
+import type { OperationServices } from './accounts/operations.ts';
+import type { Config } from './config/config.ts';
+import type { Environment } from './config/environment.ts';
+import { localUrl, publicUrl } from './config/public-url.ts';
+import type { ReloadOutcome } from './config/reload-outcome.ts';
+import { watchFile } from './config/watch.ts';
+import { listenForControl } from './control/server.ts';
+import { controlSocketPath } from './control/socket-path.ts';
+import type { ServiceStatus } from './control/status.ts';
+import { publicIdOf } from './ids/uuid.ts';
+import { countSockets, edgeLimitsOf, listen } from './listening.ts';
+import type { Log } from './log.ts';
+import type { ConfigReading } from './metrics/service-metrics.ts';
+import { Reloader } from './reload.ts';
+import type { ReloadServices } from './reload.ts';
+import { StoreError } from './store/store-error.ts';
+import type { Store } from './stores.ts';
+
+export interface OperatingOptions {
+  readonly config: Config;
+  readonly environment: Environment;
+  readonly version: string;
+  readonly log: Log;
+  /** Reads the configuration again while `running` is in force; throws `ConfigError`. */
+  readonly readConfig: (running: Config) => Config;
+  /** The file that is read, whether it is there or not. */
+  readonly configFile: string;
+  readonly store: Pick<Store, 'alone' | 'desk' | 'now' | 'tidy'>;
+  readonly operations: OperationServices;
+  /** Makes everything that answers requests ready for a configuration. */
+  readonly prepare: ReloadServices['prepare'];
+  readonly metricsText: () => string | Promise<string>;
+  readonly backends: () => ServiceStatus['backends'] | Promise<ServiceStatus['backends']>;
+}
+
+export interface Urls {
+  readonly inferenceUrl: string;
+  readonly accountUrl: string;
+  /** How the API is reached from this very computer. */
+  readonly localUrl: string;
+}
+
+/** What an operator has of the service. */
+export interface Operating {
+  /** Of the account host, as errors and pages name it. */
+  readonly accountUrl: string;
+  readonly accountSockets: () => number;
+  readonly configReading: () => ConfigReading;
+  /** The configuration in force. */
+  readonly config: () => Config;
+  reload(): Promise<ReloadOutcome>;
+  /** Requests are answered at this port: who asks is told, and a new database gets its first account. */
+  begin(inferencePort: number): Promise<Urls & { readonly firstAccount: FirstAccount | undefined }>;
+  /** Takes no more wishes. */
+  quiet(): Promise<void>;
+  /** Closes the account host. */
+  close(): void;
+}
+
+const tidyEveryMs = 60_000;
+
+/**
+ * Opens what an operator has of the service: the account host with pages and metrics, the control socket, and the file of
+ * the configuration, which is read again when it changes. `opened` is given what closes each part, as soon as it is open.
+ */
+export async function openOperating(options: OperatingOptions, opened: (() => unknown)[]): Promise<Operating> {
+  const { config, environment, log, store, operations } = options;
+  const edge = edgeLimitsOf(config.server.limits);
+  const reloader = new Reloader(config, {
+    read: options.readConfig,
+    log,
+    prepare: async (next, signal) => {
+      const prepared = await options.prepare(next, signal);
+      return {
+        ...prepared,
+        commit: async () => {
+          edge.readerStallMs = next.server.limits.readerStallTimeoutMs;
+          await prepared.commit();
+        },
+      };
+    },
+  });
+  const watched = watchFile(options.configFile, () => void reloader.reload());
+  const reload = async (): Promise<ReloadOutcome> => {
+    watched.note();
+    return await reloader.reload();
+  };
+  opened.push(async () => {
+    watched.close();
+    await reloader.stop();
+  });
+
+  // Pages and errors name the account host by its public address, which a free port (0) tells only when it listens.
+  let accountUrl = publicUrl(config.server.account);
+  const accountHost = createAccountHost(
+    () => accountUrl,
+    () => publicIdOf(operations.newId()),
+    {
+      token: environment.metricsToken?.reveal(),
+      isProxied: config.server.account.publicUrl !== undefined,
+      text: options.metricsText,
+    },
+    edge,
+  );
+  const accountSockets = countSockets(accountHost);
+  opened.push(() => accountHost.close());
+  accountUrl = publicUrl(config.server.account, await listen(accountHost, config.server.account));
+
+  const startedAt = Date.now();
+  let urls: Urls | undefined;
+  const control = await listenForControl(controlSocketPath(config.storage.directory), {
+    operations,
+    reload,
+    status: async () => ({
+      version: options.version,
+      pid: process.pid,
+      startedAt,
+      inferenceUrl: urls?.inferenceUrl,
+      accountUrl: urls?.accountUrl,
+      localUrl: urls?.localUrl,
+      backends: await options.backends(),
+    }),
+  });
+  opened.push(() => control.close());
+
+  let tidying: NodeJS.Timeout | undefined;
+  const failed = (event: string) => (error: unknown) =>
+    log.service({
+      level: 'warn',
+      event,
+      detail: { code: error instanceof StoreError ? error.code : 'unexpected' },
+    });
+  const tidy = (): void => {
+    store.desk.recomputeUsageHours({ now: store.now() }).catch(failed('usage_hours_failed'));
+    store.tidy().catch(failed('store_tidy_failed'));
+  };
+  return {
+    accountUrl,
+    accountSockets,
+    configReading: () => ({
+      version: reloader.version,
+      failures: reloader.failures,
+      lastSuccess: reloader.lastSuccess,
+    }),
+    config: () => reloader.config,
+    reload,
+    begin: async (inferencePort) => {
+      // Last: its key is shown once, by whoever started us, which a start that fails on the way never does.
+      const firstAccount = await store.alone(() =>
+        createFirstAccount(operations, config.accounts.firstCreditMicrocents),
+      );
+      tidying = setInterval(tidy, tidyEveryMs).unref();
+      urls = {
+        inferenceUrl: publicUrl(config.server.inference, inferencePort),
+        accountUrl,
+        localUrl: localUrl(config.server.inference, inferencePort),
+      };
+      return { ...urls, firstAccount };
+    },
+    quiet: async () => {
+      clearInterval(tidying);
+      watched.close();
+      control.close();
+      await reloader.stop();
+    },
+    close: () => {
+      accountHost.close();
+      accountHost.closeAllConnections();
+    },
+  };
+}

@@ -1,0 +1,114 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Change, Feed, FollowedDesk, Follows } from '../feed.ts';
+import type { Port } from './port.ts';
+
+/** Nothing is admitted from memory when the owner was last heard of earlier, or a change is longer on its way. */
+const staleAfterMs = 1_000;
+const againMs = 100;
+/** So many changes are followed one by one; beyond that everything is read anew. */
+const changesMax = 1_000;
+
+/** Changes as the owner of the books tells them. What it has told before it says that it lives is known here. */
+export class RemoteFeed implements Feed {
+  readonly isShared = true;
+  readonly #port: Port;
+  readonly #desk: FollowedDesk;
+  readonly #log: (level: 'info' | 'warn', message: string) => void;
+  #follower: Follows | undefined;
+  #heardMs = performance.now();
+  /** Told, and not yet in force. */
+  #pending: Change[] = [];
+  #pendingSinceMs = Infinity;
+  #following: Promise<void> | undefined;
+  #isTold = false;
+  #isClosed = false;
+
+  constructor(port: Port, desk: FollowedDesk, log: (level: 'info' | 'warn', message: string) => void) {
+    this.#port = port;
+    this.#desk = desk;
+    this.#log = log;
+    port.on('beat', () => void (this.#heardMs = performance.now()));
+    port.on('changes', (changes) => this.#told(changes as readonly Change[]));
+  }
+
+  /** Resolves when all is loaded. Rejects when that failed. */
+  async start(follower: Follows): Promise<void> {
+    await follower.loadAll(this.#desk);
+    this.#follower = follower;
+    await this.#told([]);
+  }
+
+  get silentMs(): number {
+    return performance.now() - this.#heardMs;
+  }
+
+  get isStale(): boolean {
+    return this.silentMs > staleAfterMs || performance.now() - this.#pendingSinceMs > staleAfterMs;
+  }
+
+  freshen(): Promise<boolean> {
+    return this.catchUp();
+  }
+
+  async catchUp(): Promise<boolean> {
+    let timer: NodeJS.Timeout | undefined;
+    const silence = new Promise<boolean>((resolve) => {
+      timer = setTimeout(resolve, staleAfterMs, false);
+    });
+    try {
+      return await Promise.race([this.#look(), silence]);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  close(): Promise<void> {
+    this.#isClosed = true;
+    return Promise.resolve();
+  }
+
+  async #look(): Promise<boolean> {
+    try {
+      await this.#port.call('look', null);
+    } catch {
+      return false;
+    }
+    this.#heardMs = performance.now();
+    await this.#following;
+    return true;
+  }
+
+  /** Resolves when they are in force. */
+  async #told(changes: readonly Change[]): Promise<void> {
+    if (changes.length > 0) {
+      this.#pending.push(...changes);
+      this.#pendingSinceMs = Math.min(this.#pendingSinceMs, performance.now());
+    }
+    // Before all is loaded: then they are in it, or are followed after it.
+    if (this.#follower === undefined) return;
+    this.#following ??= this.#followAll(this.#follower).finally(() => (this.#following = undefined));
+    await this.#following;
+  }
+
+  async #followAll(follower: Follows): Promise<void> {
+    while (this.#pending.length > 0 && !this.#isClosed) {
+      const changes = this.#pending;
+      this.#pending = [];
+      try {
+        if (changes.length > changesMax) await follower.loadAll(this.#desk);
+        else await follower.follow(changes, this.#desk);
+        this.#pendingSinceMs = this.#pending.length > 0 ? performance.now() : Infinity;
+        if (this.#isTold) this.#log('info', 'changes of keys and prices are followed again');
+        this.#isTold = false;
+      } catch (error) {
+        this.#pending = [...changes, ...this.#pending];
+        if (!this.#isTold) {
+          const reason = error instanceof Error ? error.message : String(error);
+          this.#log('warn', `changes of keys and prices cannot be read, so new requests are refused: ${reason}`);
+        }
+        this.#isTold = true;
+        await sleep(againMs);
+      }
+    }
+  }
+}
