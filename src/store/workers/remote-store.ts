@@ -85,7 +85,11 @@ class RemoteLedger implements AccountLedger {
       free,
       lender: {
         // The owner has called on all others before it says no, and begins purses by itself.
-        grant: async (wish) => ({ leased: (await port.call('grant', wish)) as bigint, isElsewhere: false, isThere: true }),
+        grant: async (wish) => ({
+          leased: (await port.call('grant', wish)) as bigint,
+          isElsewhere: false,
+          isThere: true,
+        }),
         giveBack: (purseId, microcents) => port.call('give_back', { purseId, microcents }),
         callOthers: () => Promise.resolve(),
       },
