@@ -447,6 +447,25 @@ test('a budget that is used up in mid-answer ends it; one that is raised meanwhi
   assert.deepEqual(await differencesOf(counter.file), []);
 });
 
+test('an extension takes as much as the purse has that has least, and gives the rest back to the others', async (t) => {
+  const { counter, key, account, at, give } = await scene(t);
+  await give(key, per(costOf(10, 9_000)));
+  await give(account, per(costOf(10, 2_100), 'week'));
+  const made = billOf(key, account, at, 10, 10_000);
+  const hold = await counter.billing.hold(made);
+  assert.equal(await hold.cover(used(10, 2_000)), true);
+  assert.equal(hold.heldMicrocents, costOf(10, 2_100));
+  const free = (): (bigint | undefined)[] =>
+    [purseAt(key.id, 'month', at).id, purseAt(accountId, 'week', at).id, accountId].map((id) =>
+      counter.billing.freeMicrocents(id),
+    );
+  assert.deepEqual(free(), [costOf(0, 6_900), 0n, price * 1_000n - costOf(10, 2_100)]);
+  assert.equal(await hold.cover(used(10, 2_101)), false);
+  assert.deepEqual(free(), [costOf(0, 6_900), 0n, price * 1_000n - costOf(10, 2_100)]);
+  await hold.settle(receiptOf(made, 10, 2_100, 'credit'));
+  assert.deepEqual(await differencesOf(counter.file), []);
+});
+
 test('lowered below what is held: what runs goes on, nothing is let in, and what comes free does not change that', async (t) => {
   const { counter, key, at, give, hold } = await scene(t);
   await give(key, per(price * 4n));
