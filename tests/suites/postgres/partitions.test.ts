@@ -5,7 +5,7 @@ import { Kysely, PostgresDialect } from 'kysely';
 import pg from 'pg';
 import { uuidMaker } from '../../../src/ids/uuid.ts';
 import type { Database } from '../../../src/store/database.ts';
-import { migrate } from '../../../src/store/migrations/migrate.ts';
+import { migrate, migrationNames } from '../../../src/store/migrations/migrate.ts';
 import { clientConfig } from '../../../src/store/postgres/connection.ts';
 import { kyselyOnPostgres } from '../../../src/store/postgres/dialect.ts';
 import { PostgresLedger } from '../../../src/store/postgres/ledger.ts';
@@ -18,6 +18,8 @@ import { assertRight, balanceOf, Budgets, customer, hold, openReplica } from './
 import { PostgresServer } from './server.ts';
 
 const dayMs = 86_400_000;
+/** The newest schema in which usage is one table. */
+const lastBefore = migrationNames[migrationNames.indexOf('014-usage-partitions') - 1]!;
 let server: PostgresServer;
 before(async () => {
   server = await PostgresServer.start();
@@ -47,7 +49,7 @@ const nameOf = (ms: number): string => `usage_${new Date(ms).toISOString().slice
 test('a table with rows is partitioned while a version of before settles: not a row is copied or lost', async (t) => {
   const url = await server.createDatabase();
   const db = databaseOf(t, url);
-  await migrate(db, 'postgres', '013-limit-shares');
+  await migrate(db, 'postgres', lastBefore);
   const free = new Budgets();
   const older = new PostgresLedger({ address: { url }, free, newId: uuidMaker() });
   await older.start();
@@ -117,7 +119,7 @@ test('a table with rows is partitioned while a version of before settles: not a 
 test('a migration that is stopped on its way leaves a table that takes every row, and the next one completes it', async (t) => {
   const url = await server.createDatabase();
   const db = databaseOf(t, url);
-  await migrate(db, 'postgres', '013-limit-shares');
+  await migrate(db, 'postgres', lastBefore);
   const older = new PostgresLedger({ address: { url }, free: new Budgets(), newId: uuidMaker() });
   await older.start();
   t.after(() => older.close());
