@@ -6,7 +6,7 @@ import type { TestContext } from 'node:test';
 import { Books } from '../support/books.ts';
 import { newRequestId } from '../support/raw-client.ts';
 import { TestService } from '../support/service.ts';
-import { at, send, tell, whole, workersOf } from './workers.ts';
+import { at, longMs, send, tell, whole, workersOf } from './workers.ts';
 
 const paidFor = 10;
 const offered = 20 * paidFor;
@@ -57,13 +57,19 @@ const bodyOf = (text: string, stream: boolean) => ({
   messages: [{ role: 'user', content: text.padEnd(200, '.') }],
 });
 
+/** Sent again while the ledger does not answer in time, as its client is told to: machines may be that busy. */
 async function ask(service: TestService, index: number): Promise<{ readonly id: string; readonly status: number }> {
-  const id = newRequestId();
-  const response = await service.chat(bodyOf('quick', index % 2 === 0), {
-    headers: { 'x-request-id': id, connection: 'close' },
-  });
-  await response.arrayBuffer();
-  return { id, status: response.status };
+  const deadline = performance.now() + longMs;
+  for (;;) {
+    const id = newRequestId();
+    const response = await service.chat(bodyOf('quick', index % 2 === 0), {
+      headers: { 'x-request-id': id, connection: 'close' },
+    });
+    const text = await response.text();
+    const { status } = response;
+    if (status !== 500 || performance.now() > deadline) return { id, status };
+    assert.match(text, /The ledger does not answer/);
+  }
 }
 
 for (const workers of [2, 4]) {
@@ -72,7 +78,8 @@ for (const workers of [2, 4]) {
     const books = new Books(service);
     const outcomes = await Promise.all(Array.from({ length: offered }, (_, index) => ask(service, index)));
     const count = (status: number): number => outcomes.filter((outcome) => outcome.status === status).length;
-    assert.deepEqual([count(200), count(402)], [paidFor, offered - paidFor]);
+    const other = outcomes.filter(({ status }) => status !== 200 && status !== 402);
+    assert.deepEqual([count(200), count(402)], [paidFor, offered - paidFor], JSON.stringify(other));
     for (const { id, status } of outcomes) {
       if (status !== 200) continue;
       const row = await books.row(id);
