@@ -26,6 +26,8 @@ export function kyselyOnPostgres(address: PostgresAddress, connections: number):
     query_timeout: reportTimeoutMs + 5_000,
   });
   pool.on('error', () => {}); // an idle connection broke; the next query makes another one
+  // One in use tells its query; without a listener of its own, pg would end the process besides.
+  pool.on('connect', (client) => client.on('error', () => {}));
   return new Kysely<Database>({
     dialect: new PostgresDialect({
       pool,

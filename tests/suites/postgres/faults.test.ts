@@ -1,6 +1,9 @@
 /** The database goes away, in the worst moments: defined answers, and exact money afterwards (reliability D3 to D5, S1). */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { sql } from 'kysely';
+
+import { kyselyOnPostgres } from '../../../src/store/postgres/dialect.ts';
 import { StoreError } from '../../../src/store/store-error.ts';
 import { grant, usage } from '../../store/fixture.ts';
 import { until } from '../../support/service.ts';
@@ -39,6 +42,28 @@ test('D5: a connection that is lost while it commits charges once, and says so',
   assert.equal(await replica.store.ledger.transfer(transfer), false);
   assert.equal(await balanceOf(replica.store, 'acct_a'), 9_500n);
   await assertRight(url);
+});
+
+test('D3: a connection that is lost between two statements of a report fails the report, not the process', async (t) => {
+  const url = await server.createDatabase();
+  const wire = await Wire.open(server.port);
+  t.after(() => wire.close());
+  const db = kyselyOnPostgres({ url: wire.url(url), password: undefined }, 1);
+  t.after(() => db.destroy());
+  await db.connection().execute(async (connection) => {
+    await sql`select 1`.execute(connection);
+    wire.cut();
+    await until(async () => {
+      try {
+        await sql`select 1`.execute(connection);
+        return false;
+      } catch {
+        return true;
+      }
+    });
+  });
+  wire.mend();
+  await sql`select 1`.execute(db);
 });
 
 test('S1: the server is killed under load; what was acknowledged is there, nothing twice, and it goes on', async (t) => {
