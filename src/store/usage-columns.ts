@@ -80,14 +80,27 @@ export function usageValues(row: UsageRow): SqlValue[] {
 }
 
 /** Ids of the budgets' purses that a row is charged to, of its values. */
-export function pursesOf(values: readonly SqlValue[]): readonly string[] {
-  const keyBudget = values[keyBudgetColumn] as BudgetPeriod | null;
-  const accountBudget = values[accountBudgetColumn] as BudgetPeriod | null;
+export const pursesOf = (values: readonly SqlValue[]): readonly string[] =>
+  pursesCharged({
+    accountId: values[accountColumn] as string,
+    keyId: values[keyColumn] as string,
+    startedAt: values[startedColumn] as number,
+    keyBudget: values[keyBudgetColumn] as BudgetPeriod | null,
+    accountBudget: values[accountBudgetColumn] as BudgetPeriod | null,
+  });
+
+/** The same, of the row itself. */
+export function pursesCharged({
+  accountId,
+  keyId,
+  startedAt,
+  keyBudget,
+  accountBudget,
+}: Pick<UsageRow, 'accountId' | 'keyId' | 'startedAt' | 'keyBudget' | 'accountBudget'>): readonly string[] {
   if (keyBudget === null && accountBudget === null) return none;
-  const startedAt = values[startedColumn] as number;
   const purses: string[] = [];
-  if (keyBudget !== null) purses.push(purseAt(values[keyColumn] as string, keyBudget, startedAt).id);
-  if (accountBudget !== null) purses.push(purseAt(values[accountColumn] as string, accountBudget, startedAt).id);
+  if (keyBudget !== null) purses.push(purseAt(keyId, keyBudget, startedAt).id);
+  if (accountBudget !== null) purses.push(purseAt(accountId, accountBudget, startedAt).id);
   return purses;
 }
 

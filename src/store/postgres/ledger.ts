@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { purseAt } from '../budget.ts';
 import type { AccountStatus } from '../database.ts';
 import type {
   AccountLedger,
@@ -12,7 +11,7 @@ import type {
   UsageRow,
 } from '../ledger.ts';
 import { StoreError } from '../store-error.ts';
-import { clean } from '../usage-columns.ts';
+import { clean, pursesCharged } from '../usage-columns.ts';
 import { Session, type PostgresAddress, type Run } from './connection.ts';
 import { DatabaseClock } from './database-clock.ts';
 import { Leases, type Lender } from '../leases.ts';
@@ -99,11 +98,6 @@ export class PostgresLedger implements AccountLedger {
     await this.#membership.start();
   }
 
-  /** What this process is called among the others; another one after it was declared dead. */
-  get replica(): Uint8Array {
-    return this.#membership.id;
-  }
-
   /** What time it is by the database, which all replicas go by; once the ledger has started. */
   now(): number {
     return this.#clock.now();
@@ -122,6 +116,7 @@ export class PostgresLedger implements AccountLedger {
     return this.#membership.safeUntilMs;
   }
 
+  /** What this process is called among the others; another one after it was declared dead. */
   get replicaId(): Uint8Array {
     return this.#membership.id;
   }
@@ -143,10 +138,7 @@ export class PostgresLedger implements AccountLedger {
   }
 
   settle(row: UsageRow): Promise<'billed' | 'lost'> {
-    const { accountId, keyId, keyBudget, accountBudget, startedAt, costMicrocents } = row;
-    this.#leases.spent(accountId, costMicrocents);
-    if (keyBudget !== null) this.#leases.spent(purseAt(keyId, keyBudget, startedAt).id, costMicrocents);
-    if (accountBudget !== null) this.#leases.spent(purseAt(accountId, accountBudget, startedAt).id, costMicrocents);
+    for (const purseId of [row.accountId, ...pursesCharged(row)]) this.#leases.spent(purseId, row.costMicrocents);
     return this.#settlements.settle(row);
   }
 

@@ -156,7 +156,7 @@ function migrateAlone(db: Kysely<Database>, shown: string): Promise<readonly str
 
 function deskOf(db: Kysely<Database>, ledger: PostgresLedger): Desk {
   const among = (): AmongReplicas => ({
-    replica: ledger.replica,
+    replica: ledger.replicaId,
     // A lock by name and not on the account's row, which whoever leases from the account would wait for.
     queue: (transaction, accountId) =>
       sql`select pg_advisory_xact_lock(${uploadLock}::int, hashtext(${accountId}))`.execute(transaction),

@@ -5,7 +5,7 @@ import { type OpenRequest, type Transfer, type UsageRow } from '../ledger.ts';
 import { Leases } from '../leases.ts';
 import type { Desk } from '../operations.ts';
 import { StoreError } from '../store-error.ts';
-import { pursesOf, usageValues } from '../usage-columns.ts';
+import { pursesCharged, usageValues } from '../usage-columns.ts';
 import type { Port } from './port.ts';
 import { RemoteLimitLeases } from './remote-limits.ts';
 import { RemoteFeed } from './remote-feed.ts';
@@ -129,7 +129,7 @@ class RemoteLedger implements AccountLedger {
   async settle(row: UsageRow): Promise<'billed' | 'lost'> {
     if (this.#settling >= queueMax) throw new StoreError('busy', 'too much waits to be written');
     const values = usageValues(row);
-    for (const purseId of [row.accountId, ...pursesOf(values)]) this.#leases.spent(purseId, row.costMicrocents);
+    for (const purseId of [row.accountId, ...pursesCharged(row)]) this.#leases.spent(purseId, row.costMicrocents);
     this.#settling++;
     try {
       return (await this.#port.call('settle', { requestId: row.requestId, values })) as 'billed' | 'lost';

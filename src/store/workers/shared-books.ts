@@ -26,8 +26,6 @@ const deskOfWorkers: ReadonlySet<string> = new Set<DeskOperation>([
   'getAccount',
   'getBudget',
   'listAccountPrices',
-  'loadLimitWindows',
-  'addLimitWindows',
   'keepItems',
   'findKeptItems',
   'tidyKeptItems',

@@ -70,7 +70,7 @@ async function everything({ store, free }: Replica, accountId: string): Promise<
     accountId,
     keyHash: new Uint8Array(32),
     fingerprint: new Uint8Array(32).fill(1),
-    owner: store.ledger.replica,
+    owner: store.ledger.replicaId,
   };
   const times = { now: Date.now(), expiredAt: 0 };
   const claimed = await desk.claimRequest({ ...claim, ...times, requestId: uuid(), publicId: 'req_0' });
