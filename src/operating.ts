@@ -1,7 +1,7 @@
 import { createAccountHost } from './account-api/server.ts';
 import { createFirstAccount } from './accounts/first-account.ts';
 import type { FirstAccount } from './accounts/first-account.ts';
-import type { OperationServices } from './accounts/operations.ts';
+import type { OperationServices } from './accounts/operation.ts';
 import type { Config } from './config/config.ts';
 import type { Environment } from './config/environment.ts';
 import { localUrl, publicUrl } from './config/public-url.ts';

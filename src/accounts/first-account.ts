@@ -1,5 +1,5 @@
 import { operate } from './operations.ts';
-import type { OperationServices } from './operations.ts';
+import type { OperationServices } from './operation.ts';
 
 export interface FirstAccount {
   readonly accountId: string;

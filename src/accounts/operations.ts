@@ -11,9 +11,6 @@ import { issueKey } from './key.ts';
 import { accountMeant, checkedText, OperationError } from './operation.ts';
 import type { OperationServices } from './operation.ts';
 
-export { OperationError };
-export type { OperationServices };
-
 /** What an operator changes while the service runs, or without it: the command line's writes. Plain JSON data. */
 export type Operation =
   | { readonly kind: 'create_account'; readonly name: string }

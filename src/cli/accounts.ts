@@ -1,5 +1,5 @@
 import { readAccountLimits } from '../accounts/key-limits.ts';
-import { OperationError } from '../accounts/operations.ts';
+import { OperationError } from '../accounts/operation.ts';
 import { suggestion } from '../config/suggestion.ts';
 import { budgetCell, budgetJson, readBudgets } from './budgets.ts';
 import type { Context } from './context.ts';

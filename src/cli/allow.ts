@@ -1,4 +1,4 @@
-import { OperationError } from '../accounts/operations.ts';
+import { OperationError } from '../accounts/operation.ts';
 import { configuredModels } from './configured-model.ts';
 import type { Context } from './context.ts';
 import { writing } from './database.ts';

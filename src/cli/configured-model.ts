@@ -1,4 +1,4 @@
-import { OperationError } from '../accounts/operations.ts';
+import { OperationError } from '../accounts/operation.ts';
 import { suggestion } from '../config/suggestion.ts';
 import type { Context } from './context.ts';
 

@@ -1,4 +1,5 @@
-import { OperationError, operate } from '../accounts/operations.ts';
+import { OperationError } from '../accounts/operation.ts';
+import { operate } from '../accounts/operations.ts';
 import type { Operation, OperationAnswer } from '../accounts/operations.ts';
 import { openSecret } from '../accounts/secret.ts';
 import { askRunningService } from '../control/client.ts';

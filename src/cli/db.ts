@@ -3,7 +3,7 @@ import path from 'node:path';
 
 import { sql } from 'kysely';
 
-import { OperationError } from '../accounts/operations.ts';
+import { OperationError } from '../accounts/operation.ts';
 import { openSecret, secretIdOf } from '../accounts/secret.ts';
 import type { Config } from '../config/config.ts';
 import { contentStatus } from '../store/content-status.ts';

@@ -1,6 +1,6 @@
 import path from 'node:path';
 
-import { OperationError } from '../accounts/operations.ts';
+import { OperationError } from '../accounts/operation.ts';
 import type { Config } from '../config/config.ts';
 import { runnable } from '../config/environment.ts';
 import { ConfigError } from '../config/problem.ts';

@@ -1,5 +1,5 @@
 import { readLimits } from '../accounts/key-limits.ts';
-import { OperationError } from '../accounts/operations.ts';
+import { OperationError } from '../accounts/operation.ts';
 import type { KeyLimits } from '../accounts/key-limits.ts';
 import type { BudgetPeriod } from '../store/budget.ts';
 import { configuredModels } from './configured-model.ts';

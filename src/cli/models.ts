@@ -1,4 +1,4 @@
-import { OperationError } from '../accounts/operations.ts';
+import { OperationError } from '../accounts/operation.ts';
 import { fetchModelFile } from '../model-files/fetch-model-file.ts';
 import { progressDisplay } from '../model-files/progress.ts';
 import { pinHubFile } from '../model-files/pin.ts';

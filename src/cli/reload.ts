@@ -1,4 +1,4 @@
-import { OperationError } from '../accounts/operations.ts';
+import { OperationError } from '../accounts/operation.ts';
 import { ConfigError } from '../config/problem.ts';
 import { reloadRunningService } from '../control/client.ts';
 import { controlSocketPath } from '../control/socket-path.ts';

@@ -1,6 +1,6 @@
 import { connect } from 'node:net';
 
-import { OperationError } from '../accounts/operations.ts';
+import { OperationError } from '../accounts/operation.ts';
 import type { Operation, OperationAnswer } from '../accounts/operations.ts';
 import type { ReloadOutcome } from '../config/reload-outcome.ts';
 import type { ControlReply } from './server.ts';

@@ -6,8 +6,10 @@ import Type from 'typebox';
 import { Compile } from 'typebox/compile';
 
 import { movements } from '../accounts/credit.ts';
-import { OperationError, operate } from '../accounts/operations.ts';
-import type { Operation, OperationAnswer, OperationServices } from '../accounts/operations.ts';
+import { OperationError } from '../accounts/operation.ts';
+import { operate } from '../accounts/operations.ts';
+import type { OperationServices } from '../accounts/operation.ts';
+import type { Operation, OperationAnswer } from '../accounts/operations.ts';
 import { statusRequest } from './status.ts';
 import type { ServiceStatus } from './status.ts';
 import type { ReloadOutcome } from '../config/reload-outcome.ts';
