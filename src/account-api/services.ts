@@ -1,0 +1,11 @@
+import type { OperationServices } from '../accounts/operation.ts';
+import type { Config } from '../config/config.ts';
+
+/** What the routes of the account host work with. A part of the host adds its own line here. */
+export interface AccountServices {
+  /** The books, and how they are changed: the same as the command line's. */
+  readonly operations: OperationServices;
+  readonly config: () => Config;
+  /** Where this host is reached, without a slash at its end. */
+  readonly accountUrl: () => string;
+}
