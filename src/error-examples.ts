@@ -93,7 +93,10 @@ export const errorExamples: Readonly<Record<ErrorCode, ErrorExample>> = {
   invalid_api_key: {
     message: 'The API key does not match a live key: it may be revoked, or belong to another server.',
   },
-  http_403: { message: 'This key has no access to this endpoint.' },
+  http_403: {
+    message: 'This key has no access to this endpoint.',
+    extra: { step_up_required: ['only on the account API: signing in once more is all that is missing', true] },
+  },
   files_require_user_key: { message: 'Files can be uploaded only with a key that belongs to a user.' },
   concurrency_limit_exceeded: {
     message: 'The account has 64 requests running, and may have no more.',

@@ -161,7 +161,7 @@ export const errorTable = {
     'permission_error',
     403,
     'after a change elsewhere',
-    'The key is valid, but has no access to this endpoint or resource, or the account has no room for another file.',
+    'The key is valid, but has no access to this endpoint or resource, or the account has no room for another file. On the account API: a role, a kind of key or a fresh sign-in is missing.',
     'Use a key that has, delete files, or ask the owner of the account.',
   ),
   files_require_user_key: row(
@@ -253,13 +253,17 @@ export const errorTable = {
     'Try again; if it stays, report the request id.',
   ),
   // Contracts decision 19: what part 7 does not list is http_<status>.
-  http_404: invalid(404, 'There is no such route, or no such file.', 'Check the path, the base URL and the id.'),
+  http_404: invalid(
+    404,
+    'There is no such route, or nothing with this id that is yours.',
+    'Check the path, the base URL and the id.',
+  ),
   http_405: invalid(405, 'The route exists, but not with this method.', 'Use a method of the `Allow` header.'),
   http_408: invalid(408, 'The request did not arrive in time.', 'Send it faster, or check the network.'),
   http_409: invalid(
     409,
-    'A request with this `Idempotency-Key` was answered and charged before, and its answer was not kept: zero data retention, or too long.',
-    'Look the request up by `first_request_id`; to ask again, use another key.',
+    'A request with this `Idempotency-Key` was answered and charged before, and its answer was not kept: zero data retention, or too long. On the account API: what is asked for conflicts with what is there.',
+    'Look the request up by `first_request_id`; to ask again, use another key. On the account API, read what is there and decide anew.',
   ),
   http_415: invalid(
     415,

@@ -96,14 +96,23 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
   // Pages and errors name the account host by its public address, which a free port (0) tells only when it listens.
   let accountUrl = publicUrl(config.server.account);
   const accountHost = createAccountHost(
-    () => accountUrl,
-    () => publicIdOf(operations.newId()),
+    { operations, config: () => reloader.config, accountUrl: () => accountUrl },
     {
-      token: environment.metricsToken?.reveal(),
-      isProxied: config.server.account.publicUrl !== undefined,
-      text: options.metricsText,
+      version: options.version,
+      newRequestId: () => publicIdOf(operations.newId()),
+      metrics: {
+        token: environment.metricsToken?.reveal(),
+        isProxied: config.server.account.publicUrl !== undefined,
+        text: options.metricsText,
+      },
+      limits: edge,
+      failed: (error, publicId) =>
+        log.service({
+          level: 'error',
+          event: 'account_request_failed',
+          detail: { request: publicId, ...reasonOf(error) },
+        }),
     },
-    edge,
   );
   const accountSockets = countSockets(accountHost);
   opened.push(() => accountHost.close());
@@ -171,4 +180,11 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
       accountHost.closeAllConnections();
     },
   };
+}
+
+/** Names of what failed, without texts that may hold what a client sent. */
+function reasonOf(error: unknown): { readonly code: string } {
+  const cause = error instanceof Error && error.cause !== undefined ? error.cause : error;
+  if (cause instanceof StoreError) return { code: cause.code };
+  return { code: cause instanceof Error ? cause.name : 'unexpected' };
 }

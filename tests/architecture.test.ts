@@ -82,7 +82,14 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
     'log',
     'ids',
     'edge',
+    'http',
+    'openapi',
+    'store',
+    'config',
+    'mail',
   ],
+  // Mail that waits to be sent.
+  mail: ['store', 'config'],
   // The socket through which the command line reaches a running service.
   control: ['accounts', 'config'],
 };

@@ -62,6 +62,20 @@ function factsTable(title: string, facts: readonly (readonly [string, string])[]
   return `<h2>${title}</h2><table>${rows.join('')}</table>\n`;
 }
 
+/** `/`: what runs here. */
+export function indexPage(): string {
+  return page(
+    'Tokenhouse',
+    `<p>This is the account host of an inference service: accounts, keys, credit and usage. The API is below <code>/v1</code>.</p>
+<ul>
+<li><a href="/openapi.json">OpenAPI document of this API</a></li>
+<li><a href="/docs/errors">Error codes</a></li>
+<li><a href="/topup">Add credit</a></li>
+</ul>
+<p>Models are called at the inference host, which has its own address and its own <code>/openapi.json</code>.</p>`,
+  );
+}
+
 /** `topup_url` of the 402. */
 export function topupPage(): string {
   return page(

@@ -61,7 +61,7 @@ export interface Call<
   Body extends TSchema | 'raw' | undefined = TSchema | 'raw' | undefined,
 > {
   readonly principal: Principal;
-  /** Of the routes that name roles; elsewhere reading it is a mistake of ours, and throws. */
+  /** Of the routes that name roles; reading it elsewhere is a mistake of ours, and throws. */
   readonly account: AccountScope;
   readonly params: Checked<Params>;
   readonly query: Checked<Query>;
@@ -75,6 +75,20 @@ export interface Call<
   readonly services: AccountServices;
   /** Ends when the client leaves. */
   readonly signal: AbortSignal;
+  /** Records who changed what, with the sender, the account and the id of this request. */
+  audit(change: AuditedChange): Promise<void>;
+}
+
+export interface AuditedChange {
+  /** `key.create`. */
+  readonly action: string;
+  /** Id of what was changed. */
+  readonly target?: string;
+  /** Never a secret. */
+  readonly before?: object;
+  readonly after?: object;
+  /** Where it is not the account of the request. */
+  readonly accountId?: string;
 }
 
 /** An answer that is not just JSON with the route's status. */

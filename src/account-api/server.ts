@@ -2,52 +2,91 @@ import type { Server, ServerResponse } from 'node:http';
 
 import { createEdge } from '../edge/edge.ts';
 import type { EdgeLimits, Handler } from '../edge/edge.ts';
-import { ApiError, errorBody } from '../errors.ts';
+import { ApiError, errorBody, toApiError } from '../errors.ts';
 import { requestIds } from '../ids/request-id.ts';
+import { AccountApi } from './api.ts';
+import { accountDocument } from './document.ts';
 import { mayReadMetrics } from './metrics-access.ts';
 import type { MetricsAccess } from './metrics-access.ts';
-import { errorIndexPage, errorPage, notFoundPage, topupPage } from './pages.ts';
+import { errorIndexPage, errorPage, indexPage, notFoundPage, topupPage } from './pages.ts';
+import type { AccountRoute } from './route.ts';
+import { accountRoutes } from './routes.ts';
+import type { AccountServices } from './services.ts';
 
 export interface MetricsPage extends MetricsAccess {
   text(): string | Promise<string>;
 }
 
-/** The account host: today the pages that error answers link to. Plain text pages, no scripts, nothing about any account. */
+/** What the account host answers with, beside its pages. */
+export interface AccountHostOptions {
+  /** Of the program. */
+  readonly version: string;
+  readonly newRequestId: () => string;
+  readonly metrics: MetricsPage;
+  readonly limits: EdgeLimits;
+  /** An answer that failed by our own fault. */
+  readonly failed: (error: unknown, publicId: string) => void;
+}
+
+/** The account host: the API of accounts below `/v1`, and plain pages without scripts that errors and mails link to. */
 export function createAccountHost(
-  accountUrl: () => string,
-  newRequestId: () => string,
-  metrics: MetricsPage,
-  limits: EdgeLimits,
+  services: AccountServices,
+  options: AccountHostOptions,
+  routes: readonly AccountRoute[] = accountRoutes,
 ): Server {
+  const { newRequestId, metrics, limits } = options;
+  const { accountUrl } = services;
+  const api = new AccountApi(routes, services, limits);
+  let document: { readonly url: string; readonly text: string } | undefined;
   const onRequest: Handler = (request, response) => {
     const { publicId } = requestIds(request.headers['x-request-id'], newRequestId());
     const refuse = (error: ApiError): void => {
       const body = JSON.stringify({ error: errorBody(error, publicId, accountUrl()) });
-      send(response, error.status, 'application/json', body, publicId, error.headers);
+      const { retryAfterSeconds } = error;
+      const wait = retryAfterSeconds === undefined ? {} : { 'retry-after': String(retryAfterSeconds) };
+      if (response.headersSent) response.destroy();
+      else send(response, error.status, 'application/json', body, publicId, { ...wait, ...error.headers });
     };
-    const path = (request.url ?? '/').split('?')[0] ?? '/';
+    const target = request.url ?? '/';
+    const mark = target.indexOf('?');
+    const path = mark < 0 ? target : target.slice(0, mark);
     if (path.startsWith('/v1/')) {
-      refuse(new ApiError('http_404', 'There is no such route.'));
+      const query = mark < 0 ? '' : target.slice(mark + 1);
+      api.answer({ request, response, path, query, publicId }).catch((error: unknown) => {
+        const told = toApiError(error);
+        if (told.code === 'internal_error') options.failed(error, publicId);
+        refuse(told);
+      });
       return;
     }
     if (request.method !== 'GET' && request.method !== 'HEAD') {
       refuse(new ApiError('http_405', 'Use GET here.', { headers: { allow: 'GET, HEAD' } }));
       return;
     }
-    if (path === '/healthz') {
-      send(response, 200, 'application/json', '{"status":"ok"}', publicId);
-      return;
-    }
-    if (path === '/metrics') {
-      if (mayReadMetrics(request, metrics)) void sendMetrics(metrics, response, publicId);
-      else
-        refuse(
-          new ApiError(
-            'http_403',
-            'Metrics are shown to this computer only, or to whoever presents the token of TOKENHOUSE_METRICS_TOKEN.',
-          ),
-        );
-      return;
+    switch (path) {
+      case '/healthz':
+        send(response, 200, 'application/json', '{"status":"ok"}', publicId);
+        return;
+      case '/openapi.json': {
+        const url = accountUrl();
+        if (document?.url !== url)
+          document = {
+            url,
+            text: JSON.stringify(accountDocument({ version: options.version, routes, accountUrl: url })),
+          };
+        send(response, 200, 'application/json', document.text, publicId);
+        return;
+      }
+      case '/metrics':
+        if (mayReadMetrics(request, metrics)) void sendMetrics(metrics, response, publicId);
+        else
+          refuse(
+            new ApiError(
+              'http_403',
+              'Metrics are shown to this computer only, or to whoever presents the token of TOKENHOUSE_METRICS_TOKEN.',
+            ),
+          );
+        return;
     }
     const html = pageAt(path, accountUrl());
     send(response, html === undefined ? 404 : 200, 'text/html; charset=utf-8', html ?? notFoundPage(), publicId);
@@ -65,7 +104,8 @@ function pageAt(path: string, accountUrl: string): string | undefined {
   const code = /^\/docs\/errors\/([a-z0-9_]+)$/.exec(path)?.[1];
   if (code !== undefined) return errorPage(code, accountUrl);
   if (path === '/docs/errors' || path === '/docs/errors/') return errorIndexPage();
-  return path === '/topup' ? topupPage() : undefined;
+  if (path === '/topup') return topupPage();
+  return path === '/' ? indexPage() : undefined;
 }
 
 function send(

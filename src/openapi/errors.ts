@@ -10,25 +10,28 @@ import type { Json, JsonObject } from './json-schema.ts';
 
 /**
  * What can go wrong with an operation: `generate` answers with a model, `count` counts its prompt, `upload` takes a file,
- * `files` reads and deletes them, `models` lists the catalog, `open` needs no key.
+ * `files` reads and deletes them, `models` lists the catalog, `open` needs no key; `account` is every route of the account
+ * host.
  */
-export type Exposure = 'generate' | 'count' | 'upload' | 'files' | 'models' | 'open';
+export type Exposure = 'generate' | 'count' | 'upload' | 'files' | 'models' | 'open' | 'account';
 
-const all: readonly Exposure[] = ['generate', 'count', 'upload', 'files', 'models', 'open'];
+const all: readonly Exposure[] = ['generate', 'count', 'upload', 'files', 'models', 'open', 'account'];
 const withKey: readonly Exposure[] = ['generate', 'count', 'upload', 'files'];
+const withKeyOrAccount: readonly Exposure[] = [...withKey, 'account'];
 const withModel: readonly Exposure[] = ['generate', 'count'];
 const withBody: readonly Exposure[] = ['generate', 'count', 'upload'];
+const withBodyOrAccount: readonly Exposure[] = [...withBody, 'account'];
 const generating: readonly Exposure[] = ['generate'];
 const storing: readonly Exposure[] = ['upload', 'files'];
 
 /** Where each code is documented: a code without a place does not compile. */
 const exposures: Readonly<Record<ErrorCode, readonly Exposure[]>> = {
-  schema_validation_failed: withKey,
+  schema_validation_failed: withKeyOrAccount,
   tool_schema_invalid: withModel,
   tool_choice_unknown_tool: withModel,
   orphan_tool_message: withModel,
   missing_tool_call_id: withModel,
-  unsupported_parameter: [...withModel, 'upload'],
+  unsupported_parameter: [...withModel, 'upload', 'account'],
   unsupported_feature: withModel,
   unsupported_response_format: withModel,
   unsupported_regex: withModel,
@@ -41,18 +44,18 @@ const exposures: Readonly<Record<ErrorCode, readonly Exposure[]>> = {
   invalid_zdr_header: withKey,
   invalid_request_tag: withModel,
   model_zdr_not_supported: withModel,
-  invalid_json_request: withModel,
-  request_body_too_large: withBody,
+  invalid_json_request: [...withModel, 'account'],
+  request_body_too_large: withBodyOrAccount,
   // Documents are fetched before they are counted.
   model_request_rejected: withModel,
-  unsupported_value: withKey,
-  missing_api_key: withKey,
-  invalid_api_key: [...withKey, 'models'],
-  http_403: [...withKey, 'models'],
+  unsupported_value: withKeyOrAccount,
+  missing_api_key: withKeyOrAccount,
+  invalid_api_key: [...withKey, 'models', 'account'],
+  http_403: [...withKey, 'models', 'account'],
   files_require_user_key: ['upload'],
   concurrency_limit_exceeded: ['generate', 'upload', 'files'],
   request_quota_exceeded: generating,
-  rate_limit_exceeded: withKey,
+  rate_limit_exceeded: withKeyOrAccount,
   backend_at_capacity: withBody,
   backend_overloaded: generating,
   insufficient_credits: generating,
@@ -61,12 +64,12 @@ const exposures: Readonly<Record<ErrorCode, readonly Exposure[]>> = {
   backend_connect_error: withModel,
   backend_http_error: withModel,
   internal_error: all,
-  http_404: storing,
+  http_404: [...storing, 'account'],
   http_405: all,
-  http_408: withBody,
-  http_409: generating,
-  http_415: withBody,
-  http_417: withBody,
+  http_408: withBodyOrAccount,
+  http_409: ['generate', 'account'],
+  http_415: withBodyOrAccount,
+  http_417: withBodyOrAccount,
   http_431: all,
   http_505: all,
   http_400: all,
@@ -118,6 +121,7 @@ function extraFields(): Record<string, TSchema> {
 function schemaLike(example: unknown): TSchema {
   if (typeof example === 'number') return Type.Integer();
   if (typeof example === 'string') return Type.String();
+  if (typeof example === 'boolean') return Type.Boolean();
   if (Array.isArray(example)) return Type.Array(schemaLike(example[0]));
   return Type.Object(
     Object.fromEntries(

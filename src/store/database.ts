@@ -30,6 +30,7 @@ export interface Database {
   readonly limit_window: LimitWindowTable;
   readonly limit_share: LimitShareTable;
   readonly idempotent_request: IdempotentRequestTable;
+  readonly audit_log: AuditLogTable;
 }
 
 export type AccountStatus = 'active' | 'suspended';
@@ -72,6 +73,13 @@ export interface ApiKeyTable {
   revoked_at: Whole | null;
   /** As the account's. */
   models: string | null;
+  /** What it may do on the account host; null: an inference key. */
+  role: Generated<string | null>;
+  /** 1: it may also do what whoever runs the server may. */
+  is_operator: ColumnType<bigint, number | bigint | undefined, number | bigint>;
+  /** Of the secret that it had before its last rotation, which works until then. */
+  previous_hash: Generated<Uint8Array | null>;
+  previous_hash_until: ColumnType<bigint | null, number | bigint | null | undefined, number | bigint | null>;
 }
 
 /** What other replicas must hear of within a second: revoked keys, suspended accounts. */
@@ -302,4 +310,23 @@ export interface IdempotentRequestTable {
   bytes: Whole;
   /** As it was sent; null: there is none yet, or it is not kept. */
   answer: string | null;
+}
+
+/** Who changed what. Rows are never changed. */
+export interface AuditLogTable {
+  /** UUIDv7. */
+  id: Uint8Array;
+  at: Whole;
+  /** null: of the server. */
+  account_id: string | null;
+  actor_kind: 'user' | 'key' | 'cli' | 'system';
+  actor_id: string | null;
+  actor_name: string | null;
+  action: string;
+  target: string | null;
+  /** JSON. */
+  before: string | null;
+  after: string | null;
+  request_id: string | null;
+  address: string | null;
 }

@@ -1,7 +1,9 @@
 import type { Kysely } from 'kysely';
+import * as audit from './audit-queries.ts';
 import * as budgets from './budget-queries.ts';
 import type { Database } from './database.ts';
 import * as changes from './change-queries.ts';
+import * as keys from './key-queries.ts';
 import * as keptItems from './kept-items.ts';
 import * as files from './file-queries.ts';
 import * as limitWindows from './limit-windows.ts';
@@ -53,6 +55,9 @@ const deskOperations = {
   keepAnswer: idempotency.keepAnswer,
   leaveRequest: idempotency.leaveRequest,
   tidyRequests: idempotency.tidyRequests,
+  findPresentedKey: keys.findPresentedKey,
+  recordAudit: audit.recordAudit,
+  listAudit: audit.listAudit,
 } as const;
 
 type Operations = typeof deskOperations;

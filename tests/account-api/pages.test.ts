@@ -74,9 +74,14 @@ test('the page of credit names the command, and nothing of any account', async (
   assert.ok(!body.includes(service.accountId));
 });
 
+test('the first page says what runs here and where the API and its document are', async () => {
+  const { status, body } = await get('/');
+  assert.equal(status, 200);
+  for (const link of ['/openapi.json', '/docs/errors', '/topup']) assert.ok(body.includes(`href="${link}"`), link);
+});
+
 test('what does not exist is 404, and repeats nothing of the request', async () => {
   for (const path of [
-    '/',
     '/nothing',
     '/docs/errors/no_such_code',
     '/docs/errors/constructor',

@@ -17,6 +17,7 @@ import * as budgets from './012-budgets.ts';
 import * as limitShares from './013-limit-shares.ts';
 import * as usagePartitions from './014-usage-partitions.ts';
 import * as prunedChanges from './015-pruned-changes.ts';
+import * as managementKeys from './016-management-keys.ts';
 
 interface MigrationSteps {
   up(db: Kysely<Database>, dialect: SchemaDialect): Promise<void>;
@@ -43,6 +44,7 @@ const migrations: Readonly<Record<string, MigrationSteps>> = {
   '013-limit-shares': limitShares,
   '014-usage-partitions': usagePartitions,
   '015-pruned-changes': prunedChanges,
+  '016-management-keys': managementKeys,
 };
 
 export const migrationNames: readonly string[] = Object.keys(migrations);

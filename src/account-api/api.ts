@@ -1,0 +1,237 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { once } from 'node:events';
+
+import { operateError } from './failures.ts';
+import type { EdgeLimits } from '../edge/edge.ts';
+import { ApiError } from '../errors.ts';
+import { BodyBudget } from '../http/body.ts';
+import { inputChecksOf } from './input.ts';
+import type { InputChecks } from './input.ts';
+import { networkOf, RateLimit } from './rate-limits.ts';
+import { Reply } from './route.ts';
+import type { AccountRoute, AccountScope, AuditedChange, Call, Principal } from './route.ts';
+import { Router } from './router.ts';
+import { admit, senderOf } from './senders.ts';
+import { refuseCrossSite } from './cross-site.ts';
+import type { AccountServices } from './services.ts';
+
+/** Requests in a minute: of a sender, of an address without one, and attempts with credentials that are none (docs/accounts.md). */
+export const perMinute = { sender: 600, address: 120, failures: 300 } as const;
+const bodiesInFlightBytesMax = 16 * 1_048_576;
+
+/** A request to the API, with what the host knows of it. */
+export interface ApiRequest {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+  readonly path: string;
+  /** Behind the question mark. */
+  readonly query: string;
+  readonly publicId: string;
+}
+
+/** The API of accounts: finds the route, lets in who may call it, checks what was sent, and answers. */
+export class AccountApi {
+  readonly #router: Router;
+  readonly #checks = new Map<AccountRoute, InputChecks>();
+  readonly #services: AccountServices;
+  readonly #edge: EdgeLimits;
+  readonly #bodies = new BodyBudget(bodiesInFlightBytesMax);
+  readonly #senders: RateLimit;
+  readonly #addresses: RateLimit;
+  readonly #failures: RateLimit;
+
+  constructor(routes: readonly AccountRoute[], services: AccountServices, edge: EdgeLimits) {
+    this.#router = new Router(routes);
+    this.#services = services;
+    this.#edge = edge;
+    const { now } = services.operations;
+    this.#senders = new RateLimit(perMinute.sender, now);
+    this.#addresses = new RateLimit(perMinute.address, now);
+    this.#failures = new RateLimit(perMinute.failures, now);
+  }
+
+  /**
+   * Answers, or throws `ApiError`. The order of its checks: route, method, cross-site, credentials, rate, role, step-up,
+   * path, query, `Idempotency-Key`, content type, size, JSON, fields.
+   */
+  async answer({ request, response, path, query, publicId }: ApiRequest): Promise<void> {
+    const { route, params } = this.#router.find(request.method ?? '', path);
+    refuseCrossSite(request, this.#services.accountUrl());
+    const address = request.socket.remoteAddress ?? '';
+    const principal = await this.#sender(route, request, address);
+    const headers = this.#rate(principal, address);
+    const left = new AbortController();
+    response.on('close', () => left.abort());
+    try {
+      const named = request.headers['x-account-id'];
+      const account = await admit(route, principal, typeof named === 'string' ? named : undefined, this.#services);
+      const checks = this.#checksOf(route);
+      const call = {
+        principal,
+        get account(): AccountScope {
+          if (account === undefined) throw new Error(`${route.operationId} is about no account`);
+          return account;
+        },
+        params: checks.params(params),
+        query: checks.query(query),
+        idempotencyKey: idempotencyKeyOf(request),
+        body: await checks.body(request, this.#bodies, left.signal),
+        requestId: publicId,
+        address,
+        headers: request.headers,
+        services: this.#services,
+        signal: left.signal,
+        audit: (change: AuditedChange) => this.#audit(change, principal, account, publicId, address),
+      } as unknown as Call;
+      const answered = await route.handle(call);
+      const reply = answered instanceof Reply ? answered : jsonReply(route, answered);
+      await send(response, reply, { ...headers, 'x-request-id': publicId, 'request-id': publicId }, this.#edge);
+    } catch (error) {
+      throw withHeaders(operateError(error), headers);
+    }
+  }
+
+  async #sender(route: AccountRoute, request: IncomingMessage, address: string): Promise<Principal> {
+    if (route.access === 'anyone') return { kind: 'nobody' };
+    const network = networkOf(address);
+    this.#failures.check(network);
+    try {
+      return await senderOf(request.headers, this.#services);
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 401) this.#failures.take(network);
+      throw operateError(error);
+    }
+  }
+
+  #rate(principal: Principal, address: string): Readonly<Record<string, string>> {
+    switch (principal.kind) {
+      case 'key':
+        return this.#senders.take(principal.keyId);
+      case 'user':
+        return this.#senders.take(principal.userId);
+      case 'nobody':
+        return this.#addresses.take(networkOf(address));
+    }
+  }
+
+  #checksOf(route: AccountRoute): InputChecks {
+    let checks = this.#checks.get(route);
+    if (checks === undefined) this.#checks.set(route, (checks = inputChecksOf(route)));
+    return checks;
+  }
+
+  async #audit(
+    { action, target, before, after, accountId }: AuditedChange,
+    principal: Principal,
+    account: AccountScope | undefined,
+    requestId: string,
+    address: string,
+  ): Promise<void> {
+    const { desk, newId, now } = this.#services.operations;
+    const print = (value: object | undefined): string | null => (value === undefined ? null : JSON.stringify(value));
+    await desk.recordAudit({
+      id: newId(),
+      at: now(),
+      accountId: accountId ?? account?.id ?? null,
+      actor: actorOf(principal),
+      action,
+      target: target ?? null,
+      before: print(before),
+      after: print(after),
+      requestId,
+      address,
+    });
+  }
+}
+
+/** Who a sender is in the audit log. */
+export function actorOf(principal: Principal): {
+  readonly kind: 'user' | 'key' | 'system';
+  readonly id: string | null;
+  readonly name: string | null;
+} {
+  switch (principal.kind) {
+    case 'key':
+      return { kind: 'key', id: principal.keyId, name: principal.name };
+    case 'user':
+      return { kind: 'user', id: principal.userId, name: principal.email };
+    case 'nobody':
+      return { kind: 'system', id: null, name: null };
+  }
+}
+
+const idempotencyKeyLengthMax = 255;
+
+function idempotencyKeyOf({ headers }: IncomingMessage): string | undefined {
+  const key = headers['idempotency-key'];
+  if (key === undefined) return undefined;
+  if (typeof key !== 'string' || key === '' || key.length > idempotencyKeyLengthMax || !/^[!-~]+$/.test(key))
+    throw new ApiError(
+      'unsupported_value',
+      `Idempotency-Key has 1 to ${idempotencyKeyLengthMax} visible ASCII characters.`,
+      { param: 'Idempotency-Key' },
+    );
+  return key;
+}
+
+function jsonReply({ answers: [first] }: AccountRoute, value: unknown): Reply {
+  return first.schema === undefined
+    ? new Reply(first.status, {})
+    : new Reply(first.status, { 'content-type': first.contentType ?? 'application/json' }, JSON.stringify(value));
+}
+
+/** Answers are about one sender: nobody keeps them, and no page of another site reads or frames them. */
+const guardHeaders = {
+  'cache-control': 'no-store',
+  'content-security-policy': "default-src 'none'; frame-ancestors 'none'; base-uri 'none'",
+  'cross-origin-resource-policy': 'same-origin',
+  'x-content-type-options': 'nosniff',
+  'referrer-policy': 'no-referrer',
+} as const;
+
+async function send(
+  response: ServerResponse,
+  { status, headers, body }: Reply,
+  common: Readonly<Record<string, string>>,
+  edge: EdgeLimits,
+): Promise<void> {
+  const isWhole = typeof body === 'string' || body instanceof Uint8Array;
+  response.writeHead(status, {
+    ...guardHeaders,
+    ...common,
+    ...(isWhole ? { 'content-length': Buffer.byteLength(body) } : {}),
+    ...(headers as Readonly<Record<string, string | string[]>>),
+  });
+  if (body === undefined || isWhole) {
+    response.end(body);
+    return;
+  }
+  if (response.req.method === 'HEAD') {
+    response.end();
+    return;
+  }
+  const closed = new AbortController();
+  response.once('close', () => closed.abort());
+  try {
+    for await (const piece of body) {
+      if (!response.write(piece)) {
+        const stalled = AbortSignal.timeout(edge.readerStallMs);
+        await once(response, 'drain', { signal: AbortSignal.any([stalled, closed.signal]) });
+      }
+      if (response.destroyed) return;
+    }
+    response.end();
+  } catch {
+    // Its status has gone out: a cut connection is how the client sees that this is not all.
+    response.destroy();
+  }
+}
+
+const withHeaders = (error: ApiError, headers: Readonly<Record<string, string>>): ApiError =>
+  new ApiError(error.code, error.message, {
+    param: error.param,
+    extra: error.extra,
+    retryAfterSeconds: error.retryAfterSeconds,
+    headers: { ...headers, ...error.headers },
+    cause: error.cause,
+  });

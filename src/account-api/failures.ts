@@ -1,0 +1,34 @@
+import { OperationError } from '../accounts/operation.ts';
+import { ApiError, toApiError } from '../errors.ts';
+import { StoreError } from '../store/store-error.ts';
+import { notThere } from './input.ts';
+
+/** What the client is told of a failure: what was wrong with its wish, or that the service failed. */
+export function operateError(error: unknown): ApiError {
+  // What the store says is for the operator's log; what an operation says is for whoever asked for it.
+  const isWished = error instanceof OperationError;
+  const cause = isWished ? error.cause : error;
+  if (cause instanceof StoreError) {
+    switch (cause.code) {
+      case 'not_found':
+        return notThere();
+      case 'conflict':
+      case 'insufficient':
+        return new ApiError('http_409', isWished ? error.message : 'This conflicts with what is there already.', {
+          cause: error,
+        });
+      case 'busy':
+      case 'full':
+        return new ApiError('internal_error', 'The database does not take this now. Try again shortly.', {
+          retryAfterSeconds: 1,
+          cause: error,
+        });
+      case 'invalid':
+      case 'unusable':
+      case 'failed':
+        return toApiError(error);
+    }
+  }
+  if (isWished) return new ApiError('unsupported_value', error.message, { cause: error });
+  return toApiError(error);
+}

@@ -1,0 +1,143 @@
+import type { IncomingMessage } from 'node:http';
+import type { TObject, TSchema } from 'typebox';
+
+import { bodyCheck } from '../dialects/validate.ts';
+import { parseJson } from '../edge/json/parse.ts';
+import { ApiError } from '../errors.ts';
+import { checkDeclaredLength, readBody } from '../http/body.ts';
+import type { BodyBudget } from '../http/body.ts';
+import type { AccountRoute } from './route.ts';
+
+/** A body of an account is names, ids and amounts; those of payment providers are larger. */
+export const bodyBytesMax = 262_144;
+
+/** The checks of one route, compiled once. Each throws `ApiError`. */
+export interface InputChecks {
+  params(values: Readonly<Record<string, string>>): unknown;
+  query(text: string): unknown;
+  body(request: IncomingMessage, budget: BodyBudget, signal: AbortSignal): Promise<unknown>;
+}
+
+export function inputChecksOf(route: AccountRoute): InputChecks {
+  const checkParams = route.params === undefined ? undefined : objectCheck(route.params);
+  const checkQuery = route.query === undefined ? undefined : objectCheck(route.query);
+  const { body } = route;
+  const checkBody = body === undefined || body === 'raw' ? undefined : objectCheck(body);
+  return {
+    params: (values) => {
+      try {
+        return checkParams?.(values);
+      } catch {
+        // What cannot be an id is the id of nothing.
+        throw notThere();
+      }
+    },
+    query: (text) => {
+      const values = queryValues(text, route.query);
+      return checkQuery === undefined ? undefined : checkQuery(values);
+    },
+    body: async (request, budget, signal) => {
+      if (body === undefined) return undefined;
+      if (body !== 'raw' && request.headers['content-type'] !== 'application/json')
+        throw new ApiError('http_415', 'Send the body as `content-type: application/json`, exactly so.');
+      if (request.headers['content-encoding'] !== undefined)
+        throw new ApiError('http_415', 'Compressed request bodies are not supported.');
+      checkDeclaredLength(request, bodyBytesMax);
+      const { blocks, length } = await readBody(request, bodyBytesMax, budget, signal, () => {});
+      try {
+        const bytes = Buffer.concat(blocks);
+        return body === 'raw' ? new Uint8Array(bytes) : checkBody!(parseJson(bytes));
+      } finally {
+        budget.give(length);
+      }
+    },
+  };
+}
+
+/** One answer for what is not there and what is another account's (reliability §3.5). */
+export const notThere = (): ApiError => new ApiError('http_404', 'There is nothing with this id.');
+
+/** As `bodyCheck`, and a field that the schema does not have is `unsupported_parameter`: what a client asks for is done or refused. */
+function objectCheck(schema: TSchema): (value: unknown) => unknown {
+  const check = bodyCheck(schema, (schema as TObject).required ?? []);
+  return (value) => {
+    const unknown = unknownField(schema as Shape, value, '');
+    if (unknown !== undefined)
+      throw new ApiError('unsupported_parameter', `There is no field '${unknown}' here.`, { param: unknown });
+    return check(value);
+  };
+}
+
+interface Shape {
+  readonly properties?: Readonly<Record<string, Shape>>;
+  readonly additionalProperties?: boolean | Shape;
+  readonly items?: Shape;
+}
+
+const namePartMax = 64;
+
+function unknownField(schema: Shape, value: unknown, at: string): string | undefined {
+  if (Array.isArray(value)) {
+    const { items } = schema;
+    if (items === undefined) return undefined;
+    for (const [index, one] of value.entries()) {
+      const found = unknownField(items, one, `${at}[${index}]`);
+      if (found !== undefined) return found;
+    }
+    return undefined;
+  }
+  if (typeof value !== 'object' || value === null || schema.properties === undefined) return undefined;
+  for (const [name, inner] of Object.entries(value)) {
+    const known = Object.hasOwn(schema.properties, name) ? schema.properties[name] : undefined;
+    const path = `${at === '' ? '' : `${at}.`}${name.slice(0, namePartMax)}`;
+    if (known === undefined) {
+      if (schema.additionalProperties === false) return path;
+      continue;
+    }
+    const found = unknownField(known, inner, path);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+interface QueryProperty {
+  readonly type?: string;
+  readonly items?: QueryProperty;
+}
+
+/** What a query says, by the types of its schema: numbers, true and false are text there; lists are repeated, also as `name[]`. */
+function queryValues(text: string, schema: TObject | undefined): Readonly<Record<string, unknown>> {
+  const properties = (schema?.properties ?? {}) as Readonly<Record<string, QueryProperty>>;
+  const values: Record<string, unknown> = {};
+  for (const [written, value] of new URLSearchParams(text)) {
+    const name = written.endsWith('[]') ? written.slice(0, -2) : written;
+    const property = Object.hasOwn(properties, name) ? properties[name] : undefined;
+    if (property === undefined)
+      throw new ApiError('unsupported_parameter', `There is no parameter '${written.slice(0, namePartMax)}' here.`, {
+        param: written.slice(0, namePartMax),
+      });
+    if (property.type === 'array') {
+      const list = (values[name] ??= []) as unknown[];
+      list.push(typed(value, property.items));
+    } else if (Object.hasOwn(values, name)) {
+      throw new ApiError('schema_validation_failed', `'${name}' stands more than once.`, { param: name });
+    } else {
+      values[name] = typed(value, property);
+    }
+  }
+  return values;
+}
+
+function typed(value: string, property: QueryProperty | undefined): unknown {
+  switch (property?.type) {
+    case 'integer':
+      return /^-?\d{1,15}$/.test(value) ? Number(value) : value;
+    case 'number':
+      return /^-?\d{1,15}(\.\d{1,9})?$/.test(value) ? Number(value) : value;
+    case 'boolean':
+      return value === 'true' ? true : value === 'false' ? false : value;
+    case undefined:
+    default:
+      return value;
+  }
+}

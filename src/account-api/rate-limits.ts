@@ -1,0 +1,99 @@
+import { atCap, ApiError } from '../errors.ts';
+
+interface Window {
+  startsAt: number;
+  used: number;
+}
+
+const windowMs = 60_000;
+/** Senders that are counted at once; when there are more, those whose minute is over are forgotten, then the oldest. */
+const sendersMax = 50_000;
+
+/**
+ * How often each sender has come in this minute. The account host is no hot path and its routes are cheap to guard: the
+ * counts are this process's own, so with N replicas a sender has up to N times as many.
+ */
+export class RateLimit {
+  readonly #perMinute: number;
+  readonly #now: () => number;
+  readonly #windows = new Map<string, Window>();
+
+  constructor(perMinute: number, now: () => number) {
+    this.#perMinute = perMinute;
+    this.#now = now;
+  }
+
+  /** Counts one. Throws `rate_limit_exceeded` 429 above the limit; else says what is left, as headers (specification §7.5). */
+  take(sender: string): Readonly<Record<string, string>> {
+    const window = this.#window(sender);
+    const resetSeconds = this.#secondsLeft(window);
+    if (window.used >= this.#perMinute)
+      throw new ApiError(
+        'rate_limit_exceeded',
+        `At most ${this.#perMinute} requests a minute. Try again in ${resetSeconds} s.`,
+        atCap(this.#perMinute, resetSeconds),
+      );
+    window.used += 1;
+    return {
+      'ratelimit-limit': String(this.#perMinute),
+      'ratelimit-remaining': String(this.#perMinute - window.used),
+      'ratelimit-reset': String(resetSeconds),
+    };
+  }
+
+  /** Throws where `take` would, and counts nothing. */
+  check(sender: string): void {
+    const window = this.#windows.get(sender);
+    if (window === undefined || this.#isOver(window) || window.used < this.#perMinute) return;
+    const seconds = this.#secondsLeft(window);
+    throw new ApiError(
+      'rate_limit_exceeded',
+      `Too many failed attempts. Try again in ${seconds} s.`,
+      atCap(this.#perMinute, seconds),
+    );
+  }
+
+  #window(sender: string): Window {
+    const known = this.#windows.get(sender);
+    if (known !== undefined && !this.#isOver(known)) return known;
+    this.#windows.delete(sender);
+    if (this.#windows.size >= sendersMax) this.#forget();
+    const window = { startsAt: this.#now(), used: 0 };
+    this.#windows.set(sender, window);
+    return window;
+  }
+
+  #forget(): void {
+    for (const [sender, window] of this.#windows) {
+      if (!this.#isOver(window)) break;
+      this.#windows.delete(sender);
+    }
+    const [oldest] = this.#windows.keys();
+    if (this.#windows.size >= sendersMax && oldest !== undefined) this.#windows.delete(oldest);
+  }
+
+  #isOver(window: Window): boolean {
+    return this.#now() >= window.startsAt + windowMs;
+  }
+
+  #secondsLeft(window: Window): number {
+    return Math.max(1, Math.ceil((window.startsAt + windowMs - this.#now()) / 1000));
+  }
+}
+
+/** Who may have many addresses counts as one: of IPv6 the network of 64 bits. */
+export function networkOf(address: string): string {
+  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
+  if (mapped !== undefined || !address.includes(':')) return mapped ?? address;
+  const [head = '', tail] = address.split('%')[0]!.split('::');
+  const before = head === '' ? [] : head.split(':');
+  const after = tail === undefined || tail === '' ? [] : tail.split(':');
+  const groups =
+    tail === undefined
+      ? before
+      : [...before, ...Array(Math.max(0, 8 - before.length - after.length)).fill('0'), ...after];
+  return `${groups
+    .slice(0, 4)
+    .map((group: string) => group.replace(/^0+(?=.)/, '').toLowerCase())
+    .join(':')}::/64`;
+}

@@ -1,0 +1,4 @@
+import type { AccountRoute } from './route.ts';
+
+/** Every route of the account API: what is not here does not exist. The document and the tests of access are made from it. */
+export const accountRoutes: readonly AccountRoute[] = [];

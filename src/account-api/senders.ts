@@ -1,0 +1,108 @@
+import type { IncomingHttpHeaders } from 'node:http';
+
+import { hashKey, parseKey } from '../accounts/key.ts';
+import { ApiError } from '../errors.ts';
+import { notThere } from './input.ts';
+import { roles } from './route.ts';
+import type { AccountRoute, AccountScope, Principal, Role } from './route.ts';
+import type { AccountServices } from './services.ts';
+
+/** A person who is signed in, as their session tells. */
+export type SignedIn = Omit<Extract<Principal, { readonly kind: 'user' }>, 'kind'>;
+
+/** Who is signed in, and to which accounts they belong. */
+export interface Sessions {
+  /** By the `Cookie` header; undefined: there is no session, or it has ended. */
+  signedIn(cookie: string): Promise<SignedIn | undefined>;
+  /** The role of a person in an account; without one that is named, in the first that they joined. */
+  membership(userId: string, accountId: string | undefined): Promise<AccountScope | undefined>;
+}
+
+/** Step-up: so long after they have proved who they are, people need not do it again. */
+export const provedForMs = 15 * 60_000;
+
+/**
+ * Who sends a request: a management key (`Authorization: Bearer` or `x-api-key`), or else a person by their session.
+ * Throws `invalid_api_key` 401; `http_403` for a key that manages nothing.
+ */
+export async function senderOf(headers: IncomingHttpHeaders, services: AccountServices): Promise<Principal> {
+  const presented = presentedKey(headers);
+  if (presented !== undefined) return await senderOfKey(presented, services);
+  const signedIn = headers.cookie === undefined ? undefined : await services.sessions?.signedIn(headers.cookie);
+  return signedIn === undefined ? { kind: 'nobody' } : { kind: 'user', ...signedIn };
+}
+
+function presentedKey(headers: IncomingHttpHeaders): string | undefined {
+  const { authorization } = headers;
+  if (authorization !== undefined) return /^Bearer +(\S+) *$/i.exec(authorization)?.[1] ?? '';
+  const other = headers['x-api-key'];
+  return Array.isArray(other) ? other[0] : other;
+}
+
+async function senderOfKey(presented: string, { operations }: AccountServices): Promise<Principal> {
+  const { desk, secret, now } = operations;
+  const key = parseKey(presented);
+  // Junk costs no look-up.
+  const found = key === undefined ? undefined : await desk.findPresentedKey({ hash: hashKey(key, secret), at: now() });
+  if (found === undefined) throw new ApiError('invalid_api_key', 'This key does not exist, or has been revoked.');
+  const role = roles.find((known) => known === found.role);
+  if (role === undefined)
+    throw new ApiError('http_403', 'This is a key for inference. The account API takes management keys.');
+  return {
+    kind: 'key',
+    keyId: found.id,
+    name: found.name,
+    accountId: found.accountId,
+    role,
+    isOperator: found.isOperator,
+  };
+}
+
+/**
+ * Lets in who may call the route, and says which account the request is about. Throws `missing_api_key` 401, `http_403`,
+ * and `http_404` for an account that the sender does not belong to, as for one that is not there.
+ */
+export async function admit(
+  route: AccountRoute,
+  principal: Principal,
+  named: string | undefined,
+  { sessions, operations }: AccountServices,
+): Promise<AccountScope | undefined> {
+  const { access } = route;
+  if (access === 'anyone') return undefined;
+  if (principal.kind === 'nobody')
+    throw new ApiError('missing_api_key', 'Sign in, or send a management key as `Authorization: Bearer`.');
+  if (access === 'user') {
+    if (principal.kind !== 'user') throw new ApiError('http_403', 'This route is for people who are signed in.');
+  } else if (access === 'operator') {
+    if (!principal.isOperator) throw new ApiError('http_403', 'This route is for whoever runs the server.');
+  }
+  if (route.stepUp === true && principal.kind === 'user' && operations.now() - principal.provedAt > provedForMs)
+    throw new ApiError('http_403', 'Prove again who you are: sign in once more, then repeat this.', {
+      extra: { step_up_required: true },
+    });
+  if (access === 'user' || access === 'operator') return undefined;
+
+  const scope = await scopeOf(principal, named, sessions);
+  if (!access.includes(scope.role))
+    throw new ApiError('http_403', `This takes the role ${listOf(access)}; yours is ${scope.role}.`);
+  return scope;
+}
+
+async function scopeOf(
+  principal: Exclude<Principal, { readonly kind: 'nobody' }>,
+  named: string | undefined,
+  sessions: Sessions | undefined,
+): Promise<AccountScope> {
+  if (principal.kind === 'key') {
+    if (named !== undefined && named !== principal.accountId) throw notThere();
+    return { id: principal.accountId, role: principal.role };
+  }
+  const membership = await sessions?.membership(principal.userId, named);
+  if (membership !== undefined) return membership;
+  if (named !== undefined) throw notThere();
+  throw new ApiError('http_403', 'You do not belong to an account yet.');
+}
+
+const listOf = (access: readonly Role[]): string =>
+  access.length === 1 ? access[0]! : `${access.slice(0, -1).join(', ')} or ${access.at(-1)}`;
