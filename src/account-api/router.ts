@@ -44,12 +44,14 @@ export class Router {
   /** Throws `http_404`, or `http_405` with the methods that there are. HEAD is answered as GET is. */
   find(method: string, path: string): Match {
     const values: string[] = [];
-    let node: Node | undefined = this.#root;
+    let node = this.#root;
     for (const segment of segmentsOf(path)) {
       const fixed: Node | undefined = node.fixed.get(segment);
-      if (fixed === undefined && node.any !== undefined) values.push(decoded(segment));
-      node = fixed ?? node.any;
-      if (node === undefined) throw noRoute();
+      // Nothing is the id of nothing.
+      const next: Node | undefined = fixed ?? (segment === '' ? undefined : node.any);
+      if (next === undefined) throw noRoute();
+      if (fixed === undefined) values.push(decoded(segment));
+      node = next;
     }
     if (node.routes.size === 0) throw noRoute();
     const found = node.routes.get(method === 'HEAD' ? 'GET' : method);

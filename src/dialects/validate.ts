@@ -94,12 +94,13 @@ interface SchemaNode {
   readonly const?: unknown;
   readonly properties?: Readonly<Record<string, SchemaNode>>;
   readonly required?: readonly string[];
-  readonly additionalProperties?: SchemaNode;
+  readonly additionalProperties?: SchemaNode | false;
   readonly items?: SchemaNode;
   readonly minItems?: number;
   readonly maxItems?: number;
   readonly minLength?: number;
   readonly maxLength?: number;
+  readonly pattern?: string;
   readonly minimum?: number;
   readonly maximum?: number;
   readonly exclusiveMinimum?: number;
@@ -151,7 +152,9 @@ function findFaultOfFields(schema: SchemaNode, value: Readonly<Record<string, un
   }
   if (additionalProperties === undefined) return undefined;
   for (const name of Object.keys(value)) {
-    const fault = Object.hasOwn(properties, name) ? undefined : findFault(additionalProperties, value[name]);
+    if (Object.hasOwn(properties, name)) continue;
+    if (additionalProperties === false) return { path: [name], wordings: ['is not a field that there is'] };
+    const fault = findFault(additionalProperties, value[name]);
     if (fault !== undefined) return within(name, fault);
   }
   return undefined;
@@ -177,7 +180,8 @@ function faultHere(schema: SchemaNode, value: unknown): string | undefined {
         : 'must be an array';
     case 'string':
       return typeof value === 'string'
-        ? faultOfSize(schema.minLength, schema.maxLength, codePoints(value, schema), 'characters')
+        ? (faultOfSize(schema.minLength, schema.maxLength, codePoints(value, schema), 'characters') ??
+            faultOfPattern(schema.pattern, value))
         : 'must be a string';
     case 'integer':
       return Number.isInteger(value) ? faultOfRange(schema, value as number) : 'must be an integer';
@@ -207,6 +211,10 @@ function faultOfSize(
     return least === 1 ? 'must not be empty' : `must have at least ${least} ${what}`;
   return most !== undefined && size > most ? `must have at most ${most} ${what}` : undefined;
 }
+
+/** Patterns are those of our own schemas. */
+const faultOfPattern = (pattern: string | undefined, text: string): string | undefined =>
+  pattern === undefined || new RegExp(pattern, 'u').test(text) ? undefined : `must match ${pattern}`;
 
 function faultOfRange(schema: SchemaNode, value: number): string | undefined {
   if (schema.minimum !== undefined && value < schema.minimum) return `must be at least ${schema.minimum}`;

@@ -1,0 +1,355 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import Type from 'typebox';
+
+import { perMinute } from '../../src/account-api/api.ts';
+import { networkOf } from '../../src/account-api/rate-limits.ts';
+import { mayManage, Reply, roles, route } from '../../src/account-api/route.ts';
+import type { AccountRoute } from '../../src/account-api/route.ts';
+import { assertEnvelope } from '../http/envelope.ts';
+import { openHost } from './host.ts';
+
+/** What every route of the account API has from the host: docs/decisions/013-account-host.md. */
+const common = { tag: 'Tests', summary: 'A test.', description: 'A test.' } as const;
+const told = Type.Object({ told: Type.Unknown() });
+
+const routes: readonly AccountRoute[] = [
+  route({
+    ...common,
+    method: 'get',
+    path: '/v1/things/{id}',
+    operationId: 'getThing',
+    access: [...roles],
+    params: Type.Object({ id: Type.String({ maxLength: 10 }) }),
+    query: Type.Object(
+      {
+        n: Type.Optional(Type.Integer({ minimum: 1 })),
+        by: Type.Optional(Type.Array(Type.String())),
+        on: Type.Optional(Type.Boolean()),
+      },
+      { additionalProperties: false },
+    ),
+    answers: [{ status: 200, description: 'It.', schema: told }],
+    handle: async ({ params, query, account }) => ({ told: [account, params, query] }),
+  }),
+  route({
+    ...common,
+    method: 'get',
+    path: '/v1/things/all',
+    operationId: 'getThings',
+    access: 'anyone',
+    answers: [{ status: 200, description: 'All.', schema: told }],
+    handle: async () => ({ told: 'all' }),
+  }),
+  route({
+    ...common,
+    method: 'post',
+    path: '/v1/things',
+    operationId: 'makeThing',
+    access: [...mayManage],
+    body: Type.Object(
+      {
+        name: Type.String({ maxLength: 5 }),
+        inner: Type.Optional(Type.Object({ deep: Type.Boolean() }, { additionalProperties: false })),
+      },
+      { additionalProperties: false },
+    ),
+    answers: [{ status: 201, description: 'Made.', schema: told }],
+    handle: async (call) => {
+      await call.audit({ action: 'thing.make', target: 'one', after: call.body });
+      return { told: [call.body, call.idempotencyKey ?? null] };
+    },
+  }),
+  route({
+    ...common,
+    method: 'delete',
+    path: '/v1/things/{id}',
+    operationId: 'dropThing',
+    access: [...mayManage],
+    params: Type.Object({ id: Type.String() }),
+    answers: [{ status: 204, description: 'Gone.' }],
+    handle: async () => undefined,
+  }),
+  route({
+    ...common,
+    method: 'get',
+    path: '/v1/operators',
+    operationId: 'operate',
+    access: 'operator',
+    answers: [{ status: 200, description: 'Operated.', schema: told }],
+    handle: async () => ({ told: true }),
+  }),
+  route({
+    ...common,
+    method: 'get',
+    path: '/v1/people',
+    operationId: 'people',
+    access: 'user',
+    answers: [{ status: 200, description: 'A person.', schema: told }],
+    handle: async () => ({ told: true }),
+  }),
+  route({
+    ...common,
+    method: 'get',
+    path: '/v1/pieces',
+    operationId: 'pieces',
+    access: 'anyone',
+    query: Type.Object({ break: Type.Optional(Type.Boolean()) }),
+    answers: [{ status: 200, description: 'Pieces.', contentType: 'text/csv' }],
+    handle: async ({ query }) =>
+      new Reply(
+        200,
+        { 'content-type': 'text/csv' },
+        (async function* () {
+          for (let index = 0; index < 3; index++) yield `piece ${index}\n`;
+          if (query.break === true) throw new Error('broken');
+        })(),
+      ),
+  }),
+  route({
+    ...common,
+    method: 'get',
+    path: '/v1/broken',
+    operationId: 'broken',
+    access: 'anyone',
+    answers: [{ status: 200, description: 'Never.', schema: told }],
+    handle: async () => Promise.reject(new Error('secret text')),
+  }),
+];
+
+test('a route is for the roles that it names, and no other key', async (t) => {
+  const host = await openHost(t, routes);
+  await host.account('a');
+  for (const role of roles) {
+    const key = await host.key('a', role);
+    assert.equal((await host.ask('GET', '/v1/things/x', { key })).status, 200, role);
+    const made = await host.ask('POST', '/v1/things', { key, json: { name: 'n' } });
+    if (role === 'owner' || role === 'admin') assert.equal(made.status, 201, role);
+    else assertEnvelope(made, 'http_403', { accountUrl: host.url });
+    assertEnvelope(await host.ask('GET', '/v1/operators', { key }), 'http_403');
+    // A key is no person.
+    assertEnvelope(await host.ask('GET', '/v1/people', { key }), 'http_403');
+  }
+  const operator = await host.key('a', 'viewer', true);
+  assert.equal((await host.ask('GET', '/v1/operators', { key: operator })).status, 200);
+  // Whoever runs the server is in an account what their role says.
+  assertEnvelope(await host.ask('POST', '/v1/things', { key: operator, json: { name: 'n' } }), 'http_403');
+  const inference = await host.key('a', null);
+  assertEnvelope(await host.ask('GET', '/v1/things/x', { key: inference }), 'http_403');
+  assertEnvelope(await host.ask('GET', '/v1/things/x'), 'missing_api_key');
+  for (const key of ['nonsense', `${operator.slice(0, -1)}!`, operator.toUpperCase()])
+    assertEnvelope(await host.ask('GET', '/v1/things/x', { key }), 'invalid_api_key');
+});
+
+test('another account that a key names is as one that is not there', async (t) => {
+  const host = await openHost(t, routes);
+  await host.account('a');
+  await host.account('b');
+  const key = await host.key('a', 'owner');
+  const ask = (id: string) => host.ask('GET', '/v1/things/x', { key, headers: [['x-account-id', id]] });
+  assert.equal((await ask('a')).status, 200);
+  const [others, nobodys] = [await ask('b'), await ask('no such')];
+  const { request_id: _, ...error } = assertEnvelope(others, 'http_404');
+  const { request_id: __, ...same } = assertEnvelope(nobodys, 'http_404');
+  assert.deepEqual(error, same);
+});
+
+test('paths: fixed before parameters, decoded once, HEAD as GET, 405 with the methods', async (t) => {
+  const host = await openHost(t, routes);
+  await host.account('a');
+  const key = await host.key('a', 'owner');
+  assert.deepEqual((await host.ask('GET', '/v1/things/all')).json(), { told: 'all' });
+  const got = await host.ask('GET', '/v1/things/a%2Fb%2520', { key });
+  assert.deepEqual(got.json()['told'], [{ id: 'a', role: 'owner' }, { id: 'a/b%20' }, {}]);
+  assertEnvelope(await host.ask('GET', '/v1/things/longer-than-ten', { key }), 'http_404');
+  for (const path of ['/v1/things/', '/v1/things/x/y', '/v1/nothing', '/v1/things/%ff', '/v1/'])
+    assert.equal((await host.ask('GET', path, { key })).status, 404, path);
+  const refused = await host.ask('PUT', '/v1/things/x', { key });
+  assertEnvelope(refused, 'http_405');
+  assert.equal(refused.headers['allow'], 'GET, HEAD, DELETE');
+  assert.equal((await host.ask('DELETE', '/v1/things/x', { key })).status, 204);
+});
+
+test('queries have types, and nothing that is not described', async (t) => {
+  const host = await openHost(t, routes);
+  await host.account('a');
+  const key = await host.key('a', 'owner');
+  const ask = (query: string) => host.ask('GET', `/v1/things/x?${query}`, { key });
+  const got = await ask('n=7&by=one&by[]=two%20three&on=true');
+  assert.deepEqual((got.json()['told'] as unknown[])[2], { n: 7, by: ['one', 'two three'], on: true });
+  assertEnvelope(await ask('n=x'), 'schema_validation_failed', { param: 'n' });
+  assertEnvelope(await ask('n=0'), 'schema_validation_failed', { param: 'n' });
+  assertEnvelope(await ask('n=1&n=2'), 'schema_validation_failed', { param: 'n' });
+  assertEnvelope(await ask('n=1e999'), 'schema_validation_failed', { param: 'n' });
+  assertEnvelope(await ask('m=1'), 'unsupported_parameter', { param: 'm' });
+  assertEnvelope(await ask('__proto__=1'), 'unsupported_parameter', { param: '__proto__' });
+  assertEnvelope(await ask('constructor=1'), 'unsupported_parameter', { param: 'constructor' });
+});
+
+test('bodies are exactly application/json, within their size, and have no unknown fields', async (t) => {
+  const host = await openHost(t, routes);
+  await host.account('a');
+  const key = await host.key('a', 'owner');
+  const make = (json: unknown) => host.ask('POST', '/v1/things', { key, json });
+  assert.deepEqual((await make({ name: 'n', inner: { deep: true } })).json()['told'], [
+    { name: 'n', inner: { deep: true } },
+    null,
+  ]);
+  assertEnvelope(await make({}), 'invalid_json_request', { param: 'name' });
+  assertEnvelope(await make({ name: 1 }), 'schema_validation_failed', { param: 'name' });
+  assertEnvelope(await make({ name: 'longer' }), 'schema_validation_failed', { param: 'name' });
+  assertEnvelope(await make({ name: 'n', other: 1 }), 'unsupported_parameter', { param: 'other' });
+  assertEnvelope(await make({ name: 'n', inner: { deep: true, more: 1 } }), 'unsupported_parameter', {
+    param: 'inner.more',
+  });
+  assertEnvelope(await make([]), 'schema_validation_failed');
+  // Reliability §3.6: what a parser and a check could read differently is not read at all.
+  for (const type of [
+    'application/json; charset=utf-8',
+    'application/json;',
+    'application/json\t',
+    ' application/json ,text/plain',
+    'Application/JSON',
+    'application/json, application/json',
+    'text/plain',
+    'text/json',
+    'application/x-www-form-urlencoded',
+    'multipart/form-data; boundary=x',
+    'application/vnd.api+json',
+    '',
+  ]) {
+    const answer = await host.ask('POST', '/v1/things', {
+      key,
+      headers: [['content-type', type]],
+      body: '{"name":"n"}',
+    });
+    // The edge takes off blanks around a value before anybody sees it.
+    assert.equal(answer.status, type.trim() === 'application/json' ? 201 : 415, JSON.stringify(type));
+  }
+  assertEnvelope(await host.ask('POST', '/v1/things', { key, body: '{"name":"n"}' }), 'http_415');
+  const json = [['content-type', 'application/json']] as const;
+  const send = (body: string | Uint8Array) => host.ask('POST', '/v1/things', { key, headers: json, body });
+  for (const body of ['', '{', 'null x', '{"name":"n"}{}', '﻿{"name":"n"}', `${'['.repeat(5000)}`])
+    assertEnvelope(await send(body), 'invalid_json_request');
+  assertEnvelope(await send(Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x7d])), 'invalid_json_request');
+  assertEnvelope(await send('{"name":"n","__proto__":{"deep":1}}'), 'unsupported_parameter', { param: '__proto__' });
+  assertEnvelope(await send(' '.repeat(262_144)), 'request_body_too_large');
+});
+
+test('pages of other sites change nothing', async (t) => {
+  const host = await openHost(t, routes);
+  await host.account('a');
+  const key = await host.key('a', 'owner');
+  const make = (headers: readonly (readonly [string, string])[]) =>
+    host.ask('POST', '/v1/things', { key, json: { name: 'n' }, headers });
+  for (const headers of [
+    [['origin', 'https://evil.example']],
+    [['origin', 'null']],
+    [['origin', `${host.url}.evil.example`]],
+    [['origin', host.url.replace('http:', 'https:')]],
+    [['sec-fetch-site', 'cross-site']],
+    [['sec-fetch-site', 'same-site']],
+    [
+      ['sec-fetch-site', 'cross-site'],
+      ['origin', host.url],
+    ],
+  ] as const)
+    assertEnvelope(await make(headers), 'http_403');
+  for (const headers of [
+    [],
+    [['origin', host.url]],
+    [['sec-fetch-site', 'same-origin']],
+    [['sec-fetch-site', 'none']],
+  ] as const)
+    assert.equal((await make(headers)).status, 201);
+});
+
+test('every sender has so many requests a minute, and is told how many are left', async (t) => {
+  let now = 1_000_000;
+  const host = await openHost(t, routes, () => now);
+  await host.account('a');
+  const key = await host.key('a', 'owner');
+  const other = await host.key('a', 'viewer');
+  for (let left = perMinute.sender - 1; left >= 0; left--) {
+    const { status, headers } = await host.ask('GET', '/v1/things/x', { key });
+    assert.equal(status, 200);
+    assert.equal(headers['ratelimit-limit'], String(perMinute.sender));
+    assert.equal(headers['ratelimit-remaining'], String(left));
+  }
+  const refused = await host.ask('GET', '/v1/things/x', { key });
+  assertEnvelope(refused, 'rate_limit_exceeded');
+  assert.equal(refused.headers['retry-after'], '60');
+  assert.equal(refused.headers['ratelimit-reset'], '60');
+  assert.equal((await host.ask('GET', '/v1/things/x', { key: other })).status, 200);
+  now += 60_000;
+  assert.equal((await host.ask('GET', '/v1/things/x', { key })).status, 200);
+  // Credentials that are none are counted by the address, and then nobody looks at more of them.
+  for (let count = 0; count < perMinute.failures; count++)
+    assert.equal((await host.ask('GET', '/v1/things/x', { key: 'junk' })).status, 401);
+  assertEnvelope(await host.ask('GET', '/v1/things/x', { key: 'junk' }), 'rate_limit_exceeded');
+});
+
+test('one who has many addresses is one sender', () => {
+  for (const [address, network] of [
+    ['203.0.113.7', '203.0.113.7'],
+    ['::ffff:203.0.113.7', '203.0.113.7'],
+    ['2001:db8:1:2:3:4:5:6', '2001:db8:1:2::/64'],
+    ['2001:DB8:0001:0002::6', '2001:db8:1:2::/64'],
+    ['2001:db8::6', '2001:db8:0:0::/64'],
+    ['::1', '0:0:0:0::/64'],
+    ['fe80::1%eth0', 'fe80:0:0:0::/64'],
+  ] as const)
+    assert.equal(networkOf(address), network);
+});
+
+test('answers come whole or in pieces; one that fails on its way is cut', async (t) => {
+  const host = await openHost(t, routes);
+  assert.equal((await host.ask('GET', '/v1/pieces')).body, 'piece 0\npiece 1\npiece 2\n');
+  await assert.rejects(host.ask('GET', '/v1/pieces?break=true'));
+});
+
+test('what fails is told as nothing but that, and logged', async (t) => {
+  const host = await openHost(t, routes);
+  const answer = await host.ask('GET', '/v1/broken');
+  assertEnvelope(answer, 'internal_error');
+  assert.doesNotMatch(answer.body, /secret text/);
+  assert.equal(host.failures.length, 1);
+});
+
+test('answers are kept by nobody and framed nowhere', async (t) => {
+  const host = await openHost(t, routes);
+  const { headers } = await host.ask('GET', '/v1/things/all');
+  assert.equal(headers['cache-control'], 'no-store');
+  assert.equal(headers['x-content-type-options'], 'nosniff');
+  assert.equal(headers['cross-origin-resource-policy'], 'same-origin');
+  assert.match(headers['content-security-policy'] ?? '', /default-src 'none'.*frame-ancestors 'none'/);
+  assert.equal(headers['access-control-allow-origin'], undefined);
+});
+
+test('a change is recorded with who made it', async (t) => {
+  const host = await openHost(t, routes);
+  await host.account('a');
+  const key = await host.key('a', 'admin');
+  const made = await host.ask('POST', '/v1/things', {
+    key,
+    json: { name: 'n' },
+    headers: [['idempotency-key', 'once']],
+  });
+  assert.deepEqual(made.json()['told'], [{ name: 'n' }, 'once']);
+  const [entry, ...others] = await host.services.operations.desk.listAudit({ accountId: 'a', limit: 10 });
+  assert.equal(others.length, 0);
+  assert.ok(entry);
+  const { id: _, at: __, actor, ...rest } = entry;
+  assert.deepEqual(rest, {
+    accountId: 'a',
+    action: 'thing.make',
+    target: 'one',
+    before: null,
+    after: '{"name":"n"}',
+    requestId: made.headers['x-request-id'],
+    address: '127.0.0.1',
+  });
+  assert.equal(actor.kind, 'key');
+  assert.equal(actor.name, 'admin of a');
+});

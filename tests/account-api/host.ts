@@ -1,0 +1,102 @@
+import type { Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import type { TestContext } from 'node:test';
+
+import { createAccountHost } from '../../src/account-api/server.ts';
+import type { AccountRoute, Role } from '../../src/account-api/route.ts';
+import type { AccountServices } from '../../src/account-api/services.ts';
+import { issueKey } from '../../src/accounts/key.ts';
+import { openSecret } from '../../src/accounts/secret.ts';
+import type { Config } from '../../src/config/config.ts';
+import { defaultEdgeLimits } from '../../src/edge/edge.ts';
+import { publicIdOf } from '../../src/ids/uuid.ts';
+import { openConnection } from '../../src/store/sqlite/connection.ts';
+import { exchange } from '../http/raw.ts';
+import type { RawAnswer, RawRequest } from '../http/raw.ts';
+import { openStore, temporaryFolder, uuid } from '../store/fixture.ts';
+
+export interface TestHost {
+  readonly url: string;
+  readonly services: AccountServices;
+  /** What was told of failures of our own. */
+  readonly failures: unknown[];
+  /** Makes an account; resolves with its id. */
+  account(id: string): Promise<string>;
+  /** Makes a management key, or one for inference where there is no role. */
+  key(accountId: string, role: Role | null, isOperator?: boolean): Promise<string>;
+  ask(method: string, path: string, request?: TestRequest): Promise<RawAnswer>;
+}
+
+export interface TestRequest {
+  readonly key?: string;
+  readonly json?: unknown;
+  readonly headers?: RawRequest['headers'];
+  readonly body?: string | Uint8Array;
+}
+
+/** The account host with these routes on a store in a file, in this process. */
+export async function openHost(
+  t: TestContext,
+  routes: readonly AccountRoute[],
+  now: () => number = Date.now,
+): Promise<TestHost> {
+  const folder = temporaryFolder(t);
+  const file = join(folder, 'store.db');
+  const store = await openStore(t, file);
+  const secret = openSecret({ fromEnvironment: undefined, dataFolder: folder, warn: () => {} });
+  const failures: unknown[] = [];
+  let url = '';
+  const services: AccountServices = {
+    operations: { ledger: store.ledger, desk: store.desk, secret, newId: uuid, now, directory: undefined },
+    config: () => ({}) as Config,
+    accountUrl: () => url,
+  };
+  const host: Server = createAccountHost(
+    services,
+    {
+      version: '0.0.0',
+      newRequestId: () => publicIdOf(uuid()),
+      metrics: { token: undefined, isProxied: false, text: () => '' },
+      limits: defaultEdgeLimits,
+      failed: (error) => failures.push(error),
+    },
+    routes,
+  );
+  await new Promise<void>((resolve) => host.listen(0, '127.0.0.1', resolve));
+  t.after(() => {
+    host.close();
+    host.closeAllConnections();
+  });
+  url = `http://127.0.0.1:${(host.address() as AddressInfo).port}`;
+  return {
+    url,
+    services,
+    failures,
+    account: async (id) => {
+      await store.ledger.createAccount({ id, name: id, creditLimitMicrocents: 0n, at: Date.now(), changeId: uuid() });
+      return id;
+    },
+    key: async (accountId, role, isOperator = false) => {
+      const { text, row } = issueKey({ accountId, name: `${role} of ${accountId}`, secret, now: Date.now() });
+      await store.desk.createKey({ key: row, changeId: uuid() });
+      const connection = openConnection(file);
+      connection
+        .prepare('update api_key set role = ?, is_operator = ? where id = ?')
+        .run(role, isOperator ? 1n : 0n, row.id);
+      connection.close();
+      return text;
+    },
+    ask: (method, path, { key, json, headers = [], body } = {}) =>
+      exchange(url, {
+        method,
+        path,
+        headers: [
+          ...(key === undefined ? [] : ([['authorization', `Bearer ${key}`]] as const)),
+          ...(json === undefined ? [] : ([['content-type', 'application/json']] as const)),
+          ...headers,
+        ],
+        ...(json === undefined && body === undefined ? {} : { body: body ?? JSON.stringify(json) }),
+      }),
+  };
+}
