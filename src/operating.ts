@@ -12,6 +12,7 @@ import { controlSocketPath } from './control/socket-path.ts';
 import type { ServiceStatus } from './control/status.ts';
 import { publicIdOf } from './ids/uuid.ts';
 import { countSockets, edgeLimitsOf, listen } from './listening.ts';
+import { Jobs } from './jobs/jobs.ts';
 import type { Log } from './log.ts';
 import type { ConfigReading } from './metrics/service-metrics.ts';
 import { Reloader } from './reload.ts';
@@ -49,6 +50,8 @@ export interface Operating {
   readonly accountUrl: string;
   readonly accountSockets: () => number;
   readonly configReading: () => ConfigReading;
+  /** What is done again and again beside the requests, from `begin` to `quiet`. */
+  readonly jobs: Jobs;
   /** The configuration in force. */
   readonly config: () => Config;
   reload(): Promise<ReloadOutcome>;
@@ -135,20 +138,23 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
   });
   opened.push(() => control.close());
 
-  let tidying: NodeJS.Timeout | undefined;
-  const failed = (event: string) => (error: unknown) =>
-    log.service({
-      level: 'warn',
-      event,
-      detail: { code: error instanceof StoreError ? error.code : 'unexpected' },
-    });
-  const tidy = (): void => {
-    store.desk.recomputeUsageHours({ now: store.now() }).catch(failed('usage_hours_failed'));
-    store.tidy().catch(failed('store_tidy_failed'));
-  };
+  const jobs = new Jobs({
+    alone: (work) => store.alone(work),
+    log,
+    codeOf: (error) => (error instanceof StoreError ? error.code : 'unexpected'),
+  });
+  jobs.add({
+    name: 'usage_hours',
+    everyMs: tidyEveryMs,
+    runs: 'anywhere',
+    run: async () => void (await store.desk.recomputeUsageHours({ now: store.now() })),
+  });
+  jobs.add({ name: 'store_tidy', everyMs: tidyEveryMs, runs: 'anywhere', run: () => store.tidy() });
+  opened.push(() => jobs.close());
   return {
     accountUrl,
     accountSockets,
+    jobs,
     configReading: () => ({
       version: reloader.version,
       failures: reloader.failures,
@@ -161,7 +167,7 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
       const firstAccount = await store.alone(() =>
         createFirstAccount(operations, config.accounts.firstCreditMicrocents),
       );
-      tidying = setInterval(tidy, tidyEveryMs).unref();
+      jobs.start();
       urls = {
         inferenceUrl: publicUrl(config.server.inference, inferencePort),
         accountUrl,
@@ -170,10 +176,9 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
       return { ...urls, firstAccount };
     },
     quiet: async () => {
-      clearInterval(tidying);
       watched.close();
       control.close();
-      await reloader.stop();
+      await Promise.all([reloader.stop(), jobs.close()]);
     },
     close: () => {
       accountHost.close();

@@ -33,7 +33,11 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
       onDownload,
       openStore: (storeOptions) => openStore(config.storage, storeOptions),
       accountUrl: () => operating.accountUrl,
-      readings: () => ({ config: operating.configReading(), accountSockets: operating.accountSockets() }),
+      readings: () => ({
+        config: operating.configReading(),
+        accountSockets: operating.accountSockets(),
+        jobs: operating.jobs.readings,
+      }),
       processes: 1,
     },
     opened,

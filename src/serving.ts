@@ -32,6 +32,7 @@ import { steadyClock } from './limits/steady-clock.ts';
 import { countSockets, edgeLimitsOf, listen } from './listening.ts';
 import type { Log } from './log.ts';
 import type { FetchProgress } from './model-files/meter.ts';
+import type { JobReading } from './jobs/jobs.ts';
 import { readProcess } from './metrics/process-readings.ts';
 import { ServiceMetrics } from './metrics/service-metrics.ts';
 import type { BackendReading, ConfigReading } from './metrics/service-metrics.ts';
@@ -63,7 +64,11 @@ export interface ServingOptions {
   /** Where the pages of error codes are. */
   readonly accountUrl: () => string;
   /** What only the process knows that reads the configuration and has the account host. */
-  readonly readings: () => { readonly config: ConfigReading; readonly accountSockets: number };
+  readonly readings: () => {
+    readonly config: ConfigReading;
+    readonly accountSockets: number;
+    readonly jobs: readonly JobReading[];
+  };
   /** Processes that share the memory of this machine for the same work. */
   readonly processes: number;
 }
@@ -240,6 +245,7 @@ export async function openServing(options: ServingOptions, opened: (() => unknow
     config: () => ({ ...options.readings().config, leaving: snapshots.leaving }),
     workers: () => 1,
     workersEnded: () => 0,
+    jobs: () => options.readings().jobs,
   });
 
   let stopping = false;

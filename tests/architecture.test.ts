@@ -19,6 +19,8 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   log: [],
   // Counting, and the text that scrapers read.
   metrics: [],
+  // What is done again and again beside the requests.
+  jobs: ['log'],
   // Request ids: how they are made, printed and echoed.
   ids: [],
   // What both hosts do below the level of routes.

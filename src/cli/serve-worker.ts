@@ -72,7 +72,7 @@ async function begin(given: BeginWorker): Promise<WorkerBegan> {
       openStore: (options) =>
         openStoreOfWorker(config.storage, { port: link, replicaId: Uint8Array.from(replicaId), limitClock }, options),
       accountUrl: () => given.accountUrl,
-      readings: () => ({ config: { version: 0, failures: 0, lastSuccess: true }, accountSockets: 0 }),
+      readings: () => ({ config: { version: 0, failures: 0, lastSuccess: true }, accountSockets: 0, jobs: [] }),
       processes: count,
     },
     [],

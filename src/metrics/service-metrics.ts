@@ -21,6 +21,12 @@ export interface ServiceReadings {
   /** Processes that answer requests. */
   readonly workers: () => number;
   readonly workersEnded: () => number;
+  /** What is done beside the requests. */
+  readonly jobs: () => readonly {
+    readonly name: string;
+    readonly lastSuccessSeconds: number;
+    readonly failures: number;
+  }[];
 }
 
 export interface ConfigReading {
@@ -299,6 +305,20 @@ function registerReadings(registry: Registry, readings: ServiceReadings): void {
     'tokenhouse_backends_leaving',
     'Backends of earlier configurations that still have requests.',
     () => readings.config().leaving,
+  );
+  registry.gauge(
+    'tokenhouse_job_last_success_timestamp_seconds',
+    'When a job that runs beside the requests last did what it is for; 0: not since the start.',
+    ['job'],
+    () => readings.jobs().map(({ name, lastSuccessSeconds }) => [[name], lastSuccessSeconds]),
+    'first',
+  );
+  registry.gauge(
+    'tokenhouse_job_failures',
+    'How often a job has failed since the start; it is tried again.',
+    ['job'],
+    () => readings.jobs().map(({ name, failures }) => [[name], failures]),
+    'first',
   );
   registry.gauge(
     'tokenhouse_event_loop_delay_seconds',

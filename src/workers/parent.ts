@@ -78,6 +78,7 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
     config: () => ({ ...operating.configReading(), leaving: 0 }),
     workers: () => pool.serving,
     workersEnded: () => pool.ended,
+    jobs: () => operating.jobs.readings,
   });
   const operating: Operating = await openOperating(
     {

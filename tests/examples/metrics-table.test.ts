@@ -25,6 +25,7 @@ test('docs/operations.md has every metric with its labels and meaning, and no ot
     config: () => ({ version: 1, failures: 0, lastSuccess: true, leaving: 0 }),
     workers: () => 1,
     workersEnded: none,
+    jobs: () => [],
   });
   const rows = descriptions.map(
     ({ name, type, labels, help }) =>
