@@ -76,7 +76,8 @@ export class RawConnection {
     if (end < 0) throw new Error(`no answer, but ${JSON.stringify(this.#received)} ${this.#error?.message ?? ''}`);
     const { status, headers } = parseHead(this.#received.slice(0, end));
     this.#received = this.#received.slice(end + 4);
-    const body = withoutBody || status === 100 ? '' : await this.#body(headers);
+    const hasNone = withoutBody || status === 100 || status === 204;
+    const body = hasNone ? '' : await this.#body(headers);
     const text = Buffer.from(body, 'latin1').toString('utf8');
     return { status, headers, body: text, json: () => JSON.parse(text) as Record<string, unknown> };
   }
