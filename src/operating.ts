@@ -13,6 +13,7 @@ import type { ServiceStatus } from './control/status.ts';
 import { publicIdOf } from './ids/uuid.ts';
 import { countSockets, edgeLimitsOf, listen } from './listening.ts';
 import type { Log } from './log.ts';
+import { Outbox } from './mail/outbox.ts';
 import type { ConfigReading } from './metrics/service-metrics.ts';
 import { Reloader } from './reload.ts';
 import type { ReloadServices } from './reload.ts';
@@ -93,10 +94,19 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
     await reloader.stop();
   });
 
+  const outbox = new Outbox({
+    desk: store.desk,
+    config: () => reloader.config.mail,
+    log,
+    newId: operations.newId,
+    now: () => store.now(),
+  });
+  opened.push(() => outbox.close());
+
   // Pages and errors name the account host by its public address, which a free port (0) tells only when it listens.
   let accountUrl = publicUrl(config.server.account);
   const accountHost = createAccountHost(
-    { operations, config: () => reloader.config, accountUrl: () => accountUrl },
+    { operations, config: () => reloader.config, accountUrl: () => accountUrl, mailer: outbox },
     {
       version: options.version,
       newRequestId: () => publicIdOf(operations.newId()),
@@ -162,6 +172,7 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
         createFirstAccount(operations, config.accounts.firstCreditMicrocents),
       );
       tidying = setInterval(tidy, tidyEveryMs).unref();
+      outbox.start();
       urls = {
         inferenceUrl: publicUrl(config.server.inference, inferencePort),
         accountUrl,
@@ -173,7 +184,7 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
       clearInterval(tidying);
       watched.close();
       control.close();
-      await reloader.stop();
+      await Promise.all([reloader.stop(), outbox.close()]);
     },
     close: () => {
       accountHost.close();
