@@ -14,6 +14,7 @@ import { publicIdOf } from './ids/uuid.ts';
 import { countSockets, edgeLimitsOf, listen } from './listening.ts';
 import { Jobs } from './jobs/jobs.ts';
 import type { Log } from './log.ts';
+import { Outbox } from './mail/outbox.ts';
 import type { ConfigReading } from './metrics/service-metrics.ts';
 import { Reloader } from './reload.ts';
 import type { ReloadServices } from './reload.ts';
@@ -96,10 +97,19 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
     await reloader.stop();
   });
 
+  const outbox = new Outbox({
+    desk: store.desk,
+    config: () => reloader.config.mail,
+    log,
+    newId: operations.newId,
+    now: () => store.now(),
+  });
+  opened.push(() => outbox.close());
+
   // Pages and errors name the account host by its public address, which a free port (0) tells only when it listens.
   let accountUrl = publicUrl(config.server.account);
   const accountHost = createAccountHost(
-    { operations, config: () => reloader.config, accountUrl: () => accountUrl },
+    { operations, config: () => reloader.config, accountUrl: () => accountUrl, mailer: outbox },
     {
       version: options.version,
       newRequestId: () => publicIdOf(operations.newId()),
@@ -168,6 +178,7 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
         createFirstAccount(operations, config.accounts.firstCreditMicrocents),
       );
       jobs.start();
+      outbox.start();
       urls = {
         inferenceUrl: publicUrl(config.server.inference, inferencePort),
         accountUrl,
@@ -178,7 +189,7 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
     quiet: async () => {
       watched.close();
       control.close();
-      await Promise.all([reloader.stop(), jobs.close()]);
+      await Promise.all([reloader.stop(), jobs.close(), outbox.close()]);
     },
     close: () => {
       accountHost.close();

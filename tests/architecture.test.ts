@@ -90,8 +90,8 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
     'config',
     'mail',
   ],
-  // Mail that waits to be sent.
-  mail: ['store', 'config'],
+  // Mail that waits to be sent, and is sent by SMTP.
+  mail: ['store', 'config', 'log'],
   // The socket through which the command line reaches a running service.
   control: ['accounts', 'config'],
 };

@@ -1,5 +1,6 @@
 import type { OperationServices } from '../accounts/operation.ts';
 import type { Config } from '../config/config.ts';
+import type { Mailer } from '../mail/mailer.ts';
 import type { Sessions } from './senders.ts';
 
 /** What the routes of the account host work with. A part of the host adds its own line here. */
@@ -9,6 +10,8 @@ export interface AccountServices {
   readonly config: () => Config;
   /** Where this host is reached, without a slash at its end. */
   readonly accountUrl: () => string;
+  /** Durable, then sent. */
+  readonly mailer: Mailer;
   /** People; without it only keys are known. */
   readonly sessions?: Sessions;
 }

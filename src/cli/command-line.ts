@@ -393,6 +393,14 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
     .option('--limit <number>', 'how many', wholeNumber(1, 1000), 20)
     .action(action(() => import('./credits.ts').then(({ listMovements }) => listMovements)));
 
+  const mail = group('mail', 'the outbox');
+  command(mail, 'list', 'list the newest mails, and whether they were sent')
+    .option('--limit <number>', 'how many mails', wholeNumber(1, 100), 20)
+    .action(action(() => import('./mail.ts').then(({ listMail }) => listMail)));
+  command(mail, 'show', 'show a mail that was not sent, with its text')
+    .argument('<mail-id>', 'as mail list shows it')
+    .action(action(() => import('./mail.ts').then(({ showMail }) => showMail)));
+
   command(program, 'usage', 'list the newest requests with their cost, and the balance')
     .option('--account <account-id>', 'of one account')
     .option('--tag <tag>', 'of requests with this label, to a model that is dedicated')

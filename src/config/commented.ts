@@ -37,6 +37,9 @@ export function commentedConfig(schema: TSchema, schemaPath: string): string {
 function setting(key: string, node: Node, given: unknown, indent: string): readonly string[] {
   const value = given ?? node.default;
   if (node.properties !== undefined) {
+    // With one of its defaults alone it would be wrong.
+    if (given === undefined && node.required !== undefined)
+      return [comment(node, indent), `${indent}# ${key}:`, ...exampleGroup(node, `${indent}#   `)];
     const inside = group(node, given as Readonly<Record<string, unknown>> | undefined, `${indent}  `);
     // A group in which everything is left out would be empty, which is no group.
     const isEmpty = inside.every((line) => line.trimStart().startsWith('#'));
@@ -74,10 +77,14 @@ function item(node: Node, entry: Readonly<Record<string, unknown>>, indent: stri
 
 /** An entry of a list that is not there, as a comment. */
 function exampleItem(node: Node, indent: string): readonly string[] {
-  return Object.entries(node.properties ?? {}).map(([key, { examples, description }], index) => {
-    const dash = index === 0 ? '-' : ' ';
-    return `${indent}  ${dash} ${key}: ${scalar(examples?.[0])} # ${description ?? ''}`;
-  });
+  return exampleGroup(node, '').map((line, index) => `${indent}  ${index === 0 ? '-' : ' '} ${line}`);
+}
+
+/** A group that is not there, as a comment. */
+function exampleGroup(node: Node, indent: string): readonly string[] {
+  return Object.entries(node.properties ?? {}).map(
+    ([key, { examples, description }]) => `${indent}${key}: ${scalar(examples?.[0])} # ${description ?? ''}`,
+  );
 }
 
 /** The other kinds of entry, each as a comment with examples. */

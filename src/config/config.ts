@@ -14,6 +14,8 @@ export interface Config {
   readonly images: ImagesConfig;
   readonly items: ItemsConfig;
   readonly files: FilesConfig;
+  readonly mail: MailConfig;
+  readonly signIn: SignInConfig;
   /** At least one; ids are unique also when case is ignored (specification §2.2). */
   readonly models: readonly ModelConfig[];
 }
@@ -148,6 +150,41 @@ export interface BucketConfig {
   /** Ends with a slash unless it is empty. */
   readonly prefix: string;
   readonly pathStyle: boolean;
+}
+
+export interface MailConfig {
+  /** Set where `smtp` is. */
+  readonly from: string | undefined;
+  /** `undefined`: mail stays in the outbox. */
+  readonly smtp: SmtpConfig | undefined;
+}
+
+export interface SmtpConfig {
+  readonly host: string;
+  readonly port: number;
+  /** `starttls`: nothing is sent to a server that does not offer it. */
+  readonly secure: 'starttls' | 'tls' | 'none';
+  readonly user: string | undefined;
+  /** Set where `user` is. */
+  readonly password: Secret | undefined;
+}
+
+export interface SignInConfig {
+  readonly signUp: 'invitation' | 'open';
+  /** Ids are unique. */
+  readonly oidc: readonly OidcConfig[];
+}
+
+/** An OpenID Connect provider. */
+export interface OidcConfig {
+  readonly id: string;
+  readonly name: string;
+  /** Without a slash at its end. */
+  readonly issuer: string;
+  readonly clientId: string;
+  readonly clientSecret: Secret | undefined;
+  /** Of the e-mail addresses that may come from there, in lower case. */
+  readonly domains: readonly string[];
 }
 
 export interface ModelConfig {

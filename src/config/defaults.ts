@@ -46,6 +46,12 @@ export const defaultKeepDays = 30;
 export const defaultFiles = { files_per_account_max: 1000, bytes_per_account_max: 10_737_418_240 } as const;
 export const defaultBucket = { region: 'us-east-1', prefix: 'tokenhouse/' } as const;
 
+/** Of the server that takes mail. */
+export const defaultMail = { port: 587, secure: 'starttls' } as const;
+
+/** Who may become somebody here by their own wish. */
+export const defaultSignUp = 'invitation';
+
 /** Requests that wait for a place at a backend. */
 export const defaultQueue = 64;
 

@@ -12,6 +12,8 @@ export interface Environment {
   readonly metricsToken: Secret | undefined;
   /** Of the PostgreSQL user, where `storage` names one without it. */
   readonly postgresPassword: Secret | undefined;
+  /** Of `mail.smtp.user`. */
+  readonly smtpPassword: Secret | undefined;
   /** Path from `TOKENHOUSE_CONFIG`. */
   readonly configFile: string | undefined;
   /** Absolute folder of the model files, shared by all installations of this user. */
@@ -48,11 +50,13 @@ export function readEnvironment(variables: Readonly<Record<string, string | unde
   const secret = get('TOKENHOUSE_SECRET');
   const metricsToken = get('TOKENHOUSE_METRICS_TOKEN');
   const postgresPassword = get('TOKENHOUSE_POSTGRES_PASSWORD');
+  const smtpPassword = get('TOKENHOUSE_SMTP_PASSWORD');
   const token = get('HF_TOKEN');
   return Object.freeze({
     secret: secret === undefined ? undefined : new Secret(secret),
     metricsToken: metricsToken === undefined ? undefined : new Secret(metricsToken),
     postgresPassword: postgresPassword === undefined ? undefined : new Secret(postgresPassword),
+    smtpPassword: smtpPassword === undefined ? undefined : new Secret(smtpPassword),
     configFile: get('TOKENHOUSE_CONFIG'),
     modelDirectory: path.resolve(
       get('TOKENHOUSE_MODEL_DIR') ??
@@ -84,6 +88,7 @@ export const environmentVariables = {
   TOKENHOUSE_SECRET: 'what keys are hashed with, 32 characters or more; without it a generated one in `data/secret`',
   TOKENHOUSE_CONFIG: 'path of the configuration, when `--config` does not name it',
   TOKENHOUSE_POSTGRES_PASSWORD: 'password for the database that `storage: postgres://…` names',
+  TOKENHOUSE_SMTP_PASSWORD: 'password of `mail.smtp.user`',
   TOKENHOUSE_METRICS_TOKEN: 'lets whoever presents it read `/metrics` from elsewhere, 32 characters or more',
   TOKENHOUSE_MODEL_DIR: 'folder of the model files; default `~/.cache/tokenhouse/models`',
   TOKENHOUSE_KEY: 'the key that `tokenhouse chat` uses',

@@ -13,11 +13,14 @@ import type {
   ImagesConfig,
   LimitsConfig,
   ListenConfig,
+  MailConfig,
   ModelConfig,
+  OidcConfig,
   PlanConfig,
   PricingConfig,
   ServerConfig,
   SheddingConfig,
+  SignInConfig,
   StorageConfig,
 } from './config.ts';
 import { scaledDecimal } from './decimal.ts';
@@ -27,16 +30,25 @@ import {
   defaultFirstCreditCents,
   defaultKeepDays,
   defaultLimits,
+  defaultMail,
   defaultModels,
   defaultQueue,
   defaultServer,
+  defaultSignUp,
   defaultStorage,
   workersMax,
 } from './defaults.ts';
 import { readYaml, type Path, type SourceDocument } from './document.ts';
 import type { Environment } from './environment.ts';
 import { ConfigError, type Problem } from './problem.ts';
-import { configSchema, type BackendInFile, type ConfigFile, type ModelInFile, type PlanInFile } from './schema.ts';
+import {
+  configSchema,
+  type BackendInFile,
+  type ConfigFile,
+  type ModelInFile,
+  type PlanInFile,
+  type ProviderInFile,
+} from './schema.ts';
 import { Secret } from './secret.ts';
 
 export interface ReadOptions {
@@ -99,6 +111,8 @@ export function readConfig(text: string, options: ReadOptions): Config {
     images: imagesOf(file, reading),
     items: { keepDays: file.items?.keep_days ?? defaultKeepDays },
     files: filesOf(file, reading),
+    mail: mailOf(file, reading),
+    signIn: signInOf(file, reading),
     models: file.models === undefined ? modelsOfDefaults(options) : modelsOf(file.models, reading),
   };
   refuseManyWorkers(config, file.server?.workers, reading);
@@ -341,6 +355,62 @@ function filesOf({ files }: ConfigFile, { options, report }: Reading): FilesConf
     perAccountMax: files?.files_per_account_max ?? defaultFiles.files_per_account_max,
     bytesPerAccountMax: files?.bytes_per_account_max ?? defaultFiles.bytes_per_account_max,
     bucket,
+  };
+}
+
+function mailOf({ mail }: ConfigFile, { options, report }: Reading): MailConfig {
+  const { from, smtp } = mail ?? {};
+  if (smtp === undefined) return { from, smtp };
+  if (from === undefined)
+    report(['mail', 'smtp'], 'no server takes mail from nobody; write mail.from: Tokenhouse <tokenhouse@example.org>');
+  const password = options.environment.smtpPassword;
+  if (smtp.user !== undefined && password === undefined)
+    report(
+      ['mail', 'smtp', 'user'],
+      'nobody could sign in there; set the environment variable TOKENHOUSE_SMTP_PASSWORD',
+    );
+  return {
+    from,
+    smtp: {
+      host: smtp.host,
+      port: smtp.port ?? defaultMail.port,
+      secure: smtp.secure ?? defaultMail.secure,
+      user: smtp.user,
+      password: smtp.user === undefined ? undefined : password,
+    },
+  };
+}
+
+function signInOf({ sign_in: signIn }: ConfigFile, reading: Reading): SignInConfig {
+  const seen = new Set<string>();
+  const oidc = present(signIn?.oidc ?? []).map(([index, provider]) => {
+    const at = ['sign_in', 'oidc', index];
+    if (seen.has(provider.id)) reading.report([...at, 'id'], `another provider is called ${provider.id}; rename one`);
+    seen.add(provider.id);
+    return providerOf(provider, at, reading);
+  });
+  return { signUp: signIn?.sign_up ?? defaultSignUp, oidc };
+}
+
+function providerOf(provider: ProviderInFile, at: Path, { options, report }: Reading): OidcConfig {
+  const { id, name = id, client_id: clientId, client_secret_env: variable } = provider;
+  const issuer = provider.issuer.replace(/\/+$/, '');
+  const { protocol, hostname } = URL.canParse(issuer) ? new URL(issuer) : { protocol: '', hostname: '' };
+  if (protocol !== 'https:' && !/^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(hostname))
+    report([...at, 'issuer'], 'whoever is on the way could sign in as anybody; write an https URL');
+  const secret = variable === undefined ? undefined : options.environment.variable(variable);
+  if (variable !== undefined && secret === undefined)
+    report(
+      [...at, 'client_secret_env'],
+      `the environment variable ${variable} is not set; set it, or remove this line where the provider wants none`,
+    );
+  return {
+    id,
+    name,
+    issuer,
+    clientId,
+    clientSecret: secret === undefined ? undefined : new Secret(secret),
+    domains: provider.domains.map((domain) => domain.toLowerCase()),
   };
 }
 

@@ -5,8 +5,10 @@ import {
   defaultFirstCreditCents,
   defaultKeepDays,
   defaultLimits,
+  defaultMail,
   defaultQueue,
   defaultServer,
+  defaultSignUp,
   defaultStorage,
   workersMax,
 } from './defaults.ts';
@@ -54,6 +56,8 @@ export function configSchema(scriptSchema: TSchema = Type.Unknown()) {
       images: Type.Optional(images),
       items: Type.Optional(items),
       files: Type.Optional(files),
+      mail: Type.Optional(mail),
+      sign_in: Type.Optional(signIn),
       models: Type.Optional(
         Type.Array(model(scriptSchema), { minItems: 1, maxItems: 1000, description: 'the models that are served' }),
       ),
@@ -71,6 +75,7 @@ export type ConfigFile = Static<ReturnType<typeof configSchema>>;
 export type ModelInFile = NonNullable<ConfigFile['models']>[number];
 export type PlanInFile = NonNullable<ConfigFile['plans']>[number];
 export type BackendInFile = ModelInFile['backends'][number];
+export type ProviderInFile = NonNullable<NonNullable<ConfigFile['sign_in']>['oidc']>[number];
 
 const closed = { additionalProperties: false } as const;
 
@@ -334,6 +339,81 @@ const files = group('files that clients upload', {
     Type.Boolean({
       description: 'the name of the bucket stands in the path of its URL; when left out, true with an endpoint',
       examples: [true],
+    }),
+  ),
+});
+
+const mail = group('how mail is sent; without smtp it stays in the outbox (tokenhouse mail list)', {
+  from: Type.Optional(
+    Type.String({
+      pattern: '^([^<>@\\x00-\\x1f\\x7f]{1,200} <[^\\s<>@]{1,64}@[^\\s<>@]{1,255}>|[^\\s<>@]{1,64}@[^\\s<>@]{1,255})$',
+      description: 'whom mail comes from; needed with smtp',
+      examples: ['Tokenhouse <tokenhouse@example.org>'],
+    }),
+  ),
+  smtp: Type.Optional(
+    group('the server that takes the mail', {
+      host: Type.String({
+        pattern: '^[A-Za-z0-9.:_-]{1,253}$',
+        description: 'name or address of the server',
+        examples: ['smtp.example.org'],
+      }),
+      port: Type.Optional(integer(1, 65_535, 'port of the server', defaultMail.port, defaultMail.port)),
+      secure: Type.Optional(
+        Type.Union([Type.Literal('starttls'), Type.Literal('tls'), Type.Literal('none')], {
+          description:
+            'starttls: encrypted after the first words, or nothing is sent; tls: from the first byte, usually on port 465; none: in the clear',
+          examples: [defaultMail.secure],
+          default: defaultMail.secure,
+        }),
+      ),
+      user: Type.Optional(text('who we are there; TOKENHOUSE_SMTP_PASSWORD is the password', 'tokenhouse@example.org')),
+    }),
+  ),
+});
+
+const provider = group('an OpenID Connect provider', {
+  id: Type.String({
+    pattern: '^[a-z0-9][a-z0-9-]{0,31}$',
+    description: 'names it in addresses: its redirect URI is <account host>/v1/auth/oidc/<id>/callback',
+    examples: ['company'],
+  }),
+  name: Type.Optional(text('what people read on the button; the id when left out', 'Example Company')),
+  issuer: url('its issuer; <issuer>/.well-known/openid-configuration says the rest', 'https://login.example.org'),
+  client_id: text('who we are there', 'tokenhouse'),
+  client_secret_env: Type.Optional(
+    Type.String({
+      pattern: '^[A-Za-z_][A-Za-z0-9_]*$',
+      description: 'environment variable with the secret that goes with it',
+      examples: ['COMPANY_CLIENT_SECRET'],
+    }),
+  ),
+  domains: Type.Array(
+    Type.String({ pattern: '^[A-Za-z0-9.-]{1,253}$', description: 'a domain', examples: ['example.org'] }),
+    {
+      minItems: 1,
+      maxItems: 1000,
+      description: 'domains of the e-mail addresses that may come from there',
+      examples: [['example.org']],
+    },
+  ),
+});
+
+const signIn = group('how people sign in to the account host', {
+  sign_up: Type.Optional(
+    Type.Union([Type.Literal('invitation'), Type.Literal('open')], {
+      description: 'invitation: only who was invited gets in; open: everybody, with an account of their own',
+      examples: [defaultSignUp],
+      default: defaultSignUp,
+    }),
+  ),
+  oidc: Type.Optional(
+    Type.Array(provider, {
+      maxItems: 16,
+      description: 'providers that people may sign in with',
+      examples: [
+        [{ id: 'company', issuer: 'https://login.example.org', client_id: 'tokenhouse', domains: ['example.org'] }],
+      ],
     }),
   ),
 });

@@ -136,7 +136,7 @@ function ofEnvironment(environment: Environment): readonly Setting[] {
   const value = (name: string): Scalar | undefined => {
     const set = environment.variable(name);
     if (set === undefined) return name === 'TOKENHOUSE_MODEL_DIR' ? environment.modelDirectory : undefined;
-    if (['TOKENHOUSE_SECRET', 'TOKENHOUSE_KEY', 'HF_TOKEN'].includes(name)) return masked;
+    if (['TOKENHOUSE_SECRET', 'TOKENHOUSE_KEY', 'TOKENHOUSE_SMTP_PASSWORD', 'HF_TOKEN'].includes(name)) return masked;
     return name === 'TOKENHOUSE_MODEL_DIR' ? environment.modelDirectory : set;
   };
   return Object.keys(environmentVariables).map((name) => ({

@@ -31,6 +31,17 @@ export interface Database {
   readonly limit_share: LimitShareTable;
   readonly idempotent_request: IdempotentRequestTable;
   readonly audit_log: AuditLogTable;
+  readonly mail: MailTable;
+  readonly auth_user: AuthUserTable;
+  readonly auth_session: AuthSessionTable;
+  readonly auth_account: AuthAccountTable;
+  readonly auth_verification: AuthVerificationTable;
+  readonly auth_two_factor: AuthTwoFactorTable;
+  readonly auth_passkey: AuthPasskeyTable;
+  readonly server_operator: ServerOperatorTable;
+  readonly member: MemberTable;
+  readonly invitation: InvitationTable;
+  readonly owner_link: OwnerLinkTable;
 }
 
 export type AccountStatus = 'active' | 'suspended';
@@ -329,4 +340,141 @@ export interface AuditLogTable {
   after: string | null;
   request_id: string | null;
   address: string | null;
+}
+
+/** `waiting`: for its next attempt, or, where nothing sends, for whoever reads the outbox. `failed`: given up. */
+export type MailState = 'waiting' | 'sent' | 'failed';
+
+/** A mail on its way, and for a bounded time afterwards. */
+export interface MailTable {
+  /** `mail_` and a UUIDv7 in hex digits. */
+  id: string;
+  /** The same is written once. */
+  idempotency_key: string | null;
+  created_at: Whole;
+  recipient: string;
+  subject: string;
+  /** Null once it was sent or given up. */
+  body: string | null;
+  kind: string;
+  account_id: string | null;
+  /** JSON list of `{name, contentType, content}`, the content in base64; null: none, or no body either. */
+  attachments: string | null;
+  state: MailState;
+  attempts: Whole;
+  due_at: Whole;
+  sent_at: Whole | null;
+  last_error: string | null;
+}
+
+/** The tables `auth_…` have the columns that better-auth names; flags are 0 and 1, times milliseconds. */
+export interface AuthUserTable {
+  id: string;
+  name: string;
+  /** In lower case. */
+  email: string;
+  emailVerified: Whole;
+  image: string | null;
+  createdAt: Whole;
+  updatedAt: Whole;
+  twoFactorEnabled: Whole | null;
+}
+
+export interface AuthSessionTable {
+  id: string;
+  expiresAt: Whole;
+  /** The cookie is this with a signature, so a row alone opens nothing. */
+  token: string;
+  createdAt: Whole;
+  updatedAt: Whole;
+  ipAddress: string | null;
+  userAgent: string | null;
+  userId: string;
+}
+
+/** A way to sign in: a password, or a subject at a provider. */
+export interface AuthAccountTable {
+  id: string;
+  accountId: string;
+  providerId: string;
+  userId: string;
+  accessToken: string | null;
+  refreshToken: string | null;
+  idToken: string | null;
+  accessTokenExpiresAt: Whole | null;
+  refreshTokenExpiresAt: Whole | null;
+  scope: string | null;
+  password: string | null;
+  createdAt: Whole;
+  updatedAt: Whole;
+}
+
+export interface AuthVerificationTable {
+  id: string;
+  identifier: string;
+  value: string;
+  expiresAt: Whole;
+  createdAt: Whole;
+  updatedAt: Whole;
+}
+
+export interface AuthTwoFactorTable {
+  id: string;
+  secret: string;
+  backupCodes: string;
+  userId: string;
+  verified: Whole | null;
+  failedVerificationCount: Whole | null;
+  lockedUntil: Whole | null;
+}
+
+export interface AuthPasskeyTable {
+  id: string;
+  name: string | null;
+  publicKey: string;
+  userId: string;
+  credentialID: string;
+  counter: Whole;
+  deviceType: string;
+  backedUp: Whole;
+  transports: string | null;
+  createdAt: Whole | null;
+  aaguid: string | null;
+}
+
+/** Who runs the server. */
+export interface ServerOperatorTable {
+  user_id: string;
+  created_at: Whole;
+}
+
+/** What a person may be in an account, from most to least. */
+export type MemberRole = 'owner' | 'admin' | 'billing' | 'developer' | 'viewer';
+
+export interface MemberTable {
+  account_id: string;
+  user_id: string;
+  role: MemberRole;
+  created_at: Whole;
+}
+
+/** An offer to join an account, until it is taken, taken back or too old. */
+export interface InvitationTable {
+  id: string;
+  account_id: string;
+  /** In lower case. */
+  email: string;
+  role: MemberRole;
+  token_hash: Uint8Array;
+  /** Id of the person or the management key. */
+  invited_by: string;
+  created_at: Whole;
+  expires_at: Whole;
+}
+
+/** The link that makes the owner; one row at most. */
+export interface OwnerLinkTable {
+  id: Whole;
+  token_hash: Uint8Array;
+  expires_at: Whole;
 }

@@ -8,6 +8,7 @@ import * as keptItems from './kept-items.ts';
 import * as files from './file-queries.ts';
 import * as limitWindows from './limit-windows.ts';
 import * as idempotency from './idempotency.ts';
+import * as mail from './mail-queries.ts';
 import * as queries from './queries.ts';
 
 /** What the desk does for the main thread, by name: one line here makes a query callable from there. */
@@ -58,6 +59,12 @@ const deskOperations = {
   findPresentedKey: keys.findPresentedKey,
   recordAudit: audit.recordAudit,
   listAudit: audit.listAudit,
+  addMail: mail.addMail,
+  claimMail: mail.claimMail,
+  noteMailAttempt: mail.noteMailAttempt,
+  listMail: mail.listMail,
+  getMail: mail.getMail,
+  forgetMail: mail.forgetMail,
 } as const;
 
 type Operations = typeof deskOperations;

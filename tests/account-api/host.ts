@@ -10,6 +10,7 @@ import { issueKey } from '../../src/accounts/key.ts';
 import { openSecret } from '../../src/accounts/secret.ts';
 import type { Config } from '../../src/config/config.ts';
 import { defaultEdgeLimits } from '../../src/edge/edge.ts';
+import type { Mail } from '../../src/mail/mailer.ts';
 import { publicIdOf } from '../../src/ids/uuid.ts';
 import { openConnection } from '../../src/store/sqlite/connection.ts';
 import { exchange } from '../http/raw.ts';
@@ -21,6 +22,8 @@ export interface TestHost {
   readonly services: AccountServices;
   /** What was told of failures of our own. */
   readonly failures: unknown[];
+  /** What would have been sent. */
+  readonly mails: readonly Mail[];
   /** Makes an account; resolves with its id. */
   account(id: string): Promise<string>;
   /** Makes a management key, or one for inference where there is no role. */
@@ -46,11 +49,13 @@ export async function openHost(
   const store = await openStore(t, file);
   const secret = openSecret({ fromEnvironment: undefined, dataFolder: folder, warn: () => {} });
   const failures: unknown[] = [];
+  const mails: Mail[] = [];
   let url = '';
   const services: AccountServices = {
     operations: { ledger: store.ledger, desk: store.desk, secret, newId: uuid, now, directory: undefined },
     config: () => ({}) as Config,
     accountUrl: () => url,
+    mailer: { send: (mail) => Promise.resolve(void mails.push(mail)) },
   };
   const host: Server = createAccountHost(
     services,
@@ -73,6 +78,7 @@ export async function openHost(
     url,
     services,
     failures,
+    mails,
     account: async (id) => {
       await store.ledger.createAccount({ id, name: id, creditLimitMicrocents: 0n, at: Date.now(), changeId: uuid() });
       return id;

@@ -122,6 +122,7 @@ models:
   test('has every key of the schema', async () => {
     const own = new CommandFolder(
       `plans: [ { name: a, requests_per_minute: 1 } ]
+sign_in: { oidc: [ { id: a, issuer: "https://a.example.org", client_id: b, domains: [ example.org ] } ] }
 models:
   - id: a
     context_length: 100
