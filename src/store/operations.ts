@@ -9,6 +9,7 @@ import * as files from './file-queries.ts';
 import * as limitWindows from './limit-windows.ts';
 import * as idempotency from './idempotency.ts';
 import * as queries from './queries.ts';
+import * as spend from './spend-queries.ts';
 
 /** What the desk does for the main thread, by name: one line here makes a query callable from there. */
 const deskOperations = {
@@ -58,6 +59,7 @@ const deskOperations = {
   findPresentedKey: keys.findPresentedKey,
   recordAudit: audit.recordAudit,
   listAudit: audit.listAudit,
+  spendSince: spend.spendSince,
 } as const;
 
 type Operations = typeof deskOperations;
