@@ -10,6 +10,7 @@ import * as limitWindows from './limit-windows.ts';
 import * as idempotency from './idempotency.ts';
 import * as mail from './mail-queries.ts';
 import * as queries from './queries.ts';
+import * as spend from './spend-queries.ts';
 
 /** What the desk does for the main thread, by name: one line here makes a query callable from there. */
 const deskOperations = {
@@ -65,6 +66,7 @@ const deskOperations = {
   listMail: mail.listMail,
   getMail: mail.getMail,
   forgetMail: mail.forgetMail,
+  spendSince: spend.spendSince,
 } as const;
 
 type Operations = typeof deskOperations;
