@@ -24,6 +24,8 @@ const deskOperations = {
   limitAccount: queries.limitAccount,
   limitKey: queries.limitKey,
   editKey: queries.editKey,
+  rotateKey: queries.rotateKey,
+  editAccount: queries.editAccount,
   getBudget: budgets.getBudget,
   budgetsOf: budgets.budgetsOf,
   spentBesideBudget: budgets.spentBesideBudget,
@@ -56,6 +58,9 @@ const deskOperations = {
   leaveRequest: idempotency.leaveRequest,
   tidyRequests: idempotency.tidyRequests,
   findPresentedKey: keys.findPresentedKey,
+  getKey: keys.getKey,
+  listAccountKeys: keys.listAccountKeys,
+  lastUseOfKeys: keys.lastUseOfKeys,
   recordAudit: audit.recordAudit,
   listAudit: audit.listAudit,
 } as const;

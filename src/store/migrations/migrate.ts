@@ -18,6 +18,7 @@ import * as limitShares from './013-limit-shares.ts';
 import * as usagePartitions from './014-usage-partitions.ts';
 import * as prunedChanges from './015-pruned-changes.ts';
 import * as managementKeys from './016-management-keys.ts';
+import * as keysAndOperator from './020-keys-and-operator.ts';
 
 interface MigrationSteps {
   up(db: Kysely<Database>, dialect: SchemaDialect): Promise<void>;
@@ -45,6 +46,7 @@ const migrations: Readonly<Record<string, MigrationSteps>> = {
   '014-usage-partitions': usagePartitions,
   '015-pruned-changes': prunedChanges,
   '016-management-keys': managementKeys,
+  '020-keys-and-operator': keysAndOperator,
 };
 
 export const migrationNames: readonly string[] = Object.keys(migrations);
