@@ -349,6 +349,8 @@ test('a change is recorded with who made it', async (t) => {
     after: '{"name":"n"}',
     requestId: made.headers['x-request-id'],
     address: '127.0.0.1',
+    outcome: 'done',
+    wish: null,
   });
   assert.equal(actor.kind, 'key');
   assert.equal(actor.name, 'admin of a');
