@@ -89,9 +89,12 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
     'store',
     'config',
     'mail',
+    'payments',
   ],
   // Mail that waits to be sent, and is sent by SMTP.
   mail: ['store', 'config', 'log'],
+  // Who takes payments, and what their messages mean for the books.
+  payments: ['accounts', 'store', 'ids', 'mail'],
   // The socket through which the command line reaches a running service.
   control: ['accounts', 'config'],
 };

@@ -42,6 +42,14 @@ export interface Database {
   readonly member: MemberTable;
   readonly invitation: InvitationTable;
   readonly owner_link: OwnerLinkTable;
+  readonly topup: TopupTable;
+  readonly payment: PaymentTable;
+  readonly payment_event: PaymentEventTable;
+  readonly payment_return: PaymentReturnTable;
+  readonly payment_method: PaymentMethodTable;
+  readonly auto_topup: AutoTopupTable;
+  readonly promotion: PromotionTable;
+  readonly demo_payment_object: DemoPaymentObjectTable;
 }
 
 export type AccountStatus = 'active' | 'suspended';
@@ -502,3 +510,111 @@ export interface OwnerLinkTable {
   expires_at: Whole;
 }
 export type AuditOutcome = 'begun' | 'done' | 'refused' | 'failed';
+
+/** `paid` also where a part was returned; `refunded`: all of it. */
+export type TopupStatus = 'pending' | 'paid' | 'failed' | 'expired' | 'refunded' | 'disputed';
+
+/** A payment that was asked for. */
+export interface TopupTable {
+  id: string;
+  account_id: string;
+  amount: Money;
+  status: TopupStatus;
+  /** `auto`: with the saved payment method, nobody was there. */
+  origin: 'checkout' | 'auto';
+  provider: string;
+  checkout_id: string | null;
+  checkout_url: string | null;
+  payment_id: string | null;
+  /** What refunds have returned, and disputes taken, of it. */
+  returned: Money;
+  /** Unique within the account. */
+  idempotency_key: string;
+  success_url: string | null;
+  cancel_url: string | null;
+  created_at: Whole;
+  paid_at: Whole | null;
+  by: string;
+}
+
+/** A payment that has arrived, written with the movement that credits it. */
+export interface PaymentTable {
+  provider: string;
+  id: string;
+  topup_id: string;
+  account_id: string;
+  amount: Money;
+  transfer_id: Uint8Array;
+  at: Whole;
+}
+
+/** What the provider has said, once. */
+export interface PaymentEventTable {
+  provider: string;
+  id: string;
+  kind: string;
+  /** The top-up, refund or dispute. */
+  subject: string | null;
+  outcome: string;
+  created_at: Whole;
+  received_at: Whole;
+}
+
+/** A refund or a dispute: what it takes, and what the account had of that. */
+export interface PaymentReturnTable {
+  provider: string;
+  id: string;
+  kind: 'refund' | 'dispute';
+  payment_id: string;
+  topup_id: string;
+  account_id: string;
+  amount: Money;
+  taken: Money;
+  at: Whole;
+}
+
+/** The provider's names for a payment method that may be charged without its owner. */
+export interface PaymentMethodTable {
+  account_id: string;
+  provider: string;
+  customer_id: string;
+  method_id: string;
+  saved_at: Whole;
+}
+
+export interface AutoTopupTable {
+  account_id: string;
+  enabled: Whole;
+  threshold: Money;
+  amount: Money;
+  monthly_cap: Money;
+  failures: Whole;
+  stopped_at: Whole | null;
+  stop_reason: string | null;
+  charges: Whole;
+  pending_topup: string | null;
+  updated_at: Whole;
+  by: string;
+}
+
+/** Promotional credit with an end. */
+export interface PromotionTable {
+  transfer_id: Uint8Array;
+  account_id: string;
+  amount: Money;
+  granted_at: Whole;
+  expires_at: Whole;
+  closed_at: Whole | null;
+  unused: Money | null;
+  taken: Money | null;
+}
+
+export interface DemoPaymentObjectTable {
+  id: string;
+  kind: string;
+  idempotency_key: string | null;
+  /** Grows with every change. */
+  version: Whole;
+  created_at: Whole;
+  body: string;
+}

@@ -5,6 +5,7 @@
 
 import type { Budget, BudgetPeriod } from './budget.ts';
 import type { AccountStatus } from './database.ts';
+import type { Recording } from './recordings.ts';
 
 /** How a request ended, as the ledger records it. One row of the table of endings (docs/money.md) each. */
 export type Ending =
@@ -95,6 +96,8 @@ export interface Transfer {
   /** Who did it: `cli`, `system`, a user's id. */
   readonly by: string;
   readonly at: number;
+  /** Written in the same transaction as the movement, and only with it. */
+  readonly recording?: readonly Recording[];
 }
 
 /** House accounts: the other side of every transfer of a customer. They have no lower bound. */
@@ -117,7 +120,8 @@ export const houseAccounts = {
  *   failed; whether the row is there is then unknown, and `readBack` tells.
  * - `open` is written with the next group; nobody waits for it.
  * - `transfer` resolves `true` when money moved now, `false` when the idempotency key had been used (the same movement),
- *   and rejects when it would take a customer below its credit limit.
+ *   and rejects when it would take a customer below its credit limit. What it
+ *   carries (`recording`) is written if and only if money moved now; where that cannot be, nothing moves: `conflict`.
  */
 export interface Ledger {
   slice(purseId: string, needMicrocents: bigint): Promise<bigint>;

@@ -9,6 +9,9 @@ import * as files from './file-queries.ts';
 import * as limitWindows from './limit-windows.ts';
 import * as idempotency from './idempotency.ts';
 import * as mail from './mail-queries.ts';
+import * as credits from './credit-queries.ts';
+import * as payments from './payment-queries.ts';
+import * as demoPayments from './demo-payment-queries.ts';
 import * as queries from './queries.ts';
 import * as spend from './spend-queries.ts';
 
@@ -72,6 +75,22 @@ const deskOperations = {
   getMail: mail.getMail,
   forgetMail: mail.forgetMail,
   spendSince: spend.spendSince,
+  heldOf: credits.heldOf,
+  beginTopup: payments.beginTopup,
+  noteCheckout: payments.noteCheckout,
+  getTopup: payments.getTopup,
+  listTopups: payments.listTopups,
+  findPayment: payments.findPayment,
+  findPaymentEvent: payments.findPaymentEvent,
+  recordPaymentEvent: payments.recordPaymentEvent,
+  newestPaymentEvent: payments.newestPaymentEvent,
+  findPaymentReturn: payments.findPaymentReturn,
+  savePaymentMethod: payments.savePaymentMethod,
+  getPaymentMethod: payments.getPaymentMethod,
+  makeDemoObject: demoPayments.makeDemoObject,
+  getDemoObject: demoPayments.getDemoObject,
+  changeDemoObject: demoPayments.changeDemoObject,
+  listDemoObjects: demoPayments.listDemoObjects,
 } as const;
 
 type Operations = typeof deskOperations;

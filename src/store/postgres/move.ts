@@ -1,4 +1,5 @@
 import type { Transfer } from '../ledger.ts';
+import { notRecorded, numbered, recordings } from '../recordings.ts';
 import { StoreError } from '../store-error.ts';
 import { clean } from '../usage-columns.ts';
 import type { Run } from './connection.ts';
@@ -55,6 +56,10 @@ export async function move(run: Run, transfer: Transfer): Promise<boolean> {
   if (debited.count === 0)
     throw new StoreError('insufficient', `the free balance of ${debitAccount} does not cover ${amountMicrocents}`);
   await run({ text: 'update account set available = available + $1 where id = $2' }, [amountMicrocents, creditAccount]);
+  for (const { name, values } of transfer.recording ?? []) {
+    const { count } = await run({ text: numbered(recordings[name]) }, values);
+    if (count !== 1) throw notRecorded(name);
+  }
   return true;
 }
 

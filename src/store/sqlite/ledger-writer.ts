@@ -2,6 +2,7 @@ import { statfsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { isOfBudget, purseAt, readPurseId } from '../budget.ts';
 import type { BudgetChange, Transfer } from '../ledger.ts';
+import { notRecorded, recordings, type Recording, type RecordingName } from '../recordings.ts';
 import { StoreError, toFailure, type StoreFailure } from '../store-error.ts';
 import { publicIdOf } from '../../ids/uuid.ts';
 import { closeConnection, sqliteCode, type Connection } from './connection.ts';
@@ -35,6 +36,7 @@ export class LedgerWriter {
   readonly #statements: ReturnType<typeof prepare>;
   /** Purses that this process has whole in memory. Bounded by the number of accounts and of budgets. */
   readonly #handedOut = new Set<string>();
+  readonly #recordings = new Map<RecordingName, ReturnType<Connection['prepare']>>();
 
   constructor(connection: Connection) {
     this.#connection = connection;
@@ -342,8 +344,15 @@ export class LedgerWriter {
       throw notCovered(transfer);
     }
     credit.run(transfer.amountMicrocents, transfer.creditAccount);
+    for (const recording of transfer.recording ?? []) this.#record(recording);
     if (inMemory(transfer.creditAccount)) credits.push([transfer.creditAccount, transfer.amountMicrocents]);
     return true;
+  }
+
+  #record({ name, values }: Recording): void {
+    let statement = this.#recordings.get(name);
+    if (statement === undefined) this.#recordings.set(name, (statement = this.#connection.prepare(recordings[name])));
+    if (changedBy(statement.run(...values)) !== 1) throw notRecorded(name);
   }
 
   /** Runs one step so that its failure undoes the step only. Failures of the disk or a lock end the whole transaction. */

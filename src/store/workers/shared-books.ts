@@ -326,7 +326,7 @@ function openRequestOf(value: unknown): OpenRequest {
 function refundOf(value: unknown): Transfer {
   const transfer = value as Transfer;
   if (transfer.kind !== 'refund' || !isAmount(transfer.amountMicrocents)) throw unfit();
-  return { ...transfer, id: bytesOf(transfer.id) };
+  return { ...transfer, id: bytesOf(transfer.id), recording: [] };
 }
 
 /** Bytes of a request are views into the whole message, all of which would go on to the thread of the desk. */

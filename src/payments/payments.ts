@@ -1,0 +1,273 @@
+import { uuidText } from '../ids/uuid.ts';
+import { houseAccounts } from '../store/ledger.ts';
+import type { Ledger } from '../store/ledger.ts';
+import type { Desk } from '../store/operations.ts';
+import type { EventToRecord, Topup } from '../store/payment-queries.ts';
+import { StoreError } from '../store/store-error.ts';
+import { PaymentError } from './provider.ts';
+import type { PaymentEvent, PaymentNews, PaymentProvider } from './provider.ts';
+import { giveBackDispute, takeBack } from './returns.ts';
+
+export const microcentsPerCent = 1_000_000n;
+
+export type PaymentLog = (level: 'info' | 'warn' | 'error', event: string, detail: Record<string, string>) => void;
+
+export interface PaymentServices {
+  readonly ledger: Pick<Ledger, 'transfer'>;
+  readonly desk: Desk;
+  readonly now: () => number;
+  readonly newId: () => Uint8Array;
+  readonly provider: PaymentProvider;
+  /** In lower case. */
+  readonly currency: string;
+  readonly log: PaymentLog;
+}
+
+export interface TopupWish {
+  readonly accountId: string;
+  readonly amountCents: number;
+  /** The same twice is one top-up. Left out: each call is one. */
+  readonly idempotencyKey: string | undefined;
+  readonly successUrl: string;
+  readonly cancelUrl: string;
+  /** Who asks for it. */
+  readonly by: string;
+}
+
+/**
+ * What became of an event: `applied`; `again`, it or what it reports was known; `ignored`, it concerns nothing here; `refused`,
+ * it contradicts what is there, which a person has to look at. An event that is too early is thrown back as `unavailable`, so
+ * that it comes again.
+ */
+export type EventOutcome = 'applied' | 'again' | 'ignored' | 'refused';
+
+/** Another look as far back: events are not made in the order in which they are seen. */
+const overlapMs = 3_600_000;
+/** As far back as Stripe remembers. */
+const memoryMs = 30 * 86_400_000;
+
+/** Top-ups of accounts. Credit is given for nothing but an event of the provider, once for each payment (docs/payments.md). */
+export class Payments {
+  readonly #services: PaymentServices;
+
+  constructor(services: PaymentServices) {
+    this.#services = services;
+  }
+
+  get provider(): PaymentProvider {
+    return this.#services.provider;
+  }
+
+  get currency(): string {
+    return this.#services.currency;
+  }
+
+  /**
+   * A top-up with a page where it is paid. Throws `StoreError` `conflict` when the idempotency key stands for another amount;
+   * `PaymentError` `unavailable` when the provider does not answer: the same again finds the same top-up.
+   */
+  async createTopup(wish: TopupWish): Promise<Topup> {
+    const { desk, provider, currency, now, newId } = this.#services;
+    const id = newTopupId(newId);
+    const topup = await desk.beginTopup({
+      id,
+      accountId: wish.accountId,
+      amountMicrocents: BigInt(wish.amountCents) * microcentsPerCent,
+      origin: 'checkout',
+      provider: provider.name,
+      idempotencyKey: wish.idempotencyKey ?? `once:${id}`,
+      successUrl: wish.successUrl,
+      cancelUrl: wish.cancelUrl,
+      createdAt: now(),
+      by: wish.by,
+    });
+    if (topup.origin !== 'checkout' || topup.amountMicrocents !== BigInt(wish.amountCents) * microcentsPerCent)
+      throw new StoreError('conflict', 'this idempotency key stands for another top-up');
+    if (topup.checkoutUrl !== null || topup.status !== 'pending' || topup.provider !== provider.name) return topup;
+    const checkout = await provider.createCheckout({
+      topupId: topup.id,
+      accountId: topup.accountId,
+      amountCents: wish.amountCents,
+      currency,
+      successUrl: topup.successUrl ?? wish.successUrl,
+      cancelUrl: topup.cancelUrl ?? wish.cancelUrl,
+      // A call that was killed on the way is answered with the same checkout.
+      idempotencyKey: topup.id,
+    });
+    await desk.noteCheckout({ id: topup.id, ...checkout });
+    return (await desk.getTopup({ id: topup.id }))!;
+  }
+
+  /** A call of the provider. Throws `PaymentError`: `refused` for one that is not its own, `unavailable` for one that has to come again. */
+  async receive(bytes: Uint8Array, signature: string | undefined): Promise<EventOutcome> {
+    const { provider, now, log } = this.#services;
+    let event: PaymentEvent;
+    try {
+      event = await provider.readEvent(bytes, signature, now());
+    } catch (error) {
+      log('warn', 'payment_event_refused', { reason: error instanceof Error ? error.message : String(error) });
+      throw error;
+    }
+    return await this.apply(event);
+  }
+
+  /** Asks the provider for what it has reported since the newest event that arrived. Resolves with how many were new. */
+  async catchUp(signal: AbortSignal): Promise<number> {
+    const { desk, provider, now, log } = this.#services;
+    const newest = await desk.newestPaymentEvent({ provider: provider.name });
+    let found = 0;
+    for await (const event of provider.eventsSince(
+      Math.max(0, (newest ?? now()) - (newest === undefined ? memoryMs : overlapMs)),
+      signal,
+    )) {
+      try {
+        if ((await this.apply(event)) === 'applied') found++;
+      } catch (error) {
+        // One that is too early, or cannot be read, must not hide those behind it; it is asked for again.
+        log('warn', 'payment_event_waits', {
+          id: event.id,
+          reason: error instanceof Error ? error.message : 'unknown',
+        });
+      }
+    }
+    if (found > 0) log('warn', 'payment_events_missed', { provider: provider.name, count: String(found) });
+    return found;
+  }
+
+  /** What an event that is the provider's own means for the books; safe to repeat, here and elsewhere at once. */
+  async apply(event: PaymentEvent): Promise<EventOutcome> {
+    const { desk, provider } = this.#services;
+    const { news } = event;
+    if (news.kind === 'other') return 'ignored';
+    if ((await desk.findPaymentEvent({ provider: provider.name, id: event.id })) !== undefined) return 'again';
+    switch (news.kind) {
+      case 'paid':
+        return await this.#credit(event, news);
+      case 'failed':
+      case 'expired': {
+        const topup = await desk.getTopup({ id: news.topupId, accountId: news.accountId });
+        if (topup === undefined) return await this.#refuse(event, news.topupId, 'there is no such top-up');
+        const isNew = await desk.recordPaymentEvent({
+          ...this.#record(event, news.topupId),
+          topup: { id: topup.id, status: news.kind },
+        });
+        return isNew ? 'applied' : 'again';
+      }
+      case 'refunded':
+      case 'disputed':
+      case 'dispute_won':
+      case 'refund_failed':
+        return await this.#return(event, news);
+    }
+  }
+
+  async #credit(event: PaymentEvent, news: Extract<PaymentNews, { kind: 'paid' }>): Promise<EventOutcome> {
+    const { desk, ledger, provider, currency, now, newId, log } = this.#services;
+    const topup = await desk.getTopup({ id: news.topupId });
+    const fault =
+      topup === undefined
+        ? 'there is no such top-up'
+        : topup.accountId !== news.accountId
+          ? 'the top-up is of another account'
+          : topup.provider !== provider.name
+            ? 'the top-up is of another provider'
+            : topup.amountMicrocents !== BigInt(news.amountCents) * microcentsPerCent || news.currency !== currency
+              ? 'another amount was paid than was asked for'
+              : undefined;
+    if (topup === undefined || fault !== undefined) return await this.#refuse(event, news.topupId, fault ?? '');
+    if (news.method !== undefined)
+      await desk.savePaymentMethod({
+        accountId: topup.accountId,
+        provider: provider.name,
+        savedAt: now(),
+        ...news.method,
+      });
+    const record = this.#record(event, topup.id);
+    const [id, at] = [newId(), now()];
+    try {
+      const isNew = await ledger.transfer({
+        id,
+        debitAccount: houseAccounts.cash,
+        creditAccount: topup.accountId,
+        amountMicrocents: topup.amountMicrocents,
+        kind: 'topup',
+        idempotencyKey: `payment:${provider.name}:${news.paymentId}`,
+        reference: topup.id,
+        by: topup.by,
+        at,
+        recording: [
+          recordingOf(record),
+          {
+            name: 'payment',
+            values: [provider.name, news.paymentId, topup.id, topup.accountId, topup.amountMicrocents, id, at],
+          },
+          { name: 'topup_paid', values: [news.paymentId, at, topup.id] },
+        ],
+      });
+      if (isNew) {
+        log('info', 'topup_paid', { topup: topup.id, account: topup.accountId });
+        return 'applied';
+      }
+    } catch (error) {
+      if (!(error instanceof StoreError) || error.code !== 'conflict') throw error;
+      // A twin of this event was faster, or this is a second payment of the top-up, or one payment for two top-ups.
+      if ((await desk.findPaymentEvent({ provider: provider.name, id: event.id })) !== undefined) return 'again';
+      return await this.#refuse(event, topup.id, 'the top-up was paid already, or this payment has paid another one');
+    }
+    const payment = await desk.findPayment({ provider: provider.name, id: news.paymentId });
+    if (payment?.topupId !== topup.id)
+      return await this.#refuse(event, topup.id, 'this payment has paid another top-up');
+    // Another type of event has reported this payment.
+    await desk.recordPaymentEvent({ ...record, outcome: 'again' });
+    return 'again';
+  }
+
+  async #return(event: PaymentEvent, news: Extract<PaymentNews, { readonly returnId: string }>): Promise<EventOutcome> {
+    const { desk, provider, currency, log } = this.#services;
+    const payment = await desk.findPayment({ provider: provider.name, id: news.paymentId });
+    if (payment === undefined) {
+      // The provider's account may have other payments; of ours, this one has to wait for its payment.
+      throw new PaymentError('unavailable', `The payment that ${news.returnId} is about has not been seen yet.`);
+    }
+    const amountMicrocents = BigInt(news.amountCents) * microcentsPerCent;
+    if (news.currency !== currency || amountMicrocents > payment.amountMicrocents)
+      return await this.#refuse(event, news.returnId, 'more is taken back than was paid');
+    if (news.kind === 'refund_failed') {
+      log('error', 'refund_failed', { refund: news.returnId, topup: payment.topupId, account: payment.accountId });
+      return await this.#refuse(event, news.returnId, 'the refund has failed after it was recorded, or before');
+    }
+    const record = this.#record(event, news.returnId);
+    if (news.kind === 'dispute_won') return await giveBackDispute(this.#services, news.returnId, record);
+    const kind = news.kind === 'refunded' ? 'refund' : 'dispute';
+    return await takeBack(this.#services, { kind, id: news.returnId, payment, amountMicrocents }, record);
+  }
+
+  /** It is recorded, so that it is looked at once; nothing moves, and the log says so loudly. */
+  async #refuse(event: PaymentEvent, subject: string, why: string): Promise<EventOutcome> {
+    const { desk, log } = this.#services;
+    log('error', 'payment_event_contradicts', { id: event.id, type: event.type, subject, reason: why });
+    await desk.recordPaymentEvent({ ...this.#record(event, subject), outcome: `refused: ${why}` });
+    return 'refused';
+  }
+
+  #record(event: PaymentEvent, subject: string): EventToRecord {
+    const { provider, now } = this.#services;
+    return {
+      provider: provider.name,
+      id: event.id,
+      kind: event.type,
+      subject: subject.slice(0, 255),
+      outcome: 'applied',
+      createdAt: event.createdAt,
+      receivedAt: now(),
+    };
+  }
+}
+
+export const newTopupId = (newId: () => Uint8Array): string => `top_${uuidText(newId()).replaceAll('-', '')}`;
+
+export const recordingOf = (event: EventToRecord) =>
+  ({
+    name: 'payment_event',
+    values: [event.provider, event.id, event.kind, event.subject, event.outcome, event.createdAt, event.receivedAt],
+  }) as const;

@@ -1,0 +1,101 @@
+/** Who takes payments for this service: Stripe, or the built-in one for demonstrations and tests (docs/payments.md). */
+
+/** A payment that a person makes on a page of the provider. */
+export interface CheckoutWish {
+  /** Comes back in every event about it. */
+  readonly topupId: string;
+  readonly accountId: string;
+  readonly amountCents: number;
+  /** In lower case, as ISO 4217 has it. */
+  readonly currency: string;
+  /** Where the person is sent afterwards. */
+  readonly successUrl: string;
+  readonly cancelUrl: string;
+  /** The same key twice makes one checkout. */
+  readonly idempotencyKey: string;
+}
+
+export interface Checkout {
+  readonly checkoutId: string;
+  readonly checkoutUrl: string;
+}
+
+/** A payment with a method that was saved; nobody is there. */
+export interface ChargeWish {
+  readonly topupId: string;
+  readonly accountId: string;
+  readonly amountCents: number;
+  readonly currency: string;
+  readonly customerId: string;
+  readonly methodId: string;
+  readonly idempotencyKey: string;
+}
+
+export interface RefundWish {
+  readonly paymentId: string;
+  readonly amountCents: number;
+  readonly idempotencyKey: string;
+}
+
+/** What the provider says has happened. Amounts are in the smallest unit of the currency. */
+export type PaymentNews =
+  | {
+      readonly kind: 'paid';
+      readonly paymentId: string;
+      readonly topupId: string;
+      readonly accountId: string;
+      readonly amountCents: number;
+      readonly currency: string;
+      /** May be charged again while its owner is away. */
+      readonly method: { readonly customerId: string; readonly methodId: string } | undefined;
+    }
+  | { readonly kind: 'failed' | 'expired'; readonly topupId: string; readonly accountId: string }
+  | {
+      readonly kind: 'refunded' | 'disputed' | 'dispute_won' | 'refund_failed';
+      /** Of the refund or the dispute. */
+      readonly returnId: string;
+      readonly paymentId: string;
+      readonly amountCents: number;
+      readonly currency: string;
+    }
+  /** Nothing that concerns this service. */
+  | { readonly kind: 'other' };
+
+export interface PaymentEvent {
+  readonly id: string;
+  /** The provider's word for it. */
+  readonly type: string;
+  /** Milliseconds since 1970, by the provider's clock. */
+  readonly createdAt: number;
+  readonly news: PaymentNews;
+}
+
+/** Every method rejects with `PaymentError`; a call that was sent twice with one idempotency key has happened once. */
+export interface PaymentProvider {
+  readonly name: 'stripe' | 'demo';
+  createCheckout(wish: CheckoutWish): Promise<Checkout>;
+  /** Resolves when the charge was taken on: whether it is paid, an event tells. */
+  charge(wish: ChargeWish): Promise<void>;
+  /** Resolves with the refund's id: that it has happened, an event tells. */
+  refund(wish: RefundWish): Promise<string>;
+  /** Reads a call of the provider: `refused` unless these very bytes were signed with the shared secret, within five minutes. */
+  readEvent(bytes: Uint8Array, signature: string | undefined, nowMs: number): Promise<PaymentEvent>;
+  /** Events that were made since a time, the oldest first; bounded by the provider's memory, some thirty days. */
+  eventsSince(ms: number, signal: AbortSignal): AsyncIterable<PaymentEvent>;
+  close(): Promise<void>;
+}
+
+/**
+ * - `refused`: the event is not the provider's, or no event, or too old.
+ * - `declined`: no; the same again is no as well.
+ * - `unavailable`: nobody knows; the same again, with the same idempotency key, is safe.
+ */
+export class PaymentError extends Error {
+  override readonly name = 'PaymentError';
+  readonly code: 'refused' | 'declined' | 'unavailable';
+
+  constructor(code: PaymentError['code'], message: string, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.code = code;
+  }
+}

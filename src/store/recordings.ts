@@ -1,0 +1,45 @@
+/**
+ * What can be written together with a movement of money, in its transaction: statements of their own, in the same words
+ * for both stores, each of which changes exactly one row or refuses the whole. They are listed here and nowhere else, so
+ * that a transfer carries a name and values, never SQL.
+ */
+import { StoreError } from './store-error.ts';
+
+export type RecordingName = keyof typeof recordings;
+export interface Recording {
+  readonly name: RecordingName;
+  /** In the order of the statement's question marks. */
+  readonly values: readonly (string | number | bigint | Uint8Array | null)[];
+}
+
+export const recordings = {
+  /** A message of the provider of payments; the same one twice is a conflict. */
+  payment_event: `insert into payment_event (provider, id, kind, subject, outcome, created_at, received_at)
+    values (?, ?, ?, ?, ?, ?, ?)`,
+  /** A second payment of the same top-up is a conflict. */
+  payment: `insert into payment (provider, id, topup_id, account_id, amount, transfer_id, at) values (?, ?, ?, ?, ?, ?, ?)`,
+  topup_paid: `update topup set status = 'paid', payment_id = ?, paid_at = ?
+    where id = ? and status in ('pending', 'failed', 'expired')`,
+  /** How much of a refund or a dispute the account had: decided once. */
+  payment_return: `insert into payment_return (provider, id, kind, payment_id, topup_id, account_id, amount, taken, at)
+    values (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+  topup_refunded: `update topup set returned = returned + ?, status = case
+      when status = 'disputed' then 'disputed' when returned + ? >= amount then 'refunded' else status end
+    where id = ? and status in ('paid', 'refunded', 'disputed')`,
+  topup_disputed: `update topup set returned = returned + ?, status = 'disputed'
+    where id = ? and status in ('paid', 'refunded', 'disputed')`,
+  topup_dispute_won: `update topup set returned = returned - ?, status = case
+      when returned - ? >= amount then 'refunded' else 'paid' end
+    where id = ? and status = 'disputed' and returned >= ?`,
+  promotion: `insert into promotion (transfer_id, account_id, amount, granted_at, expires_at) values (?, ?, ?, ?, ?)`,
+  promotion_closed: `update promotion set closed_at = ?, unused = ?, taken = ? where transfer_id = ? and closed_at is null`,
+} as const;
+
+/** PostgreSQL's way of writing the question marks. */
+export function numbered(text: string): string {
+  let place = 0;
+  return text.replaceAll('?', () => `$${++place}`);
+}
+
+export const notRecorded = (name: RecordingName): StoreError =>
+  new StoreError('conflict', `the movement's ${name} does not fit what is there, so nothing moved`);

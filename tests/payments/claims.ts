@@ -1,0 +1,335 @@
+/** What payments promise, on whichever store: run by tests/payments and by the suite on PostgreSQL. */
+import assert from 'node:assert/strict';
+import { createSecretKey, randomBytes } from 'node:crypto';
+import { test, type TestContext } from 'node:test';
+
+import { DemoProvider } from '../../src/payments/demo.ts';
+import { Payments } from '../../src/payments/payments.ts';
+import { PaymentError } from '../../src/payments/provider.ts';
+import { signEvent } from '../../src/payments/signature.ts';
+import { houseAccounts } from '../../src/store/ledger.ts';
+import type { AccountLedger } from '../../src/store/ledger.ts';
+import type { Desk } from '../../src/store/operations.ts';
+import { StoreError } from '../../src/store/store-error.ts';
+import type { Difference } from '../../src/store/verify.ts';
+import { grant, usage, uuid } from '../store/fixture.ts';
+
+export interface Books {
+  readonly store: { readonly ledger: AccountLedger; readonly desk: Desk; now(): number };
+  readonly differences: () => Promise<readonly Difference[]>;
+  /** Makes this much of an account be held by something that runs, in memory. */
+  readonly hold: (accountId: string, microcents: bigint) => Promise<void>;
+}
+
+export const secret = createSecretKey(randomBytes(32));
+const cent = 1_000_000n;
+
+export interface Till {
+  readonly payments: Payments;
+  readonly demo: DemoProvider;
+  readonly logged: string[];
+  /** What came to the webhook, and what it answered. */
+  readonly delivered: { readonly bytes: Uint8Array; readonly outcome: string }[];
+  /** While true, the webhook cannot be reached. */
+  isCut: boolean;
+}
+
+export function openTill({ store }: Books): Till {
+  const logged: string[] = [];
+  const delivered: { bytes: Uint8Array; outcome: string }[] = [];
+  const { desk, ledger } = store;
+  const now = (): number => store.now();
+  const demo = new DemoProvider({
+    desk,
+    now,
+    newId: uuid,
+    secret,
+    accountUrl: () => 'http://localhost:1',
+    deliver: async (bytes, signature) => {
+      if (till.isCut) throw new Error('cut off');
+      let outcome: string;
+      try {
+        outcome = await payments.receive(bytes, signature);
+      } catch (error) {
+        outcome = error instanceof PaymentError ? error.code : String(error);
+      }
+      delivered.push({ bytes, outcome });
+    },
+  });
+  const payments = new Payments({
+    ledger,
+    desk,
+    now,
+    newId: uuid,
+    provider: demo,
+    currency: 'usd',
+    log: (_level, event) => logged.push(event),
+  });
+  const till: Till = { payments, demo, logged, delivered, isCut: false };
+  return till;
+}
+
+export async function newCustomer({ store }: Books, microcents = 0n): Promise<string> {
+  const id = `acct_${Buffer.from(uuid()).toString('hex')}`;
+  await store.ledger.createAccount({ id, name: id, creditLimitMicrocents: 0n, at: store.now(), changeId: uuid() });
+  if (microcents > 0n) await store.ledger.transfer(grant(id, microcents));
+  return id;
+}
+
+export const wish = (accountId: string, amountCents = 500, idempotencyKey?: string) => ({
+  accountId,
+  amountCents,
+  idempotencyKey,
+  successUrl: 'http://localhost:1/ok',
+  cancelUrl: 'http://localhost:1/no',
+  by: 'test',
+});
+
+const balanceOf = async ({ store }: Books, accountId: string): Promise<bigint> =>
+  (await store.desk.getAccount({ accountId }))!.balanceMicrocents;
+
+/** A paid top-up of so many cents. */
+async function paid(books: Books, till: Till, accountId: string, cents = 500) {
+  const topup = await till.payments.createTopup(wish(accountId, cents));
+  await till.demo.play(topup.checkoutId!, 'success');
+  return (await books.store.desk.getTopup({ id: topup.id }))!;
+}
+
+const event = (type: string, object: object, changes: object = {}) => ({
+  id: `evt_${Buffer.from(uuid()).toString('hex')}`,
+  type,
+  created: Math.floor(Date.now() / 1000),
+  data: { object },
+  ...changes,
+});
+
+/** Signs and sends what a provider could say. */
+const say = (till: Till, value: object, signedMs = Date.now()) => {
+  const bytes = Buffer.from(JSON.stringify(value));
+  return till.payments.receive(bytes, signEvent(bytes, secret, signedMs));
+};
+
+const session = (topup: { id: string; accountId: string }, paymentId: string, changes: object = {}) => ({
+  payment_status: 'paid',
+  payment_intent: paymentId,
+  amount_total: 500,
+  currency: 'usd',
+  metadata: { topup_id: topup.id, account_id: topup.accountId },
+  ...changes,
+});
+
+export function paymentClaims(open: (t: TestContext) => Promise<Books>): void {
+  test('a payment credits once, whatever reports it and however often', async (t) => {
+    const books = await open(t);
+    const till = openTill(books);
+    const accountId = await newCustomer(books);
+    const topup = await till.payments.createTopup(wish(accountId));
+    assert.equal(topup.status, 'pending');
+    assert.equal(await balanceOf(books, accountId), 0n);
+    await till.demo.play(topup.checkoutId!, 'duplicate');
+    assert.deepEqual(
+      till.delivered.map(({ outcome }) => outcome),
+      ['applied', 'again', 'again', 'again', 'again', 'again'],
+    );
+    assert.equal(await balanceOf(books, accountId), 500n * cent);
+    const after = (await books.store.desk.getTopup({ id: topup.id }))!;
+    assert.equal(after.status, 'paid');
+    assert.notEqual(after.paidAt, null);
+    assert.deepEqual(await books.store.desk.getPaymentMethod({ accountId, provider: 'demo' }), {
+      customerId: `cus_demo_${accountId}`,
+      methodId: 'pm_demo_good',
+    });
+    // All of it at once, as two replicas would get it.
+    const other = await till.payments.createTopup(wish(accountId));
+    const made = session(other, 'pi_twins');
+    const twin = event('checkout.session.completed', made);
+    const intent = event('payment_intent.succeeded', { ...made, id: 'pi_twins', amount_received: 500 });
+    const outcomes = await Promise.all([twin, intent, twin, intent, twin].map((value) => say(till, value)));
+    assert.equal(outcomes.filter((outcome) => outcome === 'applied').length, 1, String(outcomes));
+    assert.equal(outcomes.filter((outcome) => outcome === 'again').length, 4, String(outcomes));
+    assert.equal(await balanceOf(books, accountId), 1000n * cent);
+    assert.deepEqual(await books.differences(), []);
+  });
+
+  test('the same idempotency key is one top-up with one checkout; for another amount it is refused', async (t) => {
+    const books = await open(t);
+    const till = openTill(books);
+    const accountId = await newCustomer(books);
+    const both = await Promise.all([1, 2, 3].map(() => till.payments.createTopup(wish(accountId, 500, 'key'))));
+    assert.equal(new Set(both.map(({ id }) => id)).size, 1);
+    assert.equal(new Set(both.map(({ checkoutUrl }) => checkoutUrl)).size, 1);
+    const isConflict = (error: unknown): boolean => error instanceof StoreError && error.code === 'conflict';
+    await assert.rejects(till.payments.createTopup(wish(accountId, 501, 'key')), isConflict);
+    const elsewhere = await till.payments.createTopup(wish(await newCustomer(books), 500, 'key'));
+    assert.notEqual(elsewhere.id, both[0]!.id, 'another account may use the same key');
+  });
+
+  test('what the provider did not say, or says of others, credits nobody', async (t) => {
+    const books = await open(t);
+    const till = openTill(books);
+    const accountId = await newCustomer(books);
+    const other = await newCustomer(books);
+    const topup = await till.payments.createTopup(wish(accountId));
+    const good = event('checkout.session.completed', session(topup, 'pi_1'));
+    const bytes = Buffer.from(JSON.stringify(good));
+    const now = Date.now();
+    const refused = (error: unknown): boolean => error instanceof PaymentError && error.code === 'refused';
+    for (const [what, sent, signature] of [
+      ['unsigned', bytes, undefined],
+      ['forged', bytes, signEvent(bytes, 'another secret', now)],
+      ['changed', Buffer.from(bytes.toString().replace('500', '900')), signEvent(bytes, secret, now)],
+      ['truncated', bytes.subarray(0, 40), signEvent(bytes, secret, now)],
+      ['truncated before it was signed', bytes.subarray(0, 40), signEvent(bytes.subarray(0, 40), secret, now)],
+      ['late', bytes, signEvent(bytes, secret, now - 301_000)],
+      ['early', bytes, signEvent(bytes, secret, now + 302_000)],
+      ['no signature', bytes, 't=,v1='],
+      ['nonsense', bytes, 'x'.repeat(5000)],
+    ] as const)
+      await assert.rejects(till.payments.receive(sent, signature), refused, what);
+    assert.equal(till.logged.filter((line) => line === 'payment_event_refused').length, 9);
+
+    for (const [what, changes] of [
+      ['another account', { metadata: { topup_id: topup.id, account_id: other } }],
+      ['another amount', { amount_total: 499 }],
+      ['another currency', { currency: 'eur' }],
+      ['no such top-up', { metadata: { topup_id: 'top_none', account_id: accountId } }],
+    ] as const) {
+      const value = event('checkout.session.completed', session(topup, 'pi_1', changes));
+      assert.equal(await say(till, value), 'refused', what);
+      assert.equal(await say(till, value), 'again', what);
+    }
+    assert.equal(till.logged.filter((line) => line === 'payment_event_contradicts').length, 4);
+    for (const value of [
+      event('checkout.session.completed', session(topup, 'pi_1', { payment_status: 'unpaid' })),
+      event('checkout.session.completed', session(topup, 'pi_1', { metadata: {} })),
+      event('customer.created', {}),
+    ])
+      assert.equal(await say(till, value), 'ignored');
+    assert.equal(await balanceOf(books, accountId), 0n);
+    assert.equal(await balanceOf(books, other), 0n);
+
+    assert.equal(await say(till, good), 'applied');
+    // A second payment of a top-up is a person's to look at: its money is not this account's for nothing.
+    assert.equal(await say(till, event('checkout.session.completed', session(topup, 'pi_2'))), 'refused');
+    const second = await till.payments.createTopup(wish(accountId));
+    assert.equal(await say(till, event('checkout.session.completed', session(second, 'pi_1'))), 'refused');
+    assert.equal((await books.store.desk.getTopup({ id: second.id }))!.status, 'pending');
+    assert.equal(await balanceOf(books, accountId), 500n * cent);
+    assert.deepEqual(await books.differences(), []);
+  });
+
+  test('events in any order: paid is paid, and a return waits for its payment', async (t) => {
+    const books = await open(t);
+    const till = openTill(books);
+    const accountId = await newCustomer(books);
+    const topup = await till.payments.createTopup(wish(accountId));
+    const status = async () => (await books.store.desk.getTopup({ id: topup.id }))!.status;
+    const about = { metadata: { topup_id: topup.id, account_id: accountId } };
+    const refund = { id: 're_1', payment_intent: 'pi_1', amount: 200, currency: 'usd', status: 'succeeded' };
+    const early = event('refund.created', refund);
+    await assert.rejects(
+      say(till, early),
+      (error: unknown) => error instanceof PaymentError && error.code === 'unavailable',
+    );
+    assert.equal(await say(till, event('checkout.session.async_payment_failed', about)), 'applied');
+    assert.equal(await status(), 'failed');
+    assert.equal(await say(till, event('checkout.session.completed', session(topup, 'pi_1'))), 'applied');
+    assert.equal(await say(till, event('checkout.session.expired', about)), 'applied');
+    assert.equal(await status(), 'paid');
+    assert.equal(await say(till, early), 'applied');
+    assert.equal(await say(till, event('refund.updated', refund)), 'again');
+    assert.equal(await balanceOf(books, accountId), 300n * cent);
+    assert.equal(await status(), 'paid');
+    assert.equal(await say(till, event('refund.created', { ...refund, id: 're_2', amount: 300 })), 'applied');
+    assert.equal(await status(), 'refunded');
+    assert.equal(await say(till, event('refund.created', { ...refund, id: 're_3', amount: 501 })), 'refused');
+    assert.equal(await balanceOf(books, accountId), 0n);
+    assert.deepEqual(await books.differences(), []);
+  });
+
+  test('a refund or a dispute takes what there is and nothing holds; the rest is bad debt, and comes back when it is won', async (t) => {
+    const books = await open(t);
+    const till = openTill(books);
+    const accountId = await newCustomer(books);
+    const topup = await paid(books, till, accountId);
+    await books.hold(accountId, 100n * cent);
+    await books.store.ledger.settle(usage(accountId, 100n * cent, { promptTokens: 100_000_000 }));
+    await books.hold(accountId, 50n * cent);
+    const badDebt = await balanceOf(books, houseAccounts.badDebt);
+    await till.demo.play(topup.checkoutId!, 'dispute');
+    const [taken] = [
+      await books.store.desk.findPaymentReturn({
+        provider: 'demo',
+        id: (await till.demo.getCheckout(topup.checkoutId!))!.disputeId!,
+      }),
+    ];
+    assert.equal(taken!.amountMicrocents, 500n * cent);
+    // 350 are free; what of it was found, the search says, and never what is held.
+    assert.ok(taken!.takenMicrocents > 0n && taken!.takenMicrocents <= 350n * cent, String(taken!.takenMicrocents));
+    assert.equal(await balanceOf(books, accountId), 400n * cent - taken!.takenMicrocents);
+    assert.equal(await balanceOf(books, houseAccounts.badDebt), badDebt - (500n * cent - taken!.takenMicrocents));
+    assert.ok(till.logged.includes('payment_taken_back_unpaid') && till.logged.includes('topup_dispute'));
+    assert.equal((await books.store.desk.getTopup({ id: topup.id }))!.status, 'disputed');
+    assert.deepEqual(await books.differences(), []);
+    await till.demo.play(topup.checkoutId!, 'win');
+    assert.equal(await balanceOf(books, accountId), 400n * cent);
+    assert.equal(await balanceOf(books, houseAccounts.badDebt), badDebt);
+    const won = (await books.store.desk.getTopup({ id: topup.id }))!;
+    assert.deepEqual([won.status, won.returnedMicrocents], ['paid', 0n]);
+    assert.deepEqual(await books.differences(), []);
+  });
+
+  test('an account that has nothing left owes nothing: a dispute is the loss of the house', async (t) => {
+    const books = await open(t);
+    const till = openTill(books);
+    const accountId = await newCustomer(books);
+    const topup = await paid(books, till, accountId);
+    await books.hold(accountId, 500n * cent);
+    await books.store.ledger.settle(usage(accountId, 500n * cent, { promptTokens: 500_000_000 }));
+    const badDebt = await balanceOf(books, houseAccounts.badDebt);
+    await till.demo.play(topup.checkoutId!, 'dispute');
+    assert.equal(await balanceOf(books, accountId), 0n);
+    assert.equal(await balanceOf(books, houseAccounts.badDebt), badDebt - 500n * cent);
+    await till.demo.play(topup.checkoutId!, 'win');
+    assert.equal(await balanceOf(books, accountId), 0n);
+    assert.equal(await balanceOf(books, houseAccounts.badDebt), badDebt);
+    assert.deepEqual(await books.differences(), []);
+  });
+
+  test('a refund that is asked for twice with one key happens once, and never for more than was paid', async (t) => {
+    const books = await open(t);
+    const till = openTill(books);
+    const accountId = await newCustomer(books);
+    const topup = await paid(books, till, accountId);
+    const refund = (amountCents: number, idempotencyKey: string) =>
+      till.payments.provider.refund({ paymentId: topup.paymentId!, amountCents, idempotencyKey });
+    const [one, same] = [await refund(200, 'a'), await refund(200, 'a')];
+    assert.equal(one, same);
+    assert.equal(await balanceOf(books, accountId), 300n * cent);
+    await assert.rejects(
+      refund(301, 'b'),
+      (error: unknown) => error instanceof PaymentError && error.code === 'declined',
+    );
+    await refund(300, 'c');
+    assert.equal(await balanceOf(books, accountId), 0n);
+    assert.equal((await books.store.desk.getTopup({ id: topup.id }))!.status, 'refunded');
+    assert.deepEqual(await books.differences(), []);
+  });
+
+  test('what the webhook has missed is found by asking', async (t) => {
+    const books = await open(t);
+    const till = openTill(books);
+    const accountId = await newCustomer(books);
+    await paid(books, till, accountId);
+    till.isCut = true;
+    const topup = await paid(books, till, accountId);
+    await till.demo.play(topup.checkoutId!, 'refund');
+    assert.equal(topup.status, 'pending');
+    till.isCut = false;
+    assert.equal(await till.payments.catchUp(AbortSignal.timeout(60_000)), 2);
+    assert.equal(await till.payments.catchUp(AbortSignal.timeout(60_000)), 0);
+    assert.equal((await books.store.desk.getTopup({ id: topup.id }))!.status, 'refunded');
+    assert.equal(await balanceOf(books, accountId), 500n * cent);
+    assert.deepEqual(await books.differences(), []);
+  });
+}
