@@ -146,7 +146,7 @@ export async function openServing(options: ServingOptions, opened: (() => unknow
   });
   const directory = new Directory(secret, now);
   directory.listen((cut) => {
-    if (cut.kind === 'key_revoked') running.cancelKey(cut.keyId);
+    if (cut.kind !== 'account_suspended') running.cancelKey(cut.keyId);
     else running.cancelAccount(cut.accountId);
   });
 

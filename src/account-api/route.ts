@@ -1,11 +1,12 @@
 import type { Static, TObject, TSchema } from 'typebox';
 
+import { roles } from '../accounts/role.ts';
+import type { Role } from '../accounts/role.ts';
 import type { ErrorCode } from '../errors.ts';
 import type { AccountServices } from './services.ts';
 
-/** What a person may be in an account, and what a management key may do there, from most to least. */
-export const roles = ['owner', 'admin', 'billing', 'developer', 'viewer'] as const;
-export type Role = (typeof roles)[number];
+export { roles };
+export type { Role };
 
 /**
  * Who may call a route.

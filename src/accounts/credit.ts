@@ -135,11 +135,16 @@ export async function limitCredit(
 }
 
 async function move(
-  { ledger, desk, newId, now }: OperationServices,
+  { ledger, desk, newId, now, actor }: OperationServices,
   accountId: string,
   transfer: Omit<Transfer, 'id' | 'by' | 'at'>,
 ): Promise<Moved> {
-  const moved = await ledger.transfer({ ...transfer, id: newId(), by: 'cli', at: now() });
+  const moved = await ledger.transfer({
+    ...transfer,
+    id: newId(),
+    by: actor?.id ?? actor?.kind ?? 'system',
+    at: now(),
+  });
   const account = await desk.getAccount({ accountId });
   const isDebit = transfer.debitAccount === accountId;
   return {

@@ -44,16 +44,27 @@ export interface LiveKey {
   readonly isPlanKey?: boolean | undefined;
   /** What it may spend in a period. */
   readonly budget?: Budget | undefined;
+  /** Its requests have them besides their own. */
+  readonly tags?: readonly string[] | undefined;
+  /** It manages accounts, and makes no requests. */
+  readonly isManagement?: boolean | undefined;
   readonly expiresAt: number | null;
+}
+
+interface KnownKey {
+  readonly key: LiveKey;
+  readonly isPaused: boolean;
+  readonly hash: string;
+  /** Of the secret of before its last rotation. */
+  readonly previous: { readonly hash: string; readonly endsAt: number } | undefined;
 }
 
 /** A change that has been written to the database. */
 export type DirectoryChange =
-  | { readonly kind: 'key_created'; readonly key: LoadedKey }
+  | { readonly kind: 'key_created' | 'key_changed'; readonly key: LoadedKey }
   | { readonly kind: 'key_revoked'; readonly keyId: string }
   | { readonly kind: 'key_models'; readonly keyId: string; readonly models: readonly string[] | null }
   | { readonly kind: 'key_limits'; readonly keyId: string; readonly limits: string | null }
-  | { readonly kind: 'key_edited'; readonly keyId: string; readonly name: string; readonly expiresAt: number | null }
   | { readonly kind: 'key_budget'; readonly keyId: string; readonly budget: Budget | null }
   | { readonly kind: 'account_budget'; readonly accountId: string; readonly budget: Budget | null }
   | { readonly kind: 'account_plan'; readonly accountId: string; readonly plan: string | null }
@@ -63,7 +74,7 @@ export type DirectoryChange =
 
 /** What running requests must hear of at once: they end as `revoked`. */
 export type Cut =
-  | { readonly kind: 'key_revoked'; readonly keyId: string }
+  | { readonly kind: 'key_revoked' | 'key_paused'; readonly keyId: string }
   | { readonly kind: 'account_suspended'; readonly accountId: string };
 
 /**
@@ -74,8 +85,9 @@ export type Cut =
 export class Directory {
   readonly #secret: Secret;
   readonly #now: () => number;
-  readonly #keys = new Map<string, LiveKey>();
-  readonly #hashes = new Map<string, string>();
+  readonly #keys = new Map<string, KnownKey>();
+  /** Ids of keys, by the hashes of their secrets. */
+  readonly #ids = new Map<string, string>();
   readonly #suspended = new Set<string>();
   /** Models of the accounts that are limited to some. */
   readonly #modelsOfAccounts = new Map<string, ReadonlySet<string>>();
@@ -97,7 +109,7 @@ export class Directory {
 
   /** Ids of the keys that are not revoked. */
   ids(): readonly string[] {
-    return [...this.#hashes.keys()];
+    return [...this.#keys.keys()];
   }
 
   /** Whether a key was made with the secret of this directory; one that was not would never match. */
@@ -120,13 +132,15 @@ export class Directory {
 
   /**
    * Who presents this key. `malformed` is text that cannot be a key of ours; undefined is a key that is not live: never
-   * made, revoked, expired, or of a suspended account.
+   * made, revoked, paused, expired, or of a suspended account; or a secret that a rotation has ended.
    */
   find(presented: string): Caller | 'malformed' | undefined {
     const text = parseKey(presented);
     if (text === undefined) return 'malformed';
-    const key = this.#keys.get(lookUpHash(text, this.#secret));
-    if (key === undefined || !this.#isLive(key)) return undefined;
+    const hash = lookUpHash(text, this.#secret);
+    const known = this.#keys.get(this.#ids.get(hash) ?? '');
+    if (known === undefined || !this.#isLive(known, hash)) return undefined;
+    const { key } = known;
     const id = key.accountId;
     return {
       account: {
@@ -144,13 +158,11 @@ export class Directory {
   apply(change: DirectoryChange): void {
     switch (change.kind) {
       case 'key_created':
+      case 'key_changed':
         this.load([change.key]);
         return;
       case 'key_revoked': {
-        const hash = this.#hashes.get(change.keyId);
-        if (hash === undefined) return;
-        this.#hashes.delete(change.keyId);
-        this.#keys.delete(hash);
+        if (!this.#forget(change.keyId)) return;
         this.#tell({ kind: 'key_revoked', keyId: change.keyId });
         return;
       }
@@ -159,9 +171,6 @@ export class Directory {
         return;
       case 'key_limits':
         this.#changeKey(change.keyId, limitsOf(change.limits));
-        return;
-      case 'key_edited':
-        this.#changeKey(change.keyId, { name: change.name, expiresAt: change.expiresAt });
         return;
       case 'key_budget':
         this.#changeKey(change.keyId, { budget: change.budget ?? undefined });
@@ -184,31 +193,52 @@ export class Directory {
     }
   }
 
-  /** Calls the listener for each key revoked and each account suspended, until the returned function is called. */
+  /** Calls the listener for each key revoked or paused and each account suspended, until the returned function is called. */
   listen(listener: (cut: Cut) => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
 
   #add(key: LoadedKey): void {
-    const hash = Buffer.from(key.hash.buffer, key.hash.byteOffset, key.hash.byteLength).toString('latin1');
-    const { id, accountId, userId, name, expiresAt } = key;
-    this.#keys.set(hash, {
-      id,
-      accountId,
-      userId,
-      name,
-      ...limitsOf(key.limits),
-      models: setOf(key.models),
-      budget: key.budget ?? undefined,
-      expiresAt,
-    });
+    const { id, accountId, userId, name, expiresAt, previous, isPaused = false } = key;
+    const wasPaused = this.#keys.get(id)?.isPaused ?? false;
+    this.#forget(id);
+    const known: KnownKey = {
+      key: {
+        id,
+        accountId,
+        userId,
+        name,
+        ...limitsOf(key.limits),
+        models: setOf(key.models),
+        budget: key.budget ?? undefined,
+        tags: key.tags === undefined || key.tags.length === 0 ? undefined : key.tags,
+        isManagement: key.isManagement === true ? true : undefined,
+        expiresAt,
+      },
+      isPaused,
+      hash: textOf(key.hash),
+      previous: previous == null ? undefined : { hash: textOf(previous.hash), endsAt: previous.endsAt },
+    };
+    this.#keys.set(id, known);
+    this.#ids.set(known.hash, id);
+    if (known.previous !== undefined) this.#ids.set(known.previous.hash, id);
+    if (isPaused && !wasPaused) this.#tell({ kind: 'key_paused', keyId: id });
     setOrDelete(this.#modelsOfAccounts, accountId, setOf(key.accountModels));
     setOrDelete(this.#plansOfAccounts, accountId, key.accountPlan ?? undefined);
     setOrDelete(this.#concurrencyOfAccounts, accountId, readAccountLimits(key.accountLimits).concurrencyMax);
     setOrDelete(this.#budgetsOfAccounts, accountId, key.accountBudget ?? undefined);
-    this.#hashes.set(id, hash);
     this.#setStatus(accountId, key.accountStatus);
+  }
+
+  /** `false`: it was not there. */
+  #forget(keyId: string): boolean {
+    const known = this.#keys.get(keyId);
+    if (known === undefined) return false;
+    this.#keys.delete(keyId);
+    this.#ids.delete(known.hash);
+    if (known.previous !== undefined) this.#ids.delete(known.previous.hash);
+    return true;
   }
 
   #setStatus(accountId: string, status: AccountStatus): void {
@@ -222,14 +252,16 @@ export class Directory {
   }
 
   #changeKey(keyId: string, change: Partial<LiveKey>): void {
-    const hash = this.#hashes.get(keyId);
-    const key = hash === undefined ? undefined : this.#keys.get(hash);
+    const known = this.#keys.get(keyId);
     // Another object: requests that run keep what they began with.
-    if (hash !== undefined && key !== undefined) this.#keys.set(hash, { ...key, ...change });
+    if (known !== undefined) this.#keys.set(keyId, { ...known, key: { ...known.key, ...change } });
   }
 
-  #isLive(key: LiveKey): boolean {
-    if (key.expiresAt !== null && this.#now() >= key.expiresAt) return false;
+  #isLive(known: KnownKey, hash: string): boolean {
+    const { key, previous } = known;
+    const now = this.#now();
+    if (known.isPaused || (key.expiresAt !== null && now >= key.expiresAt)) return false;
+    if (hash !== known.hash && (previous === undefined || now >= previous.endsAt)) return false;
     return !this.#suspended.has(key.accountId);
   }
 
@@ -237,6 +269,9 @@ export class Directory {
     for (const listener of [...this.#listeners]) listener(cut);
   }
 }
+
+const textOf = (hash: Uint8Array): string =>
+  Buffer.from(hash.buffer, hash.byteOffset, hash.byteLength).toString('latin1');
 
 function limitsOf(text: string | null): Pick<LiveKey, 'access' | 'rates' | 'isPlanKey'> {
   if (text === null) return { access: undefined, rates: undefined, isPlanKey: undefined };

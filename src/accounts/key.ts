@@ -2,6 +2,7 @@ import { createHmac } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import type { NewKey } from '../store/queries.ts';
 import { newKeyId, randomBase62, toBase62 } from './base62.ts';
+import type { Role } from './role.ts';
 import type { Secret } from './secret.ts';
 
 const prefix = 'tkh_';
@@ -52,6 +53,10 @@ export interface KeyWish {
   readonly limits?: string | null;
   /** Ids in lower case; left out or null: all that the account may use. */
   readonly models?: readonly string[] | null;
+  /** Left out or null: an inference key. */
+  readonly role?: Role | null;
+  readonly isOperator?: boolean;
+  readonly tags?: readonly string[];
 }
 
 /** A new key, and the row of it that is stored. */
@@ -67,6 +72,9 @@ export function issueKey(wish: KeyWish): { readonly text: KeyText; readonly row:
     pepperId: wish.secret.id,
     limits: wish.limits ?? null,
     models: wish.models ?? null,
+    role: wish.role ?? null,
+    isOperator: wish.isOperator ?? false,
+    tags: wish.tags ?? [],
     createdAt: wish.now,
     expiresAt: wish.expiresAt ?? null,
   };

@@ -1,6 +1,8 @@
 import type { BudgetChange, Ledger } from '../store/ledger.ts';
 import type { Desk } from '../store/operations.ts';
 import type { AccountPrice } from '../store/queries.ts';
+import { StoreError } from '../store/store-error.ts';
+import type { OperationActor } from './audit.ts';
 import type { Directory } from './directory.ts';
 import type { Secret } from './secret.ts';
 
@@ -37,6 +39,8 @@ export interface OperationServices {
   readonly directory: Directory | undefined;
   /** The rates of the running service; likewise. */
   readonly prices?: PriceFollower | undefined;
+  /** Who asks; left out: the service by itself. */
+  readonly actor?: OperationActor | undefined;
   /** Instead of both, where changes come back through the feed: waits for it. */
   readonly caughtUp?: (() => Promise<unknown>) | undefined;
 }
@@ -59,8 +63,10 @@ export async function accountMeant(
 ): Promise<string> {
   if (named !== undefined) {
     const account = await desk.getAccount({ accountId: named });
-    if (account === undefined || account.house)
-      throw new OperationError(`There is no account ${named}. List them with: tokenhouse credits show`);
+    if (account === undefined || account.house || account.deletedAt !== null)
+      throw new OperationError(`There is no account ${named}. List them with: tokenhouse credits show`, {
+        cause: new StoreError('not_found', `there is no account ${named}`),
+      });
     return named;
   }
   const accounts = await desk.listAccounts({ limit: 2 });

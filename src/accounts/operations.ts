@@ -4,12 +4,17 @@ import { checkedBudget, setBudget } from './budget.ts';
 import type { Budgeted, BudgetSetting, BudgetWish } from './budget.ts';
 import { limitCredit, moveCredit, refundRequest } from './credit.ts';
 import type { CreditLimit, CreditLimited, CreditMove, Moved, RequestRefund } from './credit.ts';
-import type { AccountPrice } from '../store/queries.ts';
+import type { AccountPrice, BillingDetails } from '../store/queries.ts';
 import { faultOfLimits, isLimit, limitMax, printAccountLimits, printLimits, readLimits } from './key-limits.ts';
 import type { KeyLimits } from './key-limits.ts';
-import { issueKey } from './key.ts';
+import { beginEntry } from './audit.ts';
+import { checkedBilling } from './billing-details.ts';
+import { displayOf, hashKey, issueKey, newKey } from './key.ts';
 import { accountMeant, checkedText, OperationError } from './operation.ts';
 import type { OperationServices } from './operation.ts';
+import { roles } from './role.ts';
+import type { Role } from './role.ts';
+import { isTag, tagRule, tagsMax } from './tags.ts';
 
 /** What an operator changes while the service runs, or without it: the command line's writes. Plain JSON data. */
 export type Operation =
@@ -29,6 +34,12 @@ export type Operation =
       readonly limits?: KeyLimits | undefined;
       /** Left out: none. */
       readonly budget?: BudgetWish | undefined;
+      /** Labels of all of its requests. */
+      readonly tags?: readonly string[] | undefined;
+      /** A management key, which may do what this role may; left out: an inference key. */
+      readonly role?: Role | undefined;
+      /** A management key of whoever runs the server. */
+      readonly isOperator?: boolean | undefined;
     }
   /** Which models a key or an account may use; without `models` it may use all there are. */
   | { readonly kind: 'allow_key'; readonly keyId: string; readonly models: readonly string[] | undefined }
@@ -49,16 +60,33 @@ export type Operation =
   | {
       readonly kind: 'limit_key';
       readonly keyId: string;
-      readonly limits: { readonly [Limit in keyof KeyLimits]?: KeyLimits[Limit] | null };
+      readonly limits: LimitsChange;
     }
-  /** Names a key anew, or moves its end: milliseconds since 1970, null for never; what is left out stays. */
+  /** Changes what is said of a key, all at once; what is left out stays. */
   | {
       readonly kind: 'edit_key';
       readonly keyId: string;
       readonly name?: string | undefined;
+      /** Milliseconds since 1970, null for never. */
       readonly expiresAt?: number | null | undefined;
       /** Instead, from now on. */
       readonly expiresAfterMs?: number | undefined;
+      /** null: all that its account may use. */
+      readonly models?: readonly string[] | null | undefined;
+      /** What is null is nothing from now on. */
+      readonly limits?: LimitsChange | undefined;
+      readonly tags?: readonly string[] | undefined;
+      /** Paused: nobody is let in with it, and what runs on it is cut. */
+      readonly disabled?: boolean | undefined;
+    }
+  /** Gives a key another secret; the one it has works on for so long. */
+  | { readonly kind: 'rotate_key'; readonly keyId: string; readonly overlapMs: number }
+  /** Names an account anew, or says to whom its invoices go; what is left out stays, what is null is taken away. */
+  | {
+      readonly kind: 'edit_account';
+      readonly accountId: string | undefined;
+      readonly name?: string | undefined;
+      readonly billing?: { readonly [Detail in keyof BillingDetails]?: BillingDetails[Detail] | undefined } | undefined;
     }
   | BudgetSetting
   /** Prices are microcents per million tokens, as text. */
@@ -80,7 +108,17 @@ export type Operation =
   | CreditMove
   | RequestRefund
   | CreditLimit
-  | { readonly kind: 'suspend_account' | 'revive_account'; readonly accountId: string };
+  | {
+      readonly kind: 'suspend_account' | 'revive_account';
+      readonly accountId: string;
+      /** For whoever reads the audit log. */
+      readonly reason?: string | undefined;
+    };
+
+type LimitsChange = { readonly [Limit in keyof KeyLimits]?: KeyLimits[Limit] | null };
+
+/** How long an earlier secret may work beside the one that a rotation made: seven days. */
+export const overlapMsMax = 7 * 86_400_000;
 
 export type OperationAnswer =
   | { readonly kind: 'account'; readonly accountId: string; readonly name: string }
@@ -101,7 +139,23 @@ export type OperationAnswer =
   | { readonly kind: 'planned'; readonly accountId: string; readonly plan: string | null }
   | { readonly kind: 'account_limited'; readonly accountId: string; readonly concurrencyMax: number | null }
   | { readonly kind: 'key_limited'; readonly keyId: string; readonly limits: KeyLimits }
-  | { readonly kind: 'key_edited'; readonly keyId: string; readonly name: string; readonly expiresAt: number | null }
+  | {
+      readonly kind: 'key_edited';
+      readonly keyId: string;
+      readonly name: string;
+      readonly expiresAt: number | null;
+      readonly disabled: boolean;
+    }
+  | {
+      readonly kind: 'rotated';
+      readonly keyId: string;
+      readonly accountId: string;
+      readonly name: string;
+      readonly key: string;
+      /** When the earlier secret ends, by the clock of the database; null: it has. */
+      readonly previousEndsAt: number | null;
+    }
+  | { readonly kind: 'account_edited'; readonly accountId: string; readonly name: string }
   | Budgeted
   | {
       readonly kind: 'price';
@@ -119,24 +173,31 @@ export type OperationAnswer =
   | CreditLimited
   | { readonly kind: 'status'; readonly accountId: string; readonly status: 'active' | 'suspended' };
 
-/** Carries out one operation. It is durable, and in force in this process, when the promise resolves. */
+/** Carries out one operation. It is durable, in force in this process, and in the audit log when the promise resolves. */
 export async function operate(operation: Operation, services: OperationServices): Promise<OperationAnswer> {
+  const entry = await beginEntry(operation, services);
+  let answer: OperationAnswer;
   try {
-    const answer = await carryOut(operation, services);
+    answer = await carryOut(operation, services);
     await services.caughtUp?.();
-    return answer;
   } catch (error) {
-    if (
-      error instanceof StoreError &&
-      (error.code === 'not_found' ||
-        error.code === 'conflict' ||
-        error.code === 'insufficient' ||
-        error.code === 'invalid')
-    ) {
-      throw new OperationError(error.message, { cause: error });
-    }
-    throw error;
+    const told = toldOf(error);
+    await entry.complete(told instanceof OperationError ? 'refused' : 'failed');
+    throw told;
   }
+  await entry.complete('done', answer);
+  return answer;
+}
+
+/** What a person can mend is said in words. */
+function toldOf(error: unknown): unknown {
+  const isWrong =
+    error instanceof StoreError &&
+    (error.code === 'not_found' ||
+      error.code === 'conflict' ||
+      error.code === 'insufficient' ||
+      error.code === 'invalid');
+  return isWrong ? new OperationError(error.message, { cause: error }) : error;
 }
 
 async function carryOut(operation: Operation, services: OperationServices): Promise<OperationAnswer> {
@@ -165,6 +226,8 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
         expiresAt: expiryOf(operation, at),
         models: checkedModels(operation.models),
         limits: checkedLimits(operation.limits),
+        tags: checkedTags(operation.tags),
+        ...managementOf(operation),
       });
       const budget = checkedBudget(operation.budget);
       await desk.createKey({ key: issued.row, budget, changeId: newId() });
@@ -179,6 +242,7 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
           accountLimits: account?.limits ?? null,
           budget,
           accountBudget: await desk.getBudget({ subject: accountId }),
+          isManagement: issued.row.role !== null,
         },
       });
       return { kind: 'key', keyId: issued.row.id, accountId, name: operation.name, key: issued.text };
@@ -186,8 +250,7 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
     case 'allow_key': {
       const models = checkedModels(operation.models);
       const key = await desk.allowKey({ keyId: operation.keyId, models, at, changeId: newId() });
-      if (key === undefined)
-        throw new OperationError(`There is no live key ${operation.keyId}. List them with: tokenhouse keys list`);
+      if (key === undefined) throw noLiveKey(operation.keyId);
       directory?.apply({ kind: 'key_models', keyId: key.id, models });
       return { kind: 'allowed', id: key.id, models };
     }
@@ -216,23 +279,59 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
     }
     case 'limit_key': {
       const { keyId } = operation;
-      const changed = Object.entries(operation.limits).filter(([, value]) => value !== undefined);
-      checkedLimits(Object.fromEntries(changed.filter(([, value]) => value !== null)));
-      const key = await desk.limitKey({ keyId, limits: Object.fromEntries(changed), at, changeId: newId() });
-      if (key === undefined)
-        throw new OperationError(`There is no live key ${keyId}. List them with: tokenhouse keys list`);
+      const key = await desk.limitKey({ keyId, limits: checkedChange(operation.limits), at, changeId: newId() });
+      if (key === undefined) throw noLiveKey(keyId);
       directory?.apply({ kind: 'key_limits', keyId, limits: key.limits });
       return { kind: 'key_limited', keyId, limits: readLimits(key.limits) };
     }
     case 'edit_key': {
-      const { keyId, expiresAfterMs } = operation;
-      const expiresAt = expiresAfterMs === undefined ? operation.expiresAt : at + expiresAfterMs;
-      const name = operation.name === undefined ? undefined : checkedName(operation.name);
-      const key = await desk.editKey({ keyId, name, expiresAt, at, changeId: newId() });
-      if (key === undefined)
-        throw new OperationError(`There is no live key ${keyId}. List them with: tokenhouse keys list`);
-      directory?.apply({ kind: 'key_edited', keyId, name: key.name, expiresAt: key.expiresAt });
-      return { kind: 'key_edited', keyId, name: key.name, expiresAt: key.expiresAt };
+      const { keyId, expiresAfterMs, models, limits, tags, disabled } = operation;
+      const key = await desk.editKey({
+        keyId,
+        name: operation.name === undefined ? undefined : checkedName(operation.name),
+        expiresAt: expiresAfterMs === undefined ? operation.expiresAt : at + expiresAfterMs,
+        models: models === undefined ? undefined : checkedModels(models ?? undefined),
+        limits: limits === undefined ? undefined : checkedChange(limits),
+        tags: tags === undefined ? undefined : checkedTags(tags),
+        disabled,
+        at,
+        changeId: newId(),
+      });
+      if (key === undefined) throw noLiveKey(keyId);
+      await followKey(keyId, services);
+      return { kind: 'key_edited', keyId, name: key.name, expiresAt: key.expiresAt, disabled: key.disabledAt !== null };
+    }
+    case 'rotate_key': {
+      const { keyId, overlapMs } = operation;
+      if (!Number.isSafeInteger(overlapMs) || overlapMs < 0 || overlapMs > overlapMsMax)
+        throw new OperationError('An earlier secret works on for 0 seconds to 7 days.');
+      const text = newKey();
+      const key = await desk.rotateKey({
+        keyId,
+        hash: hashKey(text, secret),
+        pepperId: secret.id,
+        display: displayOf(text),
+        previousEndsAt: overlapMs === 0 ? null : at + overlapMs,
+        at,
+        changeId: newId(),
+      });
+      if (key === undefined) throw noLiveKey(keyId);
+      await followKey(keyId, services);
+      const { accountId, name, previousEndsAt } = key;
+      return { kind: 'rotated', keyId, accountId, name, key: text, previousEndsAt };
+    }
+    case 'edit_account': {
+      const accountId = await accountMeant(operation.accountId, desk);
+      const { name, billing } = operation;
+      const account = await desk.editAccount({
+        accountId,
+        name: name === undefined ? undefined : checkedName(name),
+        billing: billing === undefined ? undefined : checkedBilling(billing),
+        at,
+        changeId: newId(),
+      });
+      if (account === undefined) throw new OperationError(`There is no account ${accountId}.`);
+      return { kind: 'account_edited', accountId, name: account.name };
     }
     case 'budget_key':
     case 'budget_account':
@@ -269,12 +368,52 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
     case 'suspend_account':
     case 'revive_account': {
       const status = operation.kind === 'suspend_account' ? 'suspended' : 'active';
+      if (operation.reason !== undefined) checkedText(operation.reason, 'A reason', reasonLengthMax);
+      await accountMeant(operation.accountId, desk);
       await ledger.setAccountStatus(operation.accountId, status, at, newId());
       directory?.apply({ kind: 'account_status', accountId: operation.accountId, status });
       return { kind: 'status', accountId: operation.accountId, status };
     }
   }
 }
+
+const noLiveKey = (keyId: string): OperationError =>
+  new OperationError(`There is no live key ${keyId}. List them with: tokenhouse keys list`, {
+    cause: new StoreError('not_found', `there is no live key ${keyId}`),
+  });
+
+/** In this process, where the feed does not bring it. */
+async function followKey(keyId: string, { desk, directory }: OperationServices): Promise<void> {
+  if (directory === undefined) return;
+  const [key] = await desk.loadKeys({ ids: [keyId] });
+  if (key !== undefined) directory.apply({ kind: 'key_changed', key });
+}
+
+/** A management key makes no requests, so nothing that requests are kept to has a meaning for it. */
+function managementOf(wish: Extract<Operation, { kind: 'create_key' }>): {
+  readonly role: Role | null;
+  readonly isOperator: boolean;
+} {
+  const { role, isOperator = false, models, limits = {}, budget, tags = [] } = wish;
+  if (role === undefined) {
+    if (isOperator) throw new OperationError('Only a management key can be an operator: say its role too.');
+    return { role: null, isOperator: false };
+  }
+  if (!roles.includes(role)) throw new OperationError(`A role is one of ${roles.join(', ')}.`);
+  const isKept = Object.values(limits).some((value) => value !== undefined);
+  if (models !== undefined || budget !== undefined || isKept || tags.length > 0)
+    throw new OperationError('A management key makes no requests: it has no models, limits, budget or tags.');
+  return { role, isOperator };
+}
+
+/** Each once. */
+function checkedTags(tags: readonly string[] = []): readonly string[] {
+  const set = [...new Set(tags)];
+  if (set.length > tagsMax || !set.every(isTag)) throw new OperationError(tagRule);
+  return set;
+}
+
+const reasonLengthMax = 1000;
 
 function expiryOf(
   { expiresAt, expiresAfterMs }: Extract<Operation, { kind: 'create_key' }>,
@@ -313,6 +452,13 @@ function checkedLimits(limits: KeyLimits = {}): string | null {
   const fault = faultOfLimits(limits);
   if (fault !== undefined) throw new OperationError(fault);
   return printLimits(limits);
+}
+
+/** Without what is left out. */
+function checkedChange(limits: LimitsChange): Readonly<Record<string, unknown>> {
+  const changed = Object.entries(limits).filter(([, value]) => value !== undefined);
+  checkedLimits(Object.fromEntries(changed.filter(([, value]) => value !== null)));
+  return Object.fromEntries(changed);
 }
 
 const modelsMax = 1000;

@@ -1,3 +1,4 @@
+import { commandLine } from '../accounts/audit.ts';
 import { OperationError } from '../accounts/operation.ts';
 import { operate } from '../accounts/operations.ts';
 import type { Operation, OperationAnswer } from '../accounts/operations.ts';
@@ -50,6 +51,7 @@ export async function writing({ config, environment, print }: Context, operation
       newId: uuidMaker(() => store.now()),
       now: () => store.now(),
       directory: undefined,
+      actor: commandLine,
     });
   } finally {
     await store.close();

@@ -6,10 +6,12 @@ import Type from 'typebox';
 import { Compile } from 'typebox/compile';
 
 import { movements } from '../accounts/credit.ts';
+import { commandLine } from '../accounts/audit.ts';
 import { OperationError } from '../accounts/operation.ts';
 import { operate } from '../accounts/operations.ts';
 import type { OperationServices } from '../accounts/operation.ts';
 import type { Operation, OperationAnswer } from '../accounts/operations.ts';
+import { roles } from '../accounts/role.ts';
 import { statusRequest } from './status.ts';
 import type { ServiceStatus } from './status.ts';
 import type { ReloadOutcome } from '../config/reload-outcome.ts';
@@ -40,6 +42,17 @@ const budget = Type.Object({
   per: Type.Enum(['day', 'week', 'month', 'total']),
 });
 
+/** What is null is taken away. */
+const limits = Type.Object({
+  endpoints: Type.Optional(list),
+  addresses: Type.Optional(list),
+  zdrOnly: Type.Optional(flag),
+  planKey: Type.Optional(flag),
+  concurrencyMax: Type.Optional(rate),
+  requestsPerMinute: Type.Optional(rate),
+  tokensPerMinute: Type.Optional(rate),
+});
+
 /** The one request that is about the process instead of about accounts. */
 const reloadRequest = Compile(Type.Object({ kind: Type.Literal('reload') }));
 
@@ -55,7 +68,11 @@ const operations = Compile(
       expiresAt: Type.Optional(Type.Integer()),
       expiresAfterMs: Type.Optional(Type.Integer({ minimum: 1 })),
       models: Type.Optional(Type.Array(text)),
+      limits: Type.Optional(limits),
       budget: Type.Optional(budget),
+      tags: Type.Optional(Type.Array(text)),
+      role: Type.Optional(Type.Enum([...roles])),
+      isOperator: Type.Optional(Type.Boolean()),
     }),
     Type.Object({ kind: Type.Literal('budget_key'), keyId: text, budget: Type.Optional(budget) }),
     Type.Object({
@@ -92,15 +109,7 @@ const operations = Compile(
     Type.Object({
       kind: Type.Literal('limit_key'),
       keyId: text,
-      limits: Type.Object({
-        endpoints: Type.Optional(list),
-        addresses: Type.Optional(list),
-        zdrOnly: Type.Optional(flag),
-        planKey: Type.Optional(flag),
-        concurrencyMax: Type.Optional(rate),
-        requestsPerMinute: Type.Optional(rate),
-        tokensPerMinute: Type.Optional(rate),
-      }),
+      limits,
     }),
     Type.Object({
       kind: Type.Literal('edit_key'),
@@ -108,7 +117,12 @@ const operations = Compile(
       name: Type.Optional(text),
       expiresAt: Type.Optional(Type.Union([Type.Integer(), Type.Null()])),
       expiresAfterMs: Type.Optional(Type.Integer({ minimum: 1 })),
+      models: Type.Optional(list),
+      limits: Type.Optional(limits),
+      tags: Type.Optional(Type.Array(text)),
+      disabled: Type.Optional(Type.Boolean()),
     }),
+    Type.Object({ kind: Type.Literal('rotate_key'), keyId: text, overlapMs: Type.Integer({ minimum: 0 }) }),
     Type.Object({ kind: Type.Literal('remove_price'), accountId: Type.Optional(text), model: text }),
     Type.Object({ kind: Type.Literal('revoke_key'), keyId: text }),
     Type.Object({
@@ -127,7 +141,11 @@ const operations = Compile(
       reference: Type.Optional(text),
       idempotencyKey: text,
     }),
-    Type.Object({ kind: Type.Enum(['suspend_account', 'revive_account']), accountId: text }),
+    Type.Object({
+      kind: Type.Enum(['suspend_account', 'revive_account']),
+      accountId: text,
+      reason: Type.Optional(text),
+    }),
   ]),
 );
 
@@ -189,7 +207,7 @@ async function replyTo(line: string, services: ControlServices): Promise<Control
         'The running service does not know this operation. Restart it, if it is of another version than this command.',
       );
     }
-    return { answer: await operate(operation as Operation, services.operations) };
+    return { answer: await operate(operation as Operation, { ...services.operations, actor: commandLine }) };
   } catch (error) {
     if (error instanceof OperationError) return { refused: error.message };
     return { failed: error instanceof Error ? error.message : String(error) };

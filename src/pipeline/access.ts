@@ -12,8 +12,10 @@ export interface Origin {
   readonly address: string | undefined;
 }
 
-/** Specification §5.5: what the key is kept to. Throws `http_403`. */
+/** Specification §5.5: what the key is kept to; a management key makes no requests at all (contracts.md, section 2). Throws `http_403`. */
 export function checkAccess({ key }: Caller, { path, address }: Origin): void {
+  if (key.isManagement === true)
+    throw new ApiError('http_403', 'This is a management key, for the account host. Requests take an inference key.');
   if (key.access === undefined) return;
   if (!key.access.mayComeFrom(address))
     throw new ApiError('http_403', 'This key may not be used from the address that the request comes from.');

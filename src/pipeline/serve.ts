@@ -251,7 +251,9 @@ async function prepare(asked: GenerationRequest, call: Call<Route>, services: Se
     });
   }
   // Part 8: of no meaning where a model is everybody's, and ignored there whatever they are.
-  const tags = found.dedicatedTo === undefined ? [] : requestTags(call.headers);
+  const own = found.dedicatedTo === undefined ? [] : requestTags(call.headers);
+  // Those of the key are its account's wish, for every model (docs/keys.md).
+  const tags = [...new Set([...(call.caller.key.tags ?? []), ...own])];
   // §4.2.3(5): what a model can do may differ with zero data retention. From here on only this partition counts.
   const model: Model = call.zdr ? { ...found, capabilities: capabilitiesFor(found, true) } : found;
   const { capabilities } = model;

@@ -1,6 +1,6 @@
 /** Who changed what (`audit_log`). */
 import type { Kysely, Selectable } from 'kysely';
-import type { AuditLogTable, Database } from './database.ts';
+import type { AuditLogTable, AuditOutcome, Database } from './database.ts';
 
 /** Who makes a change: a person who is signed in, a key, the command line, or the service by itself. */
 export interface Actor {
@@ -26,9 +26,18 @@ export interface AuditEntry {
   readonly after: string | null;
   readonly requestId: string | null;
   readonly address: string | null;
+  /** `begun`: written before the change; what became of it was never written, or is not yet. Left out: done. */
+  readonly outcome?: AuditOutcome;
+  /** JSON: what was asked for. */
+  readonly wish?: string | null;
 }
 
-export async function recordAudit(db: Kysely<Database>, entry: AuditEntry): Promise<void> {
+/** As it is written: what becomes of a change that was written as begun is an entry that names that one. */
+export interface NewAuditEntry extends AuditEntry {
+  readonly completes?: Uint8Array;
+}
+
+export async function recordAudit(db: Kysely<Database>, entry: NewAuditEntry): Promise<void> {
   await db
     .insertInto('audit_log')
     .values({
@@ -44,22 +53,58 @@ export async function recordAudit(db: Kysely<Database>, entry: AuditEntry): Prom
       after: entry.after,
       request_id: entry.requestId,
       address: entry.address,
+      completes: entry.completes ?? null,
+      outcome: entry.outcome ?? null,
+      wish: entry.wish ?? null,
     })
     .execute();
 }
 
-/** Newest first, older than `before` where given. Without `accountId`: of all accounts, and of the server. */
+/**
+ * Newest first, older than `before` where given; each change once, with what became of it. Without `accountId`: of all
+ * accounts, and of the server.
+ */
 export async function listAudit(
   db: Kysely<Database>,
-  request: { readonly accountId?: string; readonly before?: Uint8Array; readonly limit: number },
+  request: {
+    readonly accountId?: string | undefined;
+    readonly before?: Uint8Array | undefined;
+    readonly actions?: readonly string[] | undefined;
+    readonly limit: number;
+  },
 ): Promise<readonly AuditEntry[]> {
-  let query = db.selectFrom('audit_log').selectAll().orderBy('id', 'desc').limit(request.limit);
-  if (request.accountId !== undefined) query = query.where('account_id', '=', request.accountId);
-  if (request.before !== undefined) query = query.where('id', '<', request.before);
-  return (await query.execute()).map(toEntry);
+  const { accountId, before, actions, limit } = request;
+  let query = db
+    .selectFrom('audit_log')
+    .leftJoin('audit_log as end', 'end.completes', 'audit_log.id')
+    .selectAll('audit_log')
+    .select(['end.outcome as end_outcome', 'end.after as end_after', 'end.target as end_target'])
+    .select('end.account_id as end_account_id')
+    .where('audit_log.completes', 'is', null)
+    .orderBy('audit_log.id', 'desc')
+    .limit(limit);
+  // A change that makes an account or a key knows it when it is done.
+  if (accountId !== undefined)
+    query = query.where((is) =>
+      is.or([
+        is('audit_log.account_id', '=', accountId),
+        is.and([is('audit_log.account_id', 'is', null), is('end.account_id', '=', accountId)]),
+      ]),
+    );
+  if (before !== undefined) query = query.where('audit_log.id', '<', before);
+  if (actions !== undefined) query = query.where('audit_log.action', 'in', actions);
+  return (await query.execute()).map((row) =>
+    toEntry({
+      ...row,
+      account_id: row.account_id ?? row.end_account_id,
+      target: row.target ?? row.end_target,
+      outcome: row.end_outcome ?? row.outcome,
+      after: row.after ?? row.end_after,
+    }),
+  );
 }
 
-const toEntry = (row: Selectable<AuditLogTable>): AuditEntry => ({
+const toEntry = (row: Omit<Selectable<AuditLogTable>, 'completes'>): AuditEntry => ({
   id: row.id,
   at: Number(row.at),
   accountId: row.account_id,
@@ -70,4 +115,6 @@ const toEntry = (row: Selectable<AuditLogTable>): AuditEntry => ({
   after: row.after,
   requestId: row.request_id,
   address: row.address,
+  outcome: row.outcome ?? 'done',
+  wish: row.wish,
 });

@@ -64,6 +64,15 @@ export interface AccountTable {
   plan: Generated<string | null>;
   /** JSON object; null when the account has no limits of its own. */
   limits: Generated<string | null>;
+  /** To whom invoices are made out. */
+  legal_name: Generated<string | null>;
+  /** JSON list. */
+  address_lines: Generated<string | null>;
+  /** ISO 3166-1, two capital letters. */
+  country: Generated<string | null>;
+  tax_id: Generated<string | null>;
+  invoice_email: Generated<string | null>;
+  deleted_at: ColumnType<bigint | null, number | bigint | null | undefined, number | bigint | null>;
 }
 
 export interface ApiKeyTable {
@@ -91,6 +100,11 @@ export interface ApiKeyTable {
   /** Of the secret that it had before its last rotation, which works until then. */
   previous_hash: Generated<Uint8Array | null>;
   previous_hash_until: ColumnType<bigint | null, number | bigint | null | undefined, number | bigint | null>;
+  /** JSON list of the tags that its requests have besides their own. */
+  tags: Generated<string | null>;
+  /** Paused since. */
+  disabled_at: ColumnType<bigint | null, number | bigint | null | undefined, number | bigint | null>;
+  updated_at: ColumnType<bigint | null, number | bigint | null | undefined, number | bigint | null>;
 }
 
 /** What other replicas must hear of within a second: revoked keys, suspended accounts. */
@@ -103,8 +117,11 @@ export interface ChangeTable {
     | 'key_models'
     | 'key_limits'
     | 'key_edited'
+    | 'key_rotated'
     | 'key_budget'
     | 'account_created'
+    | 'account_edited'
+    | 'account_deleted'
     | 'account_status'
     | 'account_limit'
     | 'account_models'
@@ -323,7 +340,7 @@ export interface IdempotentRequestTable {
   answer: string | null;
 }
 
-/** Who changed what. Rows are never changed. */
+/** Who changed what. Rows are never changed, but for names of people that are taken out of them. */
 export interface AuditLogTable {
   /** UUIDv7. */
   id: Uint8Array;
@@ -340,6 +357,12 @@ export interface AuditLogTable {
   after: string | null;
   request_id: string | null;
   address: string | null;
+  /** The row of the same change as `begun`. */
+  completes: Generated<Uint8Array | null>;
+  /** null: done, and written afterwards. */
+  outcome: Generated<AuditOutcome | null>;
+  /** JSON: what was asked for. */
+  wish: Generated<string | null>;
 }
 
 /** `waiting`: for its next attempt, or, where nothing sends, for whoever reads the outbox. `failed`: given up. */
@@ -478,3 +501,4 @@ export interface OwnerLinkTable {
   token_hash: Uint8Array;
   expires_at: Whole;
 }
+export type AuditOutcome = 'begun' | 'done' | 'refused' | 'failed';

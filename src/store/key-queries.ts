@@ -1,6 +1,9 @@
-/** Who presents a key to the account host. */
-import type { Kysely } from 'kysely';
+/** Keys as the account host asks for them. */
+import { sql, type Kysely } from 'kysely';
 import type { AccountStatus, Database } from './database.ts';
+import { closedBefore, hourMs, toKey } from './queries.ts';
+import type { ApiKey } from './queries.ts';
+import { inMonthsOf } from './usage-months.ts';
 
 /** A live key, as the account host needs it. */
 export interface PresentedKey {
@@ -26,6 +29,7 @@ export async function findPresentedKey(
     .select(['api_key.id', 'api_key.account_id', 'api_key.name', 'api_key.role', 'api_key.is_operator'])
     .select(['api_key.limits', 'account.status'])
     .where('api_key.status', '=', 'active')
+    .where('api_key.disabled_at', 'is', null)
     .where((by) => by.or([by('expires_at', 'is', null), by('expires_at', '>', BigInt(at))]))
     .where((by) =>
       by.or([
@@ -45,4 +49,84 @@ export async function findPresentedKey(
         limits: row.limits,
         accountStatus: row.status,
       };
+}
+
+/** Also one that was revoked; undefined when the account has no such key. */
+export async function getKey(
+  db: Kysely<Database>,
+  { keyId, accountId }: { readonly keyId: string; readonly accountId?: string },
+): Promise<ApiKey | undefined> {
+  let query = db.selectFrom('api_key').selectAll().where('id', '=', keyId);
+  if (accountId !== undefined) query = query.where('account_id', '=', accountId);
+  const row = await query.executeTakeFirst();
+  return row === undefined ? undefined : toKey(row);
+}
+
+/** Keys of an account that are not revoked, newest first, behind the one that is named. */
+export async function listAccountKeys(
+  db: Kysely<Database>,
+  request: {
+    readonly accountId: string;
+    /** Only those of this person. */
+    readonly userId?: string | undefined;
+    readonly after?: string | undefined;
+    /** Left out: also keys that are paused. */
+    readonly isEnabled?: boolean | undefined;
+    readonly limit: number;
+  },
+): Promise<readonly ApiKey[]> {
+  const { accountId, userId, after, limit } = request;
+  let query = db
+    .selectFrom('api_key')
+    .selectAll()
+    .where('account_id', '=', accountId)
+    .where('status', '=', 'active')
+    .orderBy('created_at', 'desc')
+    .orderBy('id', 'desc')
+    .limit(limit);
+  if (userId !== undefined) query = query.where('user_id', '=', userId);
+  if (request.isEnabled === true) query = query.where('disabled_at', 'is', null);
+  if (after !== undefined) {
+    const last = await db
+      .selectFrom('api_key')
+      .select('created_at')
+      .where('id', '=', after)
+      .where('account_id', '=', accountId)
+      .executeTakeFirst();
+    if (last === undefined) return [];
+    query = query.where((is) => is(is.refTuple('created_at', 'id'), '<', is.tuple(last.created_at, after)));
+  }
+  return (await query.execute()).map(toKey);
+}
+
+/**
+ * When each of these keys of an account last ended a request: to the millisecond since the hour before the last one with
+ * requests, and as the end of its hour before. Keys that were never used are left out.
+ */
+export async function lastUseOfKeys(
+  db: Kysely<Database>,
+  { accountId, keyIds }: { readonly accountId: string; readonly keyIds: readonly string[] },
+): Promise<readonly { readonly keyId: string; readonly at: number }[]> {
+  if (keyIds.length === 0) return [];
+  const closed = await closedBefore(db);
+  const hours = await db
+    .selectFrom('usage_hour')
+    .select(['key_id', sql<bigint>`max(hour)`.as('hour')])
+    .where('account_id', '=', accountId)
+    .where('key_id', 'in', keyIds)
+    .where('hour', '<', BigInt(closed))
+    .groupBy('key_id')
+    .execute();
+  const rows = await db
+    .selectFrom('usage')
+    .select(['key_id', sql<bigint>`max(ended_at)`.as('at')])
+    .where('account_id', '=', accountId)
+    .where('key_id', 'in', keyIds)
+    .where('ended_at', '>=', BigInt(closed))
+    .where(inMonthsOf(db, { from: closed }))
+    .groupBy('key_id')
+    .execute();
+  const last = new Map(hours.map(({ key_id, hour }) => [key_id, Number(hour) + hourMs - 1]));
+  for (const { key_id, at } of rows) last.set(key_id, Number(at));
+  return [...last].map(([keyId, at]) => ({ keyId, at }));
 }

@@ -51,7 +51,20 @@ export interface Account {
   readonly plan: string | null;
   /** JSON object. */
   readonly limits: string | null;
+  readonly billing: BillingDetails;
   readonly createdAt: number;
+  /** Its people, files and names are gone since. */
+  readonly deletedAt: number | null;
+}
+
+/** To whom invoices are made out; null where nothing was said. */
+export interface BillingDetails {
+  readonly legalName: string | null;
+  readonly addressLines: readonly string[] | null;
+  /** ISO 3166-1, two capital letters. */
+  readonly country: string | null;
+  readonly taxId: string | null;
+  readonly invoiceEmail: string | null;
 }
 
 /** Customers in the order in which they were made; `house` adds the other side of their transfers. */
@@ -91,7 +104,17 @@ export interface ApiKey {
   readonly limits: string | null;
   /** Ids in lower case; null: all that its account may use. */
   readonly models: readonly string[] | null;
+  /** What it may do on the account host; null: an inference key. */
+  readonly role: string | null;
+  readonly isOperator: boolean;
+  /** Its requests have them besides their own. */
+  readonly tags: readonly string[];
+  /** Paused since; null: not. */
+  readonly disabledAt: number | null;
+  /** Until when the secret of before its last rotation works. */
+  readonly previousEndsAt: number | null;
   readonly createdAt: number;
+  readonly updatedAt: number;
   readonly expiresAt: number | null;
   readonly revokedAt: number | null;
 }
@@ -106,22 +129,42 @@ export interface NewKey {
   readonly pepperId: string;
   readonly limits: string | null;
   readonly models: readonly string[] | null;
+  readonly role?: string | null;
+  readonly isOperator?: boolean;
+  readonly tags?: readonly string[];
   readonly createdAt: number;
   readonly expiresAt: number | null;
 }
 
+/** Of an account, live at the same time: all of them are in the memory of every process. */
+export const liveKeysMax = 1000;
+
+/** Rejects as `not_found` when there is no such account, and as `conflict` when it has as many live keys as it may. */
 export async function createKey(
   db: Db,
   request: { readonly key: NewKey; readonly budget?: Budget | null; readonly changeId: Uint8Array },
 ): Promise<void> {
   const { key, budget = null, changeId } = request;
   await db.transaction().execute(async (transaction) => {
+    // Written, not read: it is locked, so that keys that are made at the same time are counted.
     const account = await transaction
-      .selectFrom('account')
-      .select('kind')
+      .updateTable('account')
+      .set((is) => ({ version: is('version', '+', 1n) }))
       .where('id', '=', key.accountId)
+      .where('kind', '=', 0n)
+      .where('deleted_at', 'is', null)
+      .returning('id')
       .executeTakeFirst();
-    if (account?.kind !== 0n) throw new StoreError('not_found', `there is no account ${key.accountId}`);
+    if (account === undefined) throw new StoreError('not_found', `there is no account ${key.accountId}`);
+    const { live } = await transaction
+      .selectFrom('api_key')
+      .select((is) => is.fn.countAll<bigint>().as('live'))
+      .where('account_id', '=', key.accountId)
+      .where('status', '=', 'active')
+      .where((is) => is.or([is('expires_at', 'is', null), is('expires_at', '>', BigInt(key.createdAt))]))
+      .executeTakeFirstOrThrow();
+    if (live >= BigInt(liveKeysMax))
+      throw new StoreError('conflict', `An account has at most ${liveKeysMax} live keys. Revoke some first.`);
     await transaction
       .insertInto('api_key')
       .values({
@@ -135,7 +178,11 @@ export async function createKey(
         status: 'active',
         limits: key.limits,
         models: listText(key.models),
+        role: key.role ?? null,
+        is_operator: key.isOperator === true ? 1 : 0,
+        tags: tagsText(key.tags),
         created_at: key.createdAt,
+        updated_at: key.createdAt,
         expires_at: key.expiresAt,
         revoked_at: null,
       })
@@ -173,7 +220,7 @@ export async function revokeKey(
   return db.transaction().execute(async (transaction) => {
     const revoked = await transaction
       .updateTable('api_key')
-      .set({ status: 'revoked', revoked_at: at })
+      .set({ status: 'revoked', revoked_at: at, updated_at: at, previous_hash: null, previous_hash_until: null })
       .where('id', '=', keyId)
       .where('status', '=', 'active')
       .executeTakeFirst();
@@ -200,6 +247,12 @@ export interface LoadedKey {
   readonly budget: Budget | null;
   readonly accountBudget: Budget | null;
   readonly expiresAt: number | null;
+  /** It manages accounts, and makes no requests. */
+  readonly isManagement?: boolean;
+  readonly tags?: readonly string[];
+  readonly isPaused?: boolean;
+  /** Of the secret of before its last rotation, and until when that works. */
+  readonly previous?: { readonly hash: Uint8Array; readonly endsAt: number } | null;
 }
 
 /** A page of the keys that are not revoked, in the order of their ids: the whole set lives in memory, but arrives in pieces. */
@@ -235,6 +288,11 @@ export async function loadKeys(
       'account_budget.amount as account_amount',
       'account_budget.per as account_per',
       'expires_at',
+      'api_key.role',
+      'api_key.tags',
+      'api_key.disabled_at',
+      'api_key.previous_hash',
+      'api_key.previous_hash_until',
     ])
     .where('api_key.status', '=', 'active')
     .where('api_key.id', '>', request.after ?? '')
@@ -257,6 +315,13 @@ export async function loadKeys(
     budget: budgetOf(row.amount, row.per),
     accountBudget: budgetOf(row.account_amount, row.account_per),
     expiresAt: numberOrNull(row.expires_at),
+    isManagement: row.role !== null,
+    tags: listOf(row.tags) ?? [],
+    isPaused: row.disabled_at !== null,
+    previous:
+      row.previous_hash === null || row.previous_hash_until === null
+        ? null
+        : { hash: row.previous_hash, endsAt: Number(row.previous_hash_until) },
   }));
 }
 
@@ -323,10 +388,37 @@ export async function limitAccount(
   return changeAccount(db, accountId, { limits }, { changeId, at, kind: 'account_limits' });
 }
 
+/** Names a customer anew, or says to whom its invoices go; what is undefined stays. undefined when there is no such account. */
+export async function editAccount(
+  db: Db,
+  request: {
+    readonly accountId: string;
+    readonly name?: string | undefined;
+    readonly billing?: { readonly [Detail in keyof BillingDetails]?: BillingDetails[Detail] | undefined } | undefined;
+    readonly at: number;
+    readonly changeId: Uint8Array;
+  },
+): Promise<Account | undefined> {
+  const { accountId, name, billing = {}, at, changeId } = request;
+  const { legalName, addressLines, country, taxId, invoiceEmail } = billing;
+  const set = {
+    ...(name === undefined ? {} : { name }),
+    ...(legalName === undefined ? {} : { legal_name: legalName }),
+    ...(addressLines === undefined ? {} : { address_lines: listText(addressLines) }),
+    ...(country === undefined ? {} : { country }),
+    ...(taxId === undefined ? {} : { tax_id: taxId }),
+    ...(invoiceEmail === undefined ? {} : { invoice_email: invoiceEmail }),
+  };
+  return changeAccount(db, accountId, set, { changeId, at, kind: 'account_edited' });
+}
+
 function changeAccount(
   db: Db,
   accountId: string,
-  set: Pick<Updateable<AccountTable>, 'models' | 'plan' | 'limits'>,
+  set: Pick<
+    Updateable<AccountTable>,
+    'models' | 'plan' | 'limits' | 'name' | 'legal_name' | 'address_lines' | 'country' | 'tax_id' | 'invoice_email'
+  >,
   { changeId, at, kind }: { readonly changeId: Uint8Array; readonly at: number; readonly kind: ChangeTable['kind'] },
 ): Promise<Account | undefined> {
   return db.transaction().execute(async (transaction) => {
@@ -335,6 +427,7 @@ function changeAccount(
       .set((is) => ({ ...set, version: is('version', '+', 1n) }))
       .where('id', '=', accountId)
       .where('kind', '=', 0n)
+      .where('deleted_at', 'is', null)
       .returningAll()
       .returning(leased())
       .executeTakeFirst();
@@ -359,45 +452,104 @@ export async function limitKey(
     const live = transaction.selectFrom('api_key').select('limits').where('id', '=', keyId);
     const known = await live.where('status', '=', 'active').executeTakeFirst();
     if (known === undefined) return undefined;
-    const before = known.limits === null ? {} : (JSON.parse(known.limits) as Readonly<Record<string, unknown>>);
-    const next = Object.entries({ ...before, ...limits }).filter(([, value]) => value !== null);
-    const limitsNow = next.length === 0 ? null : JSON.stringify(Object.fromEntries(next));
+    const limitsNow = limitsText(known.limits, limits);
     return changeKey(transaction, keyId, { limits: limitsNow }, { changeId, at, kind: 'key_limits' });
   });
 }
 
-/** Names a live key anew, or moves its end; what is undefined stays. undefined when there is no such key. */
+/** Changes what is said of a live key, all at once; what is undefined stays. undefined when there is no such key. */
 export async function editKey(
   db: Db,
   request: {
     readonly keyId: string;
-    readonly name: string | undefined;
+    readonly name?: string | undefined;
     /** null: never. */
-    readonly expiresAt: number | null | undefined;
+    readonly expiresAt?: number | null | undefined;
+    readonly models?: readonly string[] | null | undefined;
+    /** Those that are null are taken away. */
+    readonly limits?: Readonly<Record<string, unknown>> | undefined;
+    readonly tags?: readonly string[] | undefined;
+    /** Paused, or not. A key that was paused before keeps its first time. */
+    readonly disabled?: boolean | undefined;
     readonly at: number;
     readonly changeId: Uint8Array;
   },
 ): Promise<ApiKey | undefined> {
-  const { keyId, name, expiresAt, at, changeId } = request;
-  const set = {
-    ...(name === undefined ? {} : { name }),
-    ...(expiresAt === undefined ? {} : { expires_at: expiresAt }),
-  };
-  return db
-    .transaction()
-    .execute((transaction) => changeKey(transaction, keyId, set, { changeId, at, kind: 'key_edited' }));
+  const { keyId, name, expiresAt, models, limits, tags, disabled, at, changeId } = request;
+  return db.transaction().execute(async (transaction) => {
+    const known = await transaction
+      .selectFrom('api_key')
+      .select(['limits', 'disabled_at'])
+      .where('id', '=', keyId)
+      .where('status', '=', 'active')
+      .executeTakeFirst();
+    if (known === undefined) return undefined;
+    const set = {
+      ...(name === undefined ? {} : { name }),
+      ...(expiresAt === undefined ? {} : { expires_at: expiresAt }),
+      ...(models === undefined ? {} : { models: listText(models) }),
+      ...(limits === undefined ? {} : { limits: limitsText(known.limits, limits) }),
+      ...(tags === undefined ? {} : { tags: tagsText(tags) }),
+      ...(disabled === undefined ? {} : { disabled_at: disabled ? (known.disabled_at ?? at) : null }),
+    };
+    return changeKey(transaction, keyId, set, { changeId, at, kind: 'key_edited' });
+  });
+}
+
+/**
+ * Gives a live key another secret; the one it has now works on until a time, or no longer (null). An earlier one that was
+ * still working ends. undefined when there is no such key.
+ */
+export async function rotateKey(
+  db: Db,
+  request: {
+    readonly keyId: string;
+    readonly hash: Uint8Array;
+    readonly pepperId: string;
+    readonly display: string;
+    readonly previousEndsAt: number | null;
+    readonly at: number;
+    readonly changeId: Uint8Array;
+  },
+): Promise<ApiKey | undefined> {
+  const { keyId, hash, pepperId, display, previousEndsAt, at, changeId } = request;
+  return db.transaction().execute(async (transaction) => {
+    const row = await transaction
+      .updateTable('api_key')
+      .set((is) => ({
+        previous_hash: previousEndsAt === null ? null : is.ref('hash'),
+        previous_hash_until: previousEndsAt,
+        hash,
+        pepper_id: pepperId,
+        display,
+        updated_at: at,
+      }))
+      .where('id', '=', keyId)
+      .where('status', '=', 'active')
+      .returningAll()
+      .executeTakeFirst();
+    if (row === undefined) return undefined;
+    await recordChange(transaction, changeId, at, 'key_rotated', keyId);
+    return toKey(row);
+  });
+}
+
+function limitsText(before: string | null, changed: Readonly<Record<string, unknown>>): string | null {
+  const known = before === null ? {} : (JSON.parse(before) as Readonly<Record<string, unknown>>);
+  const next = Object.entries({ ...known, ...changed }).filter(([, value]) => value !== null);
+  return next.length === 0 ? null : JSON.stringify(Object.fromEntries(next));
 }
 
 /** Of a live key; undefined when there is no such key. */
 async function changeKey(
   transaction: Db,
   keyId: string,
-  set: Pick<Updateable<ApiKeyTable>, 'models' | 'limits' | 'name' | 'expires_at'>,
+  set: Pick<Updateable<ApiKeyTable>, 'models' | 'limits' | 'name' | 'expires_at' | 'tags' | 'disabled_at'>,
   { changeId, at, kind }: { readonly changeId: Uint8Array; readonly at: number; readonly kind: ChangeTable['kind'] },
 ): Promise<ApiKey | undefined> {
   const row = await transaction
     .updateTable('api_key')
-    .set(set)
+    .set({ ...set, updated_at: at })
     .where('id', '=', keyId)
     .where('status', '=', 'active')
     .returningAll()
@@ -919,11 +1071,19 @@ function toAccount(row: Selectable<Database['account']> & { readonly leased: big
     models: listOf(row.models),
     plan: row.plan,
     limits: row.limits,
+    billing: {
+      legalName: row.legal_name,
+      addressLines: listOf(row.address_lines),
+      country: row.country,
+      taxId: row.tax_id,
+      invoiceEmail: row.invoice_email,
+    },
     createdAt: Number(row.created_at),
+    deletedAt: numberOrNull(row.deleted_at),
   };
 }
 
-function toKey(row: Selectable<ApiKeyTable>): ApiKey {
+export function toKey(row: Selectable<ApiKeyTable>): ApiKey {
   return {
     id: row.id,
     accountId: row.account_id,
@@ -933,7 +1093,13 @@ function toKey(row: Selectable<ApiKeyTable>): ApiKey {
     status: row.status,
     limits: row.limits,
     models: listOf(row.models),
+    role: row.role,
+    isOperator: row.is_operator !== 0n,
+    tags: listOf(row.tags) ?? [],
+    disabledAt: numberOrNull(row.disabled_at),
+    previousEndsAt: numberOrNull(row.previous_hash_until),
     createdAt: Number(row.created_at),
+    updatedAt: Number(row.updated_at ?? row.created_at),
     expiresAt: numberOrNull(row.expires_at),
     revokedAt: numberOrNull(row.revoked_at),
   };
@@ -977,6 +1143,9 @@ export function toUsageRow(row: Selectable<UsageTable>): UsageRow {
 
 const listOf = (text: string | null): readonly string[] | null =>
   text === null ? null : (JSON.parse(text) as readonly string[]);
+
+const tagsText = (tags: readonly string[] | undefined): string | null =>
+  tags === undefined || tags.length === 0 ? null : JSON.stringify(tags);
 
 const listText = (list: readonly string[] | null): string | null => (list === null ? null : JSON.stringify(list));
 

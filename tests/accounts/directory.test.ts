@@ -43,6 +43,8 @@ test('a live key is found, junk is malformed, any other key is unknown', () => {
       isPlanKey: undefined,
       models: undefined,
       budget: undefined,
+      tags: undefined,
+      isManagement: undefined,
       expiresAt: null,
     },
   });
@@ -210,4 +212,59 @@ test('§5.5: a key may use what both its account and itself are allowed, at once
   directory.apply({ kind: 'account_models', accountId: 'acct_a', models: [] });
   assert.deepEqual([usable(limited), usable(free)], [[], []]);
   directory.apply({ kind: 'key_models', keyId: 'key_nobody', models: null });
+});
+
+test('a rotated key is one key with two secrets, until the earlier one ends or another rotation ends it', () => {
+  let now = 1_000;
+  const directory = new Directory(secret, () => now);
+  const cuts: Cut[] = [];
+  directory.listen((cut) => cuts.push(cut));
+  const first = key();
+  const [second, third] = [key(), key()];
+  directory.load([first.loaded]);
+  const rotate = (to: typeof first, from: typeof first, endsAt: number | null): void =>
+    directory.apply({
+      kind: 'key_changed',
+      key: {
+        ...first.loaded,
+        hash: to.loaded.hash,
+        previous: endsAt === null ? null : { hash: from.loaded.hash, endsAt },
+      },
+    });
+  const idOf = (text: KeyText): string | undefined => {
+    const found = directory.find(text);
+    return typeof found === 'object' ? found.key.id : undefined;
+  };
+  const idsOf = (): readonly (string | undefined)[] => [first, second, third].map(({ text }) => idOf(text));
+  const { id } = first.loaded;
+
+  rotate(second, first, 2_000);
+  assert.deepEqual(idsOf(), [id, id, undefined]);
+  assert.equal(directory.size, 1);
+  now = 2_000;
+  assert.deepEqual(idsOf(), [undefined, id, undefined], 'it ends at that very moment');
+  now = 1_500;
+  rotate(third, second, 5_000);
+  assert.deepEqual(idsOf(), [undefined, id, id], 'a second rotation ends the first overlap');
+  rotate(third, second, null);
+  assert.deepEqual(idsOf(), [undefined, undefined, id]);
+  assert.deepEqual(cuts, [], 'requests go on through a rotation');
+  directory.apply({ kind: 'key_revoked', keyId: id });
+  assert.deepEqual(idsOf(), [undefined, undefined, undefined]);
+  assert.equal(directory.size, 0);
+});
+
+test('a paused key lets nobody in and is cut once; it is the same key when it goes on', () => {
+  const directory = new Directory(secret);
+  const cuts: Cut[] = [];
+  directory.listen((cut) => cuts.push(cut));
+  const { text, loaded } = key();
+  directory.load([loaded]);
+  for (let times = 0; times < 2; times++) directory.apply({ kind: 'key_changed', key: { ...loaded, isPaused: true } });
+  assert.equal(directory.find(text), undefined);
+  assert.deepEqual(cuts, [{ kind: 'key_paused', keyId: loaded.id }]);
+  directory.apply({ kind: 'key_changed', key: loaded });
+  const found = directory.find(text);
+  assert.ok(typeof found === 'object');
+  assert.equal(found.key.id, loaded.id);
 });

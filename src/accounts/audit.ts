@@ -1,0 +1,216 @@
+import type { Actor } from '../store/audit-queries.ts';
+import type { AuditOutcome } from '../store/database.ts';
+import type { Desk } from '../store/operations.ts';
+import type { Account, ApiKey } from '../store/queries.ts';
+import { readAccountLimits, readLimits } from './key-limits.ts';
+import { accountMeant, OperationError } from './operation.ts';
+import type { OperationServices } from './operation.ts';
+import type { Operation, OperationAnswer } from './operations.ts';
+
+/** Who asks for an operation, and by which request. */
+export interface OperationActor extends Actor {
+  readonly requestId: string | null;
+  readonly address: string | null;
+}
+
+/** The service by itself: where nobody is named who asks. */
+export const serviceItself: OperationActor = {
+  kind: 'system',
+  id: null,
+  name: null,
+  requestId: null,
+  address: null,
+};
+
+/** Whoever may open the control socket, or the database itself. */
+export const commandLine: OperationActor = { ...serviceItself, kind: 'cli' };
+
+/** What is compared before and after an operation. */
+type Subject = 'key' | 'account' | 'prices' | 'credit';
+
+const audited = {
+  create_account: ['account.create', 'account'],
+  edit_account: ['account.edit', 'account'],
+  allow_account: ['account.models', 'account'],
+  plan_account: ['account.plan', 'account'],
+  limit_account: ['account.limits', 'account'],
+  budget_account: ['account.budget', 'account'],
+  limit_credit: ['account.credit_limit', 'account'],
+  suspend_account: ['account.suspend', 'account'],
+  revive_account: ['account.revive', 'account'],
+  create_key: ['key.create', 'key'],
+  allow_key: ['key.models', 'key'],
+  limit_key: ['key.limits', 'key'],
+  edit_key: ['key.edit', 'key'],
+  budget_key: ['key.budget', 'key'],
+  rotate_key: ['key.rotate', 'key'],
+  revoke_key: ['key.revoke', 'key'],
+  set_price: ['price.set', 'prices'],
+  remove_price: ['price.remove', 'prices'],
+  move_credit: ['credit.move', 'credit'],
+  refund_request: ['credit.refund_request', 'credit'],
+} as const satisfies Readonly<Record<Operation['kind'], readonly [action: string, subject: Subject]>>;
+
+/** What every operation is called in the audit log. */
+export const auditedActions: readonly string[] = Object.values(audited).map(([action]) => action);
+
+/** An operation that is written down, and not yet carried out. */
+export interface BegunEntry {
+  /** Writes what became of it. Never throws: an entry that stays `begun` says that this is not known. */
+  complete(outcome: Exclude<AuditOutcome, 'begun'>, answer?: OperationAnswer): Promise<void>;
+}
+
+/**
+ * Writes an operation down before anything of it is done, so that no crash hides a change: what it is about, what was asked
+ * for, and how things were. No secret is in either: an operation has none.
+ */
+export async function beginEntry(operation: Operation, services: OperationServices): Promise<BegunEntry> {
+  const { desk, newId, now, actor = serviceItself } = services;
+  const [action, subject] = audited[operation.kind];
+  const { requestId, address, ...who } = actor;
+  const about = await aboutOf(operation, desk);
+  const id = newId();
+  const common = { actor: who, action, requestId, address };
+  await desk.recordAudit({
+    ...common,
+    id,
+    at: now(),
+    accountId: about.accountId ?? null,
+    target: targetOf(subject, operation, about),
+    before: await factsOf(subject, operation, about, services),
+    after: null,
+    outcome: 'begun',
+    wish: JSON.stringify(operation),
+  });
+  return {
+    complete: async (outcome, answer) => {
+      try {
+        const now_ = { ...about, ...idsOf(answer) };
+        await desk.recordAudit({
+          ...common,
+          id: newId(),
+          at: now(),
+          accountId: now_.accountId ?? null,
+          target: targetOf(subject, operation, now_),
+          before: null,
+          after: outcome === 'done' ? await factsOf(subject, operation, now_, services, answer) : null,
+          outcome,
+          completes: id,
+        });
+      } catch {
+        // The change itself is durable, or was not made: its answer must not be lost for this.
+      }
+    },
+  };
+}
+
+interface About {
+  readonly accountId?: string | undefined;
+  readonly keyId?: string | undefined;
+}
+
+async function aboutOf(operation: Operation, desk: Desk): Promise<About> {
+  if (operation.kind === 'create_account') return {};
+  if ('keyId' in operation) {
+    const { keyId } = operation;
+    return { keyId, accountId: (await desk.getKey({ keyId }))?.accountId };
+  }
+  try {
+    return { accountId: await accountMeant(operation.accountId, desk) };
+  } catch (error) {
+    if (error instanceof OperationError) return { accountId: operation.accountId };
+    throw error;
+  }
+}
+
+function idsOf(answer: OperationAnswer | undefined): About {
+  switch (answer?.kind) {
+    case 'account':
+      return { accountId: answer.accountId };
+    case 'key':
+      return { accountId: answer.accountId, keyId: answer.keyId };
+    default:
+      return {};
+  }
+}
+
+function targetOf(subject: Subject, operation: Operation, { accountId, keyId }: About): string | null {
+  switch (subject) {
+    case 'key':
+      return keyId ?? null;
+    case 'account':
+      return accountId ?? null;
+    case 'prices':
+      return 'model' in operation ? operation.model : null;
+    case 'credit':
+      return operation.kind === 'refund_request' ? operation.requestId : (accountId ?? null);
+  }
+}
+
+async function factsOf(
+  subject: Subject,
+  operation: Operation,
+  { accountId, keyId }: About,
+  { desk, now }: OperationServices,
+  answer?: OperationAnswer,
+): Promise<string | null> {
+  switch (subject) {
+    case 'key': {
+      const key = keyId === undefined ? undefined : await desk.getKey({ keyId });
+      return key === undefined ? null : print({ ...keyFacts(key), budget: await budgetFacts(key.id, desk) });
+    }
+    case 'account': {
+      const account = accountId === undefined ? undefined : await desk.getAccount({ accountId });
+      if (account === undefined) return null;
+      return print({ ...accountFacts(account), budget: await budgetFacts(account.id, desk) });
+    }
+    case 'prices': {
+      if (accountId === undefined || !('model' in operation)) return null;
+      const rates = await desk.listAccountPrices({ accountId, endingAfter: now() });
+      const modelId = operation.model.toLowerCase();
+      return print({ rates: rates.filter((rate) => rate.modelId === modelId) });
+    }
+    case 'credit': {
+      const account = accountId === undefined ? undefined : await desk.getAccount({ accountId });
+      const balance = { balance_microcents: account?.balanceMicrocents ?? null };
+      return print(answer?.kind === 'moved' ? { ...balance, moved: answer.microcents, again: answer.again } : balance);
+    }
+  }
+}
+
+/** Exact: amounts are decimal text. */
+const print = (facts: object): string =>
+  JSON.stringify(facts, (_name, value: unknown) => (typeof value === 'bigint' ? String(value) : value));
+
+async function budgetFacts(subject: string, desk: Desk) {
+  const budget = await desk.getBudget({ subject });
+  return budget === null ? null : { microcents: budget.amountMicrocents, per: budget.per };
+}
+
+const seconds = (ms: number | null): number | null => (ms === null ? null : Math.floor(ms / 1000));
+
+const keyFacts = (key: ApiKey) => ({
+  name: key.name,
+  secret: key.display,
+  status: key.status,
+  user_id: key.userId,
+  role: key.role,
+  is_operator: key.isOperator,
+  models: key.models,
+  limits: readLimits(key.limits),
+  tags: key.tags,
+  disabled_at: seconds(key.disabledAt),
+  expires_at: seconds(key.expiresAt),
+  previous_secret_ends_at: seconds(key.previousEndsAt),
+});
+
+const accountFacts = (account: Account) => ({
+  name: account.name,
+  status: account.status,
+  models: account.models,
+  plan: account.plan,
+  limits: readAccountLimits(account.limits),
+  credit_limit_microcents: account.creditLimitMicrocents,
+  billing: account.billing,
+  deleted_at: seconds(account.deletedAt),
+});

@@ -1,0 +1,30 @@
+import type { BillingDetails } from '../store/queries.ts';
+import { checkedText, OperationError } from './operation.ts';
+
+export const addressLinesMax = 6;
+const lineLengthMax = 100;
+const emailLengthMax = 254;
+
+type Changed = { readonly [Detail in keyof BillingDetails]?: BillingDetails[Detail] | undefined };
+
+/** To whom invoices go, checked for what is printed on them. Throws OperationError. */
+export function checkedBilling(details: Changed): Changed {
+  const { legalName, addressLines, country, taxId, invoiceEmail } = details;
+  if (legalName != null) checkedText(legalName, 'A legal name', lineLengthMax);
+  if (addressLines != null) {
+    if (addressLines.length === 0 || addressLines.length > addressLinesMax)
+      throw new OperationError(`An address has 1 to ${addressLinesMax} lines.`);
+    for (const line of addressLines) checkedText(line, 'A line of an address', lineLengthMax);
+  }
+  if (country != null && !/^[A-Z]{2}$/.test(country))
+    throw new OperationError('A country is two capital letters (ISO 3166-1), such as DE.');
+  if (taxId != null && !/^[A-Za-z0-9][A-Za-z0-9 ./-]{1,39}$/.test(taxId))
+    throw new OperationError('A tax id has 2 to 40 letters, digits, blanks and the characters . / -');
+  if (invoiceEmail != null && !isEmail(invoiceEmail))
+    throw new OperationError('That is no e-mail address; write for example accounts@example.com.');
+  return details;
+}
+
+/** One address, as mail servers take it: no display name, no comments, no control characters. */
+const isEmail = (text: string): boolean =>
+  text.length <= emailLengthMax && /^[^\s@<>,;:"()[\]\\\p{Cc}]{1,64}@[a-z0-9-]+(\.[a-z0-9-]+)+$/iu.test(text);
