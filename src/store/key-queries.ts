@@ -67,8 +67,8 @@ export async function listAccountKeys(
   db: Kysely<Database>,
   request: {
     readonly accountId: string;
-    /** Only those of this person. */
-    readonly userId?: string | undefined;
+    /** Only inference keys of this person; null: of nobody in particular. */
+    readonly userId?: string | null | undefined;
     readonly after?: string | undefined;
     /** Left out: also keys that are paused. */
     readonly isEnabled?: boolean | undefined;
@@ -84,7 +84,9 @@ export async function listAccountKeys(
     .orderBy('created_at', 'desc')
     .orderBy('id', 'desc')
     .limit(limit);
-  if (userId !== undefined) query = query.where('user_id', '=', userId);
+  if (userId !== undefined) query = query.where('role', 'is', null);
+  if (userId != null) query = query.where('user_id', '=', userId);
+  if (userId === null) query = query.where('user_id', 'is', null);
   if (request.isEnabled === true) query = query.where('disabled_at', 'is', null);
   if (after !== undefined) {
     const last = await db

@@ -1,0 +1,139 @@
+import Type from 'typebox';
+import type { Static } from 'typebox';
+
+import { readLimits } from '../accounts/key-limits.ts';
+import { roles } from '../accounts/role.ts';
+import { periodOf } from '../store/budget.ts';
+import type { BudgetPeriod } from '../store/budget.ts';
+import type { Desk } from '../store/operations.ts';
+import type { ApiKey } from '../store/queries.ts';
+import { centsOf, nullable, secondsOf, secondsOrNull, wholeOf } from './wire.ts';
+
+const time = (description: string) => Type.Integer({ description: `${description}, in unix seconds.` });
+const amount = (description: string) => Type.Integer({ description: `${description}, in microcents.` });
+
+export const limitResets = ['daily', 'weekly', 'monthly'] as const;
+export type LimitReset = (typeof limitResets)[number];
+
+export const keySchema = Type.Object({
+  id: Type.String(),
+  object: Type.Literal('key'),
+  name: Type.String(),
+  label: Type.String({ description: 'What may be shown of the secret: its beginning and its last four characters.' }),
+  type: Type.Enum(['serverless', 'plan', 'management'], {
+    description: 'Paid from credit, paid by the plan of the account, or for the account host.',
+  }),
+  role: nullable(Type.Enum([...roles])),
+  is_management_key: Type.Boolean(),
+  is_operator: Type.Boolean(),
+  user_id: nullable(Type.String()),
+  user_scoped: Type.Boolean({ description: 'It is a person’s; only such keys upload files.' }),
+  disabled: Type.Boolean(),
+  limit_cents: nullable(Type.Integer({ description: 'What it may spend in a period.' })),
+  limit_microcents: nullable(Type.Integer()),
+  limit_remaining_microcents: nullable(amount('What is left of it in the period that runs, running requests aside')),
+  limit_reset: nullable(Type.Enum([...limitResets], { description: 'When the limit begins anew, in UTC; null: never.' })),
+  limit_resets_at: nullable(time('When that is next')),
+  usage: amount('What its requests have cost'),
+  usage_daily: amount('The same since midnight UTC'),
+  usage_weekly: amount('The same since Monday'),
+  usage_monthly: amount('The same since the first of the month'),
+  allowed_models: nullable(Type.Array(Type.String(), { description: 'null: all that the account may use.' })),
+  allowed_endpoints: nullable(Type.Array(Type.String(), { description: 'null: all.' })),
+  ip_ranges: nullable(Type.Array(Type.String(), { description: 'null: from everywhere.' })),
+  zdr_only: Type.Boolean(),
+  max_concurrency: nullable(Type.Integer()),
+  requests_per_minute: nullable(Type.Integer()),
+  tokens_per_minute: nullable(Type.Integer()),
+  tags: Type.Array(Type.String()),
+  created_at: time('When it was made'),
+  updated_at: time('When something else than its limit was last changed'),
+  expires_at: nullable(time('When it ends')),
+  revoked_at: nullable(time('When it was deleted')),
+  last_used_at: nullable(
+    time('When its last request ended; to the end of the hour where that is more than an hour or two ago'),
+  ),
+  previous_secret_ends_at: nullable(time('Until when the secret of before the last rotation works')),
+});
+export type KeyObject = Static<typeof keySchema>;
+
+const resetOf: Readonly<Record<BudgetPeriod, LimitReset | null>> = {
+  day: 'daily',
+  week: 'weekly',
+  month: 'monthly',
+  total: null,
+};
+export const periodOfReset: Readonly<Record<LimitReset, BudgetPeriod>> = {
+  daily: 'day',
+  weekly: 'week',
+  monthly: 'month',
+};
+
+/** Keys of one account, with what they have spent. */
+export async function keyObjects(
+  accountId: string,
+  keys: readonly ApiKey[],
+  desk: Desk,
+  now: number,
+): Promise<readonly KeyObject[]> {
+  const ids = keys.map(({ id }) => id);
+  const [only] = ids.length === 1 ? ids : [];
+  const spent = async (from: number): Promise<ReadonlyMap<string, bigint>> => {
+    if (ids.length === 0) return new Map();
+    const of = only === undefined ? { accountId } : { accountId, keyId: only };
+    const sums = await desk.sumUsage({ ...of, from, to: now + 1, by: 'key' });
+    return new Map(sums.map(({ group, costMicrocents }) => [group, costMicrocents]));
+  };
+  const [total, daily, weekly, monthly] = [
+    await spent(0),
+    await spent(periodOf('day', now).startsAt),
+    await spent(periodOf('week', now).startsAt),
+    await spent(periodOf('month', now).startsAt),
+  ];
+  const budgets = new Map(
+    (await desk.budgetsOf({ subjects: ids, at: now })).map((budget) => [budget.purse.subject, budget]),
+  );
+  const used = new Map((await desk.lastUseOfKeys({ accountId, keyIds: ids })).map(({ keyId, at }) => [keyId, at]));
+  return keys.map((key): KeyObject => {
+    const limits = readLimits(key.limits);
+    const budget = budgets.get(key.id);
+    const left = budget === undefined ? 0n : budget.amountMicrocents - budget.spentMicrocents;
+    return {
+      id: key.id,
+      object: 'key',
+      name: key.name,
+      label: key.display,
+      type: key.role !== null ? 'management' : limits.planKey === true ? 'plan' : 'serverless',
+      role: roles.find((role) => role === key.role) ?? null,
+      is_management_key: key.role !== null,
+      is_operator: key.isOperator,
+      user_id: key.userId,
+      user_scoped: key.userId !== null,
+      disabled: key.disabledAt !== null,
+      limit_cents: budget === undefined ? null : centsOf(budget.amountMicrocents),
+      limit_microcents: budget === undefined ? null : wholeOf(budget.amountMicrocents),
+      limit_remaining_microcents: budget === undefined ? null : wholeOf(left > 0n ? left : 0n),
+      limit_reset: budget === undefined ? null : resetOf[budget.per],
+      limit_resets_at: secondsOrNull(budget?.purse.endsAt ?? null),
+      usage: wholeOf(total.get(key.id) ?? 0n),
+      usage_daily: wholeOf(daily.get(key.id) ?? 0n),
+      usage_weekly: wholeOf(weekly.get(key.id) ?? 0n),
+      usage_monthly: wholeOf(monthly.get(key.id) ?? 0n),
+      allowed_models: key.models === null ? null : [...key.models],
+      allowed_endpoints: limits.endpoints === undefined ? null : [...limits.endpoints],
+      ip_ranges: limits.addresses === undefined ? null : [...limits.addresses],
+      zdr_only: limits.zdrOnly ?? false,
+      max_concurrency: limits.concurrencyMax ?? null,
+      requests_per_minute: limits.requestsPerMinute ?? null,
+      tokens_per_minute: limits.tokensPerMinute ?? null,
+      tags: [...key.tags],
+      created_at: secondsOf(key.createdAt),
+      updated_at: secondsOf(key.updatedAt),
+      expires_at: secondsOrNull(key.expiresAt),
+      revoked_at: secondsOrNull(key.revokedAt),
+      last_used_at: secondsOrNull(used.get(key.id) ?? null),
+      previous_secret_ends_at:
+        key.previousEndsAt !== null && key.previousEndsAt > now ? secondsOf(key.previousEndsAt) : null,
+    };
+  });
+}

@@ -1,0 +1,13 @@
+import type { OperationServices } from '../accounts/operation.ts';
+import { actorOf } from './api.ts';
+import type { Call } from './route.ts';
+
+/** Operations in the name of who sends this request: each of them writes its own entry of the audit log. */
+export function operationsOf({
+  principal,
+  requestId,
+  address,
+  services,
+}: Pick<Call, 'principal' | 'requestId' | 'address' | 'services'>): OperationServices {
+  return { ...services.operations, actor: { ...actorOf(principal), requestId, address } };
+}

@@ -1,0 +1,443 @@
+import Type from 'typebox';
+import type { Static } from 'typebox';
+
+import { checkedBudget } from '../../accounts/budget.ts';
+import type { BudgetWish } from '../../accounts/budget.ts';
+import { faultOfLimits, limitMax, listMax } from '../../accounts/key-limits.ts';
+import type { KeyLimits } from '../../accounts/key-limits.ts';
+import { operate, overlapMsMax } from '../../accounts/operations.ts';
+import { isTag, tagRule, tagsMax } from '../../accounts/tags.ts';
+import { ApiError } from '../../errors.ts';
+import type { ApiKey } from '../../store/queries.ts';
+import { perMinute } from '../api.ts';
+import { notThere } from '../input.ts';
+import { keyObjects, keySchema, limitResets, periodOfReset } from '../key-object.ts';
+import type { KeyObject } from '../key-object.ts';
+import { operationsOf } from '../operations-of.ts';
+import { everyRole, mayMakeKeys, roles, route } from '../route.ts';
+import type { AccountRoute, Call, Role } from '../route.ts';
+import { listOf, listSchema, microcentsPerCent, nullable, pageLimit, pageQuery } from '../wire.ts';
+
+const params = Type.Object({ id: Type.String({ pattern: '^key_[0-9A-Za-z]{1,64}$' }) });
+const name = Type.String({ minLength: 1, maxLength: 100 });
+/** Ten billion dollars in cents: what a budget may be at most. */
+const cents = Type.Integer({ minimum: 0, maximum: 1_000_000_000_000 });
+const rate = Type.Integer({ minimum: 1, maximum: limitMax });
+const texts = (maxItems: number, what: string) =>
+  Type.Array(Type.String({ minLength: 1, maxLength: 128 }), { maxItems, description: what });
+
+/** What may be said of an inference key when it is made, and changed later. */
+const settings = {
+  limit_cents: Type.Optional(nullable(cents)),
+  limit_reset: Type.Optional(
+    nullable(Type.Enum([...limitResets], { description: 'null: the limit is for the whole life of the key.' })),
+  ),
+  expires_at: Type.Optional(nullable(Type.Integer({ minimum: 0, description: 'Unix seconds; null: never.' }))),
+  allowed_models: Type.Optional(nullable(texts(1000, 'Ids of models; null: all that the account may use.'))),
+  allowed_endpoints: Type.Optional(nullable(texts(listMax, 'Paths such as `/v1/messages`; null: all.'))),
+  ip_ranges: Type.Optional(nullable(texts(listMax, 'Addresses, or ranges such as `10.0.0.0/8`; null: everywhere.'))),
+  zdr_only: Type.Optional(Type.Boolean()),
+  max_concurrency: Type.Optional(nullable(rate)),
+  requests_per_minute: Type.Optional(nullable(rate)),
+  tokens_per_minute: Type.Optional(nullable(rate)),
+  tags: Type.Optional(texts(tagsMax, 'Labels of all of its requests, besides those that a request has itself.')),
+};
+
+const newKeyBody = Type.Object(
+  {
+    name,
+    type: Type.Optional(
+      Type.Enum(['serverless', 'plan', 'management'], { description: 'serverless where nothing is said.' }),
+    ),
+    role: Type.Optional(Type.Enum([...roles], { description: 'Of a management key: at most that of who makes it.' })),
+    user_id: Type.Optional(
+      nullable(Type.String({ minLength: 1, maxLength: 100, description: 'Whose it is; null: of nobody in particular.' })),
+    ),
+    ...settings,
+  },
+  { additionalProperties: false },
+);
+
+const changeBody = Type.Object(
+  {
+    name: Type.Optional(name),
+    type: Type.Optional(Type.Enum(['serverless', 'plan'])),
+    disabled: Type.Optional(Type.Boolean({ description: 'true: nobody is let in, and what runs is cut.' })),
+    ...settings,
+  },
+  { additionalProperties: false },
+);
+
+const secretSchema = Type.Object({
+  key: Type.String({ description: 'The secret. It is shown now, and never again.' }),
+  data: keySchema,
+});
+
+export const keyRoutes: readonly AccountRoute[] = [
+  route({
+    method: 'get',
+    path: '/v1/key',
+    operationId: 'getPresentedKey',
+    tag: 'Keys',
+    summary: 'The management key of this request',
+    description: 'What the presented management key is and may do. People have no key, and get 403.',
+    access: everyRole,
+    answers: [
+      {
+        status: 200,
+        description: 'The key.',
+        schema: Type.Object({
+          ...keySchema.properties,
+          rate_limit: Type.Object({ requests: Type.Integer(), interval: Type.String() }),
+        }),
+      },
+    ],
+    handle: async (call) => {
+      const { principal } = call;
+      if (principal.kind !== 'key')
+        throw new ApiError('http_403', 'This route is about a management key; send one, or ask for GET /v1/keys.');
+      const key = await shownKey(call, await keyThere(call, principal.keyId));
+      return { ...key, rate_limit: { requests: perMinute.sender, interval: '1m' } };
+    },
+  }),
+  route({
+    method: 'get',
+    path: '/v1/keys',
+    operationId: 'listKeys',
+    tag: 'Keys',
+    summary: 'Keys of the account',
+    description:
+      'Keys that are not deleted, newest first. Developers see their own. Paused keys are left out unless `include_disabled`.',
+    access: everyRole,
+    query: Type.Object({ ...pageQuery, include_disabled: Type.Optional(Type.Boolean()) }),
+    answers: [{ status: 200, description: 'A page of keys.', schema: listSchema(keySchema) }],
+    handle: async (call) => {
+      const { query, account } = call;
+      const { desk, now } = call.services.operations;
+      const limit = pageLimit(query.limit);
+      const keys = await desk.listAccountKeys({
+        accountId: account.id,
+        ...ownOnly(call),
+        after: query.after,
+        isEnabled: query.include_disabled === true ? undefined : true,
+        limit: limit + 1,
+      });
+      const shown = await keyObjects(account.id, keys.slice(0, limit), desk, now());
+      const objects = new Map(shown.map((key) => [key.id, key]));
+      return listOf(
+        keys,
+        limit,
+        ({ id }) => objects.get(id)!,
+        ({ id }) => id,
+      );
+    },
+  }),
+  route({
+    method: 'post',
+    path: '/v1/keys',
+    operationId: 'createKey',
+    tag: 'Keys',
+    summary: 'Make a key',
+    description:
+      'The secret is in the answer, and nowhere else ever after. A management key is made by an owner or admin in person. An account has at most 1,000 live keys.',
+    access: mayMakeKeys,
+    stepUp: true,
+    body: newKeyBody,
+    answers: [{ status: 201, description: 'The key with its secret.', schema: secretSchema }],
+    errors: ['http_409'],
+    handle: async (call) => {
+      const { body, account } = call;
+      const { type = 'serverless', role } = body;
+      if (type === 'management') checkMayGrant(call, role);
+      else if (role !== undefined)
+        throw new ApiError('unsupported_value', 'Only a management key has a role.', { param: 'role' });
+      const wish = readSettings(call, body, type === 'management' ? undefined : type);
+      const answer = await operate(
+        {
+          kind: 'create_key',
+          accountId: account.id,
+          name: body.name,
+          userId: await userOfNewKey(call, body.user_id, type),
+          expiresAt: wish.expiresAt ?? undefined,
+          models: wish.models ?? undefined,
+          limits: wish.limits === undefined ? undefined : withoutNulls(wish.limits),
+          budget: wish.budget ?? undefined,
+          tags: wish.tags,
+          role: type === 'management' ? role : undefined,
+        },
+        operationsOf(call),
+      );
+      if (answer.kind !== 'key') throw new Error('creating a key answered something else');
+      return { key: answer.key, data: await shownKey(call, await keyThere(call, answer.keyId)) };
+    },
+  }),
+  route({
+    method: 'get',
+    path: '/v1/keys/{id}',
+    operationId: 'getKey',
+    tag: 'Keys',
+    summary: 'One key',
+    description: 'Also one that was deleted, for the name of what it has used.',
+    access: everyRole,
+    params,
+    answers: [{ status: 200, description: 'The key.', schema: keySchema }],
+    handle: async (call) => shownKey(call, await keyThere(call, call.params.id)),
+  }),
+  route({
+    method: 'patch',
+    path: '/v1/keys/{id}',
+    operationId: 'changeKey',
+    tag: 'Keys',
+    summary: 'Change a key',
+    description:
+      'What is left out stays; what is null is taken away. It holds from the next request on, on every replica within a second; what runs goes on, unless the key is paused.',
+    access: mayMakeKeys,
+    params,
+    body: changeBody,
+    answers: [{ status: 200, description: 'The key as it is now.', schema: keySchema }],
+    handle: async (call) => {
+      const { body } = call;
+      const key = await liveKey(call);
+      checkMayChange(call, key, { isOwnAllowed: false });
+      if (key.role !== null && Object.keys(body).some((field) => !ofEveryKey.has(field)))
+        throw new ApiError('unsupported_value', 'Of a management key only name, expires_at and disabled can change.');
+      const wish = readSettings(call, body, body.type);
+      const budget = await changedBudget(call, key.id);
+      const services = operationsOf(call);
+      const { expiresAt, models, limits, tags } = wish;
+      const edit = { name: body.name, expiresAt, models, limits, tags, disabled: body.disabled };
+      if (Object.values(edit).some((value) => value !== undefined))
+        await operate({ kind: 'edit_key', keyId: key.id, ...edit }, services);
+      if (budget !== undefined)
+        await operate({ kind: 'budget_key', keyId: key.id, budget: budget ?? undefined }, services);
+      return shownKey(call, await keyThere(call, key.id));
+    },
+  }),
+  route({
+    method: 'delete',
+    path: '/v1/keys/{id}',
+    operationId: 'deleteKey',
+    tag: 'Keys',
+    summary: 'Revoke a key for good',
+    description: 'Both of its secrets are refused within a second on every replica, and what runs on it is cut.',
+    access: mayMakeKeys,
+    params,
+    answers: [
+      {
+        status: 200,
+        description: 'It is revoked.',
+        schema: Type.Object({
+          id: Type.String(),
+          object: Type.Literal('key.deleted'),
+          deleted: Type.Literal(true),
+        }),
+      },
+    ],
+    handle: async (call) => {
+      const key = await liveKey(call);
+      checkMayChange(call, key, { isOwnAllowed: true });
+      await operate({ kind: 'revoke_key', keyId: key.id }, operationsOf(call));
+      return { id: key.id, object: 'key.deleted', deleted: true };
+    },
+  }),
+  route({
+    method: 'post',
+    path: '/v1/keys/{id}/rotate',
+    operationId: 'rotateKey',
+    tag: 'Keys',
+    summary: 'Give a key another secret',
+    description:
+      'The key stays what it is, with its id, limits and usage. The secret it had works on for `overlap_seconds`, by the clock of the database; an earlier one that was still working ends now. What runs goes on.',
+    access: mayMakeKeys,
+    stepUp: true,
+    params,
+    body: Type.Object(
+      {
+        overlap_seconds: Type.Optional(
+          Type.Integer({ minimum: 0, maximum: overlapMsMax / 1000, description: '0 where nothing is said.' }),
+        ),
+      },
+      { additionalProperties: false },
+    ),
+    answers: [{ status: 200, description: 'The key with its new secret.', schema: secretSchema }],
+    handle: async (call) => {
+      const key = await liveKey(call);
+      checkMayChange(call, key, { isOwnAllowed: true });
+      const overlapMs = (call.body.overlap_seconds ?? 0) * 1000;
+      const answer = await operate({ kind: 'rotate_key', keyId: key.id, overlapMs }, operationsOf(call));
+      if (answer.kind !== 'rotated') throw new Error('rotating a key answered something else');
+      return { key: answer.key, data: await shownKey(call, await keyThere(call, key.id)) };
+    },
+  }),
+];
+
+const ofEveryKey: ReadonlySet<string> = new Set(['name', 'expires_at', 'disabled']);
+
+type KeyCall = Pick<Call, 'account' | 'principal' | 'services' | 'requestId' | 'address'>;
+
+/** Developers have to do with their own keys only; a management key with that role with those of nobody in particular. */
+function isOwn({ account, principal }: KeyCall, key: ApiKey): boolean {
+  if (account.role !== 'developer') return true;
+  if (principal.kind === 'user') return key.role === null && key.userId === principal.userId;
+  return principal.kind === 'key' && (key.id === principal.keyId || (key.role === null && key.userId === null));
+}
+
+const ownOnly = ({ account, principal }: KeyCall): { readonly userId?: string | null } => {
+  if (account.role !== 'developer') return {};
+  return { userId: principal.kind === 'user' ? principal.userId : null };
+};
+
+async function keyThere(call: KeyCall, keyId: string): Promise<ApiKey> {
+  const key = await call.services.operations.desk.getKey({ keyId, accountId: call.account.id });
+  if (key === undefined || !isOwn(call, key)) throw notThere();
+  return key;
+}
+
+async function liveKey(call: KeyCall & { readonly params: { readonly id: string } }): Promise<ApiKey> {
+  const key = await keyThere(call, call.params.id);
+  if (key.status !== 'active') throw notThere();
+  return key;
+}
+
+async function shownKey({ account, services }: KeyCall, key: ApiKey): Promise<KeyObject> {
+  const { desk, now } = services.operations;
+  const [shown] = await keyObjects(account.id, [key], desk, now());
+  return shown!;
+}
+
+const isAtMost = (role: Role, own: Role): boolean => roles.indexOf(role) >= roles.indexOf(own);
+
+/** Who makes a management key, or could use it, must be allowed to do what it may. Throws `http_403`. */
+function checkMayGrant({ account, principal }: KeyCall, role: Role | undefined): void {
+  if (principal.kind !== 'user' || (account.role !== 'owner' && account.role !== 'admin'))
+    throw new ApiError('http_403', 'Management keys are made by an owner or admin who is signed in.');
+  if (role === undefined)
+    throw new ApiError('unsupported_value', 'Say which role the management key has.', { param: 'role' });
+  if (!isAtMost(role, account.role))
+    throw new ApiError('http_403', `Your role is ${account.role}; a key can have no higher one.`, { param: 'role' });
+}
+
+/** A changed secret is in the hands of who changed it, so the rules are those of making one. Throws `http_403`. */
+function checkMayChange({ account, principal }: KeyCall, key: ApiKey, { isOwnAllowed }: { isOwnAllowed: boolean }): void {
+  if (key.role === null) return;
+  if (principal.kind === 'key') {
+    if (isOwnAllowed && principal.keyId === key.id) return;
+    throw new ApiError('http_403', 'A management key changes inference keys, and can rotate or delete itself.');
+  }
+  const role = roles.find((known) => known === key.role);
+  const isAllowed =
+    (account.role === 'owner' || account.role === 'admin') &&
+    role !== undefined &&
+    isAtMost(role, account.role) &&
+    (!key.isOperator || (principal.kind === 'user' && principal.isOperator));
+  if (!isAllowed) throw new ApiError('http_403', 'This management key may do more than you.');
+}
+
+/** Whose a new key is: a member of the account. */
+async function userOfNewKey(
+  { account, principal, services }: KeyCall,
+  asked: string | null | undefined,
+  type: 'serverless' | 'plan' | 'management',
+): Promise<string | undefined> {
+  if (type === 'management') {
+    if (asked != null) throw new ApiError('unsupported_value', 'A management key is nobody’s.', { param: 'user_id' });
+    return undefined;
+  }
+  const own = principal.kind === 'user' ? principal.userId : undefined;
+  if (account.role === 'developer' && asked !== undefined && asked !== (own ?? null))
+    throw new ApiError('http_403', 'Developers make keys for themselves.', { param: 'user_id' });
+  if (asked === undefined) return own;
+  if (asked === null || asked === own) return asked ?? undefined;
+  const member = await services.sessions?.membership(asked, account.id);
+  if (member === undefined)
+    throw new ApiError('unsupported_value', 'No member of the account has this id.', { param: 'user_id' });
+  return asked;
+}
+
+type Settings = { -readonly [Field in keyof typeof settings]?: Static<(typeof settings)[Field]> };
+
+interface ReadSettings {
+  readonly expiresAt: number | null | undefined;
+  readonly models: readonly string[] | null | undefined;
+  readonly limits: { readonly [Limit in keyof KeyLimits]?: KeyLimits[Limit] | null } | undefined;
+  readonly tags: readonly string[] | undefined;
+  readonly budget: BudgetWish | null | undefined;
+}
+
+/** Throws `unsupported_value` with the field that is wrong. */
+function readSettings(
+  { account, services }: KeyCall,
+  body: Settings,
+  type: 'serverless' | 'plan' | undefined,
+): ReadSettings {
+  const { expires_at: expires, allowed_models: models, tags } = body;
+  if (expires != null && expires * 1000 <= services.operations.now())
+    throw new ApiError('unsupported_value', 'A key ends in the future.', { param: 'expires_at' });
+  if (models != null) checkModels(models, account.id, services);
+  if (tags !== undefined && !tags.every(isTag)) throw new ApiError('unsupported_value', tagRule, { param: 'tags' });
+  const limits = {
+    ...(body.allowed_endpoints === undefined ? {} : { endpoints: body.allowed_endpoints }),
+    ...(body.ip_ranges === undefined ? {} : { addresses: body.ip_ranges }),
+    ...(body.zdr_only === undefined ? {} : { zdrOnly: body.zdr_only ? true : null }),
+    ...(type === undefined ? {} : { planKey: type === 'plan' ? true : null }),
+    ...(body.max_concurrency === undefined ? {} : { concurrencyMax: body.max_concurrency }),
+    ...(body.requests_per_minute === undefined ? {} : { requestsPerMinute: body.requests_per_minute }),
+    ...(body.tokens_per_minute === undefined ? {} : { tokensPerMinute: body.tokens_per_minute }),
+  };
+  for (const [field, each] of [
+    ['allowed_endpoints', { endpoints: body.allowed_endpoints ?? undefined }],
+    ['ip_ranges', { addresses: body.ip_ranges ?? undefined }],
+  ] as const) {
+    const fault = faultOfLimits(each);
+    if (fault !== undefined) throw new ApiError('unsupported_value', fault, { param: field });
+  }
+  return {
+    expiresAt: expires == null ? expires : expires * 1000,
+    models,
+    limits: Object.keys(limits).length === 0 ? undefined : limits,
+    tags,
+    budget: budgetOf(body),
+  };
+}
+
+function budgetOf({ limit_cents: limit, limit_reset: reset }: Settings): BudgetWish | null | undefined {
+  if (limit == null) return limit;
+  const wish: BudgetWish = {
+    microcents: String(BigInt(limit) * microcentsPerCent),
+    per: reset == null ? 'total' : periodOfReset[reset],
+  };
+  checkedBudget(wish);
+  return wish;
+}
+
+/** Of a key that has a limit, a new period alone keeps its amount, and a new amount alone its period. */
+async function changedBudget(
+  { body, services }: KeyCall & { readonly body: Settings },
+  keyId: string,
+): Promise<BudgetWish | null | undefined> {
+  const { limit_cents: limit, limit_reset: reset } = body;
+  if (limit === null || (limit === undefined && reset === undefined)) return limit;
+  const known = await services.operations.desk.getBudget({ subject: keyId });
+  if (limit === undefined && known === null)
+    throw new ApiError('unsupported_value', 'The key has no limit; say limit_cents too.', { param: 'limit_reset' });
+  return {
+    microcents: String(limit === undefined ? known!.amountMicrocents : BigInt(limit) * microcentsPerCent),
+    per: reset === undefined ? (known?.per ?? 'total') : reset === null ? 'total' : periodOfReset[reset],
+  };
+}
+
+/** A model that is dedicated to others is as one that there is not. */
+function checkModels(models: readonly string[], accountId: string, services: Call['services']): void {
+  const usable = new Set(
+    services
+      .config()
+      .models.filter(({ dedicatedTo }) => dedicatedTo.length === 0 || dedicatedTo.includes(accountId))
+      .map(({ id }) => id.toLowerCase()),
+  );
+  const index = models.findIndex((id) => !usable.has(id.toLowerCase()));
+  if (index >= 0)
+    throw new ApiError('unsupported_value', 'There is no such model.', { param: `allowed_models[${index}]` });
+}
+
+const withoutNulls = (limits: object): KeyLimits =>
+  Object.fromEntries(Object.entries(limits).filter(([, value]) => value !== null)) as KeyLimits;

@@ -1,0 +1,52 @@
+/** How values stand in bodies of the account host. */
+import Type from 'typebox';
+import type { TObject, TSchema } from 'typebox';
+
+/** Unix seconds. */
+export const secondsOf = (ms: number): number => Math.floor(ms / 1000);
+export const secondsOrNull = (ms: number | null): number | null => (ms === null ? null : secondsOf(ms));
+
+/** Throws above 2^53, where a JSON number is not exact any more: ninety million dollars in microcents. */
+export function wholeOf(amount: bigint): number {
+  const number = Number(amount);
+  if (!Number.isSafeInteger(number)) throw new Error('an amount is too large for a JSON number');
+  return number;
+}
+
+export const microcentsPerCent = 1_000_000n;
+/** Towards zero. */
+export const centsOf = (microcents: bigint): number => wholeOf(microcents / microcentsPerCent);
+
+export const nullable = <Schema extends TSchema>(schema: Schema) => Type.Union([schema, Type.Null()]);
+
+export const pageQuery = {
+  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100, default: 20 })),
+  after: Type.Optional(Type.String({ minLength: 1, maxLength: 100, description: '`next_after` of the page before.' })),
+};
+export const pageLimit = (limit: number | undefined): number => limit ?? 20;
+
+export const listSchema = (of: TObject) =>
+  Type.Object({
+    object: Type.Literal('list'),
+    data: Type.Array(of),
+    has_more: Type.Boolean(),
+    next_after: Type.Optional(Type.String()),
+  });
+
+/** A page of what was asked for with one more than its limit. */
+export function listOf<Row, Shown>(
+  rows: readonly Row[],
+  limit: number,
+  shown: (row: Row) => Shown,
+  idOf: (row: Row) => string,
+): { readonly object: 'list'; readonly data: readonly Shown[]; readonly has_more: boolean; readonly next_after?: string } {
+  const page = rows.slice(0, limit);
+  const last = page.at(-1);
+  const hasMore = rows.length > limit;
+  return {
+    object: 'list',
+    data: page.map(shown),
+    has_more: hasMore,
+    ...(hasMore && last !== undefined ? { next_after: idOf(last) } : {}),
+  };
+}
