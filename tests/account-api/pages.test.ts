@@ -100,7 +100,7 @@ test('what does not exist is 404, and repeats nothing of the request', async () 
 });
 
 test('under /v1 everything is JSON in the envelope', async () => {
-  for (const path of ['/v1/keys', '/v1/credits?x=1']) {
+  for (const path of ['/v1/nothing', '/v1/nothing/at/all?x=1']) {
     assertEnvelope(await get(path), 'http_404', { accountUrl: service.accountUrl });
   }
 });
