@@ -11,7 +11,7 @@ export function setUpClients() {
   linkClients();
 }
 
-function installClients() {
+export function installClients() {
   installLocked(path.join(root, clientTests), {
     what: 'the client libraries of the tests (no install scripts)',
     failed: 'The client libraries of the tests could not be installed',

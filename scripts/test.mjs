@@ -12,6 +12,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { build, clientTests } from './build.mjs';
+import { writeAccountClient } from './account-client.mjs';
 import { setUpClients } from './clients.mjs';
 import { newestClients } from './newest-clients.mjs';
 import { nodeBinary } from './node-binary.mjs';
@@ -41,7 +42,10 @@ if (chosen.length === 0) {
 }
 setup();
 build();
-if (chosen.some((file) => file.startsWith(path.join('dist', clientTests)))) setUpClients();
+if (chosen.some((file) => file.startsWith(path.join('dist', clientTests)))) {
+  await writeAccountClient();
+  setUpClients();
+}
 await fetchDefaultModel();
 const program = node === undefined ? process.execPath : nodeBinary(node);
 const imports = wantsNewestClients ? newestClients() : [];
