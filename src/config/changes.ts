@@ -26,6 +26,8 @@ export function changesBetween(before: Config, after: Config): readonly string[]
     changes.push(`items: kept for ${before.items.keepDays} → ${after.items.keepDays} days`);
   if (identityOf(before.files) !== identityOf(after.files)) changes.push('files: changed');
   if (identityOf(before.mail) !== identityOf(after.mail)) changes.push('mail: changed');
+  // Another provider is refused (`refuseRestart` in read.ts).
+  if (identityOf([before.payments]) !== identityOf([after.payments])) changes.push('payments: changed');
   if (identityOf(before.signIn) !== identityOf(after.signIn)) changes.push('sign_in: changed');
   const credit = (config: Config) => config.accounts.firstCreditMicrocents;
   if (credit(before) !== credit(after)) changes.push(`first credit: ${credit(before)} → ${credit(after)} microcents`);

@@ -15,6 +15,7 @@ export interface Config {
   readonly items: ItemsConfig;
   readonly files: FilesConfig;
   readonly mail: MailConfig;
+  readonly payments: PaymentsConfig;
   readonly signIn: SignInConfig;
   /** At least one; ids are unique also when case is ignored (specification §2.2). */
   readonly models: readonly ModelConfig[];
@@ -150,6 +151,25 @@ export interface BucketConfig {
   /** Ends with a slash unless it is empty. */
   readonly prefix: string;
   readonly pathStyle: boolean;
+}
+
+export interface PaymentsConfig {
+  /** `none`: credit is added by whoever runs the server. */
+  readonly provider: 'stripe' | 'demo' | 'none';
+  /** ISO 4217, in lower case. */
+  readonly currency: string;
+  /** Of one top-up. */
+  readonly topupCentsMin: number;
+  readonly topupCentsMax: number;
+  /** Set where the provider is Stripe. */
+  readonly stripe:
+    | {
+        readonly secretKey: Secret;
+        readonly webhookSecret: Secret;
+        /** Instead of Stripe's own. */
+        readonly apiUrl: string | undefined;
+      }
+    | undefined;
 }
 
 export interface MailConfig {

@@ -49,6 +49,9 @@ export const defaultBucket = { region: 'us-east-1', prefix: 'tokenhouse/' } as c
 /** Of the server that takes mail. */
 export const defaultMail = { port: 587, secure: 'starttls' } as const;
 
+/** Amounts are in the smallest unit of the currency. */
+export const defaultPayments = { currency: 'usd', topup_cents_min: 100, topup_cents_max: 1_000_000 } as const;
+
 /** Who may become somebody here by their own wish. */
 export const defaultSignUp = 'invitation';
 

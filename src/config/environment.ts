@@ -14,6 +14,8 @@ export interface Environment {
   readonly postgresPassword: Secret | undefined;
   /** Of `mail.smtp.user`. */
   readonly smtpPassword: Secret | undefined;
+  /** What Stripe knows us by, and what it signs its calls with. */
+  readonly stripe: { readonly secretKey: Secret | undefined; readonly webhookSecret: Secret | undefined };
   /** Path from `TOKENHOUSE_CONFIG`. */
   readonly configFile: string | undefined;
   /** Absolute folder of the model files, shared by all installations of this user. */
@@ -57,6 +59,10 @@ export function readEnvironment(variables: Readonly<Record<string, string | unde
     metricsToken: metricsToken === undefined ? undefined : new Secret(metricsToken),
     postgresPassword: postgresPassword === undefined ? undefined : new Secret(postgresPassword),
     smtpPassword: smtpPassword === undefined ? undefined : new Secret(smtpPassword),
+    stripe: {
+      secretKey: secretOf(get('TOKENHOUSE_STRIPE_SECRET_KEY')),
+      webhookSecret: secretOf(get('TOKENHOUSE_STRIPE_WEBHOOK_SECRET')),
+    },
     configFile: get('TOKENHOUSE_CONFIG'),
     modelDirectory: path.resolve(
       get('TOKENHOUSE_MODEL_DIR') ??
@@ -91,6 +97,8 @@ export const environmentVariables = {
   TOKENHOUSE_SMTP_PASSWORD: 'password of `mail.smtp.user`',
   TOKENHOUSE_METRICS_TOKEN: 'lets whoever presents it read `/metrics` from elsewhere, 32 characters or more',
   TOKENHOUSE_MODEL_DIR: 'folder of the model files; default `~/.cache/tokenhouse/models`',
+  TOKENHOUSE_STRIPE_SECRET_KEY: 'what Stripe knows us by (`sk_…` or `rk_…`), for `payments.provider: stripe`',
+  TOKENHOUSE_STRIPE_WEBHOOK_SECRET: 'what Stripe signs its calls of `/v1/webhooks/payments` with (`whsec_…`)',
   TOKENHOUSE_KEY: 'the key that `tokenhouse chat` uses',
   TOKENHOUSE_URL: 'the service that `tokenhouse chat` talks to, when it is not the one that runs here',
   HF_ENDPOINT: 'another model hub',
@@ -107,6 +115,8 @@ export function runnable(text: string, variables: Readonly<Record<string, string
   if (variables['npm_command'] === undefined) return text;
   return text.replaceAll(/(?<!npx )\btokenhouse (?=[a-z-])/g, 'npx tokenhouse ');
 }
+
+const secretOf = (text: string | undefined): Secret | undefined => (text === undefined ? undefined : new Secret(text));
 
 function bucketKeysOf(get: (name: string) => string | undefined): Environment['bucketKeys'] {
   const [accessKeyId, secretAccessKey] = [get('AWS_ACCESS_KEY_ID'), get('AWS_SECRET_ACCESS_KEY')];

@@ -14,6 +14,7 @@ import type {
   LimitsConfig,
   ListenConfig,
   MailConfig,
+  PaymentsConfig,
   ModelConfig,
   OidcConfig,
   PlanConfig,
@@ -31,6 +32,7 @@ import {
   defaultKeepDays,
   defaultLimits,
   defaultMail,
+  defaultPayments,
   defaultModels,
   defaultQueue,
   defaultServer,
@@ -112,6 +114,7 @@ export function readConfig(text: string, options: ReadOptions): Config {
     items: { keepDays: file.items?.keep_days ?? defaultKeepDays },
     files: filesOf(file, reading),
     mail: mailOf(file, reading),
+    payments: paymentsOf(file, reading),
     signIn: signInOf(file, reading),
     models: file.models === undefined ? modelsOfDefaults(options) : modelsOf(file.models, reading),
   };
@@ -144,6 +147,9 @@ function refuseRestart(running: Config, next: Config, value: unknown, { report }
       needsRestart(['server', 'limits', key]);
   }
   if (!isSameStorage(running.storage, next.storage)) needsRestart(['storage']);
+  const payer = ({ payments: { provider, currency, stripe } }: Config) =>
+    JSON.stringify([provider, currency, stripe?.apiUrl ?? null]);
+  if (payer(running) !== payer(next)) needsRestart(['payments']);
   const placeOf = (bucket: BucketConfig | undefined) => JSON.stringify(bucket ?? null);
   if (placeOf(running.files.bucket) !== placeOf(next.files.bucket)) needsRestart(['files', 'bucket']);
 }
@@ -357,6 +363,31 @@ function filesOf({ files }: ConfigFile, { options, report }: Reading): FilesConf
     bucket,
   };
 }
+
+/** The built-in provider gives credit for nothing: it has to be asked for where others than this computer's users pay. */
+function paymentsOf(file: ConfigFile, { options, report }: Reading): PaymentsConfig {
+  const { payments, server } = file;
+  const isReached =
+    server?.account?.public_url !== undefined ||
+    server?.inference?.public_url !== undefined ||
+    !isLoopbackName(server?.account?.host ?? defaultServer.account.host);
+  const provider = payments?.provider ?? (isReached ? 'none' : 'demo');
+  const topupCentsMin = payments?.topup_cents_min ?? defaultPayments.topup_cents_min;
+  const topupCentsMax = payments?.topup_cents_max ?? defaultPayments.topup_cents_max;
+  if (topupCentsMin > topupCentsMax)
+    report(['payments', 'topup_cents_min'], `the least is above the most, which is ${topupCentsMax}; lower it`);
+  const { secretKey, webhookSecret } = options.environment.stripe;
+  const common = { provider, currency: payments?.currency ?? defaultPayments.currency, topupCentsMin, topupCentsMax };
+  if (provider !== 'stripe') return { ...common, stripe: undefined };
+  if (secretKey === undefined || webhookSecret === undefined) {
+    const missing = secretKey === undefined ? 'TOKENHOUSE_STRIPE_SECRET_KEY' : 'TOKENHOUSE_STRIPE_WEBHOOK_SECRET';
+    report(['payments', 'provider'], `Stripe would not know us; set the environment variable ${missing}`);
+    return { ...common, stripe: undefined };
+  }
+  return { ...common, stripe: { secretKey, webhookSecret, apiUrl: payments?.stripe_api_url } };
+}
+
+const isLoopbackName = (host: string): boolean => /^(localhost|127\.\d+\.\d+\.\d+|::1|\[::1\])$/i.test(host);
 
 function mailOf({ mail }: ConfigFile, { options, report }: Reading): MailConfig {
   const { from, smtp } = mail ?? {};

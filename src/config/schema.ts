@@ -6,6 +6,7 @@ import {
   defaultKeepDays,
   defaultLimits,
   defaultMail,
+  defaultPayments,
   defaultQueue,
   defaultServer,
   defaultSignUp,
@@ -57,6 +58,7 @@ export function configSchema(scriptSchema: TSchema = Type.Unknown()) {
       items: Type.Optional(items),
       files: Type.Optional(files),
       mail: Type.Optional(mail),
+      payments: Type.Optional(payments),
       sign_in: Type.Optional(signIn),
       models: Type.Optional(
         Type.Array(model(scriptSchema), { minItems: 1, maxItems: 1000, description: 'the models that are served' }),
@@ -341,6 +343,31 @@ const files = group('files that clients upload', {
       examples: [true],
     }),
   ),
+});
+
+const payments = group('how accounts pay for credit', {
+  provider: Type.Optional(
+    Type.Union([Type.Literal('stripe'), Type.Literal('demo'), Type.Literal('none')], {
+      description:
+        'stripe; demo: built in, gives credit for no money; none: only tokenhouse credits adds it; when left out, demo for a server that only this computer reaches, else none',
+      examples: ['stripe'],
+    }),
+  ),
+  currency: Type.Optional(
+    Type.String({
+      pattern: '^[a-z]{3}$',
+      description: 'what a cent is a hundredth of; prices are in it too',
+      examples: [defaultPayments.currency],
+      default: defaultPayments.currency,
+    }),
+  ),
+  topup_cents_min: Type.Optional(
+    integer(1, 1e9, 'the least that is paid at once', defaultPayments.topup_cents_min, defaultPayments.topup_cents_min),
+  ),
+  topup_cents_max: Type.Optional(
+    integer(1, 1e9, 'the most that is paid at once', defaultPayments.topup_cents_max, defaultPayments.topup_cents_max),
+  ),
+  stripe_api_url: Type.Optional(url('where Stripe is reached, when not at its own address', 'http://127.0.0.1:12111')),
 });
 
 const mail = group('how mail is sent; without smtp it stays in the outbox (tokenhouse mail list)', {

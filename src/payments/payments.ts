@@ -41,10 +41,12 @@ export interface TopupWish {
  */
 export type EventOutcome = 'applied' | 'again' | 'ignored' | 'refused';
 
-/** Another look as far back: events are not made in the order in which they are seen. */
+/** Another look as far back: events are listed a little after they are made, and clocks differ. */
 const overlapMs = 3_600_000;
 /** As far back as Stripe remembers. */
 const memoryMs = 30 * 86_400_000;
+/** Stripe delivers for three days; what is about a payment that was not seen until then is about none of ours. */
+const waitsMs = 3 * 86_400_000;
 
 /** Top-ups of accounts. Credit is given for nothing but an event of the provider, once for each payment (docs/payments.md). */
 export class Payments {
@@ -111,25 +113,27 @@ export class Payments {
     return await this.apply(event);
   }
 
-  /** Asks the provider for what it has reported since the newest event that arrived. Resolves with how many were new. */
+  /** Asks the provider for what it has reported since the last such look. Resolves with how many events were new. */
   async catchUp(signal: AbortSignal): Promise<number> {
     const { desk, provider, now, log } = this.#services;
-    const newest = await desk.newestPaymentEvent({ provider: provider.name });
+    const begun = now();
+    const seen = await desk.paymentsSeenUntil({ provider: provider.name });
+    if (seen === undefined) return 0;
     let found = 0;
-    for await (const event of provider.eventsSince(
-      Math.max(0, (newest ?? now()) - (newest === undefined ? memoryMs : overlapMs)),
-      signal,
-    )) {
+    let isWhole = true;
+    const from = Math.max(seen - overlapMs, begun - memoryMs, 0);
+    for await (const event of provider.eventsSince(from, signal)) {
       try {
         if ((await this.apply(event)) === 'applied') found++;
       } catch (error) {
-        // One that is too early, or cannot be read, must not hide those behind it; it is asked for again.
-        log('warn', 'payment_event_waits', {
-          id: event.id,
-          reason: error instanceof Error ? error.message : 'unknown',
-        });
+        if (!(error instanceof PaymentError)) throw error;
+        // One that is too early must not hide those behind it; it is asked for again, for as long as its payment may come.
+        if (begun - event.createdAt > waitsMs) await this.#refuse(event, event.type, 'its payment was never seen');
+        else isWhole = false;
+        log('warn', 'payment_event_waits', { id: event.id, type: event.type });
       }
     }
+    if (isWhole && !signal.aborted) await desk.notePaymentsSeen({ provider: provider.name, at: begun });
     if (found > 0) log('warn', 'payment_events_missed', { provider: provider.name, count: String(found) });
     return found;
   }

@@ -188,15 +188,37 @@ export async function recordPaymentEvent(
   });
 }
 
-/** When the provider made the newest event that is recorded; undefined: none is. */
-export async function newestPaymentEvent(db: Db, request: { readonly provider: string }): Promise<number | undefined> {
-  const row = await db
+/** Not an event: its row says until when the provider has been asked for missed ones. */
+const seenRow = 'seen_until';
+
+/** Since when events may have been missed: the last look that found everything, or the first top-up; undefined: neither. */
+export async function paymentsSeenUntil(db: Db, request: { readonly provider: string }): Promise<number | undefined> {
+  const seen = await db
     .selectFrom('payment_event')
-    .select((of) => of.fn.max('created_at').as('at'))
+    .select('created_at')
+    .where('provider', '=', request.provider)
+    .where('id', '=', seenRow)
+    .executeTakeFirst();
+  if (seen !== undefined) return Number(seen.created_at);
+  const first = await db
+    .selectFrom('topup')
+    .select((of) => of.fn.min('created_at').as('at'))
     .where('provider', '=', request.provider)
     .executeTakeFirst();
-  const at = row?.at ?? null;
+  const at = first?.at ?? null;
   return at === null ? undefined : Number(at);
+}
+
+export async function notePaymentsSeen(
+  db: Db,
+  request: { readonly provider: string; readonly at: number },
+): Promise<void> {
+  const { provider, at } = request;
+  await db
+    .insertInto('payment_event')
+    .values({ provider, id: seenRow, kind: seenRow, subject: null, outcome: seenRow, created_at: at, received_at: at })
+    .onConflict((on) => on.columns(['provider', 'id']).doUpdateSet({ created_at: at, received_at: at }))
+    .execute();
 }
 
 export interface PaymentReturn {

@@ -1,0 +1,176 @@
+import type Stripe from 'stripe';
+
+import { eventOf, readEvent } from './event.ts';
+import { PaymentError } from './provider.ts';
+import type { ChargeWish, Checkout, CheckoutWish, PaymentEvent, PaymentProvider, RefundWish } from './provider.ts';
+import { checkSignature } from './signature.ts';
+
+export interface StripeOptions {
+  readonly secretKey: string;
+  readonly webhookSecret: string;
+  /** Instead of Stripe's own address. */
+  readonly apiUrl: string | undefined;
+}
+
+/** Each try of a call; two more follow a failure of the network, with the same idempotency key. */
+const timeoutMs = 20_000;
+const retriesMax = 2;
+const pageMax = 100;
+
+/** Payments through Stripe: Checkout for people, PaymentIntents for charges while nobody is there. Its library is loaded at the first call. */
+export class StripeProvider implements PaymentProvider {
+  readonly name = 'stripe';
+  readonly #options: StripeOptions;
+  #client: Promise<Stripe> | undefined;
+
+  constructor(options: StripeOptions) {
+    this.#options = options;
+  }
+
+  async createCheckout(wish: CheckoutWish): Promise<Checkout> {
+    const { topupId, accountId, amountCents, currency, successUrl, cancelUrl, idempotencyKey } = wish;
+    const metadata = { topup_id: topupId, account_id: accountId, origin: 'checkout' };
+    return await this.#call(async (stripe) => {
+      const session = await stripe.checkout.sessions.create(
+        {
+          mode: 'payment',
+          client_reference_id: topupId,
+          line_items: [
+            { quantity: 1, price_data: { currency, unit_amount: amountCents, product_data: { name: 'Credit' } } },
+          ],
+          // For charges while nobody is there: automatic top-up.
+          customer_creation: 'always',
+          payment_intent_data: { setup_future_usage: 'off_session', metadata },
+          metadata,
+          success_url: successUrl,
+          cancel_url: cancelUrl,
+        },
+        { idempotencyKey },
+      );
+      if (session.url === null) throw new PaymentError('declined', 'Stripe has made a checkout without a page.');
+      return { checkoutId: session.id, checkoutUrl: session.url };
+    });
+  }
+
+  async charge(wish: ChargeWish): Promise<void> {
+    const { topupId, accountId, amountCents, currency, customerId, methodId, idempotencyKey } = wish;
+    await this.#call((stripe) =>
+      stripe.paymentIntents.create(
+        {
+          amount: amountCents,
+          currency,
+          customer: customerId,
+          payment_method: methodId,
+          off_session: true,
+          confirm: true,
+          metadata: { topup_id: topupId, account_id: accountId, origin: 'auto' },
+        },
+        { idempotencyKey },
+      ),
+    );
+  }
+
+  async refund({ paymentId, amountCents, idempotencyKey }: RefundWish): Promise<string> {
+    const refund = await this.#call((stripe) =>
+      stripe.refunds.create({ payment_intent: paymentId, amount: amountCents }, { idempotencyKey }),
+    );
+    return refund.id;
+  }
+
+  readEvent(bytes: Uint8Array, signature: string | undefined, nowMs: number): Promise<PaymentEvent> {
+    return Promise.resolve().then(() => {
+      checkSignature(bytes, signature, this.#options.webhookSecret, nowMs);
+      return readEvent(Buffer.from(bytes).toString('utf8'));
+    });
+  }
+
+  /** Stripe lists the newest first; what there was in a day is put in order before it is given out. */
+  async *eventsSince(ms: number, signal: AbortSignal): AsyncIterable<PaymentEvent> {
+    for (let from = Math.floor(ms / 1000); from * 1000 <= Date.now() && !signal.aborted; from += daySeconds) {
+      const events: PaymentEvent[] = [];
+      let after: string | undefined;
+      do {
+        const page = await this.#call((stripe) =>
+          stripe.events.list({
+            created: { gte: from, lt: from + daySeconds },
+            types: [...eventTypes],
+            limit: pageMax,
+            ...(after === undefined ? {} : { starting_after: after }),
+          }),
+        );
+        for (const event of page.data) events.push(eventOf(event));
+        after = page.has_more ? page.data.at(-1)?.id : undefined;
+        if (events.length > eventsMax) throw new PaymentError('unavailable', 'Stripe has too many events of one day.');
+      } while (after !== undefined && !signal.aborted);
+      if (after === undefined) yield* events.reverse();
+    }
+  }
+
+  async close(): Promise<void> {
+    // Its connections are unused sockets of Node's own agent.
+  }
+
+  async #call<Value>(work: (stripe: Stripe) => Promise<Value>): Promise<Value> {
+    this.#client ??= this.#open();
+    const stripe = await this.#client;
+    try {
+      return await work(stripe);
+    } catch (error) {
+      throw paymentErrorOf(error);
+    }
+  }
+
+  async #open(): Promise<Stripe> {
+    const { default: Client } = await import('stripe');
+    const { apiUrl, secretKey } = this.#options;
+    const url = apiUrl === undefined ? undefined : new URL(apiUrl);
+    return new Client(secretKey, {
+      timeout: timeoutMs,
+      maxNetworkRetries: retriesMax,
+      telemetry: false,
+      ...(url === undefined
+        ? {}
+        : {
+            host: url.hostname,
+            port: url.port === '' ? (url.protocol === 'https:' ? 443 : 80) : Number(url.port),
+            protocol: url.protocol === 'https:' ? ('https' as const) : ('http' as const),
+          }),
+    });
+  }
+}
+
+const daySeconds = 86_400;
+/** Of one day, in memory at once. */
+const eventsMax = 50_000;
+
+/** What the webhook at Stripe has to be subscribed to as well (docs/payments.md); a request may name twenty. */
+export const eventTypes = [
+  'checkout.session.completed',
+  'checkout.session.async_payment_succeeded',
+  'checkout.session.async_payment_failed',
+  'checkout.session.expired',
+  'payment_intent.succeeded',
+  'payment_intent.payment_failed',
+  'refund.created',
+  'refund.updated',
+  'refund.failed',
+  'charge.dispute.created',
+  'charge.dispute.funds_withdrawn',
+  'charge.dispute.funds_reinstated',
+  'charge.dispute.closed',
+] as const;
+
+/** Stripe's errors carry a status: 402 and other faults of the wish are a no, what has none is unknown. */
+function paymentErrorOf(error: unknown): PaymentError {
+  if (error instanceof PaymentError) return error;
+  const { statusCode, code } = error as { readonly statusCode?: unknown; readonly code?: unknown };
+  const isNo =
+    typeof statusCode === 'number' &&
+    statusCode >= 400 &&
+    statusCode < 500 &&
+    ![401, 403, 409, 429].includes(statusCode);
+  const reason = typeof code === 'string' ? code : 'no reason given';
+  return isNo
+    ? new PaymentError('declined', `Stripe has declined: ${reason}.`, error)
+    : new PaymentError('unavailable', `Stripe did not take the call: ${reason}.`, error);
+}

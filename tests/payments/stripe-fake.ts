@@ -1,0 +1,188 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
+
+import { signEvent } from '../../src/payments/signature.ts';
+
+type Fields = Record<string, unknown>;
+
+/**
+ * The part of Stripe's HTTP API that the service uses, with a memory: checkouts, payments, refunds, events, and idempotency
+ * keys that answer the same again and refuse other parameters, as Stripe does. Its events are signed as Stripe signs.
+ */
+export class StripeFake {
+  readonly #server: Server;
+  readonly #answers = new Map<string, { readonly text: string; readonly sent: string }>();
+  readonly #sessions = new Map<string, Fields>();
+  readonly #payments = new Map<string, Fields & { refunded: number }>();
+  readonly events: Fields[] = [];
+  /** Of calls that were carried out, not answered from memory. */
+  readonly calls: string[] = [];
+  readonly key = 'sk_test_fake';
+  readonly webhookSecret = 'whsec_fake_0123456789';
+  /** Answers so many calls with a lost connection, after it has carried them out. */
+  losesAnswers = 0;
+  /** Cards that are charged while nobody is there are declined. */
+  declines = false;
+  #count = 0;
+
+  constructor() {
+    this.#server = createServer((request, response) => void this.#answer(request, response));
+  }
+
+  async start(): Promise<void> {
+    this.#server.listen(0, '127.0.0.1');
+    await once(this.#server, 'listening');
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+  }
+
+  close(): void {
+    this.#server.close();
+    this.#server.closeAllConnections();
+  }
+
+  /** The person pays: the events, oldest first, as they would be delivered. */
+  pay(sessionId: string): readonly Fields[] {
+    const session = this.#sessions.get(sessionId)!;
+    const intent = this.#id('pi');
+    const amount = session['amount_total'];
+    const { currency, metadata } = session;
+    const customer = this.#id('cus');
+    this.#payments.set(intent, { id: intent, amount, currency, metadata, refunded: 0 });
+    const paid = { id: intent, amount_received: amount, currency, metadata, customer, payment_method: this.#id('pm') };
+    Object.assign(session, { payment_status: 'paid', payment_intent: intent, customer });
+    return [this.emit('payment_intent.succeeded', paid), this.emit('checkout.session.completed', { ...session })];
+  }
+
+  dispute(paymentId: string): readonly Fields[] {
+    const { amount, currency } = this.#payments.get(paymentId)!;
+    const object = { id: this.#id('dp'), payment_intent: paymentId, amount, currency, status: 'needs_response' };
+    return [this.emit('charge.dispute.created', object), this.emit('charge.dispute.funds_withdrawn', object)];
+  }
+
+  emit(type: string, object: Fields): Fields {
+    const event = {
+      id: this.#id('evt'),
+      object: 'event',
+      type,
+      created: Math.floor(Date.now() / 1000),
+      data: { object },
+    };
+    this.events.push(event);
+    return event;
+  }
+
+  /** The bytes of an event and their signature. */
+  signed(event: Fields, nowMs = Date.now()): { readonly bytes: Uint8Array; readonly signature: string } {
+    const bytes = Buffer.from(JSON.stringify(event));
+    return { bytes, signature: signEvent(bytes, this.webhookSecret, nowMs) };
+  }
+
+  async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const chunks: Buffer[] = [];
+    for await (const chunk of request) chunks.push(chunk as Buffer);
+    const sent = Buffer.concat(chunks).toString();
+    const send = (status: number, body: object | string): void => {
+      if (this.losesAnswers > 0) {
+        this.losesAnswers--;
+        response.destroy();
+        return;
+      }
+      response.writeHead(status, { 'content-type': 'application/json' });
+      response.end(typeof body === 'string' ? body : JSON.stringify(body));
+    };
+    const fail = (status: number, code: string): void =>
+      send(status, { error: { type: 'card_error', code, message: code } });
+    if (request.headers.authorization !== `Bearer ${this.key}`) return fail(401, 'api_key_invalid');
+    const { pathname, searchParams } = new URL(request.url!, 'http://x');
+    if (request.method === 'GET' && pathname === '/v1/events') return send(200, this.#list(searchParams));
+    const key = request.headers['idempotency-key'];
+    if (typeof key !== 'string') return fail(400, 'idempotency_key_missing');
+    const earlier = this.#answers.get(key);
+    if (earlier !== undefined)
+      return earlier.sent === sent ? send(200, earlier.text) : fail(400, 'idempotency_key_in_use');
+    const made = this.#make(pathname, new URLSearchParams(sent));
+    if (typeof made === 'string') return fail(402, made);
+    this.calls.push(pathname);
+    const text = JSON.stringify(made);
+    this.#answers.set(key, { text, sent });
+    send(200, text);
+  }
+
+  #make(path: string, form: URLSearchParams): Fields | string {
+    const metadata = Object.fromEntries(
+      [...form].flatMap(([name, value]) => {
+        const field = /^metadata\[(.+)\]$/.exec(name)?.[1];
+        return field === undefined ? [] : [[field, value]];
+      }),
+    );
+    const amount = Number(form.get('amount'));
+    switch (path) {
+      case '/v1/checkout/sessions': {
+        const id = this.#id('cs');
+        const session = {
+          id,
+          object: 'checkout.session',
+          url: `${this.url}/pay/${id}`,
+          amount_total: Number(form.get('line_items[0][price_data][unit_amount]')),
+          currency: form.get('line_items[0][price_data][currency]'),
+          payment_status: 'unpaid',
+          metadata,
+        };
+        this.#sessions.set(id, session);
+        return session;
+      }
+      case '/v1/payment_intents': {
+        const id = this.#id('pi');
+        const currency = form.get('currency');
+        if (this.declines) {
+          this.emit('payment_intent.payment_failed', { id, metadata });
+          return 'card_declined';
+        }
+        this.#payments.set(id, { id, amount, currency, metadata, refunded: 0 });
+        this.emit('payment_intent.succeeded', { id, amount_received: amount, currency, metadata });
+        return { id, object: 'payment_intent', status: 'succeeded' };
+      }
+      case '/v1/refunds': {
+        const payment = this.#payments.get(form.get('payment_intent') ?? '');
+        if (payment === undefined) return 'resource_missing';
+        if (payment.refunded + amount > (payment['amount'] as number)) return 'charge_already_refunded';
+        payment.refunded += amount;
+        const refund = {
+          id: this.#id('re'),
+          object: 'refund',
+          payment_intent: payment['id'],
+          amount,
+          currency: payment['currency'],
+          status: 'succeeded',
+        };
+        this.emit('refund.created', refund);
+        return refund;
+      }
+    }
+    return 'resource_missing';
+  }
+
+  /** Newest first, in pages. */
+  #list(query: URLSearchParams): Fields {
+    const [from, to] = [Number(query.get('created[gte]')), Number(query.get('created[lt]'))];
+    const types = new Set([...query].flatMap(([name, value]) => (name.startsWith('types') ? [value] : [])));
+    const all = this.events
+      .filter(
+        ({ created, type }) => (created as number) >= from && (created as number) < to && types.has(type as string),
+      )
+      .reverse();
+    const after = query.get('starting_after');
+    const start = after === null ? 0 : all.findIndex(({ id }) => id === after) + 1;
+    // Smaller pages than were asked for, so that a handful of events is several.
+    const data = all.slice(start, start + 2);
+    return { object: 'list', data, has_more: all.length > start + 2 };
+  }
+
+  #id(prefix: string): string {
+    return `${prefix}_fake_${String(++this.#count).padStart(6, '0')}`;
+  }
+}

@@ -1,0 +1,105 @@
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { test, type TestContext } from 'node:test';
+
+import { Payments } from '../../src/payments/payments.ts';
+import { PaymentError } from '../../src/payments/provider.ts';
+import { StripeProvider } from '../../src/payments/stripe.ts';
+import { balanceOf, customer, differencesOf, openStore, temporaryFolder, uuid } from '../store/fixture.ts';
+import { wish } from './claims.ts';
+import { StripeFake } from './stripe-fake.ts';
+
+const cent = 1_000_000n;
+
+async function open(t: TestContext) {
+  const fake = new StripeFake();
+  await fake.start();
+  t.after(() => fake.close());
+  const file = join(temporaryFolder(t), 'x.db');
+  const store = await openStore(t, file);
+  await customer(store, 'acct_a', 0n);
+  const provider = new StripeProvider({ secretKey: fake.key, webhookSecret: fake.webhookSecret, apiUrl: fake.url });
+  const payments = new Payments({
+    ...store,
+    now: () => store.now(),
+    newId: uuid,
+    provider,
+    currency: 'usd',
+    log: () => {},
+  });
+  const deliver = (event: Record<string, unknown>) => {
+    const { bytes, signature } = fake.signed(event);
+    return payments.receive(bytes, signature);
+  };
+  return { fake, file, store, provider, payments, deliver };
+}
+
+test('a checkout at Stripe is paid, reported twice, and credits once', async (t) => {
+  const { fake, file, store, payments, deliver } = await open(t);
+  const topup = await payments.createTopup(wish('acct_a', 1234, 'k'));
+  assert.equal(topup.checkoutUrl, `${fake.url}/pay/${topup.checkoutId}`);
+  assert.equal((await payments.createTopup(wish('acct_a', 1234, 'k'))).checkoutId, topup.checkoutId);
+  const events = fake.pay(topup.checkoutId!);
+  const outcomes = [];
+  for (const event of [...events, ...events.toReversed()]) outcomes.push(await deliver(event));
+  assert.deepEqual(outcomes, ['applied', 'again', 'again', 'again']);
+  assert.equal(await balanceOf(store, 'acct_a'), 1234n * cent);
+  assert.deepEqual(fake.calls, ['/v1/checkout/sessions']);
+  const { bytes, signature } = fake.signed(events[0]!, Date.now() - 600_000);
+  await assert.rejects(payments.receive(bytes, signature), PaymentError);
+  assert.deepEqual(await differencesOf(file), []);
+});
+
+test('a lost answer makes one checkout and one refund: the call is sent again with its key', async (t) => {
+  const { fake, file, store, provider, payments, deliver } = await open(t);
+  fake.losesAnswers = 1;
+  const topup = await payments.createTopup(wish('acct_a', 500));
+  assert.deepEqual(fake.calls, ['/v1/checkout/sessions']);
+  for (const event of fake.pay(topup.checkoutId!)) await deliver(event);
+  const { paymentId } = (await store.desk.getTopup({ id: topup.id }))!;
+  fake.losesAnswers = 1;
+  const refund = { paymentId: paymentId!, amountCents: 500, idempotencyKey: 'refund' };
+  assert.equal(await provider.refund(refund), await provider.refund(refund));
+  assert.deepEqual(fake.calls, ['/v1/checkout/sessions', '/v1/refunds']);
+  await assert.rejects(
+    provider.refund({ ...refund, idempotencyKey: 'more' }),
+    (error: unknown) => error instanceof PaymentError && error.code === 'declined',
+  );
+  assert.equal(await payments.catchUp(AbortSignal.timeout(60_000)), 1, 'the refund, which nobody has delivered');
+  assert.equal(await balanceOf(store, 'acct_a'), 0n);
+  assert.deepEqual(await differencesOf(file), []);
+});
+
+test('missed events are listed in pages, and applied from the oldest on', async (t) => {
+  const { fake, file, store, payments } = await open(t);
+  const topups = [];
+  for (let count = 0; count < 3; count++) topups.push(await payments.createTopup(wish('acct_a', 500)));
+  for (const topup of topups) fake.pay(topup.checkoutId!);
+  const first = fake.events.find(({ type }) => type === 'payment_intent.succeeded')!;
+  fake.dispute((first['data'] as { object: { id: string } }).object.id);
+  assert.equal(await payments.catchUp(AbortSignal.timeout(60_000)), 4);
+  assert.equal(await payments.catchUp(AbortSignal.timeout(60_000)), 0);
+  assert.equal(await balanceOf(store, 'acct_a'), 1000n * cent);
+  assert.deepEqual(await differencesOf(file), []);
+});
+
+test('a saved card is charged once per key, and a declined one is told from a provider that is away', async (t) => {
+  const { fake, provider } = await open(t);
+  const charge = {
+    topupId: 'top_1',
+    accountId: 'acct_a',
+    amountCents: 500,
+    currency: 'usd',
+    customerId: 'cus_1',
+    methodId: 'pm_1',
+    idempotencyKey: 'charge',
+  };
+  await provider.charge(charge);
+  await provider.charge(charge);
+  assert.deepEqual(fake.calls, ['/v1/payment_intents']);
+  fake.declines = true;
+  const failed = (code: string) => (error: unknown) => error instanceof PaymentError && error.code === code;
+  await assert.rejects(provider.charge({ ...charge, idempotencyKey: 'other' }), failed('declined'));
+  fake.close();
+  await assert.rejects(provider.charge({ ...charge, idempotencyKey: 'third' }), failed('unavailable'));
+});
