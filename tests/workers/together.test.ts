@@ -69,6 +69,28 @@ test('a key works everywhere when it has been made, and nowhere when it has been
   assert.deepEqual(statuses(await everywhere(() => send(service, body('hi'), { key }))), all(401));
 });
 
+test('a rotated key has both of its secrets everywhere, and a paused one is cut and refused everywhere', async () => {
+  const { id, key } = await newKey();
+  const rotated = await tell(service, { kind: 'rotate_key', keyId: id, overlapMs: 3_600_000 });
+  assert.ok(rotated.kind === 'rotated');
+  const hi = (secret: string) => everywhere(() => send(service, body('hi'), { key: secret }));
+  assert.deepEqual(statuses(await hi(key)), all(200));
+  assert.deepEqual(statuses(await hi(rotated.key)), all(200));
+  const again = await tell(service, { kind: 'rotate_key', keyId: id, overlapMs: 0 });
+  assert.ok(again.kind === 'rotated');
+  for (const ended of [key, rotated.key]) assert.deepEqual(statuses(await hi(ended)), all(401));
+  const streams = await everywhere(() => send(service, body('endless', true), { key: again.key }));
+  assert.deepEqual(statuses(streams), all(200));
+  await tell(service, { kind: 'edit_key', keyId: id, disabled: true });
+  for (const { client } of streams) {
+    await until(() => client.text.includes('[DONE]'), longMs);
+    assert.match(client.text, /"code":"invalid_api_key".*\n\ndata: \[DONE\]\n\n/s);
+  }
+  assert.deepEqual(statuses(await hi(again.key)), all(401));
+  await tell(service, { kind: 'edit_key', keyId: id, disabled: false });
+  assert.deepEqual(statuses(await hi(again.key)), all(200));
+});
+
 test('a suspended account, prices and entitlements are the same at all workers', async () => {
   const { id, key } = await newKey();
   await tell(service, { kind: 'allow_key', keyId: id, models: ['another'] });

@@ -151,6 +151,42 @@ test('streams of a revoked key and of a suspended account are cut on every repli
   for (const replica of replicas) await timeUntil(200, replica, two.key);
 });
 
+test('both secrets of a rotated key are known on every replica, also without calls, and end there at the same time', async (t) => {
+  const { id, key } = await newKey(replicas[0]);
+  const rotate = async (through: TestService, overlapMs: number): Promise<string> => {
+    const answer = await tell(through, { kind: 'rotate_key', keyId: id, overlapMs });
+    assert.ok(answer.kind === 'rotated' && answer.keyId === id);
+    return answer.key;
+  };
+  for (const replica of replicas) await timeUntil(200, replica, key);
+  const second = await rotate(replicas[0], 3_600_000);
+  const known = await Promise.all(replicas.map((replica) => timeUntil(200, replica, second)));
+  judge(t, 'rotated', known);
+  for (const replica of replicas) assert.equal(await statusOf(replica, key), 200, 'the earlier secret works on');
+  const third = await rotate(replicas[1], 3_600_000);
+  const ended = await Promise.all(replicas.map((replica) => timeUntil(401, replica, key)));
+  judge(t, 'ended by the next rotation', ended);
+  for (const replica of replicas) await timeUntil(200, replica, third);
+  for (const replica of replicas) assert.equal(await statusOf(replica, second), 200);
+  const fourth = await rotate(replicas[2], 1_000);
+  const over = await Promise.all(replicas.map((replica) => timeUntil(401, replica, third)));
+  judge(t, 'ended by the clock of the database', over);
+  for (const replica of replicas) assert.equal(await statusOf(replica, fourth), 200);
+  await tell(replicas[0], { kind: 'revoke_key', keyId: id });
+  for (const replica of replicas) await timeUntil(401, replica, fourth);
+});
+
+test('a paused key is refused and cut on every replica, and goes on when it is resumed', async () => {
+  const { id, key } = await newKey(replicas[0]);
+  for (const replica of replicas) await timeUntil(200, replica, key);
+  const streams = await Promise.all(replicas.map((replica) => streaming(replica, key, 'endless')));
+  await tell(replicas[1], { kind: 'edit_key', keyId: id, disabled: true });
+  for (const { text } of streams) assert.match(await text, /"code":"invalid_api_key".*\n\ndata: \[DONE\]\n\n$/s);
+  for (const replica of replicas) await timeUntil(401, replica, key);
+  await tell(replicas[2], { kind: 'edit_key', keyId: id, disabled: false });
+  for (const replica of replicas) await timeUntil(200, replica, key);
+});
+
 interface Card {
   readonly service: { readonly pricing: { readonly input_cents_per_million: number } };
 }

@@ -1,0 +1,283 @@
+/** Keys over the API, and what they then may do on the inference host (contracts.md, section 2; docs/keys.md). */
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+
+import { Books } from '../support/books.ts';
+import { noFeatures, scriptedModel, TestService, until } from '../support/service.ts';
+import { tell } from '../workers/workers.ts';
+
+const service = new TestService({
+  config: scriptedModel(
+    `- { when: { last_text: endless }, say: [{ text: ["word "] }], repeat: 2000, pace_ms: 100 }
+- { say: [{ text: "one two three" }] }`,
+    { settings: noFeatures },
+  ),
+});
+let admin: MadeKey;
+before(async () => {
+  await service.start();
+  admin = await managementKey('admin');
+});
+after(() => service.dispose());
+
+interface MadeKey {
+  readonly id: string;
+  readonly key: string;
+}
+
+async function managementKey(role: 'owner' | 'admin' | 'developer' | 'viewer', accountId = service.accountId) {
+  const answer = await tell(service, { kind: 'create_key', accountId, name: role, expiresAt: undefined, role });
+  assert.ok(answer.kind === 'key');
+  return { id: answer.keyId, key: answer.key };
+}
+
+interface Answer {
+  readonly status: number;
+  // The bodies of all routes; each test says what it expects.
+  readonly body: any; // eslint-disable-line @typescript-eslint/no-explicit-any
+}
+
+async function api(method: string, path: string, json?: object, key = admin.key): Promise<Answer> {
+  const answer = await fetch(service.accountUrl + path, {
+    method,
+    headers: { authorization: `Bearer ${key}`, ...(json === undefined ? {} : { 'content-type': 'application/json' }) },
+    ...(json === undefined ? {} : { body: JSON.stringify(json) }),
+  });
+  return { status: answer.status, body: await answer.json() };
+}
+
+async function made(wish: object = {}): Promise<MadeKey> {
+  const { status, body } = await api('POST', '/v1/keys', { name: 'x', ...wish });
+  assert.equal(status, 201, JSON.stringify(body));
+  return { id: body.data.id as string, key: body.key as string };
+}
+
+const ask = { model: 'demo', messages: [{ role: 'user', content: 'hi' }] };
+
+async function statusOf(key: string, body: Readonly<Record<string, unknown>> = ask): Promise<number> {
+  const answer = await service.chat(body, { key });
+  await answer.arrayBuffer();
+  return answer.status;
+}
+
+async function codeOn(host: string, path: string, key: string): Promise<string> {
+  const answer = await fetch(host + path, { headers: { authorization: `Bearer ${key}` } });
+  const body = (await answer.json()) as { readonly error?: { readonly code: string } };
+  return body.error?.code ?? 'none';
+}
+
+test('a key is what was asked for, says what it has spent, and shows its secret once', async () => {
+  const asked = {
+    name: 'of the robot',
+    limit_cents: 100,
+    limit_reset: 'monthly',
+    allowed_models: ['DEMO'],
+    max_concurrency: 3,
+    requests_per_minute: 50,
+    tags: ['robot', 'team-a'],
+  };
+  const { status, body } = await api('POST', '/v1/keys', asked);
+  assert.equal(status, 201);
+  assert.match(body.key, /^tkh_/);
+  const { id } = body.data;
+  assert.equal(await statusOf(body.key), 200);
+  const shown = (await api('GET', `/v1/keys/${id}`)).body;
+  const { usage, last_used_at: lastUsedAt, ...facts } = shown;
+  assert.ok(usage > 0);
+  for (const field of ['usage_daily', 'usage_weekly', 'usage_monthly']) assert.equal(facts[field], usage, field);
+  assert.equal(facts.limit_remaining_microcents, 100_000_000 - usage);
+  assert.ok(Math.abs(lastUsedAt - Date.now() / 1000) < 600);
+  assert.ok(facts.limit_resets_at > Date.now() / 1000);
+  assert.deepEqual(
+    { ...asked, allowed_models: ['demo'] },
+    Object.fromEntries(Object.keys(asked).map((field) => [field, facts[field]])),
+  );
+  assert.deepEqual(
+    [facts.type, facts.user_scoped, facts.zdr_only, facts.disabled],
+    ['serverless', false, false, false],
+  );
+  const listed = await api('GET', '/v1/keys?limit=100&include_disabled=true');
+  assert.ok(listed.body.data.some((key: { readonly id: string }) => key.id === id));
+  assert.ok(!JSON.stringify([shown, listed.body]).includes(body.key), 'the secret is nowhere else');
+  const [row] = await new Books(service).newest(1);
+  assert.deepEqual(JSON.parse(row!.tags!), ['robot', 'team-a']);
+});
+
+test('what a key is kept to is refused elsewhere, and can be changed', async () => {
+  const { id, key } = await made({ allowed_endpoints: ['/v1/messages'] });
+  assert.equal(await statusOf(key), 403);
+  assert.equal(await codeOn(service.url, '/v1/files', key), 'http_403');
+  assert.equal((await api('PATCH', `/v1/keys/${id}`, { allowed_endpoints: null })).status, 200);
+  assert.equal(await statusOf(key), 200);
+  assert.equal((await api('PATCH', `/v1/keys/${id}`, { ip_ranges: ['192.0.2.0/24'] })).status, 200);
+  assert.equal(await statusOf(key), 403);
+  const changed = await api('PATCH', `/v1/keys/${id}`, { ip_ranges: null, limit_cents: 0, name: 'y', tags: ['b'] });
+  assert.deepEqual([changed.body.name, changed.body.tags, changed.body.limit_reset], ['y', ['b'], null]);
+  assert.equal(await statusOf(key), 402);
+  const period = await api('PATCH', `/v1/keys/${id}`, { limit_reset: 'daily' });
+  assert.deepEqual([period.body.limit_cents, period.body.limit_reset], [0, 'daily']);
+  assert.equal((await api('PATCH', `/v1/keys/${id}`, { limit_cents: null })).body.limit_cents, null);
+  assert.equal(await statusOf(key), 200);
+});
+
+describe('a wish that cannot be fulfilled is refused with its field, and changes nothing:', () => {
+  const past = Math.floor(Date.now() / 1000) - 10;
+  for (const [wish, status, param] of [
+    [{}, 400, 'name'],
+    [{ name: '' }, 422, 'name'],
+    [{ name: 'x', limit: 5 }, 400, 'limit'],
+    [{ name: 'x', limit_cents: 1.5 }, 422, 'limit_cents'],
+    [{ name: 'x', limit_reset: 'hourly', limit_cents: 1 }, 422, 'limit_reset'],
+    [{ name: 'x', allowed_models: ['nothing'] }, 400, 'allowed_models[0]'],
+    [{ name: 'x', allowed_endpoints: ['chat'] }, 400, 'allowed_endpoints'],
+    [{ name: 'x', ip_ranges: ['10.0.0.0/33'] }, 400, 'ip_ranges'],
+    [{ name: 'x', expires_at: past }, 400, 'expires_at'],
+    [{ name: 'x', tags: ['Team A'] }, 400, 'tags'],
+    [{ name: 'x', role: 'viewer' }, 400, 'role'],
+    [{ name: 'x', user_id: 'stranger' }, 400, 'user_id'],
+  ] as const)
+    test(JSON.stringify(wish), async () => {
+      const count = async () =>
+        (await api('GET', '/v1/keys?limit=100&include_disabled=true')).body.data.length as number;
+      const before = await count();
+      const answer = await api('POST', '/v1/keys', wish);
+      assert.deepEqual([answer.status, answer.body.error.param], [status, param]);
+      assert.equal(await count(), before);
+    });
+});
+
+test('a management key makes no requests, and an inference key manages nothing', async () => {
+  const { key } = await made();
+  assert.equal(await codeOn(service.accountUrl, '/v1/keys', key), 'http_403');
+  for (const path of ['/v1/models', '/v1/files', '/v1/files/file-1'])
+    assert.equal(await codeOn(service.url, path, admin.key), 'http_403', path);
+  const answer = await service.chat(ask, { key: admin.key });
+  assert.equal(answer.status, 403);
+  assert.equal(((await answer.json()) as { error: { code: string } }).error.code, 'http_403');
+});
+
+test('a management key says what it is, makes inference keys only, and changes no other management key', async () => {
+  const { status, body } = await api('GET', '/v1/key');
+  assert.equal(status, 200);
+  assert.deepEqual(
+    [body.id, body.role, body.type, body.is_operator, body.rate_limit],
+    [admin.id, 'admin', 'management', false, { requests: 600, interval: '1m' }],
+  );
+  assert.equal((await api('POST', '/v1/keys', { name: 'x', type: 'management', role: 'viewer' })).status, 403);
+  const other = await managementKey('viewer');
+  assert.equal((await api('POST', `/v1/keys/${other.id}/rotate`, {})).status, 403);
+  assert.equal((await api('PATCH', `/v1/keys/${other.id}`, { disabled: true })).status, 403);
+  assert.equal((await api('DELETE', `/v1/keys/${other.id}`)).status, 403);
+  assert.equal((await api('POST', '/v1/keys', { name: 'x' }, other.key)).status, 403, 'a viewer makes no keys');
+  const own = await api('POST', `/v1/keys/${other.id}/rotate`, {}, other.key);
+  assert.equal(own.status, 403, 'nor other secrets');
+  const owner = await managementKey('owner');
+  const rotated = await api('POST', `/v1/keys/${owner.id}/rotate`, { overlap_seconds: 0 }, owner.key);
+  assert.equal(rotated.status, 200);
+  assert.equal((await api('GET', '/v1/key', undefined, owner.key)).status, 401);
+  assert.equal((await api('GET', '/v1/key', undefined, rotated.body.key)).body.id, owner.id);
+});
+
+test('a developer’s management key has to do with the keys of nobody in particular only', async () => {
+  const developer = await managementKey('developer');
+  const own = await api('POST', '/v1/keys', { name: 'of a program' }, developer.key);
+  assert.equal(own.status, 201);
+  const answer = await tell(service, {
+    kind: 'create_key',
+    accountId: service.accountId,
+    name: 'of a person',
+    userId: 'somebody',
+    expiresAt: undefined,
+  });
+  assert.ok(answer.kind === 'key');
+  const seen = await api('GET', '/v1/keys?limit=100', undefined, developer.key);
+  const ids = seen.body.data.map(({ id }: { readonly id: string }) => id) as readonly string[];
+  assert.ok(ids.includes(own.body.data.id));
+  assert.ok(!ids.includes(answer.keyId) && !ids.includes(admin.id));
+  for (const [method, path, json] of [
+    ['GET', '', undefined],
+    ['PATCH', '', { name: 'mine' }],
+    ['DELETE', '', undefined],
+    ['POST', '/rotate', {}],
+  ] as const)
+    assert.equal((await api(method, `/v1/keys/${answer.keyId}${path}`, json, developer.key)).status, 404, method);
+});
+
+test('keys of another account are as keys that there are not', async () => {
+  const account = await tell(service, { kind: 'create_account', name: 'another' });
+  assert.ok(account.kind === 'account');
+  const foreign = await managementKey('owner', account.accountId);
+  const { id } = await made();
+  const messages = new Set<string>();
+  for (const target of [id, 'key_doesNotExist', 'nonsense', admin.id])
+    for (const [method, path, json] of [
+      ['GET', '', undefined],
+      ['PATCH', '', { name: 'mine' }],
+      ['DELETE', '', undefined],
+      ['POST', '/rotate', {}],
+    ] as const) {
+      const { status, body } = await api(method, `/v1/keys/${target}${path}`, json, foreign.key);
+      assert.equal(status, 404, `${method} ${target}`);
+      messages.add(JSON.stringify([body.error.code, body.error.message]));
+    }
+  assert.equal(messages.size, 1);
+});
+
+test('a rotated key keeps its id; the earlier secret works on for its time, and a second rotation ends it', async () => {
+  const first = await made({ name: 'rotated' });
+  const rotated = await api('POST', `/v1/keys/${first.id}/rotate`, { overlap_seconds: 3600 });
+  assert.equal(rotated.status, 200);
+  const second = rotated.body.key as string;
+  assert.equal(rotated.body.data.id, first.id);
+  const endsIn = rotated.body.data.previous_secret_ends_at - Date.now() / 1000;
+  assert.ok(endsIn > 3000 && endsIn <= 3600);
+  assert.deepEqual([await statusOf(first.key), await statusOf(second)], [200, 200]);
+  const third = (await api('POST', `/v1/keys/${first.id}/rotate`, { overlap_seconds: 3600 })).body.key as string;
+  assert.deepEqual([await statusOf(first.key), await statusOf(second), await statusOf(third)], [401, 200, 200]);
+  const fourth = (await api('POST', `/v1/keys/${first.id}/rotate`, {})).body.key as string;
+  assert.deepEqual([await statusOf(third), await statusOf(fourth)], [401, 200]);
+  const short = (await api('POST', `/v1/keys/${first.id}/rotate`, { overlap_seconds: 1 })).body.key as string;
+  await until(async () => (await statusOf(fourth)) === 401, 30_000);
+  assert.equal(await statusOf(short), 200);
+  assert.equal((await api('POST', `/v1/keys/${first.id}/rotate`, { overlap_seconds: 604_801 })).status, 422);
+  const used = new Set((await new Books(service).newest(6)).map(({ keyId }) => keyId));
+  assert.deepEqual([...used], [first.id], 'usage of all secrets is of one key');
+  assert.equal((await api('DELETE', `/v1/keys/${first.id}`)).status, 200);
+  assert.equal(await statusOf(short), 401);
+  assert.equal((await api('GET', `/v1/keys/${first.id}`)).body.name, 'rotated');
+  assert.equal((await api('POST', `/v1/keys/${first.id}/rotate`, {})).status, 404);
+});
+
+test('a paused key is cut with the error of the key, refused, and goes on when it is resumed', async () => {
+  const { id, key } = await made();
+  const streamed = await service.chat(
+    { model: 'demo', stream: true, messages: [{ role: 'user', content: 'endless' }] },
+    { key },
+  );
+  assert.equal(streamed.status, 200);
+  const paused = await api('PATCH', `/v1/keys/${id}`, { disabled: true });
+  assert.equal(paused.body.disabled, true);
+  assert.match(await streamed.text(), /"code":"invalid_api_key".*\n\ndata: \[DONE\]\n\n$/s);
+  assert.equal(await statusOf(key), 401);
+  const enabled = await api('GET', '/v1/keys?limit=100');
+  assert.ok(!enabled.body.data.some((one: { readonly id: string }) => one.id === id));
+  assert.equal((await api('PATCH', `/v1/keys/${id}`, { disabled: false })).status, 200);
+  assert.equal(await statusOf(key), 200);
+});
+
+test('a page ends with where the next one begins, and all of them are all keys', async () => {
+  for (let count = 0; count < 5; count++) await made({ name: `page ${count}` });
+  const whole = (await api('GET', '/v1/keys?limit=100')).body;
+  const ids: string[] = [];
+  for (let after: string | undefined; ;) {
+    const { body } = await api('GET', `/v1/keys?limit=2${after === undefined ? '' : `&after=${after}`}`);
+    ids.push(...body.data.map(({ id }: { readonly id: string }) => id));
+    assert.equal(body.next_after !== undefined, body.has_more);
+    after = body.next_after;
+    if (after === undefined) break;
+  }
+  assert.deepEqual(
+    ids,
+    whole.data.map(({ id }: { readonly id: string }) => id),
+  );
+});
