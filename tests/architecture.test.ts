@@ -92,6 +92,8 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   ],
   // Mail that waits to be sent, and is sent by SMTP.
   mail: ['store', 'config', 'log'],
+  // Monthly statements.
+  invoices: ['accounts', 'billing', 'ids', 'store'],
   // The socket through which the command line reaches a running service.
   control: ['accounts', 'config'],
 };

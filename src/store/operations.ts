@@ -9,6 +9,7 @@ import * as files from './file-queries.ts';
 import * as limitWindows from './limit-windows.ts';
 import * as idempotency from './idempotency.ts';
 import * as mail from './mail-queries.ts';
+import * as invoices from './invoice-queries.ts';
 import * as queries from './queries.ts';
 import * as spend from './spend-queries.ts';
 
@@ -59,6 +60,14 @@ const deskOperations = {
   keepAnswer: idempotency.keepAnswer,
   leaveRequest: idempotency.leaveRequest,
   tidyRequests: idempotency.tidyRequests,
+  readBooks: invoices.readBooks,
+  transferredBefore: invoices.transferredBefore,
+  listOpenBooks: invoices.listOpenBooks,
+  closeBooks: invoices.closeBooks,
+  listInvoices: invoices.listInvoices,
+  getInvoice: invoices.getInvoice,
+  statementAt: invoices.statementAt,
+  lastClosing: invoices.lastClosing,
   findPresentedKey: keys.findPresentedKey,
   getKey: keys.getKey,
   listAccountKeys: keys.listAccountKeys,

@@ -20,6 +20,7 @@ import * as prunedChanges from './015-pruned-changes.ts';
 import * as managementKeys from './016-management-keys.ts';
 import * as people from './017-people.ts';
 import * as keysAndOperator from './020-keys-and-operator.ts';
+import * as alertsAndInvoices from './021-alerts-and-invoices.ts';
 
 interface MigrationSteps {
   up(db: Kysely<Database>, dialect: SchemaDialect): Promise<void>;
@@ -49,6 +50,7 @@ const migrations: Readonly<Record<string, MigrationSteps>> = {
   '016-management-keys': managementKeys,
   '017-people': people,
   '020-keys-and-operator': keysAndOperator,
+  '021-alerts-and-invoices': alertsAndInvoices,
 };
 
 export const migrationNames: readonly string[] = Object.keys(migrations);
