@@ -95,6 +95,8 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   mail: ['store', 'config', 'log'],
   // Who takes payments, and what their messages mean for the books.
   payments: ['accounts', 'store', 'ids', 'mail'],
+  // Monthly statements.
+  invoices: ['accounts', 'billing', 'ids', 'store'],
   // The socket through which the command line reaches a running service.
   control: ['accounts', 'config'],
 };

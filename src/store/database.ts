@@ -50,6 +50,12 @@ export interface Database {
   readonly auto_topup: AutoTopupTable;
   readonly promotion: PromotionTable;
   readonly demo_payment_object: DemoPaymentObjectTable;
+  readonly invoice: InvoiceTable;
+  readonly closed_until: ClosedUntilTable;
+  readonly alert: AlertTable;
+  readonly notice: NoticeTable;
+  readonly webhook_endpoint: WebhookEndpointTable;
+  readonly webhook_delivery: WebhookDeliveryTable;
 }
 
 export type AccountStatus = 'active' | 'suspended';
@@ -509,6 +515,7 @@ export interface OwnerLinkTable {
   token_hash: Uint8Array;
   expires_at: Whole;
 }
+
 export type AuditOutcome = 'begun' | 'done' | 'refused' | 'failed';
 
 /** `paid` also where a part was returned; `refunded`: all of it. */
@@ -617,4 +624,119 @@ export interface DemoPaymentObjectTable {
   version: Whole;
   created_at: Whole;
   body: string;
+}
+
+export type InvoiceKind = 'statement' | 'credit_note';
+
+/** A monthly statement, or what corrects one. Immutable. */
+export interface InvoiceTable {
+  id: string;
+  account_id: string;
+  kind: InvoiceKind;
+  /** As it is printed. */
+  number: string;
+  /** Numbers have no gaps within a year. */
+  year: Whole;
+  sequence: Whole;
+  /** `2026-10`. */
+  month: string;
+  /** Id of the statement that a credit note corrects; else empty. */
+  corrects: string;
+  period_start: Whole;
+  /** Exclusive. */
+  period_end: Whole;
+  issued_at: Whole;
+  total: Money;
+  closing: Money;
+  /** JSON: all that it says. */
+  data: string;
+}
+
+/** Until when the books of an account have been closed: where its next statement begins. */
+export interface ClosedUntilTable {
+  account_id: string;
+  at: Whole;
+}
+
+export type AlertKind = 'spend' | 'balance';
+export type AlertInterval = 'day' | 'week' | 'month';
+export type AlertSubject = 'account' | 'key' | 'member' | 'tag';
+
+export interface AlertTable {
+  id: string;
+  account_id: string;
+  kind: AlertKind;
+  name: string;
+  /** null: `runway_days` is the threshold. */
+  threshold: Money | null;
+  runway_days: Whole | null;
+  per: AlertInterval | null;
+  subject_kind: AlertSubject;
+  subject: string | null;
+  /** JSON: members and addresses. */
+  recipients: string;
+  webhook: Whole;
+  created_at: Whole;
+  updated_at: Whole;
+  state: 'ok' | 'fired';
+  /** In microcents. */
+  observed: Money | null;
+  looked_at: Whole | null;
+  fired_at: Whole | null;
+  ended_at: Whole | null;
+  /** Grows with every change. */
+  version: Whole;
+}
+
+/** What has happened and is still to be told. */
+export interface NoticeTable {
+  /** Also the id of the event. */
+  id: string;
+  account_id: string;
+  type: string;
+  /** JSON. */
+  data: string;
+  /** JSON: members and addresses. */
+  recipients: string;
+  webhook: Whole;
+  at: Whole;
+}
+
+export interface WebhookEndpointTable {
+  id: string;
+  account_id: string;
+  url: string;
+  description: string;
+  /** JSON list; null: all. */
+  events: string | null;
+  secret_version: Whole;
+  status: 'active' | 'disabled' | 'deleted';
+  /** Why it is disabled. */
+  reason: 'asked' | 'failing' | null;
+  created_at: Whole;
+  updated_at: Whole;
+  /** null: what was sent last has arrived. */
+  failing_since: Whole | null;
+}
+
+export type DeliveryState = 'waiting' | 'delivered' | 'failed' | 'dropped';
+
+export interface WebhookDeliveryTable {
+  id: string;
+  endpoint_id: string;
+  account_id: string;
+  event_id: string;
+  type: string;
+  /** As it is sent. */
+  body: string;
+  state: DeliveryState;
+  tries: Whole;
+  /** null: it is not tried any more. */
+  next_at: Whole | null;
+  created_at: Whole;
+  tried_at: Whole | null;
+  delivered_at: Whole | null;
+  status: Whole | null;
+  answer: string | null;
+  failure: string | null;
 }

@@ -12,6 +12,7 @@ import * as mail from './mail-queries.ts';
 import * as credits from './credit-queries.ts';
 import * as payments from './payment-queries.ts';
 import * as demoPayments from './demo-payment-queries.ts';
+import * as invoices from './invoice-queries.ts';
 import * as queries from './queries.ts';
 import * as spend from './spend-queries.ts';
 
@@ -62,6 +63,14 @@ const deskOperations = {
   keepAnswer: idempotency.keepAnswer,
   leaveRequest: idempotency.leaveRequest,
   tidyRequests: idempotency.tidyRequests,
+  readBooks: invoices.readBooks,
+  transferredBefore: invoices.transferredBefore,
+  listOpenBooks: invoices.listOpenBooks,
+  closeBooks: invoices.closeBooks,
+  listInvoices: invoices.listInvoices,
+  getInvoice: invoices.getInvoice,
+  statementAt: invoices.statementAt,
+  lastClosing: invoices.lastClosing,
   findPresentedKey: keys.findPresentedKey,
   getKey: keys.getKey,
   listAccountKeys: keys.listAccountKeys,

@@ -19,8 +19,9 @@ import * as usagePartitions from './014-usage-partitions.ts';
 import * as prunedChanges from './015-pruned-changes.ts';
 import * as managementKeys from './016-management-keys.ts';
 import * as people from './017-people.ts';
-import * as keysAndOperator from './020-keys-and-operator.ts';
 import * as payments from './018-payments.ts';
+import * as keysAndOperator from './020-keys-and-operator.ts';
+import * as alertsAndInvoices from './021-alerts-and-invoices.ts';
 
 interface MigrationSteps {
   up(db: Kysely<Database>, dialect: SchemaDialect): Promise<void>;
@@ -49,8 +50,9 @@ const migrations: Readonly<Record<string, MigrationSteps>> = {
   '015-pruned-changes': prunedChanges,
   '016-management-keys': managementKeys,
   '017-people': people,
-  '020-keys-and-operator': keysAndOperator,
   '018-payments': payments,
+  '020-keys-and-operator': keysAndOperator,
+  '021-alerts-and-invoices': alertsAndInvoices,
 };
 
 export const migrationNames: readonly string[] = Object.keys(migrations);

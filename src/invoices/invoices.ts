@@ -1,0 +1,199 @@
+import { randomBase62 } from '../accounts/base62.ts';
+import { uuidText } from '../ids/uuid.ts';
+import type { Books, NewInvoice, OpenBooks } from '../store/invoice-queries.ts';
+import type { Desk } from '../store/operations.ts';
+import { endOfPeriod, isTimeZone, monthOf, monthText, startOfMonthIn } from './months.ts';
+import { creditNoteData, statementData, sum } from './statement.ts';
+import type { Buyer, InvoiceData, Parties, Seller, Tax } from './statement.ts';
+
+/** What the configuration says of invoices. */
+export interface InvoiceSettings {
+  /** null: statements, which nobody sells by. */
+  readonly seller: Seller | null;
+  readonly tax: Tax | null;
+  /** What numbers begin with: `TH-`. */
+  readonly prefix: string;
+}
+
+export interface InvoiceServices {
+  readonly desk: Desk;
+  readonly settings: () => InvoiceSettings;
+  /** Name of the account's time zone. */
+  readonly timeZoneOf: (accountId: string) => Promise<string>;
+  readonly buyerOf: (account: { readonly id: string; readonly name: string }) => Promise<Buyer>;
+  /** Makes UUIDv7s. */
+  readonly newId: () => Uint8Array;
+  readonly now: () => number;
+}
+
+/** After the end of a month until its books are closed: what ran then has been recorded, on every clock. */
+export const settlingMs = 3_600_000;
+const accountsAtOnce = 100;
+/** No period is shorter. */
+const periodMinMs = 14 * 86_400_000;
+
+/**
+ * Closes the books of accounts month by month, and issues what that makes: a statement where anything moved, and a credit
+ * note for each earlier statement whose requests were refunded in the month (docs/invoices.md).
+ */
+export class Invoices {
+  readonly #services: InvoiceServices;
+  /** The account that the last batch ended with. */
+  #after: string | undefined;
+
+  constructor(services: InvoiceServices) {
+    this.#services = services;
+  }
+
+  /**
+   * One batch of accounts, one month of each; true: there may be more. To be run by one process at a time; if two did, what
+   * either closes is closed once all the same.
+   */
+  async issueDue(): Promise<boolean> {
+    const accounts = await this.#open({
+      limit: accountsAtOnce,
+      ...(this.#after === undefined ? {} : { after: this.#after }),
+    });
+    let isAnyDue = false;
+    for (const account of accounts) isAnyDue = (await this.#closeMonth(account)) || isAnyDue;
+    // Whoever was due may be so again: the same batch once more, until nobody in it is.
+    if (isAnyDue) return true;
+    this.#after = accounts.length === accountsAtOnce ? accounts.at(-1)!.accountId : undefined;
+    return this.#after !== undefined;
+  }
+
+  /** Closes every month of one account that is over. How many were closed. */
+  async issueFor(accountId: string): Promise<number> {
+    for (let closed = 0; ; closed++) {
+      const [account] = await this.#open({ accountId, limit: 1 });
+      if (account === undefined || !(await this.#closeMonth(account))) return closed;
+    }
+  }
+
+  #open(request: { readonly limit: number; readonly after?: string; readonly accountId?: string }) {
+    return this.#services.desk.listOpenBooks({ ...request, closedBefore: this.#services.now() - periodMinMs });
+  }
+
+  /** False: its month is not over. */
+  async #closeMonth(account: OpenBooks): Promise<boolean> {
+    const { desk, settings, now, newId } = this.#services;
+    const { accountId, closedUntil } = account;
+    const timeZone = await this.#zone(accountId);
+    const from = closedUntil ?? startOfMonthIn(monthOf(account.createdAt, timeZone), timeZone);
+    const to = endOfPeriod(from, timeZone);
+    const at = now();
+    if (to + settlingMs > at) return false;
+    const books = await desk.readBooks({ accountId, from, to });
+    const invoices = isEmpty(books) ? [] : await this.#documents(account, { from, to, timeZone, books });
+    // Where somebody else was first, the next look finds what they left.
+    await desk.closeBooks({
+      accountId,
+      closedUntil,
+      until: to,
+      year: new Date(at).getUTCFullYear(),
+      prefix: settings().prefix,
+      at,
+      invoices: invoices.map((invoice) => ({ ...invoice, noticeId: `evt_${uuidText(newId())}` })),
+    });
+    return true;
+  }
+
+  async #documents(
+    { accountId, name }: OpenBooks,
+    {
+      from,
+      to,
+      timeZone,
+      books,
+    }: { readonly from: number; readonly to: number; readonly timeZone: string; readonly books: Books },
+  ): Promise<readonly Omit<NewInvoice, 'noticeId'>[]> {
+    const { desk, settings, buyerOf } = this.#services;
+    const { seller, tax } = settings();
+    const account = { id: accountId, name };
+    const parties: Parties = { timeZone, seller, tax, buyer: await buyerOf(account), account };
+    const recorded = await this.#balanceBefore(accountId, from);
+    const opening = (await desk.lastClosing({ accountId })) ?? recorded;
+    const { own, earlier } = await this.#refunds(accountId, from, books.refunds);
+    const data = statementData(
+      books,
+      {
+        openingMicrocents: opening,
+        earlierMicrocents: recorded - opening,
+        refundsMicrocents: sum(own.map((refund) => refund.microcents)),
+      },
+      parties,
+    );
+    const closing = BigInt(data.statement!.closingMicrocents);
+    const shared = {
+      month: monthText(monthOf(to - 1, timeZone)),
+      periodStart: from,
+      periodEnd: to,
+      closingMicrocents: closing,
+    };
+    const documentOf = (kind: NewInvoice['kind'], corrects: string, of: InvoiceData) => ({
+      ...shared,
+      id: `inv_${randomBase62(12)}`,
+      kind,
+      corrects,
+      totalMicrocents: BigInt(of.totalMicrocents),
+      data: JSON.stringify(of),
+    });
+    return [
+      documentOf('statement', '', data),
+      ...earlier.map(({ corrects, refunds }) =>
+        documentOf('credit_note', corrects.id, creditNoteData(corrects, refunds, parties)),
+      ),
+    ];
+  }
+
+  /** What was given back for requests of this period, and for those on each earlier statement. */
+  async #refunds(accountId: string, from: number, refunds: Books['refunds']) {
+    const own: Books['refunds'][number][] = [];
+    const byStatement = new Map<
+      string,
+      {
+        readonly corrects: { readonly id: string; readonly number: string; readonly month: string };
+        readonly refunds: Books['refunds'][number][];
+        readonly until: number;
+        readonly since: number;
+      }
+    >();
+    for (const refund of refunds) {
+      const { requestEndedAt } = refund;
+      if (requestEndedAt === null || requestEndedAt >= from) {
+        own.push(refund);
+        continue;
+      }
+      let found = [...byStatement.values()].find(
+        ({ since, until }) => since <= requestEndedAt && requestEndedAt < until,
+      );
+      if (found === undefined) {
+        const statement = await this.#services.desk.statementAt({ accountId, at: requestEndedAt });
+        // Charged before statements were kept: there is nothing to correct.
+        if (statement === undefined) {
+          own.push(refund);
+          continue;
+        }
+        const { id, number, month, periodStart: since, periodEnd: until } = statement;
+        found = { corrects: { id, number, month }, refunds: [], since, until };
+        byStatement.set(id, found);
+      }
+      found.refunds.push(refund);
+    }
+    return { own, earlier: [...byStatement.values()] };
+  }
+
+  /** By the ledger: all that was credited and debited until then, less what requests cost. */
+  async #balanceBefore(accountId: string, at: number): Promise<bigint> {
+    const { desk } = this.#services;
+    const usage = await desk.sumUsage({ accountId, from: 0, to: at });
+    return (await desk.transferredBefore({ accountId, before: at })) - sum(usage.map((one) => one.costMicrocents));
+  }
+
+  async #zone(accountId: string): Promise<string> {
+    const timeZone = await this.#services.timeZoneOf(accountId);
+    return isTimeZone(timeZone) ? timeZone : 'UTC';
+  }
+}
+
+const isEmpty = ({ usage, movements }: Books): boolean => usage.length === 0 && movements.length === 0;

@@ -1,0 +1,231 @@
+import type { BookedMovement, BookedPayment, Books } from '../store/invoice-queries.ts';
+
+/** Who sells, as the configuration says. */
+export interface Seller {
+  readonly name: string;
+  /** Lines. */
+  readonly address: readonly string[];
+  readonly taxId: string | null;
+  readonly email: string | null;
+}
+
+/** Who buys, as the account's billing details say. */
+export interface Buyer {
+  readonly name: string;
+  readonly address: readonly string[];
+  readonly taxId: string | null;
+  /** Where invoices are sent by mail; null: nowhere. */
+  readonly email: string | null;
+}
+
+/** A tax that the prices include. */
+export interface Tax {
+  readonly name: string;
+  readonly ratePerMille: number;
+}
+
+/** What a document says, besides its number and date; kept as it is, so that it prints the same for ever. Amounts are text. */
+export interface InvoiceData {
+  readonly version: 1;
+  readonly currency: 'USD';
+  readonly timeZone: string;
+  readonly seller: Seller | null;
+  readonly buyer: Buyer;
+  readonly account: { readonly id: string; readonly name: string };
+  /** In microcents; of a credit note what is given back. */
+  readonly totalMicrocents: string;
+  /** The total, rounded half up: the one place where cents are made. */
+  readonly totalCents: number;
+  /** How much of `totalCents` is tax; null: none is shown. */
+  readonly tax: (Tax & { readonly cents: number }) | null;
+  readonly statement: StatementData | null;
+  readonly creditNote: CreditNoteData | null;
+}
+
+export interface StatementData {
+  readonly openingMicrocents: string;
+  /** What was recorded for earlier periods after they had been closed; nearly always 0. */
+  readonly earlierMicrocents: string;
+  readonly lines: readonly StatementLine[];
+  readonly usageMicrocents: string;
+  /** What was given back for requests of this very period. */
+  readonly refundsMicrocents: string;
+  readonly movements: readonly { readonly name: string; readonly count: number; readonly microcents: string }[];
+  readonly payments: readonly { readonly at: number; readonly microcents: string; readonly reference: string | null }[];
+  readonly closingMicrocents: string;
+}
+
+/** Prices are microcents per million tokens, as text; null in the line that sums up what found no place. */
+export interface StatementLine {
+  readonly model: string;
+  readonly plan: string | null;
+  readonly inputPrice: string | null;
+  readonly outputPrice: string | null;
+  readonly cacheReadPrice: string | null;
+  readonly requests: number;
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+  readonly completionTokens: number;
+  readonly microcents: string;
+}
+
+export interface CreditNoteData {
+  /** The statement that it corrects. */
+  readonly corrects: { readonly id: string; readonly number: string; readonly month: string };
+  /** The first `refundsShownMax` of them. */
+  readonly refunds: readonly { readonly at: number; readonly request: string | null; readonly microcents: string }[];
+  readonly count: number;
+}
+
+/** What both kinds of document say of the parties. */
+export interface Parties {
+  readonly timeZone: string;
+  readonly seller: Seller | null;
+  readonly buyer: Buyer;
+  readonly account: { readonly id: string; readonly name: string };
+  readonly tax: Tax | null;
+}
+
+export const linesMax = 500;
+export const refundsShownMax = 500;
+
+/** Why the balance moved, besides requests, in words for the customer. */
+const movementNames: Readonly<Record<BookedMovement['kind'], string>> = {
+  topup: 'Payments',
+  grant: 'Promotional credit',
+  refund: 'Refunds',
+  adjust: 'Corrections',
+  chargeback: 'Payments taken back by the bank',
+  expiry: 'Promotional credit that ended',
+  usage_closed: 'Usage of closed accounts',
+};
+
+export interface StatementFigures {
+  readonly openingMicrocents: bigint;
+  readonly earlierMicrocents: bigint;
+  /** Of requests of this very period. */
+  readonly refundsMicrocents: bigint;
+}
+
+/** A monthly statement. What it charges is what requests cost, less what was given back for the same requests. */
+export function statementData(books: Books, figures: StatementFigures, parties: Parties): InvoiceData {
+  const usage = sum(books.usage.map((line) => line.costMicrocents));
+  const moved = sum(books.movements.map((movement) => movement.microcents));
+  const { openingMicrocents, earlierMicrocents, refundsMicrocents } = figures;
+  const closing = openingMicrocents + earlierMicrocents - usage + moved;
+  return {
+    ...frame(usage - refundsMicrocents, parties),
+    statement: {
+      openingMicrocents: String(openingMicrocents),
+      earlierMicrocents: String(earlierMicrocents),
+      lines: linesOf(books),
+      usageMicrocents: String(usage),
+      refundsMicrocents: String(refundsMicrocents),
+      movements: books.movements.map(({ kind, ofRevenue, count, microcents }) => ({
+        name: kind === 'refund' && !ofRevenue ? 'Payments returned' : movementNames[kind],
+        count,
+        microcents: String(microcents),
+      })),
+      payments: books.payments.map(({ at, microcents, reference }: BookedPayment) => ({
+        at,
+        microcents: String(microcents),
+        reference,
+      })),
+      closingMicrocents: String(closing),
+    },
+    creditNote: null,
+  };
+}
+
+/** Corrects a statement by what was given back after its period for requests that are on it. */
+export function creditNoteData(
+  corrects: CreditNoteData['corrects'],
+  refunds: Books['refunds'],
+  parties: Parties,
+): InvoiceData {
+  return {
+    ...frame(sum(refunds.map((refund) => refund.microcents)), parties),
+    statement: null,
+    creditNote: {
+      corrects,
+      refunds: refunds
+        .slice(0, refundsShownMax)
+        .map(({ at, publicId, microcents }) => ({ at, request: publicId, microcents: String(microcents) })),
+      count: refunds.length,
+    },
+  };
+}
+
+function frame(totalMicrocents: bigint, { timeZone, seller, buyer, account, tax }: Parties) {
+  const totalCents = roundedCents(totalMicrocents);
+  return {
+    version: 1,
+    currency: 'USD',
+    timeZone,
+    seller,
+    buyer,
+    account,
+    totalMicrocents: String(totalMicrocents),
+    totalCents,
+    tax: tax === null ? null : { ...tax, cents: taxWithin(totalCents, tax.ratePerMille) },
+  } as const;
+}
+
+/** The largest first; those beyond the bound are summed up in one line. */
+function linesOf(books: Books): readonly StatementLine[] {
+  const sorted = [...books.usage].sort(
+    (a, b) =>
+      (a.costMicrocents > b.costMicrocents ? -1 : a.costMicrocents < b.costMicrocents ? 1 : 0) ||
+      (a.modelId < b.modelId ? -1 : a.modelId > b.modelId ? 1 : 0) ||
+      Number(a.inputPrice - b.inputPrice),
+  );
+  const lines = sorted.slice(0, linesMax).map((line): StatementLine => ({
+    model: line.modelId,
+    plan: line.plan,
+    inputPrice: String(line.inputPrice),
+    outputPrice: String(line.outputPrice),
+    cacheReadPrice: String(line.cacheReadPrice),
+    requests: line.requests,
+    promptTokens: line.promptTokens,
+    cachedTokens: line.cachedTokens,
+    completionTokens: line.completionTokens,
+    microcents: String(line.costMicrocents),
+  }));
+  const rest = sorted.slice(linesMax);
+  if (rest.length === 0) return lines;
+  const total = (of: (line: (typeof rest)[number]) => number): number => rest.reduce((all, line) => all + of(line), 0);
+  return [
+    ...lines,
+    {
+      model: `${rest.length} further models and prices`,
+      plan: null,
+      inputPrice: null,
+      outputPrice: null,
+      cacheReadPrice: null,
+      requests: total((line) => line.requests),
+      promptTokens: total((line) => line.promptTokens),
+      cachedTokens: total((line) => line.cachedTokens),
+      completionTokens: total((line) => line.completionTokens),
+      microcents: String(sum(rest.map((line) => line.costMicrocents))),
+    },
+  ];
+}
+
+const microcentsPerCent = 1_000_000n;
+
+/** Half up, away from zero below it. */
+export function roundedCents(microcents: bigint): number {
+  const size = microcents < 0n ? -microcents : microcents;
+  const cents = Number((size + microcentsPerCent / 2n) / microcentsPerCent);
+  return microcents < 0n ? -cents : cents;
+}
+
+/** How much of an amount that includes a tax is the tax: amount × rate ÷ (1 + rate), rounded half up. */
+export function taxWithin(cents: number, ratePerMille: number): number {
+  const size = BigInt(Math.abs(cents));
+  const whole = 1_000n + BigInt(ratePerMille);
+  const tax = Number((2n * size * BigInt(ratePerMille) + whole) / (2n * whole));
+  return cents < 0 ? -tax : tax;
+}
+
+export const sum = (amounts: readonly bigint[]): bigint => amounts.reduce((all, one) => all + one, 0n);

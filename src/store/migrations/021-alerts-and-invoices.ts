@@ -1,0 +1,187 @@
+import { sql, type Kysely } from 'kysely';
+import { columnTypes, strict, type SchemaDialect } from './columns.ts';
+
+/** Invoices, alerts, endpoints of webhooks with what is sent to them, and what is still to be told. */
+export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<void> {
+  await createInvoices(db, dialect);
+  await createAlerts(db, dialect);
+  await createWebhooks(db, dialect);
+}
+
+async function createInvoices(db: Kysely<unknown>, dialect: SchemaDialect): Promise<void> {
+  const { text, money, time, count } = columnTypes(dialect);
+  const invoice = db.schema
+    .createTable('invoice')
+    .addColumn('id', text, (column) => column.primaryKey().notNull())
+    .addColumn('account_id', text, (column) => column.notNull())
+    .addColumn('kind', text, (column) => column.notNull().check(sql`kind in ('statement', 'credit_note')`))
+    // The number as it is printed: prefix, year and sequence.
+    .addColumn('number', text, (column) => column.notNull().unique())
+    .addColumn('year', count, (column) => column.notNull())
+    .addColumn('sequence', count, (column) => column.notNull().check(sql`sequence > 0`))
+    // `2026-10`: the month that it closes; of a credit note the month in which the refunds fell.
+    .addColumn('month', text, (column) => column.notNull())
+    // What a credit note corrects; empty for a statement.
+    .addColumn('corrects', text, (column) => column.notNull())
+    .addColumn('period_start', time, (column) => column.notNull())
+    .addColumn('period_end', time, (column) => column.notNull())
+    .addColumn('issued_at', time, (column) => column.notNull())
+    .addColumn('total', money, (column) => column.notNull())
+    .addColumn('closing', money, (column) => column.notNull())
+    // JSON: all that it says, so that it prints the same for ever.
+    .addColumn('data', text, (column) => column.notNull())
+    .addUniqueConstraint('invoice_sequence', ['year', 'sequence'])
+    .addUniqueConstraint('invoice_once', ['account_id', 'month', 'corrects']);
+  await strict(invoice, dialect).execute();
+  await db.schema.createIndex('invoice_account').on('invoice').columns(['account_id', 'year', 'sequence']).execute();
+  await forbidChanges(db, dialect, 'invoice');
+
+  // Until when the books of an account have been closed: the next statement begins there.
+  const closed = db.schema
+    .createTable('closed_until')
+    .addColumn('account_id', text, (column) => column.primaryKey().notNull())
+    .addColumn('at', time, (column) => column.notNull());
+  await strict(closed, dialect).execute();
+}
+
+async function createAlerts(db: Kysely<unknown>, dialect: SchemaDialect): Promise<void> {
+  const { text, money, time, count } = columnTypes(dialect);
+  const alert = db.schema
+    .createTable('alert')
+    .addColumn('id', text, (column) => column.primaryKey().notNull())
+    .addColumn('account_id', text, (column) => column.notNull())
+    .addColumn('kind', text, (column) => column.notNull().check(sql`kind in ('spend', 'balance')`))
+    .addColumn('name', text, (column) => column.notNull())
+    // Of spending, or of the balance; null where days of runway are the threshold.
+    .addColumn('threshold', money, (column) => column.check(sql`threshold >= 0`))
+    .addColumn('runway_days', count)
+    .addColumn('per', text, (column) => column.check(sql`per in ('day', 'week', 'month')`))
+    .addColumn('subject_kind', text, (column) =>
+      column.notNull().check(sql`subject_kind in ('account', 'key', 'member', 'tag')`),
+    )
+    // Id of the key or the member, or the tag; null: the whole account.
+    .addColumn('subject', text)
+    // JSON: {"members": [id], "addresses": [text]}.
+    .addColumn('recipients', text, (column) => column.notNull())
+    .addColumn('webhook', count, (column) => column.notNull())
+    .addColumn('created_at', time, (column) => column.notNull())
+    .addColumn('updated_at', time, (column) => column.notNull())
+    .addColumn('state', text, (column) => column.notNull().check(sql`state in ('ok', 'fired')`))
+    // What was seen when it was looked at last, in microcents; null: not yet.
+    .addColumn('observed', money)
+    .addColumn('looked_at', time)
+    .addColumn('fired_at', time)
+    .addColumn('ended_at', time)
+    // Grows with every change: a look that began before one changes nothing.
+    .addColumn('version', count, (column) => column.notNull());
+  await strict(alert, dialect).execute();
+  await db.schema.createIndex('alert_account').on('alert').columns(['account_id', 'id']).execute();
+
+  // What has happened and is still to be told, by mail and to webhooks. Written in the transaction that made it happen.
+  const notice = db.schema
+    .createTable('notice')
+    .addColumn('id', text, (column) => column.primaryKey().notNull())
+    .addColumn('account_id', text, (column) => column.notNull())
+    .addColumn('type', text, (column) => column.notNull())
+    // JSON: the `data` of the event.
+    .addColumn('data', text, (column) => column.notNull())
+    // JSON: whom to write to, beside the webhooks.
+    .addColumn('recipients', text, (column) => column.notNull())
+    .addColumn('webhook', count, (column) => column.notNull())
+    .addColumn('at', time, (column) => column.notNull());
+  await strict(notice, dialect).execute();
+}
+
+async function createWebhooks(db: Kysely<unknown>, dialect: SchemaDialect): Promise<void> {
+  const { text, time, count } = columnTypes(dialect);
+  const endpoint = db.schema
+    .createTable('webhook_endpoint')
+    .addColumn('id', text, (column) => column.primaryKey().notNull())
+    .addColumn('account_id', text, (column) => column.notNull())
+    .addColumn('url', text, (column) => column.notNull())
+    .addColumn('description', text, (column) => column.notNull())
+    // JSON list of types; null: all, those to come too.
+    .addColumn('events', text)
+    // Which secret signs: it is derived from this number, and stored nowhere.
+    .addColumn('secret_version', count, (column) => column.notNull())
+    .addColumn('status', text, (column) => column.notNull().check(sql`status in ('active', 'disabled', 'deleted')`))
+    // Why it is disabled: `asked` or `failing`.
+    .addColumn('reason', text)
+    .addColumn('created_at', time, (column) => column.notNull())
+    .addColumn('updated_at', time, (column) => column.notNull())
+    // Since when nothing has arrived there; null: what was sent last has.
+    .addColumn('failing_since', time);
+  await strict(endpoint, dialect).execute();
+  await db.schema
+    .createIndex('webhook_endpoint_account')
+    .on('webhook_endpoint')
+    .columns(['account_id', 'id'])
+    .execute();
+
+  const delivery = db.schema
+    .createTable('webhook_delivery')
+    .addColumn('id', text, (column) => column.primaryKey().notNull())
+    .addColumn('endpoint_id', text, (column) => column.notNull())
+    .addColumn('account_id', text, (column) => column.notNull())
+    // The same for all endpoints and tries: `Webhook-Id`.
+    .addColumn('event_id', text, (column) => column.notNull())
+    .addColumn('type', text, (column) => column.notNull())
+    // As it is sent.
+    .addColumn('body', text, (column) => column.notNull())
+    .addColumn('state', text, (column) =>
+      column.notNull().check(sql`state in ('waiting', 'delivered', 'failed', 'dropped')`),
+    )
+    .addColumn('tries', count, (column) => column.notNull())
+    // When it is tried next, or, while somebody tries, when another may take over; null: never.
+    .addColumn('next_at', time)
+    .addColumn('created_at', time, (column) => column.notNull())
+    .addColumn('tried_at', time)
+    .addColumn('delivered_at', time)
+    .addColumn('status', count)
+    // The beginning of the last answer.
+    .addColumn('answer', text)
+    // Why the last try failed, in our words.
+    .addColumn('failure', text)
+    .addUniqueConstraint('webhook_delivery_once', ['endpoint_id', 'event_id']);
+  await strict(delivery, dialect).execute();
+  await db.schema
+    .createIndex('webhook_delivery_next')
+    .on('webhook_delivery')
+    .column('next_at')
+    .where(sql.ref('next_at'), 'is not', null)
+    .execute();
+  await db.schema
+    .createIndex('webhook_delivery_endpoint')
+    .on('webhook_delivery')
+    .columns(['endpoint_id', 'id'])
+    .execute();
+  await db.schema
+    .createIndex('webhook_delivery_account')
+    .on('webhook_delivery')
+    .columns(['account_id', 'state'])
+    .execute();
+  await db.schema.createIndex('webhook_delivery_age').on('webhook_delivery').column('created_at').execute();
+}
+
+/** As with the ledger (M7): what has been issued is not changed. */
+async function forbidChanges(db: Kysely<unknown>, dialect: SchemaDialect, table: string): Promise<void> {
+  if (dialect === 'postgres') {
+    await sql
+      .raw(
+        `create function ${table}_is_immutable() returns trigger language plpgsql as $$ begin raise exception '${table} is immutable'; end $$`,
+      )
+      .execute(db);
+    await sql
+      .raw(
+        `create trigger ${table}_no_truncate before truncate on ${table} for each statement execute function ${table}_is_immutable()`,
+      )
+      .execute(db);
+  }
+  for (const change of ['update', 'delete']) {
+    const action =
+      dialect === 'sqlite'
+        ? `begin select raise(abort, '${table} is immutable'); end`
+        : `for each row execute function ${table}_is_immutable()`;
+    await sql.raw(`create trigger ${table}_no_${change} before ${change} on ${table} ${action}`).execute(db);
+  }
+}
