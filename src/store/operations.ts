@@ -10,7 +10,8 @@ import * as limitWindows from './limit-windows.ts';
 import * as idempotency from './idempotency.ts';
 import * as mail from './mail-queries.ts';
 import * as queries from './queries.ts';
-import * as spend from './spend-queries.ts';
+import * as reports from './report-queries.ts';
+import * as rollUps from './roll-ups.ts';
 
 /** What the desk does for the main thread, by name: one line here makes a query callable from there. */
 const deskOperations = {
@@ -40,7 +41,8 @@ const deskOperations = {
   findUsage: queries.findUsage,
   sumUsage: queries.sumUsage,
   sumUsageByTag: queries.sumUsageByTag,
-  recomputeUsageHours: queries.recomputeUsageHours,
+  recomputeUsageHours: rollUps.recomputeUsageHours,
+  recomputeUsageDays: (db: Kysely<Database>, _request: object) => rollUps.recomputeUsageDays(db),
   forgetChanges: changes.forgetChanges,
   keepItems: keptItems.keepItems,
   findKeptItems: keptItems.findKeptItems,
@@ -66,7 +68,12 @@ const deskOperations = {
   listMail: mail.listMail,
   getMail: mail.getMail,
   forgetMail: mail.forgetMail,
-  spendSince: spend.spendSince,
+  spendSince: reports.spendSince,
+  reportUsage: reports.reportUsage,
+  monthTotals: reports.monthTotals,
+  refundsBetween: reports.refundsBetween,
+  refundsOf: reports.refundsOf,
+  setTimeZone: reports.setTimeZone,
 } as const;
 
 type Operations = typeof deskOperations;

@@ -19,6 +19,7 @@ import * as usagePartitions from './014-usage-partitions.ts';
 import * as prunedChanges from './015-pruned-changes.ts';
 import * as managementKeys from './016-management-keys.ts';
 import * as people from './017-people.ts';
+import * as usageReports from './019-usage-reports.ts';
 
 interface MigrationSteps {
   up(db: Kysely<Database>, dialect: SchemaDialect): Promise<void>;
@@ -47,6 +48,7 @@ const migrations: Readonly<Record<string, MigrationSteps>> = {
   '015-pruned-changes': prunedChanges,
   '016-management-keys': managementKeys,
   '017-people': people,
+  '019-usage-reports': usageReports,
 };
 
 export const migrationNames: readonly string[] = Object.keys(migrations);
