@@ -157,7 +157,7 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
     name: 'usage_hours',
     everyMs: tidyEveryMs,
     runs: 'anywhere',
-    run: async () => void (await store.desk.recomputeUsageHours({ now: store.now() })),
+    run: () => addUp(store),
   });
   jobs.add({ name: 'store_tidy', everyMs: tidyEveryMs, runs: 'anywhere', run: () => store.tidy() });
   opened.push(() => jobs.close());
@@ -196,6 +196,15 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
       accountHost.closeAllConnections();
     },
   };
+}
+
+/** Each round is short, so that reports come between; what is left over is added up a minute later. */
+const daysRoundsMax = 100;
+
+/** Sums of usage for reports. */
+async function addUp(store: Pick<Store, 'desk' | 'now'>): Promise<void> {
+  await store.desk.recomputeUsageHours({ now: store.now() });
+  for (let rounds = 0; rounds < daysRoundsMax; rounds++) if (!(await store.desk.recomputeUsageDays({})).isMore) return;
 }
 
 /** Names of what failed, without texts that may hold what a client sent. */

@@ -235,6 +235,7 @@ function receiptOf(
     plan: order.plan,
     keyBudget: order.plan === null ? (order.key.budget?.per ?? null) : null,
     accountBudget: order.plan === null ? (order.account.budget?.per ?? null) : null,
+    zdr: !order.request.retain,
     // The hold fills these in.
     costMicrocents: 0n,
     unchargedMicrocents: 0n,

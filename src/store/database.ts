@@ -56,6 +56,11 @@ export interface Database {
   readonly notice: NoticeTable;
   readonly webhook_endpoint: WebhookEndpointTable;
   readonly webhook_delivery: WebhookDeliveryTable;
+  readonly usage_day: UsageDayTable;
+  readonly usage_tag_hour: UsageTagHourTable;
+  readonly usage_tag_day: UsageTagDayTable;
+  readonly usage_days: UsageDaysTable;
+  readonly usage_tags: UsageTagsTable;
 }
 
 export type AccountStatus = 'active' | 'suspended';
@@ -87,6 +92,8 @@ export interface AccountTable {
   tax_id: Generated<string | null>;
   invoice_email: Generated<string | null>;
   deleted_at: ColumnType<bigint | null, number | bigint | null | undefined, number | bigint | null>;
+  /** IANA name: whose days its reports have. */
+  time_zone: Generated<string>;
 }
 
 export interface ApiKeyTable {
@@ -193,6 +200,8 @@ export interface UsageTable {
   key_budget: BudgetPeriod | null;
   /** The same of its account. */
   account_budget: BudgetPeriod | null;
+  /** 1: with zero data retention; null: from before it was recorded. */
+  zdr: ColumnType<bigint | null, number | bigint | null | undefined, never>;
 }
 
 export interface OpenRequestTable {
@@ -206,13 +215,8 @@ export interface OpenRequestTable {
   replica_id: Uint8Array | null;
 }
 
-/** Sums of usage by the hour in which requests ended. Recomputed from usage, never incremented. */
-export interface UsageHourTable {
-  account_id: string;
-  /** Start of the hour. */
-  hour: Whole;
-  model_id: string;
-  key_id: string;
+/** What a roll-up of usage adds up. */
+interface UsageSums {
   requests: Whole;
   prompt_tokens: Whole;
   cached_tokens: Whole;
@@ -220,6 +224,47 @@ export interface UsageHourTable {
   reasoning_tokens: Whole;
   cost: Money;
   uncharged: Money;
+}
+
+/** Sums of usage by the hour in which requests ended. Recomputed from usage, never incremented. */
+export interface UsageHourTable extends UsageSums {
+  account_id: string;
+  /** Start of the hour. */
+  hour: Whole;
+  model_id: string;
+  key_id: string;
+}
+
+/** Sums by the day of the account's time zone; `usage_days` says which days are here. Recomputed, never incremented. */
+export interface UsageDayTable extends UsageSums {
+  account_id: string;
+  /** Start of the day. */
+  day: Whole;
+  model_id: string;
+  key_id: string;
+}
+
+/** Sums of the requests that carry a label, once under each of their labels. */
+export interface UsageTagHourTable extends UsageHourTable {
+  tag: string;
+}
+
+export interface UsageTagDayTable extends UsageDayTable {
+  tag: string;
+}
+
+/** How far the days of an account have been added up. */
+export interface UsageDaysTable {
+  account_id: string;
+  /** Of the days that are there. */
+  time_zone: string;
+  /** Start of the first day that is not; all before it are. */
+  until: Whole;
+}
+
+/** One row: the hour from which on labels have been added up; 0: all. */
+export interface UsageTagsTable {
+  since: Whole;
 }
 
 /** What an account pays for a model instead of the list prices, in microcents per million tokens. */

@@ -1,8 +1,10 @@
 /** Keys as the account host asks for them. */
 import { sql, type Kysely } from 'kysely';
 import type { AccountStatus, Database } from './database.ts';
-import { closedBefore, hourMs, toKey } from './queries.ts';
+import { toKey } from './queries.ts';
 import type { ApiKey } from './queries.ts';
+import { hourMs } from './time-zone.ts';
+import { closedBefore } from './usage-expressions.ts';
 import { inMonthsOf } from './usage-months.ts';
 
 /** A live key, as the account host needs it. */

@@ -69,6 +69,8 @@ export interface UsageRow {
   readonly keyBudget: BudgetPeriod | null;
   /** The same of its account. */
   readonly accountBudget: BudgetPeriod | null;
+  /** With zero data retention; left out: it is not known. */
+  readonly zdr?: boolean;
 }
 
 /** A request that has been running for more than 250 ms: what a crash leaves behind to be recorded. */

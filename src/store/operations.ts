@@ -14,7 +14,8 @@ import * as payments from './payment-queries.ts';
 import * as demoPayments from './demo-payment-queries.ts';
 import * as invoices from './invoice-queries.ts';
 import * as queries from './queries.ts';
-import * as spend from './spend-queries.ts';
+import * as reports from './report-queries.ts';
+import * as rollUps from './roll-ups.ts';
 
 /** What the desk does for the main thread, by name: one line here makes a query callable from there. */
 const deskOperations = {
@@ -46,7 +47,8 @@ const deskOperations = {
   findUsage: queries.findUsage,
   sumUsage: queries.sumUsage,
   sumUsageByTag: queries.sumUsageByTag,
-  recomputeUsageHours: queries.recomputeUsageHours,
+  recomputeUsageHours: rollUps.recomputeUsageHours,
+  recomputeUsageDays: (db: Kysely<Database>, _request: object) => rollUps.recomputeUsageDays(db),
   forgetChanges: changes.forgetChanges,
   keepItems: keptItems.keepItems,
   findKeptItems: keptItems.findKeptItems,
@@ -83,7 +85,6 @@ const deskOperations = {
   listMail: mail.listMail,
   getMail: mail.getMail,
   forgetMail: mail.forgetMail,
-  spendSince: spend.spendSince,
   heldOf: credits.heldOf,
   beginTopup: payments.beginTopup,
   noteCheckout: payments.noteCheckout,
@@ -101,6 +102,12 @@ const deskOperations = {
   getDemoObject: demoPayments.getDemoObject,
   changeDemoObject: demoPayments.changeDemoObject,
   listDemoObjects: demoPayments.listDemoObjects,
+  spendSince: reports.spendSince,
+  reportUsage: reports.reportUsage,
+  monthTotals: reports.monthTotals,
+  refundsBetween: reports.refundsBetween,
+  refundsOf: reports.refundsOf,
+  setTimeZone: reports.setTimeZone,
 } as const;
 
 type Operations = typeof deskOperations;

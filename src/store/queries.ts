@@ -25,10 +25,11 @@ import type {
 } from './database.ts';
 import type { Ending, TransferKind, UsageRow } from './ledger.ts';
 import { StoreError } from './store-error.ts';
+import { hourMs } from './time-zone.ts';
+import { closedBefore, listOf, sumsOf, tagPattern, type TokenColumn } from './usage-expressions.ts';
 import { inMonthsOf } from './usage-months.ts';
 import { parseUuid, rangesOfPublicId } from '../ids/uuid.ts';
 
-export const hourMs = 3_600_000;
 /** 2026-01-01: no request is older than the program. */
 const oldestUsageMs = 1_767_225_600_000;
 /** Request ids may run ahead of the clock a little, when it is set back. */
@@ -52,6 +53,8 @@ export interface Account {
   /** JSON object. */
   readonly limits: string | null;
   readonly billing: BillingDetails;
+  /** IANA name: whose days its reports have. */
+  readonly timeZone: string;
   readonly createdAt: number;
   /** Its people, files and names are gone since. */
   readonly deletedAt: number | null;
@@ -853,86 +856,10 @@ export async function sumUsageByTag(
   return addUp(rows.flatMap(({ tags, ...sums }) => listOf(tags)!.map((group) => ({ ...sums, group }))));
 }
 
-/**
- * Writes usage_hour anew: the open hour, the one before it, and whatever a stopped service has missed since its last
- * run. Never increments, so it may run at any time and as often as one likes. Returns the number of hours written.
- */
-export async function recomputeUsageHours(db: Db, request: { readonly now: number }): Promise<number> {
-  const openHour = Math.floor(request.now / hourMs) * hourMs;
-  const from = Math.min(openHour - hourMs, await missedSince(db));
-  let written = 0;
-  // A day at a time: the sums are read first, and each hour is a short write of its own, so settlements do not wait.
-  for (let start = from; start <= openHour; start += 24 * hourMs) {
-    const end = Math.min(start + 24 * hourMs, openHour + hourMs);
-    const sums = await sumUsageByHour(db, start, end);
-    const hours = new Set([...sums.map((sum) => sum.hour), ...(await storedHours(db, start, end))]);
-    for (const hour of hours) {
-      await db.transaction().execute(async (transaction) => {
-        await transaction.deleteFrom('usage_hour').where('hour', '=', hour).execute();
-        for (const sum of sums) if (sum.hour === hour) await transaction.insertInto('usage_hour').values(sum).execute();
-      });
-      written += 1;
-    }
-  }
-  return written;
-}
-
-/**
- * What usage says about the hours of a span: one row for each account, hour, model and key. `everywhere`: also where a key
- * lies in a month that it should not.
- */
-export function sumUsageByHour(db: Db, from: number, to: number, { everywhere = false } = {}) {
-  const hour = sql<bigint>`ended_at - ended_at % ${sql.lit(hourMs)}`;
-  return (
-    db
-      .selectFrom('account')
-      // By account, because that is the index there is; an account without usage costs one look. SQLite takes the tables of
-      // a cross join in the order given, and would else walk all usage there ever was.
-      .crossJoin('usage')
-      .whereRef('usage.account_id', '=', 'account.id')
-      .where('ended_at', '>=', BigInt(from))
-      .where('ended_at', '<', BigInt(to))
-      .where(inMonthsOf(db, everywhere ? {} : { from, to }))
-      .select(['account_id', hour.as('hour'), 'model_id', 'key_id'])
-      .select(sumsOf(sql`count(*)`))
-      .groupBy(['account_id', hour, 'model_id', 'key_id'])
-      .execute()
-  );
-}
-
-/** Hours before this one are not written any more: the job writes the last hour with usage and the one before it. */
-export async function closedBefore(db: Db): Promise<number> {
-  const row = await db
-    .selectFrom('usage_hour')
-    .select((of) => of.fn.max('hour').as('hour'))
-    .executeTakeFirst();
-  const last = row?.hour ?? null; // null in an empty table
-  return last === null ? 0 : Number(last) - hourMs;
-}
-
-async function missedSince(db: Db): Promise<number> {
-  const closed = await closedBefore(db);
-  if (closed > 0) return closed;
-  const first = await db.selectFrom('usage').select('started_at').orderBy('request_id').limit(1).executeTakeFirst();
-  return first === undefined ? Number.MAX_SAFE_INTEGER : Math.floor(Number(first.started_at) / hourMs) * hourMs;
-}
-
-async function storedHours(db: Db, from: number, to: number): Promise<readonly bigint[]> {
-  const rows = await db
-    .selectFrom('usage_hour')
-    .select('hour')
-    .distinct()
-    .where('hour', '>=', BigInt(from))
-    .where('hour', '<', BigInt(to))
-    .execute();
-  return rows.map((row) => row.hour);
-}
-
 type Grouping = 'model' | 'key' | 'account' | 'day' | undefined;
 type SumRow = Readonly<Record<'requests' | TokenColumn | 'cost' | 'uncharged', bigint>> & {
   readonly group: string | bigint;
 };
-type TokenColumn = 'prompt_tokens' | 'cached_tokens' | 'completion_tokens' | 'reasoning_tokens';
 
 function sumRaw(
   db: Db,
@@ -982,20 +909,6 @@ function sumHours(
   return query.execute();
 }
 
-function sumsOf(requests: RawBuilder<bigint>) {
-  const sum = <Column extends TokenColumn | 'cost' | 'uncharged'>(column: Column) =>
-    sql<bigint>`sum(${sql.ref(column)})`.as(column);
-  return [
-    requests.as('requests'),
-    sum('prompt_tokens'),
-    sum('cached_tokens'),
-    sum('completion_tokens'),
-    sum('reasoning_tokens'),
-    sum('cost'),
-    sum('uncharged'),
-  ] as const;
-}
-
 function groupOf(by: Grouping, timeColumn: 'ended_at' | 'hour'): RawBuilder<string | bigint> {
   switch (by) {
     case 'model':
@@ -1043,9 +956,6 @@ function matching(filter: UsageFilter) {
   };
 }
 
-/** Labels are kept as a list of JSON. */
-const tagPattern = (tag: string): string => `%${JSON.stringify(tag).replace(/[%_!]/g, '!$&')}%`;
-
 async function recordChange(
   db: Db,
   id: Uint8Array,
@@ -1078,6 +988,7 @@ function toAccount(row: Selectable<Database['account']> & { readonly leased: big
       taxId: row.tax_id,
       invoiceEmail: row.invoice_email,
     },
+    timeZone: row.time_zone,
     createdAt: Number(row.created_at),
     deletedAt: numberOrNull(row.deleted_at),
   };
@@ -1138,11 +1049,9 @@ export function toUsageRow(row: Selectable<UsageTable>): UsageRow {
     plan: row.plan,
     keyBudget: row.key_budget,
     accountBudget: row.account_budget,
+    ...(row.zdr === null ? {} : { zdr: row.zdr !== 0n }),
   };
 }
-
-const listOf = (text: string | null): readonly string[] | null =>
-  text === null ? null : (JSON.parse(text) as readonly string[]);
 
 const tagsText = (tags: readonly string[] | undefined): string | null =>
   tags === undefined || tags.length === 0 ? null : JSON.stringify(tags);

@@ -35,6 +35,7 @@ export const usageColumns = [
   'plan',
   'key_budget',
   'account_budget',
+  'zdr',
 ] as const;
 
 export const accountColumn = usageColumns.indexOf('account_id');
@@ -76,6 +77,7 @@ export function usageValues(row: UsageRow): SqlValue[] {
     row.plan === null ? null : clean(row.plan),
     row.keyBudget,
     row.accountBudget,
+    row.zdr === undefined ? null : row.zdr ? 1 : 0,
   ];
 }
 

@@ -1,7 +1,10 @@
 import type { Kysely } from 'kysely';
 import type { Database } from './database.ts';
 import type { Ending } from './ledger.ts';
-import { closedBefore, hourMs, leased, sumUsageByHour } from './queries.ts';
+import { leased } from './queries.ts';
+import { sumUsageByHour } from './roll-ups.ts';
+import { hourMs } from './time-zone.ts';
+import { closedBefore } from './usage-expressions.ts';
 import { isInMonthsOf } from './usage-months.ts';
 import { BudgetBooks } from './verify-budgets.ts';
 import { timeOfUuid, uuidText } from '../ids/uuid.ts';

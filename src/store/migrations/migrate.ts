@@ -20,6 +20,7 @@ import * as prunedChanges from './015-pruned-changes.ts';
 import * as managementKeys from './016-management-keys.ts';
 import * as people from './017-people.ts';
 import * as payments from './018-payments.ts';
+import * as usageReports from './019-usage-reports.ts';
 import * as keysAndOperator from './020-keys-and-operator.ts';
 import * as alertsAndInvoices from './021-alerts-and-invoices.ts';
 
@@ -51,6 +52,7 @@ const migrations: Readonly<Record<string, MigrationSteps>> = {
   '016-management-keys': managementKeys,
   '017-people': people,
   '018-payments': payments,
+  '019-usage-reports': usageReports,
   '020-keys-and-operator': keysAndOperator,
   '021-alerts-and-invoices': alertsAndInvoices,
 };

@@ -126,6 +126,7 @@ const columnTypes: Readonly<Record<(typeof usageColumns)[number], 'text' | 'bigi
   plan: 'text',
   key_budget: 'text',
   account_budget: 'text',
+  zdr: 'bigint',
 };
 
 /**

@@ -9,7 +9,7 @@ import type { LimitLeases } from '../limit-leases.ts';
 import { beginFile, unreadyFiles, type AmongReplicas } from '../file-queries.ts';
 import { migrate, refuseNewer } from '../migrations/migrate.ts';
 import { deskOn, type Desk, type DeskOperation } from '../operations.ts';
-import { recomputeUsageHours } from '../queries.ts';
+import { recomputeUsageDays, recomputeUsageHours } from '../roll-ups.ts';
 import { StoreError } from '../store-error.ts';
 import { clientConfig, refuseUnfitServer, unreachable, type PostgresAddress } from './connection.ts';
 import { kyselyOnPostgres } from './dialect.ts';
@@ -179,6 +179,7 @@ function deskOf(db: Kysely<Database>, ledger: PostgresLedger): Desk {
     // Two at once would write over each other, the older sums maybe last; one is enough for all.
     recomputeUsageHours: async (request) =>
       (await unlessOthersDo(db, usageHoursLock, (connection) => recomputeUsageHours(connection, request))) ?? 0,
+    recomputeUsageDays: async () => (await unlessOthersDo(db, usageHoursLock, recomputeUsageDays)) ?? { isMore: false },
     forgetChanges: async () => (await unlessOthersDo(db, tidyLock, pruneChanges)) ?? 0,
   };
 }

@@ -1,0 +1,263 @@
+/** Reports of one account: what its usage adds up to, in buckets of its time zone (docs/usage.md). */
+import type { Kysely } from 'kysely';
+import type { Database } from './database.ts';
+import { daysOf, tagsSince } from './roll-ups.ts';
+import { startOfZoneMonth } from './time-zone.ts';
+import { closedBefore } from './usage-expressions.ts';
+import { addSums, sumBuckets, type BucketSum, type SumDimension, type SumFilter, type Sums } from './usage-sums.ts';
+
+type Db = Kysely<Database>;
+
+export type ReportDimension = SumDimension | 'user';
+
+/** What a bucket has for a model, a key, a person, a label, as asked; what was not asked for is null. */
+export interface ReportRow extends BucketSum {
+  /** null also for a key that is nobody's. */
+  readonly user: string | null;
+}
+
+export interface ReportRequest extends SumFilter {
+  /** Whose days are looked for; `bounds` are cut by it. */
+  readonly timeZone: string;
+  /** As `bucketBounds` makes them. */
+  readonly bounds: readonly number[];
+  readonly by: readonly ReportDimension[];
+}
+
+/**
+ * Adds usage up in buckets, in the order of buckets, models, keys, people and labels; empty groups are left out. A request
+ * with several labels counts under each, one without under none. Rejects as `invalid` when there are too many groups.
+ */
+export async function reportUsage(db: Db, request: ReportRequest): Promise<readonly ReportRow[]> {
+  if (request.bounds.length < 2) return [];
+  return await inOneMoment(db, async (moment) => {
+    const { timeZone, bounds, by } = request;
+    const byUser = by.includes('user');
+    const dimensions = [...new Set(by.map((one) => (one === 'user' ? 'key' : one)))];
+    const places = await placesOf(moment, request.accountId, timeZone);
+    const sums = await sumBuckets(moment, request, { bounds, by: dimensions, places });
+    if (!byUser) return sums.map((sum) => ({ ...sum, user: null }));
+    return ofPeople(sums, await ownersOf(moment, request.accountId), by.includes('key'));
+  });
+}
+
+/** What was charged since a time, by whoever was charged. */
+export interface SpendRequest {
+  readonly accountId: string;
+  /** Milliseconds since 1970, of the end of requests: `from` is in, `to` is out. */
+  readonly from: number;
+  readonly to: number;
+  /** `user`: by all keys of a person. `id` is left out for the whole account. */
+  readonly by: 'account' | 'key' | 'user' | 'tag';
+  readonly id?: string;
+}
+
+/** Microcents that requests were charged; refunds are not taken off. */
+export async function spendSince(db: Db, { accountId, from, to, by, id = '' }: SpendRequest): Promise<bigint> {
+  if (from >= to) return 0n;
+  return await inOneMoment(db, async (moment) => {
+    const timeZone = await timeZoneOf(moment, accountId);
+    const filter = {
+      accountId,
+      ...(by === 'key' ? { keyId: id } : {}),
+      ...(by === 'user' ? { userId: id } : {}),
+      ...(by === 'tag' ? { tag: id } : {}),
+    };
+    const places = await placesOf(moment, accountId, timeZone);
+    const [sum] = await sumBuckets(moment, filter, { bounds: [from, to], by: [], places });
+    return sum?.cost ?? 0n;
+  });
+}
+
+/** What a month of an account comes to, in its time zone. */
+export interface MonthTotals {
+  readonly timeZone: string;
+  /** Milliseconds since 1970: `from` is in, `to` is out. */
+  readonly from: number;
+  readonly to: number;
+  /** Of requests that ended in the month. */
+  readonly requests: number;
+  readonly costMicrocents: bigint;
+  /** What of charges was given back in the month, whenever they were made. */
+  readonly refundMicrocents: bigint;
+  /** One for each model, by their ids. */
+  readonly models: readonly {
+    readonly modelId: string;
+    readonly requests: number;
+    readonly promptTokens: number;
+    readonly cachedTokens: number;
+    readonly completionTokens: number;
+    readonly costMicrocents: bigint;
+  }[];
+}
+
+/** What invoices are made of. `timeZone` where an earlier invoice has fixed it; else the account's. */
+export async function monthTotals(
+  db: Db,
+  request: {
+    readonly accountId: string;
+    readonly year: number;
+    /** From 1. */
+    readonly month: number;
+    readonly timeZone?: string;
+  },
+): Promise<MonthTotals> {
+  const { accountId, year, month } = request;
+  return await inOneMoment(db, async (moment) => {
+    const timeZone = request.timeZone ?? (await timeZoneOf(moment, accountId));
+    const [from, to] = [startOfZoneMonth(timeZone, year, month), startOfZoneMonth(timeZone, year, month + 1)];
+    const places = await placesOf(moment, accountId, timeZone);
+    const sums = await sumBuckets(moment, { accountId }, { bounds: [from, to], by: ['model'], places });
+    return {
+      timeZone,
+      from,
+      to,
+      requests: Number(sums.reduce((sum, one) => sum + one.requests, 0n)),
+      costMicrocents: sums.reduce((sum, one) => sum + one.cost, 0n),
+      refundMicrocents: (await refundsBetween(moment, { accountId, from, to })).reduce(
+        (sum, { amountMicrocents }) => sum + amountMicrocents,
+        0n,
+      ),
+      models: sums.map((sum) => ({
+        modelId: sum.model!,
+        requests: Number(sum.requests),
+        promptTokens: Number(sum.prompt_tokens),
+        cachedTokens: Number(sum.cached_tokens),
+        completionTokens: Number(sum.completion_tokens),
+        costMicrocents: sum.cost,
+      })),
+    };
+  });
+}
+
+/** A charge, or a part of one, that was given back. */
+export interface Refund {
+  /** Of the ledger's row. */
+  readonly transferId: Uint8Array;
+  /** Of the request that was charged. */
+  readonly requestId: Uint8Array;
+  readonly amountMicrocents: bigint;
+  readonly at: number;
+  readonly reference: string | null;
+}
+
+const refundKey = 'refund:';
+const pageRows = 1000;
+
+/** All refunds of requests between two times, the oldest first. */
+export async function refundsBetween(
+  db: Db,
+  { accountId, from, to }: { readonly accountId: string; readonly from: number; readonly to: number },
+): Promise<readonly Refund[]> {
+  const refunds: Refund[] = [];
+  for (let last: { readonly at: bigint; readonly id: Uint8Array } | undefined; ;) {
+    let query = db
+      .selectFrom('transfer')
+      .select(['id', 'idempotency_key', 'amount', 'at', 'reference'])
+      .where('credit_account', '=', accountId)
+      .where('kind', '=', 'refund')
+      .where('at', '>=', BigInt(from))
+      .where('at', '<', BigInt(to))
+      .where('idempotency_key', 'like', `${refundKey}%`)
+      .orderBy('at')
+      .orderBy('id')
+      .limit(pageRows);
+    if (last !== undefined) {
+      const { at, id } = last;
+      query = query.where((is) => is(is.refTuple('at', 'id'), '>', is.tuple(at, id)));
+    }
+    const rows = await query.execute();
+    refunds.push(...rows.map(toRefund));
+    if (rows.length < pageRows) return refunds;
+    const row = rows.at(-1)!;
+    last = { at: row.at, id: row.id };
+  }
+}
+
+/** What of these requests was given back. */
+export async function refundsOf(
+  db: Db,
+  { accountId, requestIds }: { readonly accountId: string; readonly requestIds: readonly Uint8Array[] },
+): Promise<readonly Refund[]> {
+  if (requestIds.length === 0) return [];
+  const rows = await db
+    .selectFrom('transfer')
+    .select(['id', 'idempotency_key', 'amount', 'at', 'reference'])
+    .where(
+      'idempotency_key',
+      'in',
+      requestIds.map((id) => `${refundKey}${Buffer.from(id).toString('hex')}`),
+    )
+    .where('credit_account', '=', accountId)
+    .execute();
+  return rows.map(toRefund);
+}
+
+const toRefund = (row: {
+  readonly id: Uint8Array;
+  readonly idempotency_key: string;
+  readonly amount: bigint;
+  readonly at: bigint;
+  readonly reference: string | null;
+}): Refund => ({
+  transferId: row.id,
+  requestId: Uint8Array.from(Buffer.from(row.idempotency_key.slice(refundKey.length), 'hex')),
+  amountMicrocents: row.amount,
+  at: Number(row.at),
+  reference: row.reference,
+});
+
+/** Changes whose days the reports of an account have; the days are added up anew in the background. Undefined: no such account. */
+export async function setTimeZone(
+  db: Db,
+  { accountId, timeZone }: { readonly accountId: string; readonly timeZone: string },
+): Promise<{ readonly before: string } | undefined> {
+  return await db.transaction().execute(async (transaction) => {
+    const row = await transaction
+      .selectFrom('account')
+      .select('time_zone')
+      .where('id', '=', accountId)
+      .where('kind', '=', 0n)
+      .executeTakeFirst();
+    if (row === undefined) return undefined;
+    await transaction.updateTable('account').set({ time_zone: timeZone }).where('id', '=', accountId).execute();
+    return { before: row.time_zone };
+  });
+}
+
+async function timeZoneOf(db: Db, accountId: string): Promise<string> {
+  const row = await db.selectFrom('account').select('time_zone').where('id', '=', accountId).executeTakeFirst();
+  return row?.time_zone ?? 'UTC';
+}
+
+async function placesOf(db: Db, accountId: string, timeZone: string) {
+  return {
+    closed: await closedBefore(db),
+    tagsSince: await tagsSince(db),
+    days: await daysOf(db, accountId, timeZone),
+  };
+}
+
+/** So that what the job moves from one roll-up to another meanwhile is neither missed nor counted twice. */
+const inOneMoment = <Value>(db: Db, read: (moment: Db) => Promise<Value>): Promise<Value> =>
+  db.transaction().setAccessMode('read only').setIsolationLevel('repeatable read').execute(read);
+
+async function ownersOf(db: Db, accountId: string): Promise<ReadonlyMap<string, string | null>> {
+  const keys = await db.selectFrom('api_key').select(['id', 'user_id']).where('account_id', '=', accountId).execute();
+  return new Map(keys.map(({ id, user_id: user }) => [id, user]));
+}
+
+function ofPeople(
+  sums: readonly BucketSum[],
+  owners: ReadonlyMap<string, string | null>,
+  byKey: boolean,
+): readonly ReportRow[] {
+  const rows = new Map<string, ReportRow & Sums>();
+  for (const sum of sums) {
+    const row = { ...sum, user: owners.get(sum.key!) ?? null, key: byKey ? sum.key : null };
+    const name = JSON.stringify([row.bucket, row.model, row.key, row.user, row.tag]);
+    const there = rows.get(name);
+    rows.set(name, there === undefined ? row : addSums(there, row));
+  }
+  return [...rows.values()];
+}

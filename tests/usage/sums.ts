@@ -1,0 +1,134 @@
+/** Reports against a naive addition of the rows, on any dialect. */
+import assert from 'node:assert/strict';
+import type { Kysely } from 'kysely';
+import type { Database } from '../../src/store/database.ts';
+import type { UsageRow } from '../../src/store/ledger.ts';
+import { reportUsage, setTimeZone, spendSince, type ReportDimension } from '../../src/store/report-queries.ts';
+import { recomputeUsageDays, recomputeUsageHours } from '../../src/store/roll-ups.ts';
+import { bucketBounds, bucketWidths } from '../../src/store/time-zone.ts';
+import { insertUsage, randomOf, randomRow } from './ledger-of-rows.ts';
+
+const hourMs = 3_600_000;
+const dayMs = 24 * hourMs;
+const zones = ['UTC', 'Europe/Berlin', 'Asia/Kolkata', 'Asia/Kathmandu', 'Australia/Lord_Howe', 'America/Santiago'];
+const dimensions: readonly ReportDimension[] = ['model', 'key', 'user', 'tag'];
+
+export const people: Readonly<Record<string, string | null>> = {
+  key_1: 'ann',
+  key_2: 'ann',
+  key_3: 'bob',
+  key_4: null,
+};
+export const keys = Object.keys(people);
+
+/** Random spans, zones, filters and groups, before roll-ups, with some of them, and with all. */
+export async function compareWithRows(db: Kysely<Database>, seed: number, questions: number): Promise<void> {
+  const random = randomOf(seed);
+  const pick = <Value>(list: readonly Value[]): Value => list[Math.floor(random() * list.length)]!;
+  // The clocks of most zones change in it.
+  const span = { from: Date.UTC(2026, 2, 20), to: Date.UTC(2026, 3, 12) };
+  const rows = Array.from({ length: 3_000 }, () =>
+    randomRow(random, { accountId: pick(['acct_a', 'acct_a', 'acct_b']), ...span }, keys),
+  ).sort((a, b) => a.endedAt - b.endedAt);
+  await insertUsage(db, rows);
+
+  const ask = async (stage: string): Promise<void> => {
+    for (let question = 0; question < questions; question++) {
+      const timeZone = pick(zones);
+      const width = pick(bucketWidths);
+      const length = width === '1m' ? hourMs : width === '1h' ? 4 * dayMs : 30 * dayMs;
+      const from = span.from - dayMs + Math.floor(random() * 24 * dayMs);
+      const to = from + Math.floor(random() * length);
+      const bounds = random() < 0.2 ? [from, to] : bucketBounds(timeZone, width, { from, to }, 200);
+      const by = dimensions.filter(() => random() < 0.4);
+      const filter = {
+        accountId: pick(['acct_a', 'acct_b']),
+        ...(random() < 0.2 ? { modelId: 'glm' } : {}),
+        ...(random() < 0.2 ? { keyId: 'key_1' } : {}),
+        ...(random() < 0.2 ? { userId: 'ann' } : {}),
+        ...(random() < 0.2 ? { ownerId: 'bob' } : {}),
+        ...(random() < 0.3 ? { tag: 'red' } : {}),
+      };
+      const found = await reportUsage(db, { ...filter, timeZone, bounds, by });
+      const told = found.map(({ bucket, model, key, user, tag, requests, prompt_tokens: prompt, cost }) =>
+        [bucket, model, key, user, tag, requests, prompt, cost].join(' '),
+      );
+      const question_ = JSON.stringify({ stage, seed, timeZone, width, bounds, by, filter });
+      assert.deepEqual(told.sort(), naive(rows, filter, bounds, by).sort(), question_);
+      if (bounds.length === 2) {
+        const spent = rows.filter(
+          (row) => row.accountId === filter.accountId && from <= row.endedAt && row.endedAt < to,
+        );
+        for (const [who, id, isTheirs] of [
+          ['account', '', () => true],
+          ['key', 'key_2', ({ keyId }) => keyId === 'key_2'],
+          ['user', 'ann', ({ accountId, keyId }) => ownerOf({ accountId, keyId }) === 'ann'],
+          ['tag', 'blue', ({ tags }) => labels(tags).includes('blue')],
+        ] as const satisfies readonly (readonly [string, string, (row: UsageRow) => boolean])[])
+          assert.equal(
+            await spendSince(db, { accountId: filter.accountId, from, to, by: who, id }),
+            spent.filter(isTheirs).reduce((sum, row) => sum + row.costMicrocents, 0n),
+            question_,
+          );
+      }
+    }
+  };
+  const addDays = async (): Promise<void> => {
+    while ((await recomputeUsageDays(db)).isMore);
+  };
+  await ask('rows alone');
+  await recomputeUsageHours(db, { now: span.from + 15 * dayMs + 5 * hourMs });
+  await ask('some hours');
+  await addDays();
+  await ask('some days');
+  for (const timeZone of zones) {
+    for (const accountId of ['acct_a', 'acct_b']) await setTimeZone(db, { accountId, timeZone });
+    await recomputeUsageDays(db);
+    await recomputeUsageHours(db, { now: span.to + hourMs });
+    await ask(`${timeZone} on its way`);
+    await addDays();
+    await ask(`days of ${timeZone}`);
+  }
+}
+
+/** Keys are the account's that has them. */
+const ownerOf = ({ accountId, keyId }: Pick<UsageRow, 'accountId' | 'keyId'>): string | null =>
+  accountId === 'acct_a' ? (people[keyId] ?? null) : null;
+
+const labels = (tags: string | null): readonly string[] => (tags === null ? [] : (JSON.parse(tags) as string[]));
+
+function naive(
+  rows: readonly UsageRow[],
+  filter: Readonly<Partial<Record<'accountId' | 'modelId' | 'keyId' | 'userId' | 'ownerId' | 'tag', string>>>,
+  bounds: readonly number[],
+  by: readonly ReportDimension[],
+): string[] {
+  const sums = new Map<string, { requests: number; prompt: number; cost: bigint }>();
+  for (const row of rows) {
+    const user = ownerOf(row);
+    const tags = labels(row.tags);
+    if (row.accountId !== filter.accountId || row.endedAt < bounds[0]! || row.endedAt >= bounds.at(-1)!) continue;
+    if (filter.modelId !== undefined && row.modelId !== filter.modelId) continue;
+    if (filter.keyId !== undefined && row.keyId !== filter.keyId) continue;
+    if (filter.userId !== undefined && user !== filter.userId) continue;
+    if (filter.ownerId !== undefined && user !== filter.ownerId) continue;
+    if (filter.tag !== undefined && !tags.includes(filter.tag)) continue;
+    const bucket = bounds.findLastIndex((bound) => bound <= row.endedAt);
+    const shown = filter.tag === undefined ? tags : [filter.tag];
+    for (const tag of by.includes('tag') ? shown : [null]) {
+      const name = [
+        bucket,
+        by.includes('model') ? row.modelId : null,
+        by.includes('key') ? row.keyId : null,
+        by.includes('user') ? user : null,
+        tag,
+      ].join(' ');
+      const sum = sums.get(name) ?? { requests: 0, prompt: 0, cost: 0n };
+      sums.set(name, sum);
+      sum.requests += 1;
+      sum.prompt += row.promptTokens;
+      sum.cost += row.costMicrocents;
+    }
+  }
+  return [...sums].map(([name, { requests, prompt, cost }]) => `${name} ${requests} ${prompt} ${cost}`);
+}
