@@ -89,7 +89,10 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
     'store',
     'config',
     'mail',
+    'people',
   ],
+  // Who signs in, and how; one file of it loads better-auth.
+  people: ['accounts', 'store', 'config', 'mail', 'errors', 'log'],
   // Mail that waits to be sent, and is sent by SMTP.
   mail: ['store', 'config', 'log'],
   // The socket through which the command line reaches a running service.

@@ -1,5 +1,7 @@
 import type { AccountRoute } from './route.ts';
 import { mailRoutes } from './routes/mail.ts';
+import { ownerRoutes } from './routes/owner.ts';
+import { peopleRoutes } from './routes/people.ts';
 
 /** Every route of the account API: what is not here does not exist. The document and the tests of access are made from it. */
-export const accountRoutes: readonly AccountRoute[] = [...mailRoutes];
+export const accountRoutes: readonly AccountRoute[] = [...mailRoutes, ...peopleRoutes, ...ownerRoutes];

@@ -9,6 +9,8 @@ import { faultOfLimits, isLimit, limitMax, printAccountLimits, printLimits, read
 import type { KeyLimits } from './key-limits.ts';
 import { issueKey } from './key.ts';
 import { accountMeant, checkedText, OperationError } from './operation.ts';
+import { createOwner, makeOwnerLink } from './owner.ts';
+import type { OwnerLink, OwnerLinkWish, OwnerMade, OwnerWish } from './owner.ts';
 import type { OperationServices } from './operation.ts';
 
 /** What an operator changes while the service runs, or without it: the command line's writes. Plain JSON data. */
@@ -80,6 +82,8 @@ export type Operation =
   | CreditMove
   | RequestRefund
   | CreditLimit
+  | OwnerLinkWish
+  | OwnerWish
   | { readonly kind: 'suspend_account' | 'revive_account'; readonly accountId: string };
 
 export type OperationAnswer =
@@ -117,6 +121,8 @@ export type OperationAnswer =
   | { readonly kind: 'revoked'; readonly keyId: string; readonly accountId: string; readonly name: string }
   | Moved
   | CreditLimited
+  | OwnerLink
+  | OwnerMade
   | { readonly kind: 'status'; readonly accountId: string; readonly status: 'active' | 'suspended' };
 
 /** Carries out one operation. It is durable, and in force in this process, when the promise resolves. */
@@ -266,6 +272,10 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
       return refundRequest(operation, services);
     case 'limit_credit':
       return limitCredit(operation, services);
+    case 'owner_link':
+      return makeOwnerLink(services);
+    case 'create_owner':
+      return (await createOwner(operation, services))!;
     case 'suspend_account':
     case 'revive_account': {
       const status = operation.kind === 'suspend_account' ? 'suspended' : 'active';

@@ -22,6 +22,8 @@ export interface Secret {
   readonly sealEncryption: KeyObject;
   /** Of the hashes that stand for idempotency keys and bodies. */
   readonly fingerprints: KeyObject;
+  /** Of sessions, links and second factors of people. */
+  readonly signIn: KeyObject;
   /** Names the pepper in each key's row, so that a wrong one is noticed; tells nothing about it. */
   readonly id: string;
   readonly source: 'environment' | 'file' | 'created';
@@ -65,6 +67,7 @@ function secretOf(text: string, source: Secret['source']): Secret {
     sealSigning: createSecretKey(derived('tokenhouse reasoning signatures')),
     sealEncryption: createSecretKey(derived('tokenhouse reasoning encryption')),
     fingerprints: createSecretKey(derived('tokenhouse request fingerprints')),
+    signIn: createSecretKey(derived('tokenhouse sign-in')),
     id,
     source,
   };

@@ -1,5 +1,6 @@
 import type { Kysely } from 'kysely';
 import * as audit from './audit-queries.ts';
+import { authStore } from './auth-queries.ts';
 import * as budgets from './budget-queries.ts';
 import type { Database } from './database.ts';
 import * as changes from './change-queries.ts';
@@ -9,6 +10,7 @@ import * as files from './file-queries.ts';
 import * as limitWindows from './limit-windows.ts';
 import * as idempotency from './idempotency.ts';
 import * as mail from './mail-queries.ts';
+import * as people from './people-queries.ts';
 import * as queries from './queries.ts';
 import * as spend from './spend-queries.ts';
 
@@ -67,6 +69,28 @@ const deskOperations = {
   getMail: mail.getMail,
   forgetMail: mail.forgetMail,
   spendSince: spend.spendSince,
+  authStore,
+  findSession: people.findSession,
+  listSessions: people.listSessions,
+  endSessions: people.endSessions,
+  forgetExpired: people.forgetExpired,
+  findMembership: people.findMembership,
+  listMemberships: people.listMemberships,
+  listMembers: people.listMembers,
+  getMember: people.getMember,
+  setMemberRole: people.setMemberRole,
+  addMember: people.addMember,
+  createInvitation: people.createInvitation,
+  listInvitations: people.listInvitations,
+  deleteInvitation: people.deleteInvitation,
+  findInvitation: people.findInvitation,
+  isInvited: people.isInvited,
+  acceptInvitation: people.acceptInvitation,
+  hasOperator: people.hasOperator,
+  setOwnerLink: people.setOwnerLink,
+  isOwnerLink: people.isOwnerLink,
+  createOwner: people.createOwner,
+  keysOfMember: people.keysOfMember,
 } as const;
 
 type Operations = typeof deskOperations;
