@@ -1,6 +1,7 @@
 import { createAccountHost } from './account-api/server.ts';
 import { createFirstAccount } from './accounts/first-account.ts';
 import type { FirstAccount } from './accounts/first-account.ts';
+import { firstOwnerLink, ownerLinkUrl } from './accounts/owner.ts';
 import type { OperationServices } from './accounts/operation.ts';
 import type { Config } from './config/config.ts';
 import type { Environment } from './config/environment.ts';
@@ -16,6 +17,7 @@ import { Jobs } from './jobs/jobs.ts';
 import type { Log } from './log.ts';
 import { Outbox } from './mail/outbox.ts';
 import type { ConfigReading } from './metrics/service-metrics.ts';
+import { People } from './people/people.ts';
 import { Reloader } from './reload.ts';
 import type { ReloadServices } from './reload.ts';
 import { StoreError } from './store/store-error.ts';
@@ -57,7 +59,9 @@ export interface Operating {
   readonly config: () => Config;
   reload(): Promise<ReloadOutcome>;
   /** Requests are answered at this port: who asks is told, and a new database gets its first account. */
-  begin(inferencePort: number): Promise<Urls & { readonly firstAccount: FirstAccount | undefined }>;
+  begin(
+    inferencePort: number,
+  ): Promise<Urls & { readonly firstAccount: FirstAccount | undefined; readonly ownerLink: string | undefined }>;
   /** Takes no more wishes. */
   quiet(): Promise<void>;
   /** Closes the account host. */
@@ -106,10 +110,26 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
   });
   opened.push(() => outbox.close());
 
+  const people: People = new People({
+    operations,
+    config: () => reloader.config.signIn,
+    accountUrl: () => accountUrl,
+    mailer: outbox,
+    log,
+  });
+  opened.push(() => people.close());
+
   // Pages and errors name the account host by its public address, which a free port (0) tells only when it listens.
   let accountUrl = publicUrl(config.server.account);
   const accountHost = createAccountHost(
-    { operations, config: () => reloader.config, accountUrl: () => accountUrl, mailer: outbox },
+    {
+      operations,
+      config: () => reloader.config,
+      accountUrl: () => accountUrl,
+      mailer: outbox,
+      people,
+      sessions: people,
+    },
     {
       version: options.version,
       newRequestId: () => publicIdOf(operations.newId()),
@@ -179,16 +199,23 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
       );
       jobs.start();
       outbox.start();
+      people.start();
+      const link = await firstOwnerLink(operations);
       urls = {
         inferenceUrl: publicUrl(config.server.inference, inferencePort),
         accountUrl,
         localUrl: localUrl(config.server.inference, inferencePort),
       };
-      return { ...urls, firstAccount };
+      return {
+        ...urls,
+        firstAccount,
+        ownerLink: link === undefined ? undefined : ownerLinkUrl(accountUrl, link.token),
+      };
     },
     quiet: async () => {
       watched.close();
       control.close();
+      people.close();
       await Promise.all([reloader.stop(), jobs.close(), outbox.close()]);
     },
     close: () => {

@@ -31,6 +31,8 @@ export interface Service {
   readonly accountUrl: string;
   /** Set when this start made the first account: its key is shown once, now. */
   readonly firstAccount: FirstAccount | undefined;
+  /** Set while nobody runs the server: whoever opens it within half an hour does. */
+  readonly ownerLink: string | undefined;
   /** Those that the service started with. */
   readonly backends: readonly StartedBackend[];
   /** Names of the migrations that this start ran; all of them on a new database. */

@@ -90,7 +90,10 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
     'config',
     'mail',
     'payments',
+    'people',
   ],
+  // Who signs in, and how; one file of it loads better-auth.
+  people: ['accounts', 'store', 'config', 'mail', 'errors', 'log'],
   // Mail that waits to be sent, and is sent by SMTP.
   mail: ['store', 'config', 'log'],
   // Who takes payments, and what their messages mean for the books.

@@ -93,7 +93,8 @@ export function notFoundPage(): string {
   );
 }
 
-function page(title: string, body: string): string {
+/** `body` is HTML. */
+export function page(title: string, body: string): string {
   return `<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>${escaped(title)} · Tokenhouse</title>
 <style>body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}table{border-collapse:collapse}td,th{padding:.3rem .6rem;text-align:left;vertical-align:top;border-bottom:1px solid #8884}dt{font-weight:600;margin-top:.6rem}dd{margin-left:0}pre{padding:.8rem;overflow:auto;background:#8882}</style>

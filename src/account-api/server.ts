@@ -9,6 +9,7 @@ import { accountDocument } from './document.ts';
 import { mayReadMetrics } from './metrics-access.ts';
 import type { MetricsAccess } from './metrics-access.ts';
 import { errorIndexPage, errorPage, indexPage, notFoundPage, topupPage } from './pages.ts';
+import { formPageAt, formScript } from './form-pages.ts';
 import type { AccountRoute } from './route.ts';
 import { accountRoutes } from './routes.ts';
 import type { AccountServices } from './services.ts';
@@ -88,11 +89,27 @@ export function createAccountHost(
           );
         return;
     }
+    if (path === '/welcome.js') {
+      send(response, 200, 'text/javascript; charset=utf-8', formScript, publicId);
+      return;
+    }
+    const form = formPageAt(path);
+    if (form !== undefined) {
+      send(response, 200, 'text/html; charset=utf-8', form, publicId, {
+        'cache-control': 'no-store',
+        'content-security-policy': formPolicy,
+      });
+      return;
+    }
     const html = pageAt(path, accountUrl());
     send(response, html === undefined ? 404 : 200, 'text/html; charset=utf-8', html ?? notFoundPage(), publicId);
   };
   return createEdge(onRequest, { newRequestId, accountUrl }, limits);
 }
+
+/** Our one script, which may talk to us alone. */
+const formPolicy =
+  "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
 async function sendMetrics(metrics: MetricsPage, response: ServerResponse, publicId: string): Promise<void> {
   send(response, 200, metricsType, await metrics.text(), publicId);

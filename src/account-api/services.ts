@@ -1,6 +1,7 @@
 import type { OperationServices } from '../accounts/operation.ts';
 import type { Config } from '../config/config.ts';
 import type { Mailer } from '../mail/mailer.ts';
+import type { People } from '../people/people.ts';
 import type { Sessions } from './senders.ts';
 
 /** What the routes of the account host work with. A part of the host adds its own line here. */
@@ -12,6 +13,8 @@ export interface AccountServices {
   readonly accountUrl: () => string;
   /** Durable, then sent. */
   readonly mailer: Mailer;
+  /** Who signs in. */
+  readonly people: People;
   /** People; without it only keys are known. */
   readonly sessions?: Sessions;
 }

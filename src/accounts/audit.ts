@@ -26,7 +26,7 @@ export const serviceItself: OperationActor = {
 export const commandLine: OperationActor = { ...serviceItself, kind: 'cli' };
 
 /** What is compared before and after an operation. */
-type Subject = 'key' | 'account' | 'prices' | 'credit';
+type Subject = 'key' | 'account' | 'prices' | 'credit' | 'owner';
 
 const audited = {
   create_account: ['account.create', 'account'],
@@ -49,6 +49,8 @@ const audited = {
   remove_price: ['price.remove', 'prices'],
   move_credit: ['credit.move', 'credit'],
   refund_request: ['credit.refund_request', 'credit'],
+  owner_link: ['owner.link', 'owner'],
+  create_owner: ['owner.create', 'owner'],
 } as const satisfies Readonly<Record<Operation['kind'], readonly [action: string, subject: Subject]>>;
 
 /** What every operation is called in the audit log. */
@@ -59,6 +61,9 @@ export interface BegunEntry {
   /** Writes what became of it. Never throws: an entry that stays `begun` says that this is not known. */
   complete(outcome: Exclude<AuditOutcome, 'begun'>, answer?: OperationAnswer): Promise<void>;
 }
+
+/** A hash of a password is worth guessing at. */
+const withoutHashes = (name: string, value: unknown): unknown => (name === 'passwordHash' ? undefined : value);
 
 /**
  * Writes an operation down before anything of it is done, so that no crash hides a change: what it is about, what was asked
@@ -80,7 +85,7 @@ export async function beginEntry(operation: Operation, services: OperationServic
     before: await factsOf(subject, operation, about, services),
     after: null,
     outcome: 'begun',
-    wish: JSON.stringify(operation),
+    wish: JSON.stringify(operation, withoutHashes),
   });
   return {
     complete: async (outcome, answer) => {
@@ -110,7 +115,8 @@ interface About {
 }
 
 async function aboutOf(operation: Operation, desk: Desk): Promise<About> {
-  if (operation.kind === 'create_account') return {};
+  if (operation.kind === 'create_account' || operation.kind === 'owner_link' || operation.kind === 'create_owner')
+    return {};
   if ('keyId' in operation) {
     const { keyId } = operation;
     return { keyId, accountId: (await desk.getKey({ keyId }))?.accountId };
@@ -144,6 +150,8 @@ function targetOf(subject: Subject, operation: Operation, { accountId, keyId }: 
       return 'model' in operation ? operation.model : null;
     case 'credit':
       return operation.kind === 'refund_request' ? operation.requestId : (accountId ?? null);
+    case 'owner':
+      return operation.kind === 'create_owner' ? operation.email : null;
   }
 }
 
@@ -175,6 +183,8 @@ async function factsOf(
       const balance = { balance_microcents: account?.balanceMicrocents ?? null };
       return print(answer?.kind === 'moved' ? { ...balance, moved: answer.microcents, again: answer.again } : balance);
     }
+    case 'owner':
+      return answer?.kind === 'owner' ? print({ user_id: answer.userId }) : null;
   }
 }
 

@@ -11,6 +11,8 @@ import { beginEntry } from './audit.ts';
 import { checkedBilling } from './billing-details.ts';
 import { displayOf, hashKey, issueKey, newKey } from './key.ts';
 import { accountMeant, checkedText, OperationError } from './operation.ts';
+import { createOwner, makeOwnerLink } from './owner.ts';
+import type { OwnerLink, OwnerLinkWish, OwnerMade, OwnerWish } from './owner.ts';
 import type { OperationServices } from './operation.ts';
 import { roles } from './role.ts';
 import type { Role } from './role.ts';
@@ -108,6 +110,8 @@ export type Operation =
   | CreditMove
   | RequestRefund
   | CreditLimit
+  | OwnerLinkWish
+  | OwnerWish
   | {
       readonly kind: 'suspend_account' | 'revive_account';
       readonly accountId: string;
@@ -171,6 +175,8 @@ export type OperationAnswer =
   | { readonly kind: 'revoked'; readonly keyId: string; readonly accountId: string; readonly name: string }
   | Moved
   | CreditLimited
+  | OwnerLink
+  | OwnerMade
   | { readonly kind: 'status'; readonly accountId: string; readonly status: 'active' | 'suspended' };
 
 /** Carries out one operation. It is durable, in force in this process, and in the audit log when the promise resolves. */
@@ -365,6 +371,10 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
       return refundRequest(operation, services);
     case 'limit_credit':
       return limitCredit(operation, services);
+    case 'owner_link':
+      return makeOwnerLink(services);
+    case 'create_owner':
+      return (await createOwner(operation, services))!;
     case 'suspend_account':
     case 'revive_account': {
       const status = operation.kind === 'suspend_account' ? 'suspended' : 'active';

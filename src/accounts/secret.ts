@@ -24,6 +24,8 @@ export interface Secret {
   readonly fingerprints: KeyObject;
   /** Of the events of the built-in provider of payments. */
   readonly demoPayments: KeyObject;
+  /** Of sessions, links and second factors of people. */
+  readonly signIn: KeyObject;
   /** Names the pepper in each key's row, so that a wrong one is noticed; tells nothing about it. */
   readonly id: string;
   readonly source: 'environment' | 'file' | 'created';
@@ -68,6 +70,7 @@ function secretOf(text: string, source: Secret['source']): Secret {
     sealEncryption: createSecretKey(derived('tokenhouse reasoning encryption')),
     fingerprints: createSecretKey(derived('tokenhouse request fingerprints')),
     demoPayments: createSecretKey(derived('tokenhouse demo payments')),
+    signIn: createSecretKey(derived('tokenhouse sign-in')),
     id,
     source,
   };

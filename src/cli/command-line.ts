@@ -393,6 +393,17 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
     .option('--limit <number>', 'how many', wholeNumber(1, 1000), 20)
     .action(action(() => import('./credits.ts').then(({ listMovements }) => listMovements)));
 
+  const owner = group('owner', 'who runs the server');
+  command(
+    owner,
+    'link',
+    'print a link that makes the owner: one use, 30 minutes; an earlier one no longer works',
+  ).action(action(() => import('./owner.ts').then(({ printOwnerLink }) => printOwnerLink)));
+  command(owner, 'create', 'make the owner, or give them a new password; it is shown once')
+    .requiredOption('--email <address>', 'whom to sign in as')
+    .option('--name <name>', 'as others read it', 'Owner')
+    .action(action(() => import('./owner.ts').then(({ createOwner }) => createOwner)));
+
   const mail = group('mail', 'the outbox');
   command(mail, 'list', 'list the newest mails, and whether they were sent')
     .option('--limit <number>', 'how many mails', wholeNumber(1, 100), 20)

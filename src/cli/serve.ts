@@ -105,6 +105,7 @@ export async function serveCommand(context: Context, options: ServeOptions): Pro
     });
     sayAddresses(config, service, isShort, elapsedMs, print.say);
     if (service.firstAccount !== undefined) welcome(config, service, service.firstAccount, options.key, print.say);
+    if (service.ownerLink !== undefined) sayOwnerLink(service.ownerLink, isShort, options.key, print.say);
   }
   await stop.requested;
   if (crash.happened)
@@ -228,6 +229,18 @@ function sayAddresses(config: Config, service: Service, isShort: boolean, elapse
       ? 'note     reachable from this computer only; to publish set server.inference.host and public_url'
       : `note     reachable from the network: the API on ${inference.host}, the account host on ${account.host}`,
   );
+}
+
+/** Until somebody runs the server: whoever opens the link does. A log must not have it either (`--no-key`). */
+function sayOwnerLink(link: string, isShort: boolean, isShown: boolean, say: Say): void {
+  if (!isShown) say('note     nobody runs this server yet: npx tokenhouse owner link prints the link for its owner');
+  else if (isShort) say(`  Owner   ${link}        (one use, 30 min)`);
+  else {
+    say('');
+    say('Create the owner account (one use, 30 min; again with: npx tokenhouse owner link):');
+    say('');
+    say(`  ${link}`);
+  }
 }
 
 /** The prompt of the first request: one that the default model answers well, pinned by a test. */

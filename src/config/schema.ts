@@ -402,7 +402,7 @@ const mail = group('how mail is sent; without smtp it stays in the outbox (token
 const provider = group('an OpenID Connect provider', {
   id: Type.String({
     pattern: '^[a-z0-9][a-z0-9-]{0,31}$',
-    description: 'names it in addresses: its redirect URI is <account host>/v1/auth/oidc/<id>/callback',
+    description: 'names it in addresses: its redirect URI is <account host>/v1/auth/callback/<id>',
     examples: ['company'],
   }),
   name: Type.Optional(text('what people read on the button; the id when left out', 'Example Company')),

@@ -141,6 +141,8 @@ const operations = Compile(
       reference: Type.Optional(text),
       idempotencyKey: text,
     }),
+    Type.Object({ kind: Type.Literal('owner_link') }),
+    Type.Object({ kind: Type.Literal('create_owner'), email: text, name: text, passwordHash: text }),
     Type.Object({
       kind: Type.Enum(['suspend_account', 'revive_account']),
       accountId: text,

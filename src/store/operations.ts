@@ -1,5 +1,6 @@
 import type { Kysely } from 'kysely';
 import * as audit from './audit-queries.ts';
+import { authStore } from './auth-queries.ts';
 import * as budgets from './budget-queries.ts';
 import type { Database } from './database.ts';
 import * as changes from './change-queries.ts';
@@ -13,6 +14,7 @@ import * as credits from './credit-queries.ts';
 import * as payments from './payment-queries.ts';
 import * as demoPayments from './demo-payment-queries.ts';
 import * as invoices from './invoice-queries.ts';
+import * as people from './people-queries.ts';
 import * as queries from './queries.ts';
 import * as reports from './report-queries.ts';
 import * as rollUps from './roll-ups.ts';
@@ -108,6 +110,28 @@ const deskOperations = {
   refundsBetween: reports.refundsBetween,
   refundsOf: reports.refundsOf,
   setTimeZone: reports.setTimeZone,
+  authStore,
+  findSession: people.findSession,
+  listSessions: people.listSessions,
+  endSessions: people.endSessions,
+  forgetExpired: people.forgetExpired,
+  findMembership: people.findMembership,
+  listMemberships: people.listMemberships,
+  listMembers: people.listMembers,
+  getMember: people.getMember,
+  setMemberRole: people.setMemberRole,
+  addMember: people.addMember,
+  createInvitation: people.createInvitation,
+  listInvitations: people.listInvitations,
+  deleteInvitation: people.deleteInvitation,
+  findInvitation: people.findInvitation,
+  isInvited: people.isInvited,
+  acceptInvitation: people.acceptInvitation,
+  hasOperator: people.hasOperator,
+  setOwnerLink: people.setOwnerLink,
+  isOwnerLink: people.isOwnerLink,
+  createOwner: people.createOwner,
+  keysOfMember: people.keysOfMember,
 } as const;
 
 type Operations = typeof deskOperations;

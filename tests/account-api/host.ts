@@ -8,9 +8,11 @@ import type { AccountRoute, Role } from '../../src/account-api/route.ts';
 import type { AccountServices } from '../../src/account-api/services.ts';
 import { issueKey } from '../../src/accounts/key.ts';
 import { openSecret } from '../../src/accounts/secret.ts';
-import type { Config } from '../../src/config/config.ts';
+import type { Config, SignInConfig } from '../../src/config/config.ts';
 import { defaultEdgeLimits } from '../../src/edge/edge.ts';
 import type { Mail } from '../../src/mail/mailer.ts';
+import { createLog } from '../../src/log.ts';
+import { People } from '../../src/people/people.ts';
 import { publicIdOf } from '../../src/ids/uuid.ts';
 import { openConnection } from '../../src/store/sqlite/connection.ts';
 import { exchange } from '../http/raw.ts';
@@ -43,6 +45,7 @@ export async function openHost(
   t: TestContext,
   routes: readonly AccountRoute[],
   now: () => number = Date.now,
+  signIn: SignInConfig = { signUp: 'invitation', oidc: [] },
 ): Promise<TestHost> {
   const folder = temporaryFolder(t);
   const file = join(folder, 'store.db');
@@ -51,11 +54,22 @@ export async function openHost(
   const failures: unknown[] = [];
   const mails: Mail[] = [];
   let url = '';
-  const services: AccountServices = {
-    operations: { ledger: store.ledger, desk: store.desk, secret, newId: uuid, now, directory: undefined },
-    config: () => ({}) as Config,
+  const operations = { ledger: store.ledger, desk: store.desk, secret, newId: uuid, now, directory: undefined };
+  const mailer = { send: (mail: Mail) => Promise.resolve(void mails.push(mail)) };
+  const people = new People({
+    operations,
+    config: () => signIn,
     accountUrl: () => url,
-    mailer: { send: (mail) => Promise.resolve(void mails.push(mail)) },
+    mailer,
+    log: createLog({ write: () => true, once: () => {} }),
+  });
+  const services: AccountServices = {
+    operations,
+    config: () => ({ signIn }) as Config,
+    accountUrl: () => url,
+    mailer,
+    people,
+    sessions: people,
   };
   const host: Server = createAccountHost(
     services,

@@ -31,6 +31,7 @@ describe('the first start, without a terminal', () => {
     for (const [index, pattern] of expected.entries()) assert.match(lines[index] ?? '', pattern);
     assert.match(service.output, /^ {2}tkh_[0-9A-Za-z]{38}$/m);
     assert.match(service.output, /npx tokenhouse chat/);
+    assert.match(service.output, /^ {2}http:\/\/localhost:\d+\/welcome#[\w-]{43}$/m);
   });
 
   test('logs the same facts as one JSON line', () => {
@@ -41,6 +42,7 @@ describe('the first start, without a terminal', () => {
     assert.match(String(started['data']), /\/data$/);
     assert.ok(Number(started['migrations']) > 0);
     assert.ok(!JSON.stringify(started).includes('tkh_'));
+    assert.ok(!service.log.some((line) => JSON.stringify(line).includes('welcome#')));
   });
 });
 
@@ -53,10 +55,10 @@ test('a later start without a terminal says the facts again, and no key', async 
   await service.stop();
 });
 
-test('a later start on a terminal has five lines', async () => {
+test('a later start on a terminal has five lines, and the link for the owner as long as there is none', async () => {
   const terminal = new Terminal([process.execPath, main, 'serve'], { folder: service.folder });
   await terminal.shows(/Errors/);
-  await terminal.shows(/\n[^\n]*Errors[^\n]*\n/);
+  await terminal.shows(/\n[^\n]*Owner[^\n]*\n/);
   const lines = talk(terminal.screen);
   const expected = [
     /^Tokenhouse \d/,
@@ -64,6 +66,7 @@ test('a later start on a terminal has five lines', async () => {
     /^model {4}demo · scripted · ready$/,
     /^ready in [\d.]+ s · reachable from this computer only$/,
     /^ {2}API {5}http:\S+\/v1 {8}Errors {2}http:\S+$/,
+    /^ {2}Owner {3}http:\S+\/welcome#\S+ {8}\(one use, 30 min\)$/,
   ];
   assert.equal(lines.length, expected.length, terminal.screen);
   for (const [index, pattern] of expected.entries()) assert.match(lines[index] ?? '', pattern);

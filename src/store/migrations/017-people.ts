@@ -153,6 +153,7 @@ export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<v
     .addColumn('expires_at', time, (column) => column.notNull());
   await strict(invitation, dialect).execute();
   await db.schema.createIndex('invitation_account').on('invitation').columns(['account_id', 'id']).execute();
+  await db.schema.createIndex('invitation_email').on('invitation').column('email').execute();
   await db.schema.createIndex('invitation_end').on('invitation').column('expires_at').execute();
 
   // The link that makes the owner; one row at most.

@@ -1,0 +1,298 @@
+import Type from 'typebox';
+
+import { sessionCookie } from '../../people/cookies.ts';
+import { notThere } from '../input.ts';
+import { route } from '../route.ts';
+import type { AccountRoute, Call } from '../route.ts';
+import {
+  askAuth,
+  beginAttempt,
+  done,
+  email,
+  linkToken,
+  password,
+  personName,
+  personSchema,
+  signedIn,
+  signedInAnswer,
+  withCookies,
+} from './sign-in.ts';
+
+const tag = 'Sign-in';
+const secondsOf = (ms: number): number => Math.floor(ms / 1000);
+type Person = Extract<Call['principal'], { readonly kind: 'user' }>;
+/** Of a route with the access `user`. */
+export const personOf = (call: Pick<Call, 'principal'>): Person => call.principal as Person;
+
+/** Passwords, sessions and who somebody is. */
+export const peopleRoutes: readonly AccountRoute[] = [
+  route({
+    method: 'post',
+    path: '/v1/auth/sign-up',
+    operationId: 'signUp',
+    tag,
+    summary: 'Sign up',
+    description:
+      'Makes a person, who gets a mail with a link to confirm the address. The answer is the same for an address that is known, and where only invited people may sign up.',
+    access: 'anyone',
+    body: Type.Object({ email, password, name: personName }, { additionalProperties: false }),
+    answers: [done],
+    errors: ['unsupported_value', 'rate_limit_exceeded'],
+    handle: async (call) => {
+      // Each sign-up is a hash and a mail: one network makes few.
+      beginAttempt(call, 'sign-up');
+      await askAuth(call, (auth, headers) => auth.api.signUpEmail({ body: call.body, headers, returnHeaders: true }));
+      return { done: true };
+    },
+  }),
+  route({
+    method: 'post',
+    path: '/v1/auth/sign-in',
+    operationId: 'signIn',
+    tag,
+    summary: 'Sign in with a password',
+    description:
+      'Begins a session, in a cookie. Failed attempts are answered slower and slower, by person and by network. The session that the cookie had before ends.',
+    access: 'anyone',
+    body: Type.Object({ email, password }, { additionalProperties: false }),
+    answers: [signedInAnswer],
+    errors: ['invalid_api_key', 'http_403', 'rate_limit_exceeded'],
+    handle: async (call) => {
+      const right = beginAttempt(call, call.body.email);
+      const answered = await askAuth(call, (auth, headers) =>
+        auth.api.signInEmail({ body: call.body, headers, returnHeaders: true }),
+      );
+      right();
+      return await signedIn(call, answered);
+    },
+  }),
+  route({
+    method: 'post',
+    path: '/v1/auth/sign-out',
+    operationId: 'signOut',
+    tag,
+    summary: 'Sign out',
+    description: 'Ends this session.',
+    access: 'user',
+    answers: [done],
+    handle: async (call) => {
+      const { userId, sessionId } = personOf(call);
+      await call.services.operations.desk.endSessions({ userId, only: sessionId });
+      await call.audit({ action: 'session.delete', target: sessionId });
+      return withCookies(200, { done: true }, [emptyCookie(call.services.accountUrl())]);
+    },
+  }),
+  route({
+    method: 'get',
+    path: '/v1/auth/sessions',
+    operationId: 'listSessions',
+    tag,
+    summary: 'List sessions',
+    description: 'Where you are signed in, newest first.',
+    access: 'user',
+    answers: [
+      {
+        status: 200,
+        description: 'Your sessions.',
+        schema: Type.Object({
+          object: Type.Literal('list'),
+          data: Type.Array(
+            Type.Object({
+              id: Type.String(),
+              created_at: Type.Integer(),
+              expires_at: Type.Integer(),
+              address: Type.Union([Type.String(), Type.Null()]),
+              user_agent: Type.Union([Type.String(), Type.Null()]),
+              is_current: Type.Boolean(),
+            }),
+          ),
+          has_more: Type.Literal(false),
+        }),
+      },
+    ],
+    handle: async (call) => {
+      const { userId, sessionId } = personOf(call);
+      const { desk, now } = call.services.operations;
+      const sessions = await desk.listSessions({ userId, at: now() });
+      return {
+        object: 'list',
+        data: sessions.map(({ id, createdAt, expiresAt, ipAddress, userAgent }) => ({
+          id,
+          created_at: secondsOf(createdAt),
+          expires_at: secondsOf(expiresAt),
+          address: ipAddress === '' ? null : ipAddress,
+          user_agent: userAgent === '' ? null : userAgent,
+          is_current: id === sessionId,
+        })),
+        has_more: false,
+      };
+    },
+  }),
+  route({
+    method: 'delete',
+    path: '/v1/auth/sessions',
+    operationId: 'endOtherSessions',
+    tag,
+    summary: 'End all other sessions',
+    description: 'You stay signed in here alone.',
+    access: 'user',
+    answers: [done],
+    handle: async (call) => {
+      const { userId, sessionId } = personOf(call);
+      await call.services.operations.desk.endSessions({ userId, except: sessionId });
+      await call.audit({ action: 'session.delete_others', target: userId });
+      return { done: true };
+    },
+  }),
+  route({
+    method: 'delete',
+    path: '/v1/auth/sessions/{id}',
+    operationId: 'endSession',
+    tag,
+    summary: 'End a session',
+    description: 'At once, wherever it is.',
+    access: 'user',
+    params: Type.Object({ id: Type.String({ pattern: '^[A-Za-z0-9]{16,64}$' }) }),
+    answers: [done],
+    errors: ['http_404'],
+    handle: async (call) => {
+      const { userId } = personOf(call);
+      const ended = await call.services.operations.desk.endSessions({ userId, only: call.params.id });
+      if (ended === 0) throw notThere();
+      await call.audit({ action: 'session.delete', target: call.params.id });
+      return { done: true };
+    },
+  }),
+  route({
+    method: 'post',
+    path: '/v1/auth/password',
+    operationId: 'changePassword',
+    tag,
+    summary: 'Change your password',
+    description: 'Ends all of your sessions; this browser gets a new one.',
+    access: 'user',
+    body: Type.Object({ current_password: password, new_password: password }, { additionalProperties: false }),
+    answers: [done],
+    errors: ['invalid_api_key', 'unsupported_value', 'rate_limit_exceeded'],
+    handle: async (call) => {
+      const { email: person, userId } = personOf(call);
+      const right = beginAttempt(call, person);
+      const { current_password: currentPassword, new_password: newPassword } = call.body;
+      const { cookies } = await askAuth(call, (auth, headers) =>
+        auth.api.changePassword({
+          body: { currentPassword, newPassword, revokeOtherSessions: true },
+          headers,
+          returnHeaders: true,
+        }),
+      );
+      right();
+      await call.audit({ action: 'password.change', target: userId });
+      return withCookies(200, { done: true }, cookies);
+    },
+  }),
+  route({
+    method: 'post',
+    path: '/v1/auth/password/forgot',
+    operationId: 'forgotPassword',
+    tag,
+    summary: 'Ask for a new password',
+    description:
+      'Sends a link that can be used once within an hour. The answer is the same for an address that nobody has.',
+    access: 'anyone',
+    body: Type.Object({ email }, { additionalProperties: false }),
+    answers: [done],
+    errors: ['rate_limit_exceeded'],
+    handle: async (call) => {
+      beginAttempt(call, 'forgot');
+      await askAuth(call, (auth, headers) =>
+        auth.api.requestPasswordReset({ body: { email: call.body.email.toLowerCase() }, headers, returnHeaders: true }),
+      );
+      return { done: true };
+    },
+  }),
+  route({
+    method: 'post',
+    path: '/v1/auth/password/reset',
+    operationId: 'resetPassword',
+    tag,
+    summary: 'Choose a new password',
+    description: 'With the token of the link. Ends all sessions.',
+    access: 'anyone',
+    body: Type.Object({ token: linkToken, password }, { additionalProperties: false }),
+    answers: [done],
+    errors: ['http_404', 'unsupported_value', 'rate_limit_exceeded'],
+    handle: async (call) => {
+      const right = beginAttempt(call, 'reset');
+      await askAuth(call, (auth, headers) =>
+        auth.api.resetPassword({
+          body: { token: call.body.token, newPassword: call.body.password },
+          headers,
+          returnHeaders: true,
+        }),
+      );
+      right();
+      await call.audit({ action: 'password.reset' });
+      return { done: true };
+    },
+  }),
+  route({
+    method: 'post',
+    path: '/v1/auth/verify-email',
+    operationId: 'verifyEmail',
+    tag,
+    summary: 'Confirm an e-mail address',
+    description: 'With the token of the link. Nobody is signed in by it.',
+    access: 'anyone',
+    body: Type.Object({ token: linkToken }, { additionalProperties: false }),
+    answers: [done],
+    errors: ['http_404', 'rate_limit_exceeded'],
+    handle: async (call) => {
+      const right = beginAttempt(call, 'verify');
+      await askAuth(call, (auth, headers) =>
+        auth.api.verifyEmail({ query: { token: call.body.token }, headers, returnHeaders: true }),
+      );
+      right();
+      return { done: true };
+    },
+  }),
+  route({
+    method: 'get',
+    path: '/v1/me',
+    operationId: 'getMe',
+    tag,
+    summary: 'Who you are',
+    description: 'The person who is signed in, and their accounts.',
+    access: 'user',
+    answers: [
+      {
+        status: 200,
+        description: 'You.',
+        schema: Type.Object({
+          object: Type.Literal('user'),
+          ...personSchema.properties,
+          is_operator: Type.Boolean(),
+          proved_at: Type.Integer({ description: 'When you last signed in: unix seconds.' }),
+          accounts: Type.Array(
+            Type.Object({ id: Type.String(), name: Type.String(), role: Type.String(), status: Type.String() }),
+          ),
+        }),
+      },
+    ],
+    handle: async (call) => {
+      const { userId, name, email: address, isOperator, provedAt } = personOf(call);
+      const accounts = await call.services.operations.desk.listMemberships({ userId });
+      return {
+        object: 'user',
+        id: userId,
+        name,
+        email: address,
+        is_operator: isOperator,
+        proved_at: secondsOf(provedAt),
+        accounts: accounts.map(({ accountId, ...account }) => ({ id: accountId, ...account })),
+      };
+    },
+  }),
+];
+
+const emptyCookie = (accountUrl: string): string =>
+  `${sessionCookie(accountUrl)}=; Max-Age=0; Path=/; HttpOnly; SameSite=Lax${accountUrl.startsWith('https://') ? '; Secure' : ''}`;

@@ -1,0 +1,144 @@
+import Type from 'typebox';
+import type { TSchema } from 'typebox';
+
+import { ApiError } from '../../errors.ts';
+import type { Auth } from '../../people/auth.ts';
+import { addressHeaderName } from '../../people/cookies.ts';
+import { deadLink } from '../../people/people.ts';
+import { networkOf } from '../rate-limits.ts';
+import { Reply } from '../route.ts';
+import type { Call } from '../route.ts';
+
+export const email = Type.String({ minLength: 3, maxLength: 254, pattern: '^[^\\s@<>]+@[^\\s@<>]+$' });
+export const password = Type.String({ minLength: 1, maxLength: 200, description: '10 to 200 characters.' });
+export const personName = Type.String({
+  minLength: 1,
+  maxLength: 100,
+  pattern: '^[^\\u0000-\\u001f\\u007f<>]+$',
+  description: 'Of the person, as others read it.',
+});
+export const linkToken = Type.String({
+  pattern: '^[A-Za-z0-9._-]{16,1000}$',
+  description: 'Behind the `#` of the link.',
+});
+
+export const done = { status: 200, description: 'Done.', schema: Type.Object({ done: Type.Literal(true) }) } as const;
+
+export const personSchema = Type.Object({ id: Type.String(), name: Type.String(), email: Type.String() });
+
+export const signedInAnswer = {
+  status: 200,
+  description: 'Signed in, with a session in a cookie; or the password was right and a second factor is wanted.',
+  schema: Type.Object({
+    object: Type.Literal('sign_in'),
+    two_factor_required: Type.Boolean(),
+    user: Type.Optional(personSchema),
+  }) as TSchema,
+} as const;
+
+interface Answered {
+  readonly headers: Headers;
+  readonly response: unknown;
+}
+
+type AnyCall = Pick<Call, 'services' | 'headers' | 'address'>;
+
+/** Asks better-auth; its refusals become ours, in our words. Answers with the cookies that it sets. */
+export async function askAuth(
+  call: AnyCall,
+  ask: (auth: Auth, headers: Headers) => Promise<unknown>,
+): Promise<{ readonly response: unknown; readonly cookies: readonly string[] }> {
+  const headers = new Headers({ [addressHeaderName]: call.address });
+  for (const name of ['cookie', 'user-agent']) {
+    const value = call.headers[name];
+    if (typeof value === 'string') headers.set(name, value.slice(0, 4096));
+  }
+  try {
+    const { headers: set, response } = (await ask(await call.services.people.auth(), headers)) as Answered;
+    return { response, cookies: set.getSetCookie() };
+  } catch (error) {
+    throw refusalOf(error);
+  }
+}
+
+/** What better-auth throws: an error of its own class, with a status and, mostly, a code. */
+export interface AuthRefusal extends Error {
+  readonly statusCode: number;
+  readonly body?: { readonly code?: string };
+  readonly headers?: Headers | Readonly<Record<string, string>>;
+}
+
+export const isAuthRefusal = (error: unknown): error is AuthRefusal =>
+  error instanceof Error && error.name === 'APIError' && typeof (error as AuthRefusal).statusCode === 'number';
+
+function refusalOf(error: unknown): unknown {
+  if (!isAuthRefusal(error)) return error;
+  const code = error.body?.code ?? '';
+  const details = { cause: error };
+  switch (code) {
+    case 'INVALID_EMAIL_OR_PASSWORD':
+      return new ApiError('invalid_api_key', 'The e-mail address or the password is wrong.', details);
+    case 'EMAIL_NOT_VERIFIED':
+      return new ApiError('http_403', 'Confirm your e-mail address first: a mail with a link is on its way.', details);
+    case 'INVALID_TOKEN':
+    case 'TOKEN_EXPIRED':
+    case 'USER_NOT_FOUND':
+      return deadLink();
+    case 'PASSWORD_TOO_SHORT':
+    case 'PASSWORD_TOO_LONG':
+      return new ApiError('unsupported_value', 'A password has 10 to 200 characters.', {
+        ...details,
+        param: 'password',
+      });
+    case 'INVALID_EMAIL':
+      return new ApiError('unsupported_value', 'This is no e-mail address.', { ...details, param: 'email' });
+    case 'INVALID_PASSWORD':
+      return new ApiError('invalid_api_key', 'The password is wrong.', details);
+    case 'CREDENTIAL_ACCOUNT_NOT_FOUND':
+      return new ApiError('http_409', 'You have no password yet. Ask for a new one by mail.', details);
+    case 'NOT_ALLOWED':
+    case 'NOT_INVITED':
+      return new ApiError('http_403', 'With this address nobody can sign in here. Ask for an invitation.', details);
+  }
+  if (error.statusCode === 429)
+    return new ApiError('rate_limit_exceeded', 'Too many wrong codes. Try again in 15 minutes.', {
+      ...details,
+      retryAfterSeconds: 900,
+    });
+  if (error.statusCode === 401) return new ApiError('invalid_api_key', 'That was not right, or too late.', details);
+  if (error.statusCode >= 500) return error;
+  return new ApiError(
+    'unsupported_value',
+    `This could not be done (${/^[A-Z_]{1,60}$/.exec(code)?.[0] ?? 'refused'}).`,
+    details,
+  );
+}
+
+/** Counts an attempt to prove who somebody is. Throws 429; call the result when it was right. */
+export const beginAttempt = ({ services, address }: AnyCall, person: string): (() => void) =>
+  services.people.attempts.begin(person.toLowerCase(), networkOf(address));
+
+/** An answer that sets cookies. */
+export const withCookies = (status: number, value: unknown, cookies: readonly string[]): Reply =>
+  new Reply(status, { 'content-type': 'application/json', 'set-cookie': cookies }, JSON.stringify(value));
+
+/** What signing in answers with; the session that the browser had before is over (session fixation). */
+export async function signedIn(
+  call: AnyCall & Pick<Call, 'audit'>,
+  { response, cookies }: Awaited<ReturnType<typeof askAuth>>,
+): Promise<Reply> {
+  const { people, operations } = call.services;
+  const { cookie } = call.headers;
+  const before = typeof cookie === 'string' ? await people.signedIn(cookie) : undefined;
+  const { user, twoFactorRedirect } = response as {
+    readonly user?: { readonly id: string; readonly name: string; readonly email: string };
+    readonly twoFactorRedirect?: boolean;
+  };
+  if (twoFactorRedirect === true || user === undefined)
+    return withCookies(200, { object: 'sign_in', two_factor_required: true }, cookies);
+  if (before !== undefined) await operations.desk.endSessions({ userId: before.userId, only: before.sessionId });
+  await people.welcome(user.id, user.name);
+  await call.audit({ action: 'session.create', target: user.id });
+  const { id, name, email } = user;
+  return withCookies(200, { object: 'sign_in', two_factor_required: false, user: { id, name, email } }, cookies);
+}

@@ -1,0 +1,16 @@
+import { createHash, randomBytes } from 'node:crypto';
+
+/** What a link proves: 256 random bits. Only its hash is stored; so much randomness needs no slow one (reliability §3.6). */
+export interface LinkToken {
+  /** 43 characters of base64url. */
+  readonly text: string;
+  readonly hash: Uint8Array;
+}
+
+export function newLinkToken(): LinkToken {
+  const text = randomBytes(32).toString('base64url');
+  return { text, hash: hashLinkToken(text) };
+}
+
+export const hashLinkToken = (text: string): Uint8Array =>
+  Uint8Array.from(createHash('sha256').update('tokenhouse link ').update(text).digest());

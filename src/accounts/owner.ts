@@ -1,0 +1,80 @@
+import { randomUUID } from 'node:crypto';
+
+import { hashLinkToken, newLinkToken } from './link-token.ts';
+import { checkedText, OperationError } from './operation.ts';
+import type { OperationServices } from './operation.ts';
+
+/** Makes a new link for whoever is to run the server, in the place of the one before. */
+export interface OwnerLinkWish {
+  readonly kind: 'owner_link';
+}
+
+/** Makes a person who runs the server and owns its first account. */
+export interface OwnerWish {
+  readonly kind: 'create_owner';
+  readonly email: string;
+  readonly name: string;
+  /** As `Passwords` makes it: the password itself stays where it was typed. */
+  readonly passwordHash: string;
+}
+
+export interface OwnerLink {
+  readonly kind: 'owner_link';
+  /** Stored nowhere. */
+  readonly token: string;
+  readonly expiresAt: number;
+}
+
+export interface OwnerMade {
+  readonly kind: 'owner';
+  readonly userId: string;
+  readonly email: string;
+}
+
+type Services = Pick<OperationServices, 'desk' | 'now'>;
+
+/** One use, half an hour. */
+export const ownerLinkMs = 30 * 60_000;
+
+/** The address of the page that it opens; the token is behind the `#`, which no server and no log sees. */
+export const ownerLinkUrl = (accountUrl: string, token: string): string => `${accountUrl}/welcome#${token}`;
+
+export async function makeOwnerLink({ desk, now }: Services): Promise<OwnerLink> {
+  const token = newLinkToken();
+  const expiresAt = now() + ownerLinkMs;
+  await desk.setOwnerLink({ tokenHash: token.hash, expiresAt });
+  return { kind: 'owner_link', token: token.text, expiresAt };
+}
+
+/** While nobody runs the server; else undefined. */
+export async function firstOwnerLink(services: Services): Promise<OwnerLink | undefined> {
+  return (await services.desk.hasOperator({})) ? undefined : await makeOwnerLink(services);
+}
+
+const emailForm = /^[^\s@<>"(),;:\\[\]\p{Cc}]{1,64}@[^\s@<>"(),;:\\[\]\p{Cc}]{1,189}$/u;
+
+/**
+ * All at once. With a `token` only while the link with it is good, which is used up then; undefined: it is not. Throws
+ * OperationError for what is no address or name.
+ */
+export async function createOwner(
+  wish: Omit<OwnerWish, 'kind'>,
+  { desk, now }: Services,
+  token?: string,
+): Promise<OwnerMade | undefined> {
+  const email = wish.email.toLowerCase();
+  if (!emailForm.test(email)) throw new OperationError('This is no e-mail address.');
+  const made = await desk.createOwner({
+    userId: newPersonId(),
+    credentialId: newPersonId(),
+    name: checkedText(wish.name, 'A name', 100),
+    email,
+    passwordHash: wish.passwordHash,
+    tokenHash: token === undefined ? undefined : hashLinkToken(token),
+    at: now(),
+  });
+  return made === undefined ? undefined : { kind: 'owner', userId: made.userId, email };
+}
+
+/** As better-auth is told to make them. */
+export const newPersonId = (): string => randomUUID().replaceAll('-', '');

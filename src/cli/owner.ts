@@ -1,0 +1,41 @@
+import { randomBase62 } from '../accounts/base62.ts';
+import { ownerLinkUrl } from '../accounts/owner.ts';
+import { publicUrl } from '../config/public-url.ts';
+import { askForStatus } from '../control/client.ts';
+import { controlSocketPath } from '../control/socket-path.ts';
+import { Passwords } from '../people/password.ts';
+import type { Context } from './context.ts';
+import { writing } from './database.ts';
+
+/** Prints the link that makes the owner, with the address of the running service, or the one it would have. */
+export async function printOwnerLink(context: Context): Promise<number> {
+  const { config, print } = context;
+  const status = await askForStatus(controlSocketPath(config.storage.directory));
+  const running = status === 'other' ? undefined : status?.accountUrl;
+  const answer = await writing(context, { kind: 'owner_link' });
+  if (answer.kind !== 'owner_link') throw new Error('unexpected answer');
+  const url = ownerLinkUrl(running ?? publicUrl(config.server.account), answer.token);
+  print.result({ url, expires_at: new Date(answer.expiresAt).toISOString() }, [url]);
+  if (!print.json)
+    print.say(
+      `It works once, for 30 minutes${status === undefined ? ', when the service runs' : ''}: whoever opens it runs this server.`,
+    );
+  return 0;
+}
+
+/** Makes the owner with a password of ours, or gives the person with this address one: all their sessions end. */
+export async function createOwner(
+  context: Context,
+  { email, name }: { readonly email: string; readonly name: string },
+): Promise<number> {
+  const password = randomBase62(20);
+  const passwordHash = await new Passwords().hash(password);
+  const answer = await writing(context, { kind: 'create_owner', email, name, passwordHash });
+  if (answer.kind !== 'owner') throw new Error('unexpected answer');
+  context.print.result({ user_id: answer.userId, email: answer.email, password }, [
+    `${answer.email} runs this server from now on. The password is shown this once:`,
+    '',
+    `  ${password}`,
+  ]);
+  return 0;
+}

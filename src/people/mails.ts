@@ -1,0 +1,43 @@
+/** What people are written, in plain text. Names are theirs, so no line of ours depends on them. */
+interface Words {
+  readonly subject: string;
+  readonly text: string;
+}
+
+const closing = (accountUrl: string): string => `\n\nTokenhouse at ${accountUrl}\n`;
+
+export const verificationMail = (accountUrl: string, token: string, hours: number): Words => ({
+  subject: 'Confirm your e-mail address',
+  text:
+    `Somebody, probably you, has signed up with this address. To confirm it, open this link within ${hours} hours:\n\n` +
+    `${accountUrl}/verify-email#${token}\n\nIf it was not you, do nothing: without this link nobody can use the account.` +
+    closing(accountUrl),
+});
+
+export const resetMail = (accountUrl: string, token: string, minutes: number): Words => ({
+  subject: 'Choose a new password',
+  text:
+    `To choose a new password, open this link within ${minutes} minutes. It can be used once:\n\n` +
+    `${accountUrl}/reset-password#${token}\n\nIf you did not ask for it, do nothing: your password stays as it is.` +
+    closing(accountUrl),
+});
+
+export const knownMail = (accountUrl: string): Words => ({
+  subject: 'You have an account already',
+  text:
+    `Somebody, probably you, has tried to sign up with this address, which has an account already. Sign in with your ` +
+    `password; if you have forgotten it, ask for a new one.` +
+    closing(accountUrl),
+});
+
+export const invitationMail = (
+  accountUrl: string,
+  token: string,
+  { account, role, days }: { readonly account: string; readonly role: string; readonly days: number },
+): Words => ({
+  subject: 'You are invited',
+  text:
+    `You are invited to the account "${account}" as ${role}. To accept, open this link within ${days} days. It can be ` +
+    `used once, with this address:\n\n${accountUrl}/invitation#${token}\n\nIf you do not know what this is, do nothing.` +
+    closing(accountUrl),
+});

@@ -1,0 +1,145 @@
+import { ApiError } from '../errors.ts';
+import { newAccountId } from '../accounts/base62.ts';
+import type { OperationServices } from '../accounts/operation.ts';
+import type { SignInConfig } from '../config/config.ts';
+import type { Log } from '../log.ts';
+import type { Mailer } from '../mail/mailer.ts';
+import { Attempts } from './attempts.ts';
+import { cookieOf, sessionCookie, signedValue } from './cookies.ts';
+import type { Auth } from './auth.ts';
+import { knownMail, resetMail, verificationMail } from './mails.ts';
+import { Passwords } from './password.ts';
+
+export interface PeopleOptions {
+  readonly operations: OperationServices;
+  readonly config: () => SignInConfig;
+  /** Where the account host is reached. */
+  readonly accountUrl: () => string;
+  readonly mailer: Mailer;
+  readonly log: Log;
+}
+
+/** A person who is signed in. */
+export interface SignedInPerson {
+  readonly userId: string;
+  readonly sessionId: string;
+  readonly name: string;
+  readonly email: string;
+  readonly isOperator: boolean;
+  /** When they last proved who they are, which is when the session began. */
+  readonly provedAt: number;
+}
+
+const tidyEveryMs = 600_000;
+/** Mails of one kind to one address in an hour; more are not sent, and nobody is told. */
+const mailsAnHourMax = 3;
+const hourMs = 3_600_000;
+const addressesMax = 10_000;
+
+/** People: who is signed in, by which account they belong to, and what signs them in. */
+export class People {
+  readonly #options: PeopleOptions;
+  readonly #secret: string;
+  readonly passwords = new Passwords();
+  readonly attempts: Attempts;
+  #auth: { readonly signIn: SignInConfig; readonly accountUrl: string; readonly made: Promise<Auth> } | undefined;
+  readonly #mailed = new Map<string, { readonly startsAt: number; count: number }>();
+  #tidying: NodeJS.Timeout | undefined;
+
+  constructor(options: PeopleOptions) {
+    this.#options = options;
+    this.#secret = options.operations.secret.signIn.export().toString('hex');
+    this.attempts = new Attempts(options.operations.now);
+  }
+
+  start(): void {
+    const { operations, log } = this.#options;
+    this.#tidying = setInterval(() => {
+      operations.desk.forgetExpired({ at: operations.now() }).catch(() => {
+        log.service({ level: 'warn', event: 'people_tidy_failed' });
+      });
+    }, tidyEveryMs).unref();
+  }
+
+  close(): void {
+    clearInterval(this.#tidying);
+  }
+
+  /** By the `Cookie` header; undefined: there is no session, or it is over. Asks the database each time, so what ends, ends at once. */
+  async signedIn(cookie: string): Promise<SignedInPerson | undefined> {
+    const { accountUrl, operations } = this.#options;
+    const sent = cookieOf(cookie, sessionCookie(accountUrl()));
+    const token = sent === undefined ? undefined : signedValue(sent, this.#secret);
+    if (token === undefined) return undefined;
+    const found = await operations.desk.findSession({ token, at: operations.now() });
+    if (found === undefined) return undefined;
+    const { createdAt, ...person } = found;
+    return { ...person, provedAt: createdAt };
+  }
+
+  /** The role of a person in an account; without one that is named, in the first that they joined. */
+  async membership(userId: string, accountId: string | undefined) {
+    const found = await this.#options.operations.desk.findMembership({ userId, accountId });
+    return found === undefined ? undefined : { id: found.accountId, role: found.role };
+  }
+
+  /** What signs in; loaded when it is first needed, and made anew when the configuration of sign-in has changed. */
+  async auth(): Promise<Auth> {
+    const signIn = this.#options.config();
+    const accountUrl = this.#options.accountUrl();
+    if (this.#auth?.signIn !== signIn || this.#auth.accountUrl !== accountUrl)
+      this.#auth = { signIn, accountUrl, made: this.#make(signIn, accountUrl) };
+    return await this.#auth.made;
+  }
+
+  /** Whoever has no account gets one of their own, where sign-up is open. */
+  async welcome(userId: string, name: string): Promise<void> {
+    const { operations, config } = this.#options;
+    if (config().signUp !== 'open') return;
+    const { desk, ledger, newId, now } = operations;
+    if ((await desk.findMembership({ userId, accountId: undefined })) !== undefined) return;
+    const id = newAccountId();
+    await ledger.createAccount({ id, name, creditLimitMicrocents: 0n, at: now(), changeId: newId() });
+    await desk.addMember({ accountId: id, userId, role: 'owner', at: now() });
+  }
+
+  async #make(signIn: SignInConfig, accountUrl: string): Promise<Auth> {
+    const { operations } = this.#options;
+    const { createAuth, resetMinutes, verificationHours } = await import('./auth.ts');
+    return createAuth({
+      desk: operations.desk,
+      secret: this.#secret,
+      signIn,
+      accountUrl,
+      passwords: this.passwords,
+      now: operations.now,
+      sendVerification: ({ email }, token) =>
+        this.#mail('verification', email, verificationMail(accountUrl, token, verificationHours)),
+      sendReset: ({ email }, token) => this.#mail('reset', email, resetMail(accountUrl, token, resetMinutes)),
+      sendKnown: ({ email }) => this.#mail('known', email, knownMail(accountUrl)),
+    });
+  }
+
+  async #mail(kind: string, to: string, words: { readonly subject: string; readonly text: string }): Promise<void> {
+    if (!this.#mayMail(`${kind} ${to}`)) return;
+    await this.#options.mailer.send({ to, kind, accountId: null, ...words });
+  }
+
+  /** Nobody's mailbox is filled by others. */
+  #mayMail(key: string): boolean {
+    const now = this.#options.operations.now();
+    const known = this.#mailed.get(key);
+    if (known !== undefined && now < known.startsAt + hourMs) {
+      known.count += 1;
+      return known.count <= mailsAnHourMax;
+    }
+    this.#mailed.delete(key);
+    if (this.#mailed.size >= addressesMax) this.#mailed.delete(this.#mailed.keys().next().value!);
+    this.#mailed.set(key, { startsAt: now, count: 1 });
+    return true;
+  }
+}
+
+/** The one answer for a link that was forged, used, taken back, or is too old. */
+export const deadLink = (): ApiError =>
+  new ApiError('http_404', 'This link is not valid, or not any more. Ask for a new one.');
