@@ -10,6 +10,7 @@ import { watchFile } from './config/watch.ts';
 import { listenForControl } from './control/server.ts';
 import { controlSocketPath } from './control/socket-path.ts';
 import type { ServiceStatus } from './control/status.ts';
+import { openPayments } from './payments/open.ts';
 import { publicIdOf } from './ids/uuid.ts';
 import { countSockets, edgeLimitsOf, listen } from './listening.ts';
 import { Jobs } from './jobs/jobs.ts';
@@ -108,8 +109,23 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
 
   // Pages and errors name the account host by its public address, which a free port (0) tells only when it listens.
   let accountUrl = publicUrl(config.server.account);
+  const paying = openPayments({
+    operations,
+    config: config.payments,
+    accountUrl: () => accountUrl,
+    mailer: outbox,
+    log,
+  });
+  opened.push(() => paying.close());
   const accountHost = createAccountHost(
-    { operations, config: () => reloader.config, accountUrl: () => accountUrl, mailer: outbox },
+    {
+      operations,
+      config: () => reloader.config,
+      accountUrl: () => accountUrl,
+      mailer: outbox,
+      payments: paying.payments,
+      demo: paying.demo,
+    },
     {
       version: options.version,
       newRequestId: () => publicIdOf(operations.newId()),
@@ -160,6 +176,7 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
     run: () => addUp(store),
   });
   jobs.add({ name: 'store_tidy', everyMs: tidyEveryMs, runs: 'anywhere', run: () => store.tidy() });
+  for (const job of paying.jobs) jobs.add(job);
   opened.push(() => jobs.close());
   return {
     accountUrl,
@@ -179,6 +196,7 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
       );
       jobs.start();
       outbox.start();
+      paying.begin();
       urls = {
         inferenceUrl: publicUrl(config.server.inference, inferencePort),
         accountUrl,
@@ -189,7 +207,7 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
     quiet: async () => {
       watched.close();
       control.close();
-      await Promise.all([reloader.stop(), jobs.close(), outbox.close()]);
+      await Promise.all([reloader.stop(), jobs.close(), outbox.close(), paying.close()]);
     },
     close: () => {
       accountHost.close();
