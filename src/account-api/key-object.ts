@@ -32,7 +32,9 @@ export const keySchema = Type.Object({
   limit_cents: nullable(Type.Integer({ description: 'What it may spend in a period.' })),
   limit_microcents: nullable(Type.Integer()),
   limit_remaining_microcents: nullable(amount('What is left of it in the period that runs, running requests aside')),
-  limit_reset: nullable(Type.Enum([...limitResets], { description: 'When the limit begins anew, in UTC; null: never.' })),
+  limit_reset: nullable(
+    Type.Enum([...limitResets], { description: 'When the limit begins anew, in UTC; null: never.' }),
+  ),
   limit_resets_at: nullable(time('When that is next')),
   usage: amount('What its requests have cost'),
   usage_daily: amount('The same since midnight UTC'),

@@ -1,6 +1,13 @@
 import type { AccountRoute } from './route.ts';
+import { demoPaymentRoutes } from './routes/demo-payments.ts';
 import { keyRoutes } from './routes/keys.ts';
 import { mailRoutes } from './routes/mail.ts';
+import { paymentRoutes } from './routes/payments.ts';
 
 /** Every route of the account API: what is not here does not exist. The document and the tests of access are made from it. */
-export const accountRoutes: readonly AccountRoute[] = [...keyRoutes, ...mailRoutes];
+export const accountRoutes: readonly AccountRoute[] = [
+  ...keyRoutes,
+  ...mailRoutes,
+  ...paymentRoutes,
+  ...demoPaymentRoutes,
+];

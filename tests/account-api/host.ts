@@ -43,6 +43,8 @@ export async function openHost(
   t: TestContext,
   routes: readonly AccountRoute[],
   now: () => number = Date.now,
+  /** More of the services, made of the others. */
+  more: (services: AccountServices) => Partial<AccountServices> = () => ({}),
 ): Promise<TestHost> {
   const folder = temporaryFolder(t);
   const file = join(folder, 'store.db');
@@ -57,6 +59,7 @@ export async function openHost(
     accountUrl: () => url,
     mailer: { send: (mail) => Promise.resolve(void mails.push(mail)) },
   };
+  Object.assign(services, more(services));
   const host: Server = createAccountHost(
     services,
     {
