@@ -11,6 +11,7 @@ import { watchFile } from './config/watch.ts';
 import { listenForControl } from './control/server.ts';
 import { controlSocketPath } from './control/socket-path.ts';
 import type { ServiceStatus } from './control/status.ts';
+import { openPayments } from './payments/open.ts';
 import { publicIdOf } from './ids/uuid.ts';
 import { countSockets, edgeLimitsOf, listen } from './listening.ts';
 import { Jobs } from './jobs/jobs.ts';
@@ -121,6 +122,14 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
 
   // Pages and errors name the account host by its public address, which a free port (0) tells only when it listens.
   let accountUrl = publicUrl(config.server.account);
+  const paying = openPayments({
+    operations,
+    config: config.payments,
+    accountUrl: () => accountUrl,
+    mailer: outbox,
+    log,
+  });
+  opened.push(() => paying.close());
   const accountHost = createAccountHost(
     {
       operations,
@@ -129,6 +138,8 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
       mailer: outbox,
       people,
       sessions: people,
+      payments: paying.payments,
+      demo: paying.demo,
     },
     {
       version: options.version,
@@ -180,6 +191,7 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
     run: () => addUp(store),
   });
   jobs.add({ name: 'store_tidy', everyMs: tidyEveryMs, runs: 'anywhere', run: () => store.tidy() });
+  for (const job of paying.jobs) jobs.add(job);
   opened.push(() => jobs.close());
   return {
     accountUrl,
@@ -201,6 +213,7 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
       outbox.start();
       people.start();
       const link = await firstOwnerLink(operations);
+      paying.begin();
       urls = {
         inferenceUrl: publicUrl(config.server.inference, inferencePort),
         accountUrl,
@@ -216,7 +229,7 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
       watched.close();
       control.close();
       people.close();
-      await Promise.all([reloader.stop(), jobs.close(), outbox.close()]);
+      await Promise.all([reloader.stop(), jobs.close(), outbox.close(), paying.close()]);
     },
     close: () => {
       accountHost.close();

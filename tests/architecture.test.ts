@@ -97,7 +97,7 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   // Mail that waits to be sent, and is sent by SMTP.
   mail: ['store', 'config', 'log'],
   // Who takes payments, and what their messages mean for the books.
-  payments: ['accounts', 'store', 'ids', 'mail'],
+  payments: ['accounts', 'store', 'ids', 'mail', 'config', 'jobs', 'log'],
   // Monthly statements.
   invoices: ['accounts', 'billing', 'ids', 'store'],
   // The socket through which the command line reaches a running service.

@@ -1,3 +1,4 @@
+import type { DemoCheckout, DemoOutcome } from '../payments/demo.ts';
 import { chargeOf, errorTable } from '../errors.ts';
 import type { ErrorCode, ErrorRow } from '../errors.ts';
 import { errorExamples } from '../error-examples.ts';
@@ -77,10 +78,19 @@ export function indexPage(): string {
 }
 
 /** `topup_url` of the 402. */
-export function topupPage(): string {
+export function topupPage(key: string, takesPayments: boolean): string {
+  const form = takesPayments
+    ? `<p>Whoever is signed in here, as owner, admin or billing member of an account, pays on the next page:</p>
+<form method="post" action="/v1/credits/topup_form"><input type="hidden" name="key" value="${escaped(key)}">
+<label>Amount in cents <input name="amount_cents" inputmode="numeric" pattern="[0-9]+" value="1000" required></label>
+<button>Go on to payment</button></form>
+<p>Programs call <code>POST /v1/credits/topups</code> with a management key. The credit is there as soon as the payment is
+reported; <code>GET /v1/credits</code> shows it.</p>
+<p>Whoever runs this server can also give credit, on its command line:</p>`
+    : '<p>Credit is added by whoever runs this server, on its command line:</p>';
   return page(
     'Add credit',
-    `<p>Credit is added by whoever runs this server, on its command line:</p>
+    `${form}
 <pre>npx tokenhouse credits grant --account &lt;account id&gt; --cents 500</pre>
 <p><code>npx tokenhouse credits show</code> lists the accounts with their balances. The credit can be spent at once.</p>`,
   );
@@ -90,6 +100,34 @@ export function notFoundPage(): string {
   return page(
     'Not found',
     '<p>There is no such page. <a href="/docs/errors">Error codes</a> · <a href="/topup">Add credit</a></p>',
+  );
+}
+
+/** The page of the built-in provider of payments. */
+export function demoCheckoutPage(checkout: DemoCheckout): string {
+  const { id, amountCents, currency, status, topupId, successUrl, cancelUrl } = checkout;
+  const button = (outcome: DemoOutcome, text: string): string =>
+    `<p><button name="outcome" value="${outcome}">${escaped(text)}</button></p>`;
+  const choices: readonly string[] =
+    status === 'open' || status === 'failed'
+      ? [
+          button('success', 'Pay'),
+          button('duplicate', 'Pay, and report it three times'),
+          button('delay', 'Pay, and report it some seconds later'),
+          button('failure', 'Fail'),
+          button('expire', 'Let this page expire'),
+        ]
+      : status === 'paid'
+        ? [button('refund', 'Refund what is left of it'), button('dispute', 'Have the bank take it back')]
+        : status === 'disputed'
+          ? [button('win', 'Decide the dispute for this server')]
+          : [];
+  return page(
+    'Demonstration payment',
+    `<p><strong>No money moves here.</strong> This page stands for that of a provider of payments.</p>
+<dl><dt>Amount</dt><dd>${(amountCents / 100).toFixed(2)} ${escaped(currency.toUpperCase())}</dd><dt>Top-up</dt><dd><code>${escaped(topupId)}</code></dd><dt>State</dt><dd>${status}</dd></dl>
+<form method="post" action="/v1/payments/demo/${escaped(id)}">${choices.join('')}</form>
+<p><a href="${escaped(status === 'open' || status === 'failed' ? cancelUrl : successUrl)}">Back</a></p>`,
   );
 }
 

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import type { Server, ServerResponse } from 'node:http';
 
 import { createEdge } from '../edge/edge.ts';
@@ -101,7 +102,8 @@ export function createAccountHost(
       });
       return;
     }
-    const html = pageAt(path, accountUrl());
+    const html =
+      path === '/topup' ? topupPage(randomUUID(), services.payments !== undefined) : pageAt(path, accountUrl());
     send(response, html === undefined ? 404 : 200, 'text/html; charset=utf-8', html ?? notFoundPage(), publicId);
   };
   return createEdge(onRequest, { newRequestId, accountUrl }, limits);
@@ -121,7 +123,6 @@ function pageAt(path: string, accountUrl: string): string | undefined {
   const code = /^\/docs\/errors\/([a-z0-9_]+)$/.exec(path)?.[1];
   if (code !== undefined) return errorPage(code, accountUrl);
   if (path === '/docs/errors' || path === '/docs/errors/') return errorIndexPage();
-  if (path === '/topup') return topupPage();
   return path === '/' ? indexPage() : undefined;
 }
 

@@ -2,6 +2,8 @@ import type { OperationServices } from '../accounts/operation.ts';
 import type { Config } from '../config/config.ts';
 import type { Mailer } from '../mail/mailer.ts';
 import type { People } from '../people/people.ts';
+import type { DemoProvider } from '../payments/demo.ts';
+import type { Payments } from '../payments/payments.ts';
 import type { Sessions } from './senders.ts';
 
 /** What the routes of the account host work with. A part of the host adds its own line here. */
@@ -15,6 +17,10 @@ export interface AccountServices {
   readonly mailer: Mailer;
   /** Who signs in. */
   readonly people: People;
+  /** Undefined: nobody takes payments here. */
+  readonly payments?: Payments | undefined;
+  /** Set where the built-in provider takes them. */
+  readonly demo?: DemoProvider | undefined;
   /** People; without it only keys are known. */
   readonly sessions?: Sessions;
 }

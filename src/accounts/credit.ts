@@ -1,5 +1,6 @@
 import { houseAccounts } from '../store/ledger.ts';
 import type { Transfer, TransferKind } from '../store/ledger.ts';
+import type { Recording } from '../store/recordings.ts';
 import { StoreError } from '../store/store-error.ts';
 import { accountMeant, checkedText, OperationError } from './operation.ts';
 import type { OperationServices } from './operation.ts';
@@ -37,6 +38,8 @@ export interface CreditMove {
   readonly reference: string | undefined;
   /** The same key twice moves credit once. */
   readonly idempotencyKey: string;
+  /** Of a grant: what is not used until then, from now on, is taken back (docs/payments.md). */
+  readonly expiresAfterMs?: number | undefined;
 }
 
 /** Gives back what a request has cost, or a part of it; once. */
@@ -79,6 +82,9 @@ export async function moveCredit(wish: CreditMove, services: OperationServices):
   const amountMicrocents = BigInt(wish.microcents);
   if (amountMicrocents <= 0n) throw new OperationError('An amount must be more than nothing.');
   const { house, kind, gives } = movements[wish.movement];
+  const { expiresAfterMs } = wish;
+  if (expiresAfterMs !== undefined && wish.movement !== 'grant')
+    throw new OperationError('Only a grant ends by itself.');
   return move(services, accountId, {
     debitAccount: gives ? house : accountId,
     creditAccount: gives ? accountId : house,
@@ -86,6 +92,7 @@ export async function moveCredit(wish: CreditMove, services: OperationServices):
     kind,
     idempotencyKey: checkedText(wish.idempotencyKey, 'An idempotency key', idempotencyKeyLengthMax),
     reference: checkedReference(wish.reference),
+    expiresAfterMs,
   });
 }
 
@@ -137,13 +144,22 @@ export async function limitCredit(
 async function move(
   { ledger, desk, newId, now, actor }: OperationServices,
   accountId: string,
-  transfer: Omit<Transfer, 'id' | 'by' | 'at'>,
+  {
+    expiresAfterMs,
+    ...transfer
+  }: Omit<Transfer, 'id' | 'by' | 'at'> & { readonly expiresAfterMs?: number | undefined },
 ): Promise<Moved> {
+  const [id, at] = [newId(), now()];
+  const promotion = (ms: number): Recording => ({
+    name: 'promotion',
+    values: [id, accountId, transfer.amountMicrocents, at, at + ms],
+  });
   const moved = await ledger.transfer({
     ...transfer,
-    id: newId(),
+    id,
     by: actor?.id ?? actor?.kind ?? 'system',
-    at: now(),
+    at,
+    ...(expiresAfterMs === undefined ? {} : { recording: [promotion(expiresAfterMs)] }),
   });
   const account = await desk.getAccount({ accountId });
   const isDebit = transfer.debitAccount === accountId;

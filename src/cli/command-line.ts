@@ -355,17 +355,19 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
     ['chargeback', 'record a payment that the bank has taken back'],
     ['expire', 'end promotional credit that was not used'],
   ] as const) {
-    command(credits, movement, about)
+    const move = command(credits, movement, about)
       .requiredOption('--cents <amount>', 'how much, in cents, for example 500 or 0.25', centsToMicrocents)
       .option('--account <account-id>', 'whose (default: the only account)')
       .option('--reason <text>', 'kept with the transfer')
-      .option('--idempotency-key <key>', 'the same key twice does it once')
-      .action(
-        action<MoveOptions>(async () => {
-          const { moveCredit } = await import('./credits.ts');
-          return (context, options) => moveCredit(context, movement, options);
-        }),
-      );
+      .option('--idempotency-key <key>', 'the same key twice does it once');
+    if (movement === 'grant')
+      move.option('--expires <duration>', 'what is not used until then is taken back, for example 30d', duration);
+    move.action(
+      action<MoveOptions>(async () => {
+        const { moveCredit } = await import('./credits.ts');
+        return (context, options) => moveCredit(context, movement, options);
+      }),
+    );
   }
   command(credits, 'adjust', 'correct a balance, up or down')
     .requiredOption('--cents <amount>', 'how much, in cents, for example 500 or -0.25', signedCentsToMicrocents)
@@ -392,6 +394,20 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
     .option('--account <account-id>', 'whose (default: of the only account)')
     .option('--limit <number>', 'how many', wholeNumber(1, 1000), 20)
     .action(action(() => import('./credits.ts').then(({ listMovements }) => listMovements)));
+  command(credits, 'topups', 'list payments that were asked for, the newest first')
+    .option('--account <account-id>', 'whose (default: of the only account)')
+    .option('--limit <number>', 'how many', wholeNumber(1, 100), 20)
+    .action(action(() => import('./credits.ts').then(({ listTopups }) => listTopups)));
+
+  const pay = group('pay', 'payments at the built-in provider');
+  command(pay, 'simulate', 'play a payment at the built-in provider')
+    .argument('<topup-id>', 'as credits topups lists it')
+    .addOption(
+      new Option('--outcome <what>', 'what happens to it')
+        .choices(['success', 'duplicate', 'delay', 'failure', 'expire', 'refund', 'dispute', 'win'])
+        .default('success'),
+    )
+    .action(action(() => import('./pay.ts').then(({ simulatePayment }) => simulatePayment)));
 
   const owner = group('owner', 'who runs the server');
   command(

@@ -39,6 +39,8 @@ interface MoveOptions {
   readonly account?: string;
   readonly reason?: string;
   readonly idempotencyKey?: string;
+  /** Milliseconds. */
+  readonly expires?: number;
 }
 
 /** A movement of credit, with what is said of it: of the amount, which is shown without its sign. */
@@ -60,6 +62,7 @@ export async function moveCredit(context: Context, movement: Movement, options: 
     microcents: String(options.cents),
     reference: options.reason,
     idempotencyKey: options.idempotencyKey ?? `cli:${randomUUID()}`,
+    expiresAfterMs: options.expires,
   });
   return showMoved(context, answer, done[movement]);
 }
@@ -140,6 +143,46 @@ export async function listMovements(
         microcents,
         by,
         reference,
+      ]),
+    ),
+  );
+  return 0;
+}
+
+/** Payments that were asked for, the newest first. */
+export async function listTopups(
+  context: Context,
+  options: { readonly account?: string; readonly limit: number },
+): Promise<number> {
+  const topups = await reading(context, async (desk) =>
+    desk.listTopups({ accountId: await accountMeant(options.account, desk), limit: options.limit }),
+  );
+  const time = (ms: number): string => new Date(ms).toISOString();
+  context.print.result(
+    topups.map((topup) => ({
+      id: topup.id,
+      account: topup.accountId,
+      microcents: topup.amountMicrocents,
+      status: topup.status,
+      origin: topup.origin,
+      provider: topup.provider,
+      payment: topup.paymentId,
+      returned_microcents: topup.returnedMicrocents,
+      checkout_url: topup.status === 'pending' ? topup.checkoutUrl : null,
+      created_at: time(topup.createdAt),
+      paid_at: topup.paidAt === null ? null : time(topup.paidAt),
+      by: topup.by,
+    })),
+    table(
+      ['id', 'at', 'amount', 'status', 'origin', 'provider', 'by'],
+      topups.map((topup) => [
+        topup.id,
+        time(topup.createdAt).slice(0, 19).replace('T', ' '),
+        cents(topup.amountMicrocents),
+        topup.status,
+        topup.origin,
+        topup.provider,
+        topup.by,
       ]),
     ),
   );

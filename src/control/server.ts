@@ -140,6 +140,7 @@ const operations = Compile(
       microcents,
       reference: Type.Optional(text),
       idempotencyKey: text,
+      expiresAfterMs: Type.Optional(Type.Integer({ minimum: 1 })),
     }),
     Type.Object({ kind: Type.Literal('owner_link') }),
     Type.Object({ kind: Type.Literal('create_owner'), email: text, name: text, passwordHash: text }),

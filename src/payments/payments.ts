@@ -77,7 +77,8 @@ export class Payments {
       amountMicrocents: BigInt(wish.amountCents) * microcentsPerCent,
       origin: 'checkout',
       provider: provider.name,
-      idempotencyKey: wish.idempotencyKey ?? `once:${id}`,
+      // Those of automatic top-ups are others.
+      idempotencyKey: wish.idempotencyKey === undefined ? `once:${id}` : `key:${wish.idempotencyKey}`,
       successUrl: wish.successUrl,
       cancelUrl: wish.cancelUrl,
       createdAt: now(),

@@ -11,6 +11,8 @@ import * as limitWindows from './limit-windows.ts';
 import * as idempotency from './idempotency.ts';
 import * as mail from './mail-queries.ts';
 import * as credits from './credit-queries.ts';
+import * as autoTopups from './auto-topup-queries.ts';
+import * as promotions from './promotion-queries.ts';
 import * as payments from './payment-queries.ts';
 import * as demoPayments from './demo-payment-queries.ts';
 import * as invoices from './invoice-queries.ts';
@@ -88,6 +90,20 @@ const deskOperations = {
   getMail: mail.getMail,
   forgetMail: mail.forgetMail,
   heldOf: credits.heldOf,
+  creditSummary: credits.creditSummary,
+  listLedger: credits.listLedger,
+  getAutoTopup: autoTopups.getAutoTopup,
+  setAutoTopup: autoTopups.setAutoTopup,
+  dueAutoTopups: autoTopups.dueAutoTopups,
+  claimAutoTopup: autoTopups.claimAutoTopup,
+  chargedSince: autoTopups.chargedSince,
+  endAutoTopup: autoTopups.endAutoTopup,
+  failAutoTopup: autoTopups.failAutoTopup,
+  payersOf: autoTopups.payersOf,
+  duePromotions: promotions.duePromotions,
+  listPromotions: promotions.listPromotions,
+  promotionUnused: promotions.promotionUnused,
+  closePromotion: promotions.closePromotion,
   beginTopup: payments.beginTopup,
   noteCheckout: payments.noteCheckout,
   getTopup: payments.getTopup,

@@ -6,6 +6,7 @@ import { sumUsageByHour } from './roll-ups.ts';
 import { hourMs } from './time-zone.ts';
 import { closedBefore } from './usage-expressions.ts';
 import { isInMonthsOf } from './usage-months.ts';
+import { verifyPayments } from './verify-payments.ts';
 import { BudgetBooks } from './verify-budgets.ts';
 import { timeOfUuid, uuidText } from '../ids/uuid.ts';
 
@@ -59,6 +60,7 @@ export function verifyLedger(db: Kysely<Database>, options: VerifyOptions): Prom
       const accounts = await compareBalances(transaction, transfers.net, usage.cost, report);
       if (!options.owned) await refuseOpenRequests(transaction, report);
       const hours = await compareHours(transaction, usage.strays > 0, report);
+      await verifyPayments(transaction, report);
       return { differences, accounts, transfers: transfers.count, usageRows: usage.count, hours };
     });
 }

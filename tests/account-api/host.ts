@@ -40,12 +40,18 @@ export interface TestRequest {
   readonly body?: string | Uint8Array;
 }
 
+export interface HostOptions {
+  readonly signIn?: SignInConfig;
+  /** More of the services, made of the others. */
+  readonly more?: (services: AccountServices) => Partial<AccountServices>;
+}
+
 /** The account host with these routes on a store in a file, in this process. */
 export async function openHost(
   t: TestContext,
   routes: readonly AccountRoute[],
   now: () => number = Date.now,
-  signIn: SignInConfig = { signUp: 'invitation', oidc: [] },
+  { signIn = { signUp: 'invitation', oidc: [] }, more = () => ({}) }: HostOptions = {},
 ): Promise<TestHost> {
   const folder = temporaryFolder(t);
   const file = join(folder, 'store.db');
@@ -71,6 +77,7 @@ export async function openHost(
     people,
     sessions: people,
   };
+  Object.assign(services, more(services));
   const host: Server = createAccountHost(
     services,
     {

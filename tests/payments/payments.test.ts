@@ -1,10 +1,12 @@
 import { join } from 'node:path';
+import type { TestContext } from 'node:test';
 
 import { differencesOf, openStore, temporaryFolder } from '../store/fixture.ts';
-import { paymentClaims } from './claims.ts';
+import { paymentClaims, type Books } from './claims.ts';
+import { moreClaims } from './more-claims.ts';
 
 /** Free balances as billing keeps them, in a few lines. */
-paymentClaims(async (t) => {
+const open = async (t: TestContext): Promise<Books> => {
   const file = join(temporaryFolder(t), 'x.db');
   const free = new Map<string, bigint>();
   const credit = (id: string, microcents: bigint): unknown => free.set(id, (free.get(id) ?? 0n) + microcents);
@@ -18,8 +20,12 @@ paymentClaims(async (t) => {
     store,
     differences: () => differencesOf(file),
     hold: async (accountId, microcents) => {
+      if (reserve(accountId, microcents)) return;
       credit(accountId, await store.ledger.slice(accountId, microcents));
       if (!reserve(accountId, microcents)) throw new Error('there is not enough to be held');
     },
   };
-});
+};
+
+paymentClaims(open);
+moreClaims(open);

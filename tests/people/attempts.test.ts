@@ -76,7 +76,7 @@ test('who was right begins anew', () => {
 
 test('over HTTP: the sixth wrong password in a row waits, and so do the right one from there', async (t) => {
   const clock = { now: Date.now() };
-  const host = await openHost(t, peopleRoutes, () => clock.now, { signUp: 'open', oidc: [] });
+  const host = await openHost(t, peopleRoutes, () => clock.now, { signIn: { signUp: 'open', oidc: [] } });
   await person(host, 'ada@example.org');
   await person(host, 'eve@example.org');
   const browser = new Browser(host);

@@ -55,7 +55,7 @@ test('a link is too old after half an hour, and a new one takes its place', asyn
 });
 
 test('whoever had the address before is out', async (t) => {
-  const host = await openHost(t, routes, Date.now, { signUp: 'open', oidc: [] });
+  const host = await openHost(t, routes, Date.now, { signIn: { signUp: 'open', oidc: [] } });
   await host.account('acct_first');
   const id = await person(host, 'owner@example.org');
   const squatter = new Browser(host);

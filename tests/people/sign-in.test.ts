@@ -8,7 +8,7 @@ import { Browser, password, person, tokenOf } from './person.ts';
 const open = { signUp: 'open', oidc: [] } as const;
 
 test('a person signs up, confirms the address, signs in, and has an account of their own', async (t) => {
-  const host = await openHost(t, peopleRoutes, Date.now, open);
+  const host = await openHost(t, peopleRoutes, Date.now, { signIn: open });
   const browser = new Browser(host);
   const ada = { email: 'Ada@Example.org', password, name: 'Ada Lovelace' };
   assert.deepEqual(await browser.ask('POST', '/v1/auth/sign-up', ada), { status: 200, body: { done: true } });
@@ -41,7 +41,7 @@ test('a person signs up, confirms the address, signs in, and has an account of t
 });
 
 test('the cookie of a session is out of reach of scripts and of other sites', async (t) => {
-  const host = await openHost(t, peopleRoutes, Date.now, open);
+  const host = await openHost(t, peopleRoutes, Date.now, { signIn: open });
   await person(host, 'ada@example.org');
   const browser = new Browser(host);
   await browser.signIn('ada@example.org', password);
@@ -53,7 +53,7 @@ test('the cookie of a session is out of reach of scripts and of other sites', as
 });
 
 test('who is not known, and whose password is wrong, are answered alike, for the same work', async (t) => {
-  const host = await openHost(t, peopleRoutes, Date.now, open);
+  const host = await openHost(t, peopleRoutes, Date.now, { signIn: open });
   await person(host, 'ada@example.org');
   const { passwords } = host.services.people;
   const cost = async (email: string) => {
@@ -83,7 +83,7 @@ test('who is not known, and whose password is wrong, are answered alike, for the
 });
 
 test('passwords are hashed two at a time', async (t) => {
-  const host = await openHost(t, peopleRoutes, Date.now, open);
+  const host = await openHost(t, peopleRoutes, Date.now, { signIn: open });
   await Promise.all(
     Array.from({ length: 6 }, (_, index) =>
       new Browser(host).ask('POST', '/v1/auth/sign-in', { email: `p${index}@example.org`, password }),
@@ -93,7 +93,7 @@ test('passwords are hashed two at a time', async (t) => {
 });
 
 test('a sign-in begins a new session, and ends the one that the browser had before', async (t) => {
-  const host = await openHost(t, peopleRoutes, Date.now, open);
+  const host = await openHost(t, peopleRoutes, Date.now, { signIn: open });
   await person(host, 'ada@example.org');
   await person(host, 'eve@example.org');
   const browser = new Browser(host);
@@ -119,7 +119,7 @@ test('a sign-in begins a new session, and ends the one that the browser had befo
 });
 
 test('sessions are listed and ended one by one, or all others; those of others are not there', async (t) => {
-  const host = await openHost(t, peopleRoutes, Date.now, open);
+  const host = await openHost(t, peopleRoutes, Date.now, { signIn: open });
   await person(host, 'ada@example.org');
   await person(host, 'eve@example.org');
   const [one, two, three, eve] = [new Browser(host), new Browser(host), new Browser(host), new Browser(host)];
@@ -142,7 +142,7 @@ test('sessions are listed and ended one by one, or all others; those of others a
 });
 
 test('a new password ends all sessions, and the browser that chose it has a new one', async (t) => {
-  const host = await openHost(t, peopleRoutes, Date.now, open);
+  const host = await openHost(t, peopleRoutes, Date.now, { signIn: open });
   await person(host, 'ada@example.org');
   const [one, two] = [new Browser(host), new Browser(host)];
   await one.signIn('ada@example.org', password);
@@ -161,7 +161,7 @@ test('a new password ends all sessions, and the browser that chose it has a new 
 });
 
 test('a link for a new password works once, ends all sessions, and cannot be made up', async (t) => {
-  const host = await openHost(t, peopleRoutes, Date.now, open);
+  const host = await openHost(t, peopleRoutes, Date.now, { signIn: open });
   const id = await person(host, 'ada@example.org');
   const [browser, other] = [new Browser(host), new Browser(host)];
   await other.signIn('ada@example.org', password);
@@ -189,7 +189,7 @@ test('a link for a new password works once, ends all sessions, and cannot be mad
 });
 
 test('a link that confirms an address is signed, and an old or used one does nothing', async (t) => {
-  const host = await openHost(t, peopleRoutes, Date.now, open);
+  const host = await openHost(t, peopleRoutes, Date.now, { signIn: open });
   const browser = new Browser(host);
   await browser.ask('POST', '/v1/auth/sign-up', { email: 'ada@example.org', password, name: 'Ada' });
   const token = tokenOf(host, 'verification');
@@ -214,7 +214,7 @@ test('where only invited people sign up, nobody else does, and nobody is told', 
 });
 
 test('what dies between a person and their password is mended by asking for a new one', async (t) => {
-  const host = await openHost(t, peopleRoutes, Date.now, open);
+  const host = await openHost(t, peopleRoutes, Date.now, { signIn: open });
   const { desk } = host.services.operations;
   await person(host, 'ada@example.org');
   // As a process leaves it that dies after the first of the two writes of a sign-up.
@@ -229,7 +229,7 @@ test('what dies between a person and their password is mended by asking for a ne
 });
 
 test('a page of another site can neither sign in nor sign out', async (t) => {
-  const host = await openHost(t, peopleRoutes, Date.now, open);
+  const host = await openHost(t, peopleRoutes, Date.now, { signIn: open });
   await person(host, 'ada@example.org');
   const answer = await host.ask('POST', '/v1/auth/sign-in', {
     json: { email: 'ada@example.org', password },

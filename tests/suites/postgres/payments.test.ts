@@ -1,7 +1,8 @@
 /** Payments on a real PostgreSQL: what tests/payments proves on SQLite, by a replica that leases. */
-import { after, before } from 'node:test';
+import { after, before, type TestContext } from 'node:test';
 
-import { paymentClaims } from '../../payments/claims.ts';
+import { paymentClaims, type Books } from '../../payments/claims.ts';
+import { moreClaims } from '../../payments/more-claims.ts';
 import { differencesOf, hold, openReplica } from './fixture.ts';
 import { PostgresServer } from './server.ts';
 
@@ -11,7 +12,7 @@ before(async () => {
 });
 after(() => server.dispose());
 
-paymentClaims(async (t) => {
+const open = async (t: TestContext): Promise<Books> => {
   const url = await server.createDatabase();
   const replica = await openReplica(t, url);
   return {
@@ -21,4 +22,7 @@ paymentClaims(async (t) => {
       if (!(await hold(replica, accountId, microcents))) throw new Error('there is not enough to be held');
     },
   };
-});
+};
+
+paymentClaims(open);
+moreClaims(open);

@@ -1,0 +1,109 @@
+import Type from 'typebox';
+
+import { ApiError } from '../../errors.ts';
+import { demoOutcomes } from '../../payments/demo.ts';
+import type { DemoOutcome, DemoProvider } from '../../payments/demo.ts';
+import { PaymentError } from '../../payments/provider.ts';
+import { notThere } from '../input.ts';
+import { demoCheckoutPage } from '../pages.ts';
+import { mayPay, Reply, route } from '../route.ts';
+import type { AccountRoute } from '../route.ts';
+import type { AccountServices } from '../services.ts';
+import { begin, paymentsOf } from './payments.ts';
+
+const params = Type.Object({ id: Type.String({ pattern: '^cs_demo_[0-9a-f]{32}$' }) });
+const html = 'text/html; charset=utf-8';
+/** As the other pages: forms go to this host, and from there to where the person came from. */
+const pageHeaders = {
+  'content-type': html,
+  'content-security-policy': "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'",
+} as const;
+
+/** The form of the top-up page, and the pages of the built-in provider of payments. */
+export const demoPaymentRoutes: readonly AccountRoute[] = [
+  route({
+    method: 'post',
+    path: '/v1/credits/topup_form',
+    operationId: 'submitTopupForm',
+    tag: 'Credit',
+    summary: 'Form of the top-up page',
+    description:
+      'What `/topup` sends: `amount_cents` and `key` as a form. Leads to the page where it is paid. Programs use `POST /v1/credits/topups`.',
+    access: mayPay,
+    body: 'raw',
+    answers: [{ status: 303, description: 'To the page where it is paid.' }],
+    errors: ['http_409'],
+    handle: async (call) => {
+      const form = formOf(call.body);
+      const amount = form.get('amount_cents') ?? '';
+      if (!/^\d{1,10}$/.test(amount))
+        throw new ApiError('unsupported_value', 'Write the amount in whole cents.', { param: 'amount_cents' });
+      const key = form.get('key') ?? '';
+      if (!/^[!-~]{1,200}$/.test(key))
+        throw new ApiError('unsupported_value', 'The form is incomplete; load the page again.', { param: 'key' });
+      const back = `${call.services.accountUrl()}/topup`;
+      const topup = await begin(call, paymentsOf(call.services), Number(amount), {
+        successUrl: back,
+        cancelUrl: back,
+        idempotencyKey: `form:${key}`,
+      });
+      return new Reply(303, { location: topup.checkoutUrl ?? back });
+    },
+  }),
+  route({
+    method: 'get',
+    path: '/v1/payments/demo/{id}',
+    operationId: 'showDemoCheckout',
+    tag: 'Credit',
+    summary: 'Page of the built-in provider of payments',
+    description: 'Where a top-up is paid, or made to fail, without money. Its address is the secret that opens it.',
+    access: 'anyone',
+    params,
+    answers: [{ status: 200, description: 'A page.', contentType: html }],
+    handle: async ({ params: { id }, services }) => {
+      const checkout = await demoOf(services).getCheckout(id);
+      if (checkout === undefined) throw notThere();
+      return new Reply(200, pageHeaders, demoCheckoutPage(checkout));
+    },
+  }),
+  route({
+    method: 'post',
+    path: '/v1/payments/demo/{id}',
+    operationId: 'playDemoCheckout',
+    tag: 'Credit',
+    summary: 'Play a payment',
+    description: `\`outcome\` as a form: ${demoOutcomes.map((outcome) => `\`${outcome}\``).join(', ')}.`,
+    access: 'anyone',
+    params,
+    body: 'raw',
+    answers: [{ status: 303, description: 'Back to where the person came from, or to the page.' }],
+    errors: ['http_409'],
+    handle: async ({ params: { id }, body, services }) => {
+      const demo = demoOf(services);
+      const outcome = formOf(body).get('outcome');
+      if (!isOutcome(outcome))
+        throw new ApiError('unsupported_value', `An outcome is one of ${demoOutcomes.join(', ')}.`, {
+          param: 'outcome',
+        });
+      if ((await demo.getCheckout(id)) === undefined) throw notThere();
+      try {
+        const checkout = await demo.play(id, outcome);
+        const isPaid = outcome === 'success' || outcome === 'duplicate' || outcome === 'delay';
+        return new Reply(303, { location: isPaid ? checkout.successUrl : `/v1/payments/demo/${id}` });
+      } catch (error) {
+        if (!(error instanceof PaymentError)) throw error;
+        throw new ApiError('http_409', error.message, { cause: error });
+      }
+    },
+  }),
+];
+
+function demoOf({ demo }: AccountServices): DemoProvider {
+  if (demo === undefined) throw notThere();
+  return demo;
+}
+
+const formOf = (bytes: Uint8Array): URLSearchParams => new URLSearchParams(Buffer.from(bytes).toString('utf8'));
+
+const isOutcome = (text: string | null): text is DemoOutcome =>
+  (demoOutcomes as readonly (string | null)[]).includes(text);

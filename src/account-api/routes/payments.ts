@@ -1,0 +1,532 @@
+import Type from 'typebox';
+
+import { uuidText } from '../../ids/uuid.ts';
+import { ApiError } from '../../errors.ts';
+import { startOfMonth } from '../../payments/auto-topup.ts';
+import type { Payments } from '../../payments/payments.ts';
+import { PaymentError } from '../../payments/provider.ts';
+import type { LedgerCursor, LedgerEntry } from '../../store/credit-queries.ts';
+import type { TransferKind } from '../../store/ledger.ts';
+import type { Topup } from '../../store/payment-queries.ts';
+import { actorOf } from '../api.ts';
+import { notThere } from '../input.ts';
+import { everyRole, mayPay, route } from '../route.ts';
+import type { AccountRoute, Call, Principal } from '../route.ts';
+import type { AccountServices } from '../services.ts';
+import {
+  centsOf,
+  listOf,
+  listSchema,
+  microcentsPerCent,
+  nullable,
+  pageLimit,
+  pageQuery,
+  secondsOf,
+  secondsOrNull,
+  wholeOf,
+} from '../wire.ts';
+
+const topupSchema = Type.Object({
+  id: Type.String({ description: '`top_…`' }),
+  object: Type.Literal('topup'),
+  amount_cents: Type.Integer(),
+  currency: Type.String(),
+  status: Type.Enum(['pending', 'paid', 'failed', 'expired', 'refunded', 'disputed'], {
+    description: '`paid` also where a part was refunded. Credit is there when it says so.',
+  }),
+  origin: Type.Enum(['checkout', 'auto'], { description: '`auto`: charged by automatic top-up.' }),
+  checkout_url: nullable(Type.String({ description: 'Where it is paid, while it is pending.' })),
+  refunded_cents: Type.Integer({ description: 'What refunds have returned and disputes have taken.' }),
+  created_at: Type.Integer(),
+  paid_at: nullable(Type.Integer()),
+});
+
+const autoTopupSchema = Type.Object({
+  enabled: Type.Boolean(),
+  state: Type.Enum(['off', 'on', 'stopped'], {
+    description: '`stopped`: three charges in a row have failed. PUT switches it on again.',
+  }),
+  threshold_cents: nullable(Type.Integer({ description: 'Below so much that nothing holds, it charges.' })),
+  amount_cents: nullable(Type.Integer()),
+  monthly_cap_cents: nullable(Type.Integer({ description: 'In a calendar month, UTC.' })),
+  charged_this_month_cents: Type.Integer(),
+  failures: Type.Integer({ description: 'In a row.' }),
+  stop_reason: nullable(Type.String()),
+  has_payment_method: Type.Boolean({ description: 'A paid checkout saves it.' }),
+  proposed_threshold_cents: Type.Integer({
+    description: 'Twice the largest recent hold of a request: below it, one request may find too little.',
+  }),
+});
+
+const ledgerTypes = ['topup', 'grant', 'refund', 'adjustment', 'chargeback', 'expiry', 'usage'] as const;
+type LedgerType = (typeof ledgerTypes)[number];
+
+const entrySchema = Type.Object({
+  id: Type.String(),
+  object: Type.Literal('ledger_entry'),
+  type: Type.Enum([...ledgerTypes]),
+  amount_microcents: Type.Integer({ description: 'Below zero: taken from the account.' }),
+  balance_after_microcents: Type.Integer(),
+  at: Type.Integer({ description: 'Unix seconds; of usage, where it ends.' }),
+  reference: nullable(Type.String()),
+  requests: Type.Optional(Type.Integer({ description: 'Of usage: how many ended in its span.' })),
+  from: Type.Optional(Type.Integer({ description: 'Of usage: where its span begins.' })),
+});
+
+const topupBody = Type.Object(
+  {
+    amount_cents: Type.Integer({ minimum: 1, maximum: 1_000_000_000 }),
+    success_url: Type.Optional(Type.String({ minLength: 1, maxLength: 2000 })),
+    cancel_url: Type.Optional(Type.String({ minLength: 1, maxLength: 2000 })),
+  },
+  { additionalProperties: false },
+);
+
+export const paymentRoutes: readonly AccountRoute[] = [
+  route({
+    method: 'get',
+    path: '/v1/credits',
+    operationId: 'getCredits',
+    tag: 'Credit',
+    summary: 'Credit of the account',
+    description:
+      'What was credited, used, and is left, all of one moment. `held`: what requests hold that have been running for a quarter of a second or longer, on any process of this service; younger ones are not in it. `available` is the balance without it; new requests may use it, and the credit limit.',
+    access: everyRole,
+    answers: [
+      {
+        status: 200,
+        description: 'The credit.',
+        schema: Type.Object({
+          object: Type.Literal('credits'),
+          total_credits_cents: Type.Integer({ description: 'Credited, less what was taken back.' }),
+          total_usage_cents: Type.Integer(),
+          balance_cents: Type.Integer(),
+          reserved_cents: Type.Integer({ description: 'As `held_microcents`.' }),
+          balance_microcents: Type.Integer(),
+          available_microcents: Type.Integer(),
+          held_microcents: Type.Integer(),
+          spent_microcents: Type.Integer(),
+          held_requests: Type.Integer(),
+          credit_limit_microcents: Type.Integer({ description: 'How far below zero the balance may go.' }),
+          promotions: Type.Array(
+            Type.Object({
+              left_microcents: Type.Integer(),
+              amount_microcents: Type.Integer(),
+              expires_at: Type.Integer(),
+            }),
+            { description: 'Promotional credit that ends, the earliest end first. It is spent first.' },
+          ),
+        }),
+      },
+    ],
+    handle: async ({ account, services }) => {
+      const { desk, now } = services.operations;
+      const [credit, promotions] = await Promise.all([
+        desk.creditSummary({ accountId: account.id, now: now() }),
+        desk.listPromotions({ accountId: account.id }),
+      ]);
+      if (credit === undefined) throw notThere();
+      const { balanceMicrocents, creditLimitMicrocents, creditedMicrocents, spentMicrocents, held } = credit;
+      return {
+        object: 'credits',
+        total_credits_cents: centsOf(creditedMicrocents),
+        total_usage_cents: centsOf(spentMicrocents),
+        balance_cents: centsOf(balanceMicrocents),
+        reserved_cents: centsOf(held.microcents),
+        balance_microcents: wholeOf(balanceMicrocents),
+        available_microcents: wholeOf(balanceMicrocents - held.microcents),
+        held_microcents: wholeOf(held.microcents),
+        spent_microcents: wholeOf(spentMicrocents),
+        held_requests: held.requests,
+        credit_limit_microcents: wholeOf(creditLimitMicrocents),
+        promotions: promotions
+          .filter(({ closedAt, expiresAt }) => closedAt === null && expiresAt > now())
+          .map(({ leftMicrocents, amountMicrocents, expiresAt }) => ({
+            left_microcents: wholeOf(leftMicrocents),
+            amount_microcents: wholeOf(amountMicrocents),
+            expires_at: secondsOf(expiresAt),
+          })),
+      };
+    },
+  }),
+  route({
+    method: 'post',
+    path: '/v1/credits/topups',
+    operationId: 'createTopup',
+    tag: 'Credit',
+    summary: 'Pay for credit',
+    description:
+      'Makes a top-up and the page where it is paid (`checkout_url`). Credit is given when the provider of payments has reported the payment, never before. The same `Idempotency-Key` again answers with the same top-up; with another amount 409.',
+    access: mayPay,
+    body: topupBody,
+    answers: [{ status: 201, description: 'The top-up, pending.', schema: topupSchema }],
+    errors: ['http_409'],
+    handle: async (call) => {
+      const { amount_cents: amountCents, success_url: successUrl, cancel_url: cancelUrl } = call.body;
+      const payments = paymentsOf(call.services);
+      const topup = await begin(call, payments, amountCents, {
+        successUrl: returnUrl(successUrl, 'success_url', call.services),
+        cancelUrl: returnUrl(cancelUrl, 'cancel_url', call.services),
+        idempotencyKey: call.idempotencyKey,
+      });
+      return shownTopup(topup, payments.currency);
+    },
+  }),
+  route({
+    method: 'get',
+    path: '/v1/credits/topups',
+    operationId: 'listTopups',
+    tag: 'Credit',
+    summary: 'List top-ups',
+    description: 'Newest first.',
+    access: everyRole,
+    query: Type.Object(pageQuery, { additionalProperties: false }),
+    answers: [{ status: 200, description: 'A page of top-ups.', schema: listSchema(topupSchema) }],
+    handle: async ({ account, query, services }) => {
+      const limit = pageLimit(query.limit);
+      const { currency } = services.config().payments;
+      const rows = await services.operations.desk.listTopups({
+        accountId: account.id,
+        limit: limit + 1,
+        ...(query.after === undefined ? {} : { after: query.after }),
+      });
+      return listOf(
+        rows,
+        limit,
+        (topup) => shownTopup(topup, currency),
+        ({ id }) => id,
+      );
+    },
+  }),
+  route({
+    method: 'get',
+    path: '/v1/credits/topups/{id}',
+    operationId: 'getTopup',
+    tag: 'Credit',
+    summary: 'Read a top-up',
+    description: 'For whoever comes back from the page where it is paid.',
+    access: everyRole,
+    params: Type.Object({ id: Type.String({ pattern: '^top_[0-9a-f]{32}$' }) }),
+    answers: [{ status: 200, description: 'The top-up.', schema: topupSchema }],
+    handle: async ({ account, params, services }) => {
+      const topup = await services.operations.desk.getTopup({ id: params.id, accountId: account.id });
+      if (topup === undefined) throw notThere();
+      return shownTopup(topup, services.config().payments.currency);
+    },
+  }),
+  route({
+    method: 'post',
+    path: '/v1/webhooks/payments',
+    operationId: 'receivePaymentEvent',
+    tag: 'Credit',
+    summary: 'Called by the provider of payments',
+    description:
+      'An event, signed as Stripe signs (`Stripe-Signature: t=…,v1=…`), within five minutes. Each event, and each payment, counts once. 409: the event is about a payment that has not been seen yet; send it again.',
+    access: 'anyone',
+    body: 'raw',
+    answers: [
+      {
+        status: 200,
+        description: 'It is recorded.',
+        schema: Type.Object({
+          received: Type.Literal(true),
+          outcome: Type.Enum(['applied', 'again', 'ignored', 'refused']),
+        }),
+      },
+    ],
+    errors: ['http_409'],
+    handle: async ({ body, headers, services }) => {
+      const payments = paymentsOf(services);
+      const signature = headers['stripe-signature'];
+      try {
+        const outcome = await payments.receive(body, typeof signature === 'string' ? signature : undefined);
+        return { received: true, outcome };
+      } catch (error) {
+        if (!(error instanceof PaymentError)) throw error;
+        if (error.code === 'unavailable') throw new ApiError('http_409', error.message, { cause: error });
+        throw new ApiError('unsupported_value', error.message, { cause: error });
+      }
+    },
+  }),
+  route({
+    method: 'get',
+    path: '/v1/credits/auto_topup',
+    operationId: 'getAutoTopup',
+    tag: 'Credit',
+    summary: 'Automatic top-up',
+    description: 'Its settings and state.',
+    access: everyRole,
+    answers: [{ status: 200, description: 'Automatic top-up.', schema: autoTopupSchema }],
+    handle: shownAutoTopup,
+  }),
+  route({
+    method: 'put',
+    path: '/v1/credits/auto_topup',
+    operationId: 'setAutoTopup',
+    tag: 'Credit',
+    summary: 'Set automatic top-up',
+    description:
+      'Charges the saved payment method when less is available than the threshold, up to the ceiling of a calendar month. It also starts anew what has stopped after three failures.',
+    access: mayPay,
+    body: Type.Object(
+      {
+        enabled: Type.Boolean(),
+        threshold_cents: Type.Integer({ minimum: 0, maximum: 1_000_000_000 }),
+        amount_cents: Type.Integer({ minimum: 1, maximum: 1_000_000_000 }),
+        monthly_cap_cents: Type.Integer({ minimum: 1, maximum: 1_000_000_000 }),
+      },
+      { additionalProperties: false },
+    ),
+    answers: [{ status: 200, description: 'Automatic top-up.', schema: autoTopupSchema }],
+    errors: ['http_409'],
+    handle: async (call) => {
+      const { account, body, principal, services } = call;
+      const { desk, now } = services.operations;
+      const payments = paymentsOf(services);
+      checkAmount(body.amount_cents, services);
+      if (body.monthly_cap_cents < body.amount_cents)
+        throw new ApiError('unsupported_value', 'The monthly ceiling is below the amount of one charge; raise it.', {
+          param: 'monthly_cap_cents',
+        });
+      const method = await desk.getPaymentMethod({ accountId: account.id, provider: payments.provider.name });
+      if (body.enabled && method === undefined)
+        throw new ApiError('http_409', 'There is no saved payment method: pay once by POST /v1/credits/topups first.');
+      const before = await desk.getAutoTopup({ accountId: account.id });
+      await desk.setAutoTopup({
+        accountId: account.id,
+        enabled: body.enabled,
+        thresholdMicrocents: BigInt(body.threshold_cents) * microcentsPerCent,
+        amountMicrocents: BigInt(body.amount_cents) * microcentsPerCent,
+        monthlyCapMicrocents: BigInt(body.monthly_cap_cents) * microcentsPerCent,
+        by: byOf(principal),
+        at: now(),
+      });
+      await call.audit({
+        action: 'auto_topup.set',
+        target: account.id,
+        ...(before === undefined ? {} : { before: { enabled: before.enabled, stopped: before.stoppedAt !== null } }),
+        after: body,
+      });
+      return await shownAutoTopup(call);
+    },
+  }),
+  route({
+    method: 'get',
+    path: '/v1/ledger',
+    operationId: 'listLedger',
+    tag: 'Credit',
+    summary: 'Movements of credit',
+    description:
+      'Newest first, with the balance after each. Charges of requests are summed up from one movement, or the start of a day (UTC), to the next; only the newest sum still grows. `after` is the id of the last entry of the page before.',
+    access: everyRole,
+    query: Type.Object(
+      { ...pageQuery, type: Type.Optional(Type.Enum([...ledgerTypes])) },
+      { additionalProperties: false },
+    ),
+    answers: [{ status: 200, description: 'A page of movements.', schema: listSchema(entrySchema) }],
+    handle: async ({ account, query, services }) => {
+      const { desk, now } = services.operations;
+      const limit = pageLimit(query.limit);
+      const rows = await desk.listLedger({
+        accountId: account.id,
+        limit: limit + 1,
+        now: now(),
+        ...(query.type === undefined ? {} : { kind: kindOf[query.type] }),
+        ...(query.after === undefined ? {} : { after: cursorOf(query.after) }),
+      });
+      if (rows === undefined) throw notThere();
+      return listOf(rows, limit, shownEntry, idOfEntry);
+    },
+  }),
+  route({
+    method: 'post',
+    path: '/v1/admin/refunds',
+    operationId: 'refundTopup',
+    tag: 'Server',
+    summary: 'Refund a top-up',
+    description:
+      'Asks the provider of payments to pay a top-up back, or a part of it. The credit is taken back when the provider reports the refund. The same `Idempotency-Key` again is the same refund.',
+    access: 'operator',
+    stepUp: true,
+    body: Type.Object(
+      {
+        topup_id: Type.String({ pattern: '^top_[0-9a-f]{32}$' }),
+        amount_cents: Type.Optional(
+          Type.Integer({ minimum: 1, maximum: 1_000_000_000, description: 'Left out: all of it.' }),
+        ),
+      },
+      { additionalProperties: false },
+    ),
+    answers: [
+      {
+        status: 202,
+        description: 'The provider has taken it on.',
+        schema: Type.Object({
+          id: Type.String({ description: "The provider's name for it." }),
+          object: Type.Literal('refund'),
+          topup_id: Type.String(),
+          amount_cents: Type.Integer(),
+        }),
+      },
+    ],
+    errors: ['http_409'],
+    handle: async (call) => {
+      const { body, services, idempotencyKey, requestId } = call;
+      const payments = paymentsOf(services);
+      const topup = await services.operations.desk.getTopup({ id: body.topup_id });
+      if (topup === undefined) throw notThere();
+      if (topup.paymentId === null || topup.provider !== payments.provider.name)
+        throw new ApiError('http_409', `This top-up is ${topup.status}: nothing was paid here that could be refunded.`);
+      const amountCents = body.amount_cents ?? centsOf(topup.amountMicrocents);
+      let id: string;
+      try {
+        id = await payments.provider.refund({
+          paymentId: topup.paymentId,
+          amountCents,
+          idempotencyKey: `refund:${topup.id}:${amountCents}:${idempotencyKey ?? requestId}`,
+        });
+      } catch (error) {
+        throw paymentFailure(error);
+      }
+      await call.audit({
+        action: 'topup.refund',
+        target: topup.id,
+        after: { refund: id, amount_cents: amountCents },
+        accountId: topup.accountId,
+      });
+      return { id, object: 'refund', topup_id: topup.id, amount_cents: amountCents };
+    },
+  }),
+];
+
+export function paymentsOf({ payments }: AccountServices): Payments {
+  if (payments === undefined)
+    throw new ApiError(
+      'http_409',
+      'Nobody takes payments here: credit is added by whoever runs the server (payments.provider in its configuration).',
+    );
+  return payments;
+}
+
+/** Starts a top-up in the name of the sender. */
+export async function begin(
+  call: Pick<Call, 'account' | 'principal' | 'services' | 'audit'>,
+  payments: Payments,
+  amountCents: number,
+  wish: { readonly successUrl: string; readonly cancelUrl: string; readonly idempotencyKey: string | undefined },
+): Promise<Topup> {
+  checkAmount(amountCents, call.services);
+  try {
+    const topup = await payments.createTopup({
+      accountId: call.account.id,
+      amountCents,
+      by: byOf(call.principal),
+      ...wish,
+    });
+    await call.audit({ action: 'topup.create', target: topup.id, after: { amount_cents: amountCents } });
+    return topup;
+  } catch (error) {
+    throw paymentFailure(error);
+  }
+}
+
+function checkAmount(amountCents: number, { config }: AccountServices): void {
+  const { topupCentsMin, topupCentsMax } = config().payments;
+  if (amountCents < topupCentsMin || amountCents > topupCentsMax)
+    throw new ApiError('unsupported_value', `A payment is ${topupCentsMin} to ${topupCentsMax} cents.`, {
+      param: 'amount_cents',
+    });
+}
+
+/** People are sent back to where they came from: a page over HTTP(S), or this host. */
+function returnUrl(text: string | undefined, param: string, { accountUrl }: AccountServices): string {
+  if (text === undefined) return `${accountUrl()}/topup`;
+  if (!/^https?:\/\//i.test(text) || !URL.canParse(text))
+    throw new ApiError('unsupported_value', 'An address to come back to begins with https:// or http://.', { param });
+  return text;
+}
+
+function paymentFailure(error: unknown): unknown {
+  if (!(error instanceof PaymentError)) return error;
+  return error.code === 'declined'
+    ? new ApiError('http_409', error.message, { cause: error })
+    : new ApiError('internal_error', 'The provider of payments does not answer. Send the same again, with its key.', {
+        retryAfterSeconds: 5,
+        cause: error,
+      });
+}
+
+const byOf = (principal: Principal): string => actorOf(principal).id ?? 'system';
+
+const shownTopup = (topup: Topup, currency: string) => ({
+  id: topup.id,
+  object: 'topup',
+  amount_cents: centsOf(topup.amountMicrocents),
+  currency,
+  status: topup.status,
+  origin: topup.origin,
+  checkout_url: topup.status === 'pending' && topup.origin === 'checkout' ? topup.checkoutUrl : null,
+  refunded_cents: centsOf(topup.returnedMicrocents),
+  created_at: secondsOf(topup.createdAt),
+  paid_at: secondsOrNull(topup.paidAt),
+});
+
+async function shownAutoTopup({ account, services }: Pick<Call, 'account' | 'services'>) {
+  const { desk, now } = services.operations;
+  const provider = services.payments?.provider.name;
+  const [auto, charged, credit, method] = await Promise.all([
+    desk.getAutoTopup({ accountId: account.id }),
+    desk.chargedSince({ accountId: account.id, from: startOfMonth(now()) }),
+    desk.creditSummary({ accountId: account.id, now: now() }),
+    provider === undefined ? undefined : desk.getPaymentMethod({ accountId: account.id, provider }),
+  ]);
+  const cents = (microcents: bigint | undefined) => (microcents === undefined ? null : centsOf(microcents));
+  const largest = credit?.largestHoldMicrocents ?? 0n;
+  return {
+    enabled: auto?.enabled ?? false,
+    state: auto === undefined || !auto.enabled ? 'off' : auto.stoppedAt === null ? 'on' : 'stopped',
+    threshold_cents: cents(auto?.thresholdMicrocents),
+    amount_cents: cents(auto?.amountMicrocents),
+    monthly_cap_cents: cents(auto?.monthlyCapMicrocents),
+    charged_this_month_cents: centsOf(charged),
+    failures: auto?.failures ?? 0,
+    stop_reason: auto?.stopReason ?? null,
+    has_payment_method: method !== undefined,
+    proposed_threshold_cents: wholeOf((2n * largest + microcentsPerCent - 1n) / microcentsPerCent),
+  };
+}
+
+const kindOf: Readonly<Record<LedgerType, TransferKind | 'usage'>> = {
+  topup: 'topup',
+  grant: 'grant',
+  refund: 'refund',
+  adjustment: 'adjust',
+  chargeback: 'chargeback',
+  expiry: 'expiry',
+  usage: 'usage',
+};
+
+const typeOf = (kind: LedgerEntry['kind']): LedgerType =>
+  kind === 'usage_closed' ? 'usage' : kind === 'adjust' ? 'adjustment' : kind;
+
+const idOfEntry = (entry: LedgerEntry): string =>
+  'from' in entry ? `use_${entry.from}` : `mov_${uuidText(entry.id).replaceAll('-', '')}`;
+
+function cursorOf(text: string): LedgerCursor {
+  const usage = /^use_(\d{1,15})$/.exec(text)?.[1];
+  if (usage !== undefined) return { usageFrom: Number(usage) };
+  const movement = /^mov_([0-9a-f]{32})$/.exec(text)?.[1];
+  if (movement === undefined) throw notThere();
+  return { transferId: Uint8Array.from(Buffer.from(movement, 'hex')) };
+}
+
+const shownEntry = (entry: LedgerEntry) => ({
+  id: idOfEntry(entry),
+  object: 'ledger_entry',
+  type: typeOf(entry.kind),
+  amount_microcents: wholeOf(entry.microcents),
+  balance_after_microcents: wholeOf(entry.balanceAfterMicrocents),
+  at: secondsOf('from' in entry ? entry.to : entry.at),
+  reference: 'from' in entry ? null : entry.reference,
+  ...('from' in entry ? { requests: entry.requests, from: secondsOf(entry.from) } : {}),
+});

@@ -1,0 +1,95 @@
+import type { PaymentsConfig } from '../config/config.ts';
+import type { Job } from '../jobs/jobs.ts';
+import type { Log } from '../log.ts';
+import type { Mailer } from '../mail/mailer.ts';
+import type { OperationServices } from '../accounts/operation.ts';
+import { AutoTopups } from './auto-topup.ts';
+import { DemoProvider } from './demo.ts';
+import { Payments } from './payments.ts';
+import type { PaymentLog } from './payments.ts';
+import { closePromotions } from './promotions.ts';
+import type { PaymentProvider } from './provider.ts';
+import { StripeProvider } from './stripe.ts';
+
+export interface PayingServices {
+  readonly operations: OperationServices;
+  readonly config: PaymentsConfig;
+  readonly accountUrl: () => string;
+  readonly mailer: Mailer;
+  readonly log: Log;
+}
+
+export interface Paying {
+  /** Undefined: nobody takes payments. */
+  readonly payments: Payments | undefined;
+  /** Set where the built-in provider takes them. */
+  readonly demo: DemoProvider | undefined;
+  readonly jobs: readonly Job[];
+  /** Missed events are looked for at once. Resolves when that is under way, not when it is done. */
+  begin(): void;
+  close(): Promise<void>;
+}
+
+const catchUpEveryMs = 3_600_000;
+const autoTopupEveryMs = 10_000;
+const promotionsEveryMs = 60_000;
+
+/** Who takes payments here, with the work that goes on beside them. */
+export function openPayments({ operations, config, accountUrl, mailer, log: output }: PayingServices): Paying {
+  const { ledger, desk, now, newId, secret } = operations;
+  const log: PaymentLog = (level, event, detail) => output.service({ level, event, detail });
+  const promotions: Job = {
+    name: 'promotions_close',
+    everyMs: promotionsEveryMs,
+    runs: 'alone',
+    run: () => closePromotions({ ledger, desk, now, newId }),
+  };
+  let demo: DemoProvider | undefined;
+  let provider: PaymentProvider | undefined;
+  if (config.provider === 'stripe' && config.stripe !== undefined) {
+    const { secretKey, webhookSecret, apiUrl } = config.stripe;
+    provider = new StripeProvider({ secretKey: secretKey.reveal(), webhookSecret: webhookSecret.reveal(), apiUrl });
+  } else if (config.provider === 'demo') {
+    const deliver = async (bytes: Uint8Array, signature: string): Promise<void> => {
+      await payments?.receive(bytes, signature);
+    };
+    provider = demo = new DemoProvider({ desk, now, newId, secret: secret.demoPayments, accountUrl, deliver });
+  }
+  if (provider === undefined)
+    return {
+      payments: undefined,
+      demo: undefined,
+      jobs: [promotions],
+      begin: () => {},
+      close: () => Promise.resolve(),
+    };
+  const payments: Payments = new Payments({ ledger, desk, now, newId, provider, currency: config.currency, log });
+  const autoTopups = new AutoTopups({ desk, payments, mailer, now, newId, accountUrl, log });
+  const ended = new AbortController();
+  let first: Promise<void> | undefined;
+  return {
+    payments,
+    demo,
+    jobs: [
+      promotions,
+      {
+        name: 'payments_catch_up',
+        everyMs: catchUpEveryMs,
+        runs: 'anywhere',
+        run: async (signal) => void (await payments.catchUp(signal)),
+      },
+      { name: 'auto_topup', everyMs: autoTopupEveryMs, runs: 'anywhere', run: (signal) => autoTopups.run(signal) },
+    ],
+    begin: () => {
+      first ??= payments.catchUp(ended.signal).then(
+        () => {},
+        (error: unknown) =>
+          log('warn', 'payments_catch_up_failed', { reason: error instanceof Error ? error.name : 'unknown' }),
+      );
+    },
+    close: async () => {
+      ended.abort();
+      await provider.close();
+    },
+  };
+}
