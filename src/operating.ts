@@ -109,7 +109,13 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
   // Pages and errors name the account host by its public address, which a free port (0) tells only when it listens.
   let accountUrl = publicUrl(config.server.account);
   const accountHost = createAccountHost(
-    { operations, config: () => reloader.config, accountUrl: () => accountUrl, mailer: outbox },
+    {
+      operations,
+      config: () => reloader.config,
+      accountUrl: () => accountUrl,
+      mailer: outbox,
+      backends: options.backends,
+    },
     {
       version: options.version,
       newRequestId: () => publicIdOf(operations.newId()),

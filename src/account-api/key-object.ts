@@ -32,7 +32,9 @@ export const keySchema = Type.Object({
   limit_cents: nullable(Type.Integer({ description: 'What it may spend in a period.' })),
   limit_microcents: nullable(Type.Integer()),
   limit_remaining_microcents: nullable(amount('What is left of it in the period that runs, running requests aside')),
-  limit_reset: nullable(Type.Enum([...limitResets], { description: 'When the limit begins anew, in UTC; null: never.' })),
+  limit_reset: nullable(
+    Type.Enum([...limitResets], { description: 'When the limit begins anew, in UTC; null: never.' }),
+  ),
   limit_resets_at: nullable(time('When that is next')),
   usage: amount('What its requests have cost'),
   usage_daily: amount('The same since midnight UTC'),
@@ -57,7 +59,7 @@ export const keySchema = Type.Object({
 });
 export type KeyObject = Static<typeof keySchema>;
 
-const resetOf: Readonly<Record<BudgetPeriod, LimitReset | null>> = {
+const limitResetOf: Readonly<Record<BudgetPeriod, LimitReset | null>> = {
   day: 'daily',
   week: 'weekly',
   month: 'monthly',
@@ -113,7 +115,7 @@ export async function keyObjects(
       limit_cents: budget === undefined ? null : centsOf(budget.amountMicrocents),
       limit_microcents: budget === undefined ? null : wholeOf(budget.amountMicrocents),
       limit_remaining_microcents: budget === undefined ? null : wholeOf(left > 0n ? left : 0n),
-      limit_reset: budget === undefined ? null : resetOf[budget.per],
+      limit_reset: budget === undefined ? null : limitResetOf[budget.per],
       limit_resets_at: secondsOrNull(budget?.purse.endsAt ?? null),
       usage: wholeOf(total.get(key.id) ?? 0n),
       usage_daily: wholeOf(daily.get(key.id) ?? 0n),

@@ -39,7 +39,12 @@ export function listOf<Row, Shown>(
   limit: number,
   shown: (row: Row) => Shown,
   idOf: (row: Row) => string,
-): { readonly object: 'list'; readonly data: readonly Shown[]; readonly has_more: boolean; readonly next_after?: string } {
+): {
+  readonly object: 'list';
+  readonly data: readonly Shown[];
+  readonly has_more: boolean;
+  readonly next_after?: string;
+} {
   const page = rows.slice(0, limit);
   const last = page.at(-1);
   const hasMore = rows.length > limit;

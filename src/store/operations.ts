@@ -1,5 +1,6 @@
 import type { Kysely } from 'kysely';
 import * as audit from './audit-queries.ts';
+import * as accounts from './account-queries.ts';
 import * as budgets from './budget-queries.ts';
 import type { Database } from './database.ts';
 import * as changes from './change-queries.ts';
@@ -21,6 +22,9 @@ import * as rollUps from './roll-ups.ts';
 const deskOperations = {
   listAccounts: queries.listAccounts,
   getAccount: queries.getAccount,
+  listCustomers: accounts.listCustomers,
+  heldByAccounts: accounts.heldByAccounts,
+  chargedUsage: accounts.chargedUsage,
   createKey: queries.createKey,
   listKeys: queries.listKeys,
   revokeKey: queries.revokeKey,

@@ -51,7 +51,9 @@ const newKeyBody = Type.Object(
     ),
     role: Type.Optional(Type.Enum([...roles], { description: 'Of a management key: at most that of who makes it.' })),
     user_id: Type.Optional(
-      nullable(Type.String({ minLength: 1, maxLength: 100, description: 'Whose it is; null: of nobody in particular.' })),
+      nullable(
+        Type.String({ minLength: 1, maxLength: 100, description: 'Whose it is; null: of nobody in particular.' }),
+      ),
     ),
     ...settings,
   },
@@ -318,7 +320,11 @@ function checkMayGrant({ account, principal }: KeyCall, role: Role | undefined):
 }
 
 /** A changed secret is in the hands of who changed it, so the rules are those of making one. Throws `http_403`. */
-function checkMayChange({ account, principal }: KeyCall, key: ApiKey, { isOwnAllowed }: { isOwnAllowed: boolean }): void {
+function checkMayChange(
+  { account, principal }: KeyCall,
+  key: ApiKey,
+  { isOwnAllowed }: { isOwnAllowed: boolean },
+): void {
   if (key.role === null) return;
   if (principal.kind === 'key') {
     if (isOwnAllowed && principal.keyId === key.id) return;
