@@ -1,0 +1,45 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+import { roles } from '../../src/account-api/route.ts';
+import type { AccountRoute, Role } from '../../src/account-api/route.ts';
+import { accountRoutes } from '../../src/account-api/routes.ts';
+
+/**
+ * Who may call what, as somebody has read and agreed to it (access.md): a route that is new, or is opened to somebody, fails
+ * here until it is written down there too.
+ */
+const table = fileURLToPath(new URL('../../../tests/account-api/access.md', import.meta.url));
+
+const nameOf = ({ method, path }: AccountRoute): string => `${method.toUpperCase()} ${path}`;
+
+function rowOf(route: AccountRoute): string {
+  const { access } = route;
+  const may = (role: Role): string => (typeof access !== 'string' && access.includes(role) ? 'yes' : '');
+  const others =
+    access === 'anyone' ? 'anyone' : access === 'user' ? 'a person' : access === 'operator' ? 'operator' : '';
+  return `| \`${nameOf(route)}\` | ${[...roles.map(may), others, route.stepUp === true ? 'yes' : ''].join(' | ')} |`;
+}
+
+test('every route is in the table of who may call it, as it is', () => {
+  const written = readFileSync(table, 'utf8')
+    .split('\n')
+    .filter((line) => line.startsWith('| `'))
+    .map((line) => line.replaceAll(/ +\|/g, ' |').replaceAll(/\| +/g, '| '));
+  assert.deepEqual(written.toSorted(), accountRoutes.map(rowOf).toSorted());
+});
+
+test('no route that reads or changes an account is open to everybody', () => {
+  const open = accountRoutes.filter(({ access }) => access === 'anyone').map(nameOf);
+  for (const name of open)
+    assert.match(name, / \/v1\/(auth\/|owner$|webhooks\/payments$|payments\/demo\/|invites\/)/, name);
+});
+
+test('a viewer changes nothing', () => {
+  for (const route of accountRoutes) {
+    const { access, method } = route;
+    if (method !== 'get' && typeof access !== 'string') assert.ok(!access.includes('viewer'), nameOf(route));
+  }
+});
