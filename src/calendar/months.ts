@@ -1,5 +1,5 @@
 /** Months as a time zone has them. Times are milliseconds since 1970. */
-import { startOfZoneMonth } from '../store/time-zone.ts';
+import { dateAt, startOfZoneMonth } from '../store/time-zone.ts';
 
 const dayMs = 86_400_000;
 /** Two ends of months are never closer, whatever the zone is changed to between them. */
@@ -34,10 +34,7 @@ export function endOfPeriod(start: number, timeZone: string): number {
 }
 
 /** `2026-10-31`, of a zone. */
-export const dateText = (ms: number, timeZone: string): string => dayFormat(timeZone).format(ms);
-
-export const dayFormat = (timeZone: string): Intl.DateTimeFormat =>
-  new Intl.DateTimeFormat('en-CA', { timeZone, year: 'numeric', month: '2-digit', day: '2-digit' });
+export const dateText = (ms: number, timeZone: string): string => dateAt(timeZone, ms);
 
 const formatOf = (timeZone: string): Intl.DateTimeFormat =>
   new Intl.DateTimeFormat('en-US', { timeZone, year: 'numeric', month: 'numeric', calendar: 'gregory' });
