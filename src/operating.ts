@@ -175,6 +175,7 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
   const control = await listenForControl(controlSocketPath(config.storage.directory), {
     operations,
     reload,
+    tell: (wish) => telling.tell(wish),
     status: async () => ({
       version: options.version,
       pid: process.pid,

@@ -1,6 +1,8 @@
+import { OperationError } from './accounts/operation.ts';
 import type { OperationServices } from './accounts/operation.ts';
 import { Alerts } from './alerts/alerts.ts';
 import type { Config } from './config/config.ts';
+import type { TellWish, Told } from './control/tell.ts';
 import { createNameResolver } from './images/resolver.ts';
 import type { NameResolver } from './images/resolver.ts';
 import { Invoices } from './invoices/invoices.ts';
@@ -37,6 +39,8 @@ export interface Telling {
   readonly webhookSecret: (endpointId: string, version: number) => string;
   /** Throws `unsupported_value` for an address that nothing is sent to. */
   readonly checkWebhookUrl: (url: string) => void;
+  /** What the command line asks for. Throws OperationError. */
+  tell(wish: TellWish): Promise<Told>;
 }
 
 const minuteMs = 60_000;
@@ -101,6 +105,31 @@ export function openTelling(options: TellingOptions): Telling {
     printInvoice,
     webhookSecret,
     checkWebhookUrl: (url) => void webhookTarget(url, rules(), 'url'),
+    tell: async (wish) => {
+      switch (wish.kind) {
+        case 'issue_invoices': {
+          if (!(await jobs.run('invoices'))) throw new OperationError('It failed; the log of the service says why.');
+          return { done: 'Every month that is over is closed.', id: null };
+        }
+        case 'test_webhook': {
+          const endpoint = await desk.getWebhookEndpoint({ id: wish.endpointId });
+          if (endpoint?.status !== 'active')
+            throw new OperationError(
+              `There is no active endpoint ${wish.endpointId}. List them with: tokenhouse webhooks list`,
+            );
+          const { waiting, eventId } = await events.ping(endpoint.accountId, endpoint.id);
+          if (waiting === 0) throw new OperationError('Too many deliveries of the account are waiting.');
+          return { done: `A ping is on its way to ${endpoint.url}.`, id: eventId };
+        }
+        case 'replay_webhook': {
+          const delivery = await desk.replayDelivery({ id: wish.deliveryId, at: now() });
+          if (delivery === undefined)
+            throw new OperationError(`There is no delivery ${wish.deliveryId} to an active endpoint.`);
+          void jobs.run('webhooks');
+          return { done: `${delivery.type} is on its way again.`, id: delivery.id };
+        }
+      }
+    },
   };
 }
 
