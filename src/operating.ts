@@ -23,6 +23,7 @@ import { Reloader } from './reload.ts';
 import type { ReloadServices } from './reload.ts';
 import { StoreError } from './store/store-error.ts';
 import type { Store } from './stores.ts';
+import { openTelling } from './telling.ts';
 
 export interface OperatingOptions {
   readonly config: Config;
@@ -111,6 +112,20 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
   });
   opened.push(() => outbox.close());
 
+  const jobs = new Jobs({
+    alone: (work) => store.alone(work),
+    log,
+    codeOf: (error) => (error instanceof StoreError ? error.code : 'unexpected'),
+  });
+  jobs.add({
+    name: 'usage_hours',
+    everyMs: tidyEveryMs,
+    runs: 'anywhere',
+    run: () => addUp(store),
+  });
+  jobs.add({ name: 'store_tidy', everyMs: tidyEveryMs, runs: 'anywhere', run: () => store.tidy() });
+  opened.push(() => jobs.close());
+
   const people: People = new People({
     operations,
     config: () => reloader.config.signIn,
@@ -122,6 +137,8 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
 
   // Pages and errors name the account host by its public address, which a free port (0) tells only when it listens.
   let accountUrl = publicUrl(config.server.account);
+  const shared = { operations, config: () => reloader.config, accountUrl: () => accountUrl, mailer: outbox };
+  const telling = openTelling({ ...shared, log, jobs });
   const paying = openPayments({
     operations,
     config: config.payments,
@@ -132,10 +149,8 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
   opened.push(() => paying.close());
   const accountHost = createAccountHost(
     {
-      operations,
-      config: () => reloader.config,
-      accountUrl: () => accountUrl,
-      mailer: outbox,
+      ...shared,
+      ...telling,
       people,
       sessions: people,
       payments: paying.payments,
@@ -168,6 +183,7 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
   const control = await listenForControl(controlSocketPath(config.storage.directory), {
     operations,
     reload,
+    tell: (wish) => telling.tell(wish),
     status: async () => ({
       version: options.version,
       pid: process.pid,
@@ -180,20 +196,7 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
   });
   opened.push(() => control.close());
 
-  const jobs = new Jobs({
-    alone: (work) => store.alone(work),
-    log,
-    codeOf: (error) => (error instanceof StoreError ? error.code : 'unexpected'),
-  });
-  jobs.add({
-    name: 'usage_hours',
-    everyMs: tidyEveryMs,
-    runs: 'anywhere',
-    run: () => addUp(store),
-  });
-  jobs.add({ name: 'store_tidy', everyMs: tidyEveryMs, runs: 'anywhere', run: () => store.tidy() });
   for (const job of paying.jobs) jobs.add(job);
-  opened.push(() => jobs.close());
   return {
     accountUrl,
     accountSockets,

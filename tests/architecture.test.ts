@@ -88,6 +88,9 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
     'openapi',
     'store',
     'config',
+    'invoices',
+    'alerts',
+    'webhooks',
     'mail',
     'payments',
     'people',
@@ -98,8 +101,15 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   mail: ['store', 'config', 'log'],
   // Who takes payments, and what their messages mean for the books.
   payments: ['accounts', 'store', 'ids', 'mail', 'config', 'jobs', 'log'],
+  // Days and months of time zones.
+  calendar: ['store'],
   // Monthly statements.
-  invoices: ['accounts', 'billing', 'ids', 'store'],
+  invoices: ['accounts', 'billing', 'calendar', 'ids', 'store'],
+  alerts: ['calendar', 'ids', 'store'],
+  // Sent to addresses that customers name, through the gates of images.
+  webhooks: ['errors', 'ids', 'images', 'log', 'store'],
+  // What has happened, told by mail and to webhooks.
+  notices: ['billing', 'invoices', 'log', 'mail', 'store', 'webhooks'],
   // The socket through which the command line reaches a running service.
   control: ['accounts', 'config'],
 };
@@ -112,6 +122,7 @@ const compositionRoots: ReadonlySet<string> = new Set([
   'serving',
   'counts',
   'operating',
+  'telling',
   'listening',
   'stores',
   'backends',

@@ -11,12 +11,14 @@ interface Node {
   readonly fixed: Map<string, Node>;
   /** Of segments that are a parameter. */
   any: Node | undefined;
+  /** Of segments that are a parameter with an ending, such as `{id}.pdf`, by the ending. */
+  readonly ended: Map<string, Node>;
   readonly routes: Map<string, { readonly route: AccountRoute; readonly names: readonly string[] }>;
 }
 
-const newNode = (): Node => ({ fixed: new Map(), any: undefined, routes: new Map() });
+const newNode = (): Node => ({ fixed: new Map(), any: undefined, ended: new Map(), routes: new Map() });
 
-/** Finds routes by method and path. A fixed segment goes before a parameter. */
+/** Finds routes by method and path. A fixed segment goes before a parameter with an ending, and that before one without. */
 export class Router {
   readonly #root = newNode();
 
@@ -25,9 +27,13 @@ export class Router {
       let node = this.#root;
       const names: string[] = [];
       for (const segment of segmentsOf(route.path)) {
-        const name = /^\{(\w+)\}$/.exec(segment)?.[1];
-        if (name !== undefined) {
-          names.push(name);
+        const [, name, ending] = /^\{(\w+)\}(\.\w+)?$/.exec(segment) ?? [];
+        if (name !== undefined) names.push(name);
+        if (ending !== undefined) {
+          let next = node.ended.get(ending);
+          if (next === undefined) node.ended.set(ending, (next = newNode()));
+          node = next;
+        } else if (name !== undefined) {
           node = node.any ??= newNode();
         } else {
           let next = node.fixed.get(segment);
@@ -47,10 +53,12 @@ export class Router {
     let node = this.#root;
     for (const segment of segmentsOf(path)) {
       const fixed: Node | undefined = node.fixed.get(segment);
+      const ending = /.(\.\w+)$/.exec(segment)?.[1] ?? '';
+      const ended: Node | undefined = fixed === undefined ? node.ended.get(ending) : undefined;
       // Nothing is the id of nothing.
-      const next: Node | undefined = fixed ?? (segment === '' ? undefined : node.any);
+      const next: Node | undefined = fixed ?? ended ?? (segment === '' ? undefined : node.any);
       if (next === undefined) throw noRoute();
-      if (fixed === undefined) values.push(decoded(segment));
+      if (fixed === undefined) values.push(decoded(ended === undefined ? segment : segment.slice(0, -ending.length)));
       node = next;
     }
     if (node.routes.size === 0) throw noRoute();

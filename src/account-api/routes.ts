@@ -1,21 +1,27 @@
 import type { AccountRoute } from './route.ts';
 import { adminRoutes } from './routes/admin.ts';
+import { alertRoutes } from './routes/alerts.ts';
 import { demoPaymentRoutes } from './routes/demo-payments.ts';
+import { invoiceRoutes } from './routes/invoices.ts';
 import { keyRoutes } from './routes/keys.ts';
 import { mailRoutes } from './routes/mail.ts';
 import { ownAccountRoutes } from './routes/account.ts';
 import { ownerRoutes } from './routes/owner.ts';
 import { paymentRoutes } from './routes/payments.ts';
 import { peopleRoutes } from './routes/people.ts';
+import { webhookRoutes } from './routes/webhooks.ts';
 
 /** Every route of the account API: what is not here does not exist. The document and the tests of access are made from it. */
 export const accountRoutes: readonly AccountRoute[] = [
   ...adminRoutes,
+  ...alertRoutes,
   ...demoPaymentRoutes,
+  ...invoiceRoutes,
   ...keyRoutes,
   ...mailRoutes,
   ...ownAccountRoutes,
   ...ownerRoutes,
   ...paymentRoutes,
   ...peopleRoutes,
+  ...webhookRoutes,
 ];

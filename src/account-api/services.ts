@@ -4,7 +4,11 @@ import type { Mailer } from '../mail/mailer.ts';
 import type { People } from '../people/people.ts';
 import type { DemoProvider } from '../payments/demo.ts';
 import type { Payments } from '../payments/payments.ts';
+import type { Invoice } from '../store/invoice-queries.ts';
+import type { WebhookEvents } from '../webhooks/events.ts';
 import type { Sessions } from './senders.ts';
+
+export type AccountEvents = Pick<WebhookEvents, 'emit' | 'ping'>;
 
 /** What the routes of the account host work with. A part of the host adds its own line here. */
 export interface AccountServices {
@@ -23,6 +27,13 @@ export interface AccountServices {
   readonly payments?: Payments | undefined;
   /** Set where the built-in provider takes them. */
   readonly demo?: DemoProvider | undefined;
+  /** Tells webhook endpoints what has happened to an account. */
+  readonly events: AccountEvents;
+  readonly printInvoice: (invoice: Invoice) => Promise<Uint8Array>;
+  /** What deliveries to an endpoint are signed with, by its number of rotations. */
+  readonly webhookSecret: (endpointId: string, version: number) => string;
+  /** Throws `unsupported_value` for an address that nothing is sent to. */
+  readonly checkWebhookUrl: (url: string) => void;
   /** People; without it only keys are known. */
   readonly sessions?: Sessions;
 }

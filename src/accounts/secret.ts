@@ -26,6 +26,8 @@ export interface Secret {
   readonly demoPayments: KeyObject;
   /** Of sessions, links and second factors of people. */
   readonly signIn: KeyObject;
+  /** Of the secrets that webhooks are signed with. */
+  readonly webhooks: KeyObject;
   /** Names the pepper in each key's row, so that a wrong one is noticed; tells nothing about it. */
   readonly id: string;
   readonly source: 'environment' | 'file' | 'created';
@@ -71,6 +73,7 @@ function secretOf(text: string, source: Secret['source']): Secret {
     fingerprints: createSecretKey(derived('tokenhouse request fingerprints')),
     demoPayments: createSecretKey(derived('tokenhouse demo payments')),
     signIn: createSecretKey(derived('tokenhouse sign-in')),
+    webhooks: createSecretKey(derived('tokenhouse webhook endpoints')),
     id,
     source,
   };

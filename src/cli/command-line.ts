@@ -452,6 +452,31 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
     .option('--name <name>', 'as others read it', 'Owner')
     .action(action(() => import('./owner.ts').then(({ createOwner }) => createOwner)));
 
+  const invoices = group('invoices', 'monthly statements and credit notes');
+  command(invoices, 'list', 'list what was issued, the newest first')
+    .option('--account <account-id>', 'only of this account')
+    .option('--limit <number>', 'how many', wholeNumber(1, 100), 20)
+    .action(action(() => import('./invoices.ts').then(({ listInvoices }) => listInvoices)));
+  command(invoices, 'show', 'show one with all that it says')
+    .argument('<number>', 'its number or its id')
+    .option('--pdf <file>', 'write it to this file too')
+    .action(action(() => import('./invoices.ts').then(({ showInvoice }) => showInvoice)));
+  command(invoices, 'issue', 'have the running service close the months that are over, now').action(
+    action(() => import('./invoices.ts').then(({ issueInvoices }) => issueInvoices)),
+  );
+
+  const webhooks = group('webhooks', 'endpoints of customers, and what is sent there');
+  command(webhooks, 'list', 'list endpoints with their newest deliveries')
+    .option('--account <account-id>', 'only of this account')
+    .option('--limit <number>', 'how many endpoints', wholeNumber(1, 100), 20)
+    .action(action(() => import('./webhooks.ts').then(({ listWebhooks }) => listWebhooks)));
+  command(webhooks, 'test', 'send a ping to an endpoint')
+    .argument('<endpoint-id>', 'as webhooks list shows it')
+    .action(action(() => import('./webhooks.ts').then(({ testWebhook }) => testWebhook)));
+  command(webhooks, 'replay', 'send a delivery again')
+    .argument('<delivery-id>', 'as webhooks list shows it')
+    .action(action(() => import('./webhooks.ts').then(({ replayWebhook }) => replayWebhook)));
+
   const mail = group('mail', 'the outbox');
   command(mail, 'list', 'list the newest mails, and whether they were sent')
     .option('--limit <number>', 'how many mails', wholeNumber(1, 100), 20)

@@ -25,6 +25,8 @@ export function changesBetween(before: Config, after: Config): readonly string[]
   if (before.items.keepDays !== after.items.keepDays)
     changes.push(`items: kept for ${before.items.keepDays} → ${after.items.keepDays} days`);
   if (identityOf(before.files) !== identityOf(after.files)) changes.push('files: changed');
+  if (identityOf(before.invoices) !== identityOf(after.invoices)) changes.push('invoices: changed');
+  if (identityOf(before.webhooks) !== identityOf(after.webhooks)) changes.push('webhooks: changed');
   if (identityOf(before.mail) !== identityOf(after.mail)) changes.push('mail: changed');
   // Another provider is refused (`refuseRestart` in read.ts).
   if (identityOf([before.payments]) !== identityOf([after.payments])) changes.push('payments: changed');

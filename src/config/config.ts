@@ -16,6 +16,8 @@ export interface Config {
   readonly files: FilesConfig;
   readonly mail: MailConfig;
   readonly payments: PaymentsConfig;
+  readonly invoices: InvoicesConfig;
+  readonly webhooks: WebhooksConfig;
   readonly signIn: SignInConfig;
   /** At least one; ids are unique also when case is ignored (specification §2.2). */
   readonly models: readonly ModelConfig[];
@@ -298,4 +300,28 @@ export interface ScriptedBackendConfig extends BackendOfAnyKind {
   readonly engine: 'scripted';
   /** Checked against the schema that the engine itself exports. */
   readonly scripts: readonly unknown[];
+}
+
+export interface InvoicesConfig {
+  /** `undefined`: documents are statements, which nobody sells by. */
+  readonly seller:
+    | {
+        readonly name: string;
+        /** Lines. */
+        readonly address: readonly string[];
+        readonly taxId: string | undefined;
+        readonly email: string | undefined;
+      }
+    | undefined;
+  /** That the prices include. */
+  readonly tax: { readonly name: string; readonly ratePerMille: number } | undefined;
+  readonly prefix: string;
+  /** Absolute path of a font; `undefined`: one of the system. */
+  readonly font: string | undefined;
+}
+
+export interface WebhooksConfig {
+  /** Hosts that may be anywhere, and be reached without TLS; as `URL.host` writes them for `https`. */
+  readonly allowedHosts: readonly string[];
+  readonly disableAfterMs: number;
 }

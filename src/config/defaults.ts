@@ -80,3 +80,6 @@ export const defaultModels = `models:
         sha256: b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
         bytes: 98362432
 `;
+
+export const defaultInvoices = { prefix: 'TH-' } as const;
+export const defaultWebhooks = { disable_after_days: 5 } as const;

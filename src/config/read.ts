@@ -1,4 +1,5 @@
 import { Resolver } from 'node:dns';
+import { existsSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import path from 'node:path';
 import type { TSchema } from 'typebox';
@@ -11,6 +12,7 @@ import type {
   Config,
   FilesConfig,
   ImagesConfig,
+  InvoicesConfig,
   LimitsConfig,
   ListenConfig,
   MailConfig,
@@ -23,12 +25,14 @@ import type {
   SheddingConfig,
   SignInConfig,
   StorageConfig,
+  WebhooksConfig,
 } from './config.ts';
 import { scaledDecimal } from './decimal.ts';
 import {
   defaultBucket,
   defaultFiles,
   defaultFirstCreditCents,
+  defaultInvoices,
   defaultKeepDays,
   defaultLimits,
   defaultMail,
@@ -38,6 +42,7 @@ import {
   defaultServer,
   defaultSignUp,
   defaultStorage,
+  defaultWebhooks,
   workersMax,
 } from './defaults.ts';
 import { readYaml, type Path, type SourceDocument } from './document.ts';
@@ -115,6 +120,8 @@ export function readConfig(text: string, options: ReadOptions): Config {
     files: filesOf(file, reading),
     mail: mailOf(file, reading),
     payments: paymentsOf(file, reading),
+    invoices: invoicesOf(file, reading),
+    webhooks: webhooksOf(file, reading),
     signIn: signInOf(file, reading),
     models: file.models === undefined ? modelsOfDefaults(options) : modelsOf(file.models, reading),
   };
@@ -322,13 +329,51 @@ const isSameStorage = (one: StorageConfig, other: StorageConfig): boolean =>
     ? other.type === 'sqlite' && one.path === other.path
     : other.type === 'postgres' && one.url.reveal() === other.url.reveal();
 
-function imagesOf({ images }: ConfigFile, { report }: Reading): ImagesConfig {
-  const allowedHosts = present(images?.allow_hosts ?? []).flatMap(([index, text]) => {
+/** As `URL.host` writes them: lower case, and a port unless it is 443. */
+function hostsOf(
+  texts: readonly string[] | undefined,
+  at: Path,
+  example: string,
+  { report }: Reading,
+): readonly string[] {
+  return present(texts ?? []).flatMap(([index, text]) => {
     const url = URL.canParse(`https://${text}/`) ? new URL(`https://${text}/`) : undefined;
     if (url !== undefined && /^[^/?#@\\]+$/.test(text)) return [url.host.replace(/\.(?=$|:\d+$)/, '')];
-    report(['images', 'allow_hosts', index], 'not a host; write its name or address alone, such as images.lan:8443');
+    report([...at, index], `not a host; write its name or address alone, such as ${example}`);
     return [];
   });
+}
+
+function invoicesOf({ invoices }: ConfigFile, { options, report }: Reading): InvoicesConfig {
+  const { seller, tax, prefix = defaultInvoices.prefix, font } = invoices ?? {};
+  const file = font === undefined ? undefined : path.resolve(options.directory, font);
+  if (file !== undefined && !existsSync(file))
+    report(
+      ['invoices', 'font'],
+      `there is no such file; write the path of a TrueType or OpenType font, or leave it out`,
+    );
+  return {
+    seller:
+      seller === undefined
+        ? undefined
+        : { name: seller.name, address: seller.address ?? [], taxId: seller.tax_id, email: seller.email },
+    tax: tax === undefined ? undefined : { name: tax.name, ratePerMille: tax.rate_per_mille },
+    prefix,
+    font: file,
+  };
+}
+
+function webhooksOf({ webhooks }: ConfigFile, reading: Reading): WebhooksConfig {
+  const { allow_hosts: hosts, disable_after_days: days = defaultWebhooks.disable_after_days } = webhooks ?? {};
+  return {
+    allowedHosts: hostsOf(hosts, ['webhooks', 'allow_hosts'], '127.0.0.1:9000', reading),
+    disableAfterMs: days * 86_400_000,
+  };
+}
+
+function imagesOf({ images }: ConfigFile, reading: Reading): ImagesConfig {
+  const { report } = reading;
+  const allowedHosts = hostsOf(images?.allow_hosts, ['images', 'allow_hosts'], 'images.lan:8443', reading);
   const dnsServers = present(images?.dns_servers ?? []).map(([index, text]) => {
     try {
       new Resolver().setServers([text]);

@@ -3,6 +3,7 @@ import {
   defaultBucket,
   defaultFiles,
   defaultFirstCreditCents,
+  defaultInvoices,
   defaultKeepDays,
   defaultLimits,
   defaultMail,
@@ -11,6 +12,7 @@ import {
   defaultServer,
   defaultSignUp,
   defaultStorage,
+  defaultWebhooks,
   workersMax,
 } from './defaults.ts';
 
@@ -59,6 +61,8 @@ export function configSchema(scriptSchema: TSchema = Type.Unknown()) {
       files: Type.Optional(files),
       mail: Type.Optional(mail),
       payments: Type.Optional(payments),
+      invoices: Type.Optional(invoices),
+      webhooks: Type.Optional(webhooks),
       sign_in: Type.Optional(signIn),
       models: Type.Optional(
         Type.Array(model(scriptSchema), { minItems: 1, maxItems: 1000, description: 'the models that are served' }),
@@ -369,6 +373,68 @@ const payments = group('how accounts pay for credit', {
   ),
   stripe_api_url: Type.Optional(url('where Stripe is reached, when not at its own address', 'http://127.0.0.1:12111')),
 });
+
+const invoices = group('what monthly statements say (docs/invoices.md)', {
+  seller: Type.Optional(
+    group('who sells; without it they are statements and not invoices', {
+      name: line('name of the company or the person', 'Example Computing Ltd'),
+      address: Type.Optional(
+        Type.Array(line('a line of the address', '1 Example Street'), {
+          maxItems: 8,
+          description: 'lines of the address',
+          examples: [['1 Example Street']],
+        }),
+      ),
+      tax_id: Type.Optional(line('number by which the tax office knows the seller', 'DE123456789')),
+      email: Type.Optional(line('where questions are answered', 'billing@example.org')),
+    }),
+  ),
+  tax: Type.Optional(
+    group('a tax that the prices include; when left out none is shown', {
+      name: line('what it is called', 'VAT'),
+      rate_per_mille: integer(0, 1000, 'its rate in thousandths: 190 is 19 percent', 190),
+    }),
+  ),
+  prefix: Type.Optional(
+    Type.String({
+      pattern: '^[A-Za-z0-9/_-]{0,20}$',
+      description: 'what the numbers begin with; the year and a sequence follow',
+      examples: [defaultInvoices.prefix],
+      default: defaultInvoices.prefix,
+    }),
+  ),
+  font: Type.Optional(
+    text(
+      'a TrueType or OpenType font for the letters of names that Helvetica does not have; when left out, DejaVu Sans, Noto Sans or Arial of the system',
+      '/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf',
+    ),
+  ),
+});
+
+const webhooks = group('what is sent to addresses that customers name', {
+  allow_hosts: Type.Optional(
+    Type.Array(text('a host, with a port unless it is 443', '127.0.0.1:9000'), {
+      maxItems: 1000,
+      description:
+        'hosts that may be sent to although they are in a private network, and without encryption: for development',
+      examples: [['127.0.0.1:9000']],
+    }),
+  ),
+  disable_after_days: Type.Optional(
+    integer(
+      1,
+      365,
+      'an endpoint to which nothing has arrived for so many days is disabled',
+      defaultWebhooks.disable_after_days,
+      defaultWebhooks.disable_after_days,
+    ),
+  ),
+});
+
+/** One line of text that is printed. */
+function line(description: string, example: string) {
+  return Type.String({ pattern: '^[^\\x00-\\x1f\\x7f]{1,200}$', description, examples: [example] });
+}
 
 const mail = group('how mail is sent; without smtp it stays in the outbox (tokenhouse mail list)', {
   from: Type.Optional(

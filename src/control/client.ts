@@ -5,11 +5,14 @@ import type { Operation, OperationAnswer } from '../accounts/operations.ts';
 import type { ReloadOutcome } from '../config/reload-outcome.ts';
 import type { ControlReply } from './server.ts';
 import { statusRequest } from './status.ts';
+import type { TellWish, Told } from './tell.ts';
 import type { ServiceStatus } from './status.ts';
 
 const answerTimeoutMs = 30_000;
 /** New engines may have to load first; the service itself gives up after fifteen minutes. */
 const reloadTimeoutMs = 960_000;
+/** Months of many accounts take their time. */
+const tellTimeoutMs = 600_000;
 
 /** Asks the running service to carry out an operation; `undefined` when none runs on this data folder. */
 export async function askRunningService(path: string, operation: Operation): Promise<OperationAnswer | undefined> {
@@ -30,6 +33,13 @@ export async function askForStatus(path: string): Promise<ServiceStatus | 'other
 export async function reloadRunningService(path: string): Promise<ReloadOutcome | undefined> {
   const reply = await ask(path, { kind: 'reload' }, reloadTimeoutMs);
   if (reply === undefined || 'reload' in reply) return reply?.reload;
+  throw new Error('The running service answered something else.');
+}
+
+/** Has the running service tell customers something; `undefined` when none runs on this data folder. */
+export async function tellByRunningService(path: string, wish: TellWish): Promise<Told | undefined> {
+  const reply = await ask(path, wish, tellTimeoutMs);
+  if (reply === undefined || 'told' in reply) return reply?.told;
   throw new Error('The running service answered something else.');
 }
 

@@ -14,6 +14,7 @@ import type { Operation, OperationAnswer } from '../accounts/operations.ts';
 import { roles } from '../accounts/role.ts';
 import { statusRequest } from './status.ts';
 import type { ServiceStatus } from './status.ts';
+import type { TellWish, Told } from './tell.ts';
 import type { ReloadOutcome } from '../config/reload-outcome.ts';
 
 /** What travels over the control socket: one line of JSON each way, then the connection ends. */
@@ -21,6 +22,7 @@ export type ControlReply =
   | { readonly answer: OperationAnswer }
   | { readonly status: ServiceStatus }
   | { readonly reload: ReloadOutcome }
+  | { readonly told: Told }
   /** A wish that cannot be fulfilled, in words for a person. */
   | { readonly refused: string }
   | { readonly failed: string };
@@ -30,6 +32,8 @@ export interface ControlServices {
   status(): ServiceStatus | Promise<ServiceStatus>;
   /** Reads the configuration again. */
   reload(): Promise<ReloadOutcome>;
+  /** Throws OperationError. */
+  tell(wish: TellWish): Promise<Told>;
 }
 
 const text = Type.String();
@@ -55,6 +59,14 @@ const limits = Type.Object({
 
 /** The one request that is about the process instead of about accounts. */
 const reloadRequest = Compile(Type.Object({ kind: Type.Literal('reload') }));
+
+const tellWishes = Compile(
+  Type.Union([
+    Type.Object({ kind: Type.Literal('issue_invoices') }),
+    Type.Object({ kind: Type.Literal('test_webhook'), endpointId: text }),
+    Type.Object({ kind: Type.Literal('replay_webhook'), deliveryId: text }),
+  ]),
+);
 
 /** Every `Operation`, as JSON carries it. */
 const operations = Compile(
@@ -205,6 +217,7 @@ async function replyTo(line: string, services: ControlServices): Promise<Control
     if ((operation as { readonly kind?: unknown } | null)?.kind === statusRequest.kind)
       return { status: await services.status() };
     if (reloadRequest.Check(operation)) return { reload: await services.reload() };
+    if (tellWishes.Check(operation)) return { told: await services.tell(operation as TellWish) };
     if (!operations.Check(operation)) {
       throw new OperationError(
         'The running service does not know this operation. Restart it, if it is of another version than this command.',

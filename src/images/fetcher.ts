@@ -1,10 +1,8 @@
-import { isIP } from 'node:net';
-import { connect as connectTls } from 'node:tls';
-import type { TLSSocket } from 'node:tls';
 import { Client } from 'undici';
-import type { buildConnector, Dispatcher } from 'undici';
+import type { Dispatcher } from 'undici';
 import { ApiError } from '../errors.ts';
-import { isGlobalUnicast } from './address.ts';
+import { connectorTo, judgedAddresses } from './dial.ts';
+import type { DialOptions } from './dial.ts';
 import { Gate } from './gate.ts';
 import { checkUrl, fetchedImage } from './image-url.ts';
 import type { Fetched, FetchTarget, ImageRules } from './image-url.ts';
@@ -56,15 +54,13 @@ interface Subject {
  */
 export class ImageFetcher {
   readonly #limits: FetchLimits;
-  readonly #httpsPort: number;
-  readonly #certificates: string | undefined;
+  readonly #dial: DialOptions;
   readonly #gate: Gate;
   readonly #gatesOfHosts = new Map<string, Gate>();
 
   constructor(options: ImageFetcherOptions = {}) {
     this.#limits = { ...defaultFetchLimits, ...options.limits };
-    this.#httpsPort = options.httpsPort ?? 443;
-    this.#certificates = options.certificates;
+    this.#dial = { httpsPort: options.httpsPort ?? 443, certificates: options.certificates };
     this.#gate = new Gate(this.#limits.parallelMax);
   }
 
@@ -104,7 +100,9 @@ export class ImageFetcher {
     try {
       const leave = await this.#gate.enter(signal);
       try {
-        const addresses = await addressesOf(target, resolver, subject, signal);
+        const { at, what } = subject;
+        const addresses = await judgedAddresses(target, resolver, { at, noun: what.noun }, signal);
+        if (addresses.length === 0) throw rejected('could not be fetched: its host is not known', subject);
         return await this.#request(target, addresses, subject, count, signal);
       } finally {
         leave();
@@ -142,7 +140,7 @@ export class ImageFetcher {
   ): Promise<Buffer | { readonly location: string }> {
     const { url } = target;
     const client = new Client(url.origin, {
-      connect: this.#connector(target, addresses, signal),
+      connect: connectorTo(target, addresses, this.#dial, signal),
       pipelining: 1,
       maxHeaderSize: headerBytesMax,
       // The signal is the clock.
@@ -193,97 +191,18 @@ export class ImageFetcher {
     return Buffer.concat(chunks, length);
   }
 
-  /**
-   * Dials the addresses that were judged, one after the other, and looks once more at what it has reached. undici and
-   * `net.connect` are never given a name, so nothing is resolved a second time.
-   */
-  #connector({ url, host, isAllowed }: FetchTarget, addresses: readonly string[], signal: AbortSignal) {
-    const port = url.port === '' ? this.#httpsPort : Number(url.port);
-    const dial = (address: string): Promise<TLSSocket> =>
-      new Promise((resolve, reject) => {
-        const socket = connectTls({
-          host: address,
-          port,
-          // Checked against the certificate; a literal is checked as an address.
-          ...(isIP(host) === 0 ? { servername: host } : {}),
-          ALPNProtocols: ['http/1.1'],
-          ...(this.#certificates === undefined ? {} : { ca: this.#certificates }),
-        });
-        const settle = (): void => {
-          clearTimeout(timer);
-          signal.removeEventListener('abort', onAbort);
-        };
-        const fail = (error: Error): void => {
-          settle();
-          socket.destroy();
-          reject(error);
-        };
-        const onAbort = (): void => fail(new Error('called off'));
-        const timer = setTimeout(() => fail(new Error('connecting took too long')), connectTimeoutMs);
-        signal.addEventListener('abort', onAbort, { once: true });
-        socket.on('error', fail);
-        socket.once('secureConnect', () => {
-          if (!isAllowed && !isGlobalUnicast(socket.remoteAddress ?? '')) {
-            fail(new Error('another address was reached than the one dialled'));
-            return;
-          }
-          settle();
-          socket.off('error', fail);
-          resolve(socket);
-        });
-        if (signal.aborted) onAbort();
-      });
-    const connect = async (): Promise<TLSSocket> => {
-      let failure: unknown;
-      for (const address of addresses.slice(0, dialsMax)) {
-        try {
-          return await dial(address);
-        } catch (error) {
-          failure = error;
-          if (signal.aborted) break;
-        }
-      }
-      throw failure;
-    };
-    return (_: buildConnector.Options, callback: buildConnector.Callback): void => {
-      connect().then(
-        (socket) => callback(null, socket),
-        (error: unknown) => callback(error as Error, null),
-      );
-    };
-  }
-
   #tooLarge(subject: Subject): ApiError {
     return rejected(`has more than ${this.#limits.bytesMax} bytes`, subject);
   }
 }
 
 const headerBytesMax = 16_384;
-const connectTimeoutMs = 3_000;
-/** Addresses that are tried; IPv4 stands first, because containers often have no other. */
-const dialsMax = 3;
 
 const requestHeaders = {
   'accept-encoding': 'identity',
   'user-agent': 'Tokenhouse',
   connection: 'close',
 };
-
-/** Second gate: what the name stands for now. All of it has to be public, for which address is used is nobody's choice. */
-async function addressesOf(
-  { host, isAllowed }: FetchTarget,
-  resolver: NameResolver,
-  subject: Subject,
-  signal: AbortSignal,
-): Promise<readonly string[]> {
-  const addresses = isIP(host) === 0 ? await resolver.resolve(host, isAllowed, signal) : [host];
-  if (addresses.length === 0) throw rejected('could not be fetched: its host is not known', subject);
-  if (!isAllowed && !addresses.every(isGlobalUnicast)) {
-    const { at, what } = subject;
-    throw new ApiError('unsupported_value', `The ${what.noun} URL points at a private network.`, { param: at });
-  }
-  return addresses;
-}
 
 function redirectOf({ statusCode, headers }: Dispatcher.ResponseData): string | undefined {
   const isRedirect = [301, 302, 303, 307, 308].includes(statusCode);

@@ -22,7 +22,7 @@ export interface FetchTarget {
 
 /** What is fetched, in the words of errors, and by which types its server may call it. */
 export interface Fetched {
-  readonly noun: 'image' | 'document';
+  readonly noun: 'image' | 'document' | 'webhook';
   /** What may stand in the place of an URL. */
   readonly otherwise: string;
   readonly accept: string;
@@ -55,7 +55,12 @@ const urlCharactersMax = 8_192;
  * redirects. `new URL` has folded the spellings of addresses (decimal, octal, hexadecimal, full-width) before they are
  * judged.
  */
-export function checkUrl(text: string, rules: ImageRules, at: string, what: Fetched = fetchedImage): FetchTarget {
+export function checkUrl(
+  text: string,
+  rules: ImageRules,
+  at: string,
+  what: Pick<Fetched, 'noun' | 'otherwise'> = fetchedImage,
+): FetchTarget {
   const refuse = (why: string): ApiError =>
     new ApiError('unsupported_value', `The ${what.noun} URL ${why}`, { param: at });
   if (!/^https:\/\//i.test(text)) throw refuse(`must begin with https://${what.otherwise}.`);

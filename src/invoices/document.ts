@@ -1,6 +1,6 @@
 import { dollars } from '../billing/cents.ts';
 import type { Invoice } from '../store/invoice-queries.ts';
-import { dateText } from './months.ts';
+import { dateText } from '../calendar/months.ts';
 import type { InvoiceData, StatementLine } from './statement.ts';
 
 /** A document as it is read, whatever it is printed on: the same words in HTML and in PDF. */

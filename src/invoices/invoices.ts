@@ -2,7 +2,7 @@ import { randomBase62 } from '../accounts/base62.ts';
 import { uuidText } from '../ids/uuid.ts';
 import type { Books, NewInvoice, OpenBooks } from '../store/invoice-queries.ts';
 import type { Desk } from '../store/operations.ts';
-import { endOfPeriod, isTimeZone, monthOf, monthText, startOfMonthIn } from './months.ts';
+import { endOfPeriod, isTimeZone, monthOf, monthText, startOfMonthIn } from '../calendar/months.ts';
 import { creditNoteData, statementData, sum } from './statement.ts';
 import type { Buyer, InvoiceData, Parties, Seller, Tax } from './statement.ts';
 

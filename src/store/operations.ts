@@ -2,6 +2,7 @@ import type { Kysely } from 'kysely';
 import * as audit from './audit-queries.ts';
 import { authStore } from './auth-queries.ts';
 import * as accounts from './account-queries.ts';
+import * as alerts from './alert-queries.ts';
 import * as budgets from './budget-queries.ts';
 import type { Database } from './database.ts';
 import * as changes from './change-queries.ts';
@@ -21,6 +22,7 @@ import * as people from './people-queries.ts';
 import * as queries from './queries.ts';
 import * as reports from './report-queries.ts';
 import * as rollUps from './roll-ups.ts';
+import * as webhooks from './webhook-queries.ts';
 
 /** What the desk does for the main thread, by name: one line here makes a query callable from there. */
 const deskOperations = {
@@ -81,6 +83,27 @@ const deskOperations = {
   getInvoice: invoices.getInvoice,
   statementAt: invoices.statementAt,
   lastClosing: invoices.lastClosing,
+  addAlert: alerts.addAlert,
+  listAlerts: alerts.listAlerts,
+  getAlert: alerts.getAlert,
+  changeAlert: alerts.changeAlert,
+  deleteAlert: alerts.deleteAlert,
+  alertsToLookAt: alerts.alertsToLookAt,
+  noteLook: alerts.noteLook,
+  listNotices: alerts.listNotices,
+  forgetNotice: alerts.forgetNotice,
+  memberAddresses: alerts.memberAddresses,
+  addWebhookEndpoint: webhooks.addWebhookEndpoint,
+  listWebhookEndpoints: webhooks.listWebhookEndpoints,
+  getWebhookEndpoint: webhooks.getWebhookEndpoint,
+  changeWebhookEndpoint: webhooks.changeWebhookEndpoint,
+  deleteWebhookEndpoint: webhooks.deleteWebhookEndpoint,
+  addWebhookEvent: webhooks.addWebhookEvent,
+  claimDeliveries: webhooks.claimDeliveries,
+  noteTry: webhooks.noteTry,
+  listDeliveries: webhooks.listDeliveries,
+  replayDelivery: webhooks.replayDelivery,
+  forgetDeliveries: webhooks.forgetDeliveries,
   findPresentedKey: keys.findPresentedKey,
   getKey: keys.getKey,
   listAccountKeys: keys.listAccountKeys,

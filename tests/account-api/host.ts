@@ -10,6 +10,8 @@ import { issueKey } from '../../src/accounts/key.ts';
 import { openSecret } from '../../src/accounts/secret.ts';
 import type { Config, SignInConfig } from '../../src/config/config.ts';
 import { defaultEdgeLimits } from '../../src/edge/edge.ts';
+import { Jobs } from '../../src/jobs/jobs.ts';
+import { openTelling } from '../../src/telling.ts';
 import type { Mail } from '../../src/mail/mailer.ts';
 import { createLog } from '../../src/log.ts';
 import { People } from '../../src/people/people.ts';
@@ -24,6 +26,8 @@ export interface TestHost {
   readonly services: AccountServices;
   /** What was told of failures of our own. */
   readonly failures: unknown[];
+  /** What is done beside the requests; it has not been started. */
+  readonly jobs: Jobs;
   /** What would have been sent. */
   readonly mails: readonly Mail[];
   /** Makes an account; resolves with its id. */
@@ -42,6 +46,8 @@ export interface TestRequest {
 
 export interface HostOptions {
   readonly signIn?: SignInConfig;
+  /** What else of the configuration the test is about. */
+  readonly config?: Partial<Config>;
   /** More of the services, made of the others. */
   readonly more?: (services: AccountServices) => Partial<AccountServices>;
 }
@@ -51,7 +57,7 @@ export async function openHost(
   t: TestContext,
   routes: readonly AccountRoute[],
   now: () => number = Date.now,
-  { signIn = { signUp: 'invitation', oidc: [] }, more = () => ({}) }: HostOptions = {},
+  { signIn = { signUp: 'invitation', oidc: [] }, config = {}, more = () => ({}) }: HostOptions = {},
 ): Promise<TestHost> {
   const folder = temporaryFolder(t);
   const file = join(folder, 'store.db');
@@ -60,20 +66,19 @@ export async function openHost(
   const failures: unknown[] = [];
   const mails: Mail[] = [];
   let url = '';
-  const operations = { ledger: store.ledger, desk: store.desk, secret, newId: uuid, now, directory: undefined };
-  const mailer = { send: (mail: Mail) => Promise.resolve(void mails.push(mail)) };
-  const people = new People({
-    operations,
-    config: () => signIn,
+  const shared = {
+    operations: { ledger: store.ledger, desk: store.desk, secret, newId: uuid, now, directory: undefined },
+    config: () => ({ ...config, signIn }) as Config,
     accountUrl: () => url,
-    mailer,
-    log: createLog({ write: () => true, once: () => {} }),
-  });
+    mailer: { send: (mail: Mail) => Promise.resolve(void mails.push(mail)) },
+  };
+  const log = createLog({ write: () => true, once: () => {} });
+  const people = new People({ ...shared, config: () => signIn, log });
+  const jobs = new Jobs({ alone: (work) => work(), log, codeOf: String });
+  t.after(() => jobs.close());
   const services: AccountServices = {
-    operations,
-    config: () => ({ signIn }) as Config,
-    accountUrl: () => url,
-    mailer,
+    ...shared,
+    ...openTelling({ ...shared, log, jobs }),
     people,
     sessions: people,
   };
@@ -98,6 +103,7 @@ export async function openHost(
   return {
     url,
     services,
+    jobs,
     failures,
     mails,
     account: async (id) => {

@@ -1,8 +1,7 @@
 /** Months as a time zone has them. Times are milliseconds since 1970. */
+import { dateAt, startOfZoneMonth } from '../store/time-zone.ts';
 
 const dayMs = 86_400_000;
-/** No zone is further from UTC. */
-const offsetMaxMs = 15 * 3_600_000;
 /** Two ends of months are never closer, whatever the zone is changed to between them. */
 const halfMonthMs = 15 * dayMs;
 
@@ -12,10 +11,8 @@ export interface Month {
   readonly month: number;
 }
 
-export const monthOf = (ms: number, timeZone: string): Month => monthBy(formatOf(timeZone), ms);
-
-function monthBy(format: Intl.DateTimeFormat, ms: number): Month {
-  const parts = format.formatToParts(ms);
+export function monthOf(ms: number, timeZone: string): Month {
+  const parts = formatOf(timeZone).formatToParts(ms);
   const part = (type: string): number => Number(parts.find((one) => one.type === type)!.value);
   return { year: part('year'), month: part('month') };
 }
@@ -23,24 +20,9 @@ function monthBy(format: Intl.DateTimeFormat, ms: number): Month {
 /** `2026-10`. */
 export const monthText = ({ year, month }: Month): string => `${year}-${String(month).padStart(2, '0')}`;
 
-/**
- * The first moment that a zone counts to a month, found by halving: some zones have no midnight on the day when their
- * summer time begins.
- */
-export function startOfMonthIn({ year, month }: Month, timeZone: string): number {
-  const about = Date.UTC(year, month - 1, 1);
-  const format = formatOf(timeZone);
-  const wanted = year * 12 + month;
-  let before = about - offsetMaxMs;
-  let after = about + offsetMaxMs;
-  while (after - before > 1) {
-    const middle = Math.floor((before + after) / 2);
-    const found = monthBy(format, middle);
-    if (found.year * 12 + found.month >= wanted) after = middle;
-    else before = middle;
-  }
-  return after;
-}
+/** The first moment that a zone counts to a month. */
+export const startOfMonthIn = ({ year, month }: Month, timeZone: string): number =>
+  startOfZoneMonth(timeZone, year, month);
 
 /**
  * When a period ends that begins at `start`: with the month of the zone, at least half a month later, so that a change of the
@@ -52,8 +34,7 @@ export function endOfPeriod(start: number, timeZone: string): number {
 }
 
 /** `2026-10-31`, of a zone. */
-export const dateText = (ms: number, timeZone: string): string =>
-  new Intl.DateTimeFormat('en-CA', { timeZone, year: 'numeric', month: '2-digit', day: '2-digit' }).format(ms);
+export const dateText = (ms: number, timeZone: string): string => dateAt(timeZone, ms);
 
 const formatOf = (timeZone: string): Intl.DateTimeFormat =>
   new Intl.DateTimeFormat('en-US', { timeZone, year: 'numeric', month: 'numeric', calendar: 'gregory' });

@@ -1,0 +1,268 @@
+import Type from 'typebox';
+
+import { invoiceHtml, invoicePolicy } from '../../invoices/html.ts';
+import { readData } from '../../invoices/document.ts';
+import type { Invoice } from '../../store/invoice-queries.ts';
+import { notThere } from '../input.ts';
+import { wholeOf, pageLimit, listOf, pageQuery, listSchema, secondsOf } from '../wire.ts';
+import { mayPay, Reply, route } from '../route.ts';
+import type { AccountRoute, Call } from '../route.ts';
+
+const party = Type.Object({
+  name: Type.String(),
+  address: Type.Array(Type.String()),
+  tax_id: Type.Union([Type.String(), Type.Null()]),
+  email: Type.Union([Type.String(), Type.Null()]),
+});
+const microcents = (description: string) => Type.Integer({ description: `${description}, in microcents.` });
+
+const invoiceFields = {
+  id: Type.String({ description: '`inv_…`' }),
+  object: Type.Literal('invoice'),
+  kind: Type.Union([Type.Literal('statement'), Type.Literal('credit_note')]),
+  number: Type.String({ description: 'Of a series without gaps: prefix, year, sequence.' }),
+  month: Type.String({ description: '`2026-10`; of a credit note the month in which was given back.' }),
+  corrects: Type.Union([Type.String(), Type.Null()], {
+    description: 'Id of the statement that a credit note corrects.',
+  }),
+  period_start: Type.Integer({ description: 'Unix seconds.' }),
+  period_end: Type.Integer({ description: 'Unix seconds, exclusive.' }),
+  time_zone: Type.String(),
+  issued_at: Type.Integer({ description: 'Unix seconds.' }),
+  currency: Type.Literal('USD'),
+  total_cents: Type.Integer({
+    description: 'What was charged, or given back: rounded half up from `total_microcents`.',
+  }),
+  total_microcents: microcents('What was charged, or given back'),
+  tax: Type.Union([
+    Type.Object({ name: Type.String(), rate_per_mille: Type.Integer(), cents: Type.Integer() }),
+    Type.Null(),
+  ]),
+  html_url: Type.String(),
+  pdf_url: Type.String(),
+};
+
+const statement = Type.Object({
+  opening_microcents: microcents('Credit at the beginning'),
+  earlier_microcents: microcents('What was recorded later for earlier periods'),
+  usage_microcents: microcents('What requests cost'),
+  refunds_microcents: microcents('What was given back for requests of this period'),
+  closing_microcents: microcents('Credit at the end'),
+  lines: Type.Array(
+    Type.Object({
+      model: Type.String(),
+      plan: Type.Union([Type.String(), Type.Null()]),
+      input_price: Type.Union([Type.String(), Type.Null()], { description: 'Microcents per million tokens.' }),
+      output_price: Type.Union([Type.String(), Type.Null()]),
+      cache_read_price: Type.Union([Type.String(), Type.Null()]),
+      requests: Type.Integer(),
+      prompt_tokens: Type.Integer(),
+      cached_tokens: Type.Integer(),
+      completion_tokens: Type.Integer(),
+      microcents: Type.Integer(),
+    }),
+  ),
+  movements: Type.Array(Type.Object({ name: Type.String(), count: Type.Integer(), microcents: Type.Integer() })),
+  payments: Type.Array(
+    Type.Object({
+      at: Type.Integer(),
+      microcents: Type.Integer(),
+      reference: Type.Union([Type.String(), Type.Null()]),
+    }),
+  ),
+});
+
+const creditNote = Type.Object({
+  corrects_number: Type.String(),
+  refunds: Type.Array(
+    Type.Object({
+      at: Type.Integer(),
+      request_id: Type.Union([Type.String(), Type.Null()]),
+      microcents: Type.Integer(),
+    }),
+  ),
+});
+
+const params = Type.Object({ id: Type.String({ pattern: '^inv_[0-9A-Za-z]{12}$' }) });
+
+export const invoiceRoutes: readonly AccountRoute[] = [
+  route({
+    method: 'get',
+    path: '/v1/invoices',
+    operationId: 'listInvoices',
+    tag: 'Billing',
+    summary: 'List invoices',
+    description: 'Monthly statements and credit notes of the account, newest first.',
+    access: mayPay,
+    query: Type.Object(pageQuery, { additionalProperties: false }),
+    answers: [{ status: 200, description: 'A page of them.', schema: listSchema(Type.Object(invoiceFields)) }],
+    errors: ['http_404'],
+    handle: async ({ account, query: { limit: asked, after }, services }) => {
+      const limit = pageLimit(asked);
+      const { desk } = services.operations;
+      const rows = await desk.listInvoices({
+        accountId: account.id,
+        limit: limit + 1,
+        ...(after === undefined ? {} : { after }),
+      });
+      return listOf(
+        rows,
+        limit,
+        (row) => shown(row, services.accountUrl()),
+        ({ id }) => id,
+      );
+    },
+  }),
+  route({
+    method: 'get',
+    path: '/v1/invoices/{id}',
+    operationId: 'getInvoice',
+    tag: 'Billing',
+    summary: 'Get an invoice',
+    description: 'All that it says, as it was issued.',
+    access: mayPay,
+    params,
+    answers: [
+      {
+        status: 200,
+        description: 'The invoice.',
+        schema: Type.Object({
+          ...invoiceFields,
+          seller: Type.Union([party, Type.Null()]),
+          buyer: party,
+          statement: Type.Union([statement, Type.Null()]),
+          credit_note: Type.Union([creditNote, Type.Null()]),
+        }),
+      },
+    ],
+    errors: ['http_404'],
+    handle: async (call) => whole(await invoiceOf(call, call.params.id), call.services.accountUrl()),
+  }),
+  route({
+    method: 'get',
+    path: '/v1/invoices/{id}.html',
+    operationId: 'getInvoicePage',
+    tag: 'Billing',
+    summary: 'Get an invoice as a page',
+    description: 'HTML without scripts, to be read and printed.',
+    access: mayPay,
+    params,
+    answers: [{ status: 200, description: 'The page.', contentType: 'text/html' }],
+    errors: ['http_404'],
+    handle: async (call) =>
+      new Reply(
+        200,
+        {
+          'content-type': 'text/html; charset=utf-8',
+          'content-security-policy': invoicePolicy,
+          'x-content-type-options': 'nosniff',
+        },
+        invoiceHtml(await invoiceOf(call, call.params.id)),
+      ),
+  }),
+  route({
+    method: 'get',
+    path: '/v1/invoices/{id}.pdf',
+    operationId: 'getInvoicePdf',
+    tag: 'Billing',
+    summary: 'Get an invoice as a PDF',
+    description: 'Tagged, and with text that can be searched.',
+    access: mayPay,
+    params,
+    answers: [{ status: 200, description: 'The file.', contentType: 'application/pdf' }],
+    errors: ['http_404'],
+    handle: async (call) => {
+      const invoice = await invoiceOf(call, call.params.id);
+      return new Reply(
+        200,
+        {
+          'content-type': 'application/pdf',
+          'content-disposition': `attachment; filename="${invoice.number.replace(/[^A-Za-z0-9_-]/g, '-')}.pdf"`,
+          'x-content-type-options': 'nosniff',
+        },
+        await call.services.printInvoice(invoice),
+      );
+    },
+  }),
+];
+
+async function invoiceOf({ account, services }: Pick<Call, 'account' | 'services'>, id: string): Promise<Invoice> {
+  const invoice = await services.operations.desk.getInvoice({ accountId: account.id, id });
+  if (invoice === undefined) throw notThere();
+  return invoice;
+}
+
+function shown(invoice: Invoice, accountUrl: string) {
+  const data = readData(invoice);
+  const url = `${accountUrl}/v1/invoices/${invoice.id}`;
+  return {
+    id: invoice.id,
+    object: 'invoice' as const,
+    kind: invoice.kind,
+    number: invoice.number,
+    month: invoice.month,
+    corrects: invoice.corrects === '' ? null : invoice.corrects,
+    period_start: secondsOf(invoice.periodStart),
+    period_end: secondsOf(invoice.periodEnd),
+    time_zone: data.timeZone,
+    issued_at: secondsOf(invoice.issuedAt),
+    currency: data.currency,
+    total_cents: data.totalCents,
+    total_microcents: wholeOf(invoice.totalMicrocents),
+    tax:
+      data.tax === null ? null : { name: data.tax.name, rate_per_mille: data.tax.ratePerMille, cents: data.tax.cents },
+    html_url: `${url}.html`,
+    pdf_url: `${url}.pdf`,
+  };
+}
+
+function whole(invoice: Invoice, accountUrl: string) {
+  const data = readData(invoice);
+  const { statement: of, creditNote: note, seller, buyer } = data;
+  const number = (text: string): number => wholeOf(BigInt(text));
+  const partyOf = ({ name, address, taxId, email }: typeof buyer) => ({ name, address, tax_id: taxId, email });
+  return {
+    ...shown(invoice, accountUrl),
+    seller: seller === null ? null : partyOf(seller),
+    buyer: partyOf(buyer),
+    statement:
+      of === null
+        ? null
+        : {
+            opening_microcents: number(of.openingMicrocents),
+            earlier_microcents: number(of.earlierMicrocents),
+            usage_microcents: number(of.usageMicrocents),
+            refunds_microcents: number(of.refundsMicrocents),
+            closing_microcents: number(of.closingMicrocents),
+            lines: of.lines.map((line) => ({
+              model: line.model,
+              plan: line.plan,
+              input_price: line.inputPrice,
+              output_price: line.outputPrice,
+              cache_read_price: line.cacheReadPrice,
+              requests: line.requests,
+              prompt_tokens: line.promptTokens,
+              cached_tokens: line.cachedTokens,
+              completion_tokens: line.completionTokens,
+              microcents: number(line.microcents),
+            })),
+            movements: of.movements.map((movement) => ({ ...movement, microcents: number(movement.microcents) })),
+            payments: of.payments.map(({ at, microcents: amount, reference }) => ({
+              at: secondsOf(at),
+              microcents: number(amount),
+              reference,
+            })),
+          },
+    credit_note:
+      note === null
+        ? null
+        : {
+            corrects_number: note.corrects.number,
+            refunds: note.refunds.map(({ at, request, microcents: amount }) => ({
+              at: secondsOf(at),
+              request_id: request,
+              microcents: number(amount),
+            })),
+          },
+  };
+}

@@ -1,0 +1,319 @@
+import Type from 'typebox';
+
+import { ApiError } from '../../errors.ts';
+import type { WebhookDelivery, WebhookEndpoint } from '../../store/webhook-queries.ts';
+import { endpointsMax, eventTypes, hexOf } from '../../webhooks/events.ts';
+import { urlCharactersMax } from '../../webhooks/target.ts';
+import { notThere } from '../input.ts';
+import { pageLimit, listOf, pageQuery, listSchema, secondsOf, secondsOrNull } from '../wire.ts';
+import { mayManage, Reply, route } from '../route.ts';
+import type { AccountRoute } from '../route.ts';
+
+const endpointId = Type.String({ pattern: '^whe_[0-9a-f]{32}$' });
+const params = Type.Object({ id: endpointId });
+const types = Type.Union(eventTypes.map((type) => Type.Literal(type)));
+
+const fields = {
+  url: Type.String({
+    minLength: 1,
+    maxLength: urlCharactersMax,
+    description: '`https://…` on port 443, outside of private networks. Redirects are not followed.',
+  }),
+  description: Type.String({ maxLength: 200, pattern: '^[^\\x00-\\x1f\\x7f]*$' }),
+  events: Type.Union([Type.Array(types, { maxItems: eventTypes.length }), Type.Null()], {
+    description: 'What is sent there; null: everything, what is added later too.',
+  }),
+};
+
+const endpointFields = {
+  id: Type.String({ description: '`whe_…`' }),
+  object: Type.Literal('webhook_endpoint'),
+  ...fields,
+  status: Type.Union([Type.Literal('active'), Type.Literal('disabled')]),
+  disabled_reason: Type.Union([Type.Literal('asked'), Type.Literal('failing'), Type.Null()], {
+    description: '`failing`: nothing has arrived for days. `PATCH` with `enabled: true` begins anew.',
+  }),
+  failing_since: Type.Union([Type.Integer(), Type.Null()], {
+    description: 'Unix seconds; null: what was sent last has arrived.',
+  }),
+  created_at: Type.Integer({ description: 'Unix seconds.' }),
+};
+const endpointSchema = Type.Object(endpointFields);
+
+const deliveryFields = {
+  id: Type.String({ description: '`whd_…`' }),
+  object: Type.Literal('webhook_delivery'),
+  endpoint_id: Type.String(),
+  event_id: Type.String({ description: '`Webhook-Id`: the same in each try.' }),
+  type: Type.String(),
+  state: Type.Union(
+    ['waiting', 'delivered', 'failed', 'dropped'].map((state) => Type.Literal(state)),
+    { description: '`dropped`: too many were waiting, or the endpoint was deleted.' },
+  ),
+  tries: Type.Integer(),
+  created_at: Type.Integer(),
+  tried_at: Type.Union([Type.Integer(), Type.Null()]),
+  delivered_at: Type.Union([Type.Integer(), Type.Null()]),
+  next_try_at: Type.Union([Type.Integer(), Type.Null()]),
+  response_status: Type.Union([Type.Integer(), Type.Null()]),
+  response_body: Type.Union([Type.String(), Type.Null()], { description: 'The first kilobyte.' }),
+  failure: Type.Union([Type.String(), Type.Null()]),
+  body: Type.String({ description: 'As it is sent.' }),
+};
+const deliverySchema = Type.Object(deliveryFields);
+
+const idOf = ({ id }: { readonly id: string }): string => id;
+const common = { tag: 'Webhooks', access: mayManage } as const;
+
+export const webhookRoutes: readonly AccountRoute[] = [
+  route({
+    ...common,
+    method: 'get',
+    path: '/v1/webhook_endpoints',
+    operationId: 'listWebhookEndpoints',
+    summary: 'List webhook endpoints',
+    description: 'Newest first. Their secrets are not shown.',
+    query: Type.Object(pageQuery, { additionalProperties: false }),
+    answers: [{ status: 200, description: 'A page of them.', schema: listSchema(endpointSchema) }],
+    handle: async ({ account, query: { limit: asked, after }, services }) => {
+      const limit = pageLimit(asked);
+      return listOf(
+        await services.operations.desk.listWebhookEndpoints({
+          accountId: account.id,
+          limit: limit + 1,
+          ...(after === undefined ? {} : { after }),
+        }),
+        limit,
+        endpointShown,
+        idOf,
+      );
+    },
+  }),
+  route({
+    ...common,
+    method: 'post',
+    path: '/v1/webhook_endpoints',
+    operationId: 'createWebhookEndpoint',
+    summary: 'Add a webhook endpoint',
+    description: `At most ${endpointsMax} of an account. The answer has the secret that its deliveries are signed with, which is shown this once.`,
+    stepUp: true,
+    body: Type.Object(
+      {
+        url: fields.url,
+        description: Type.Optional(fields.description),
+        events: Type.Optional(fields.events),
+      },
+      { additionalProperties: false },
+    ),
+    answers: [
+      {
+        status: 201,
+        description: 'The endpoint with its secret.',
+        schema: Type.Object({ ...endpointFields, secret: Type.String({ description: '`whsec_…`' }) }),
+      },
+    ],
+    errors: ['http_409', 'unsupported_value'],
+    handle: async (call) => {
+      const { account, body, services } = call;
+      const { desk, newId, now } = services.operations;
+      services.checkWebhookUrl(body.url);
+      const id = `whe_${hexOf(newId())}`;
+      const isAdded = await desk.addWebhookEndpoint({
+        id,
+        accountId: account.id,
+        url: body.url,
+        description: body.description ?? '',
+        events: body.events ?? null,
+        at: now(),
+        max: endpointsMax,
+      });
+      if (!isAdded)
+        throw new ApiError('http_409', `An account has at most ${endpointsMax} webhook endpoints. Delete one first.`);
+      const endpoint = await desk.getWebhookEndpoint({ accountId: account.id, id });
+      if (endpoint === undefined) throw notThere();
+      const shown = endpointShown(endpoint);
+      await call.audit({ action: 'webhook_endpoint.create', target: id, after: shown });
+      return { ...shown, secret: services.webhookSecret(id, endpoint.secretVersion) };
+    },
+  }),
+  route({
+    ...common,
+    method: 'get',
+    path: '/v1/webhook_endpoints/{id}',
+    operationId: 'getWebhookEndpoint',
+    summary: 'Get a webhook endpoint',
+    description: 'Without its secret.',
+    params,
+    answers: [{ status: 200, description: 'The endpoint.', schema: endpointSchema }],
+    errors: ['http_404'],
+    handle: async ({ account, params: { id }, services }) =>
+      endpointShown(found(await services.operations.desk.getWebhookEndpoint({ accountId: account.id, id }))),
+  }),
+  route({
+    ...common,
+    method: 'patch',
+    path: '/v1/webhook_endpoints/{id}',
+    operationId: 'changeWebhookEndpoint',
+    summary: 'Change a webhook endpoint',
+    description: 'What is left out stays. `enabled: true` makes one active that was disabled.',
+    params,
+    body: Type.Object(
+      {
+        url: Type.Optional(fields.url),
+        description: Type.Optional(fields.description),
+        events: Type.Optional(fields.events),
+        enabled: Type.Optional(Type.Boolean()),
+      },
+      { additionalProperties: false },
+    ),
+    answers: [{ status: 200, description: 'The endpoint as it is now.', schema: endpointSchema }],
+    errors: ['http_404', 'unsupported_value'],
+    handle: async (call) => {
+      const { account, body, params: at, services } = call;
+      const { desk, now } = services.operations;
+      const before = found(await desk.getWebhookEndpoint({ accountId: account.id, id: at.id }));
+      if (body.url !== undefined) services.checkWebhookUrl(body.url);
+      const changed = await desk.changeWebhookEndpoint({
+        accountId: account.id,
+        id: at.id,
+        at: now(),
+        ...(body.url === undefined ? {} : { url: body.url }),
+        ...(body.description === undefined ? {} : { description: body.description }),
+        ...(body.events === undefined ? {} : { events: body.events }),
+        ...(body.enabled === undefined ? {} : { isEnabled: body.enabled }),
+      });
+      const shown = endpointShown(found(changed));
+      await call.audit({
+        action: 'webhook_endpoint.change',
+        target: at.id,
+        before: endpointShown(before),
+        after: shown,
+      });
+      return shown;
+    },
+  }),
+  route({
+    ...common,
+    method: 'delete',
+    path: '/v1/webhook_endpoints/{id}',
+    operationId: 'deleteWebhookEndpoint',
+    summary: 'Delete a webhook endpoint',
+    description: 'What waits for it is not sent any more.',
+    params,
+    answers: [{ status: 204, description: 'It is gone.' }],
+    errors: ['http_404'],
+    handle: async (call) => {
+      const { account, params: at, services } = call;
+      const { desk, now } = services.operations;
+      if (!(await desk.deleteWebhookEndpoint({ accountId: account.id, id: at.id, at: now() }))) throw notThere();
+      await call.audit({ action: 'webhook_endpoint.delete', target: at.id });
+      return new Reply(204, {});
+    },
+  }),
+  route({
+    ...common,
+    method: 'post',
+    path: '/v1/webhook_endpoints/{id}/test',
+    operationId: 'testWebhookEndpoint',
+    summary: 'Send a ping',
+    description: 'Sends an event of type `ping` there, whatever the endpoint asks for.',
+    params,
+    answers: [
+      {
+        status: 202,
+        description: 'It is on its way; what becomes of it stands in the deliveries.',
+        schema: Type.Object({ event_id: Type.String() }),
+      },
+    ],
+    errors: ['http_404', 'http_409'],
+    handle: async (call) => {
+      const { account, params: at, services } = call;
+      const endpoint = found(await services.operations.desk.getWebhookEndpoint({ accountId: account.id, id: at.id }));
+      if (endpoint.status !== 'active')
+        throw new ApiError('http_409', 'This endpoint is disabled. Make it active first: PATCH with `enabled: true`.');
+      const pinged = await services.events.ping(account.id, at.id);
+      if (pinged.waiting === 0)
+        throw new ApiError('http_409', 'Too many deliveries of the account are waiting. Try again later.');
+      await call.audit({ action: 'webhook_endpoint.test', target: at.id });
+      return { event_id: pinged.eventId };
+    },
+  }),
+  route({
+    ...common,
+    method: 'get',
+    path: '/v1/webhook_endpoints/{id}/deliveries',
+    operationId: 'listWebhookDeliveries',
+    summary: 'List deliveries',
+    description: 'Of the last 30 days, newest first.',
+    params,
+    query: Type.Object(pageQuery, { additionalProperties: false }),
+    answers: [{ status: 200, description: 'A page of them.', schema: listSchema(deliverySchema) }],
+    errors: ['http_404'],
+    handle: async ({ account, params: { id }, query: { limit: asked, after }, services }) => {
+      const limit = pageLimit(asked);
+      const { desk } = services.operations;
+      found(await desk.getWebhookEndpoint({ accountId: account.id, id }));
+      const rows = await desk.listDeliveries({
+        accountId: account.id,
+        endpointId: id,
+        limit: limit + 1,
+        ...(after === undefined ? {} : { after }),
+      });
+      return listOf(rows, limit, deliveryShown, idOf);
+    },
+  }),
+  route({
+    ...common,
+    method: 'post',
+    path: '/v1/webhook_deliveries/{id}/replay',
+    operationId: 'replayWebhookDelivery',
+    summary: 'Send a delivery again',
+    description: 'The same body with the same `Webhook-Id`; its tries begin anew.',
+    params: Type.Object({ id: Type.String({ pattern: '^whd_[0-9a-f]{32}$' }) }),
+    answers: [{ status: 202, description: 'It is on its way.', schema: deliverySchema }],
+    errors: ['http_404'],
+    handle: async (call) => {
+      const { account, params: at, services } = call;
+      const { desk, now } = services.operations;
+      const delivery = await desk.replayDelivery({ accountId: account.id, id: at.id, at: now() });
+      if (delivery === undefined) throw notThere();
+      await call.audit({ action: 'webhook_delivery.replay', target: at.id });
+      return deliveryShown(delivery);
+    },
+  }),
+];
+
+function found(endpoint: WebhookEndpoint | undefined): WebhookEndpoint {
+  if (endpoint === undefined) throw notThere();
+  return endpoint;
+}
+
+const endpointShown = (endpoint: WebhookEndpoint) => ({
+  id: endpoint.id,
+  object: 'webhook_endpoint' as const,
+  url: endpoint.url,
+  description: endpoint.description,
+  events: endpoint.events,
+  status: endpoint.status,
+  disabled_reason: endpoint.reason,
+  failing_since: secondsOrNull(endpoint.failingSince),
+  created_at: secondsOf(endpoint.createdAt),
+});
+
+const deliveryShown = (delivery: WebhookDelivery) => ({
+  id: delivery.id,
+  object: 'webhook_delivery' as const,
+  endpoint_id: delivery.endpointId,
+  event_id: delivery.eventId,
+  type: delivery.type,
+  state: delivery.state,
+  tries: delivery.tries,
+  created_at: secondsOf(delivery.createdAt),
+  tried_at: secondsOrNull(delivery.triedAt),
+  delivered_at: secondsOrNull(delivery.deliveredAt),
+  next_try_at: secondsOrNull(delivery.nextAt),
+  response_status: delivery.status,
+  response_body: delivery.answer,
+  failure: delivery.failure,
+  body: delivery.body,
+});

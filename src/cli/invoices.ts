@@ -1,0 +1,75 @@
+import { writeFileSync } from 'node:fs';
+
+import { OperationError } from '../accounts/operation.ts';
+import { paperOf } from '../invoices/document.ts';
+import { invoicePdf, systemFont } from '../invoices/pdf.ts';
+import type { Invoice } from '../store/invoice-queries.ts';
+import type { Context } from './context.ts';
+import { reading } from './database.ts';
+import { cents, table } from './output.ts';
+import { tellRunning } from './tell.ts';
+
+/** What was issued last. */
+export async function listInvoices(
+  context: Context,
+  { account, limit }: { readonly account?: string; readonly limit: number },
+): Promise<number> {
+  const invoices = await reading(context, (desk) =>
+    desk.listInvoices({ limit, ...(account === undefined ? {} : { accountId: account }) }),
+  );
+  context.print.result(
+    invoices.map(jsonOf),
+    table(
+      ['number', 'issued', 'account', 'kind', 'month', 'total'],
+      invoices.map((one) => [
+        one.number,
+        new Date(one.issuedAt).toISOString().slice(0, 10),
+        one.accountId,
+        one.kind,
+        one.month,
+        cents(one.totalMicrocents),
+      ]),
+    ),
+  );
+  return 0;
+}
+
+/** One of them with all that it says, or as a file. */
+export async function showInvoice(
+  context: Context,
+  { pdf }: { readonly pdf?: string },
+  id: string | undefined,
+): Promise<number> {
+  const invoice = await reading(context, (desk) => desk.getInvoice({ id: id ?? '' }));
+  if (invoice === undefined)
+    throw new OperationError(`There is no invoice ${id}. List them with: tokenhouse invoices list`);
+  if (pdf !== undefined) {
+    writeFileSync(pdf, await invoicePdf(invoice, { font: context.config.invoices.font ?? systemFont() }));
+    context.print.say(`${invoice.number} is in ${pdf}.`);
+  }
+  const paper = paperOf(invoice);
+  context.print.result({ ...jsonOf(invoice), data: JSON.parse(invoice.data) as object }, [
+    paper.title,
+    ...paper.facts.map(([label, value]) => `${label}: ${value}`),
+    ...paper.parties.flatMap(({ heading, lines }) => ['', heading, ...lines]),
+    ...paper.tables.flatMap(({ caption, head, rows }) => ['', caption, ...table(head, rows)]),
+    '',
+    ...paper.totals.map(([label, value]) => `${label}: ${value}`),
+  ]);
+  return 0;
+}
+
+/** Has the running service close the months that are over, which it does by itself every ten minutes. */
+export const issueInvoices = (context: Context): Promise<number> => tellRunning(context, { kind: 'issue_invoices' });
+
+const jsonOf = (invoice: Invoice) => ({
+  id: invoice.id,
+  account: invoice.accountId,
+  kind: invoice.kind,
+  number: invoice.number,
+  month: invoice.month,
+  corrects: invoice.corrects === '' ? null : invoice.corrects,
+  issued_at: new Date(invoice.issuedAt).toISOString(),
+  total_microcents: invoice.totalMicrocents,
+  closing_microcents: invoice.closingMicrocents,
+});

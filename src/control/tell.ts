@@ -1,0 +1,15 @@
+/** What the command line has the running service do that customers are told of; one line of JSON. */
+export type TellWish =
+  /** Closes the months that are over, as the job does. */
+  | { readonly kind: 'issue_invoices' }
+  /** Sends a ping to an endpoint. */
+  | { readonly kind: 'test_webhook'; readonly endpointId: string }
+  /** Sends a delivery again. */
+  | { readonly kind: 'replay_webhook'; readonly deliveryId: string };
+
+export interface Told {
+  /** What was done, for a person. */
+  readonly done: string;
+  /** Of the event or the delivery; null: there is none. */
+  readonly id: string | null;
+}

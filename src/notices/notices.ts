@@ -1,0 +1,144 @@
+import { dollars } from '../billing/cents.ts';
+import type { Log } from '../log.ts';
+import type { Mail, Mailer } from '../mail/mailer.ts';
+import type { Notice } from '../store/alert-queries.ts';
+import type { Invoice } from '../store/invoice-queries.ts';
+import type { Desk } from '../store/operations.ts';
+import { readData } from '../invoices/document.ts';
+import type { Events, EventType } from '../webhooks/events.ts';
+
+export interface NoticeServices {
+  readonly desk: Desk;
+  readonly mailer: Mailer;
+  readonly events: Events;
+  readonly printInvoice: (invoice: Invoice) => Promise<Uint8Array>;
+  readonly accountUrl: () => string;
+  readonly now: () => number;
+  readonly log: Log;
+}
+
+const noticesAtOnce = 50;
+/** What could not be told for so long is given up. */
+const triedForMs = 7 * 86_400_000;
+
+/**
+ * Tells what has happened, by mail and to webhooks: exactly what was noted in the transaction that made it happen. A process
+ * that dies on the way tells it again, and outbox and webhooks know by its id what they have already.
+ */
+export class Notices {
+  readonly #services: NoticeServices;
+  #after = '';
+
+  constructor(services: NoticeServices) {
+    this.#services = services;
+  }
+
+  /** One batch; true: there are more. */
+  async tell(): Promise<boolean> {
+    const { desk, now, log } = this.#services;
+    const notices = await desk.listNotices({ after: this.#after, limit: noticesAtOnce });
+    for (const notice of notices) {
+      try {
+        await this.#tell(notice);
+      } catch {
+        // The others must not wait for it.
+        if (now() - notice.at < triedForMs) continue;
+        log.service({ level: 'error', event: 'notice_given_up', detail: { type: notice.type, id: notice.id } });
+      }
+      await desk.forgetNotice({ id: notice.id });
+    }
+    const isMore = notices.length === noticesAtOnce;
+    this.#after = isMore ? notices.at(-1)!.id : '';
+    return isMore;
+  }
+
+  async #tell(notice: Notice): Promise<void> {
+    const { mailer, events } = this.#services;
+    const data = JSON.parse(notice.data) as Readonly<Record<string, unknown>>;
+    if (notice.isWebhook) await events.emit(notice.accountId, notice.type as EventType, data, notice.id);
+    for (const mail of await this.#mails(notice, data))
+      await mailer.send({ ...mail, accountId: notice.accountId, idempotencyKey: `${notice.id}:${mail.to}` });
+  }
+
+  async #mails(
+    notice: Notice,
+    data: Readonly<Record<string, unknown>>,
+  ): Promise<readonly Omit<Mail, 'accountId' | 'idempotencyKey'>[]> {
+    const { desk } = this.#services;
+    if (notice.type === 'invoice.issued') return await this.#invoiceMails(notice.accountId, String(data['invoice_id']));
+    const members = await desk.memberAddresses({ accountId: notice.accountId, userIds: notice.recipients.members });
+    const addresses = new Set([...members, ...notice.recipients.addresses]);
+    const { subject, text } = wordsOf(notice.type, data, this.#services.accountUrl());
+    const kind = notice.type.startsWith('balance.') ? 'low_balance' : 'spend_alert';
+    return [...addresses].map((to) => ({ to, subject, text, kind }));
+  }
+
+  async #invoiceMails(accountId: string, id: string) {
+    const { desk, printInvoice, accountUrl } = this.#services;
+    const invoice = await desk.getInvoice({ accountId, id });
+    if (invoice === undefined) return [];
+    const { buyer, seller, totalCents } = readData(invoice);
+    if (buyer.email === null) return [];
+    const name = invoice.kind === 'credit_note' ? 'Credit note' : seller === null ? 'Statement' : 'Invoice';
+    return [
+      {
+        to: buyer.email,
+        subject: `${name} ${invoice.number}${seller === null ? '' : ` from ${seller.name}`}`,
+        text: [
+          `${name} ${invoice.number} for ${invoice.month}: ${dollars(BigInt(totalCents) * 1_000_000n)}.`,
+          '',
+          'It is attached, and stays at:',
+          `${accountUrl()}/v1/invoices/${invoice.id}.html`,
+          '',
+          'Usage is paid from the credit of the account: there is nothing to pay.',
+        ].join('\n'),
+        kind: 'invoice',
+        attachments: [
+          {
+            name: `${invoice.number.replace(/[^A-Za-z0-9_-]/g, '-')}.pdf`,
+            contentType: 'application/pdf',
+            content: await printInvoice(invoice),
+          },
+        ],
+      },
+    ];
+  }
+}
+
+/** What a mail says. Names are the customer's own words, printed as text. */
+function wordsOf(type: string, data: Readonly<Record<string, unknown>>, accountUrl: string) {
+  const money = (value: unknown): string => dollars(BigInt(Number(value)));
+  const name = String(data['name']);
+  const seen = money(data['observed_microcents']);
+  const rule =
+    typeof data['runway_days'] === 'number'
+      ? `credit for ${data['runway_days']} days at the rate of the last 7`
+      : `${money(data['threshold_microcents'])}${typeof data['interval'] === 'string' ? ` a ${data['interval']}` : ''}`;
+  const subjectOf = data['subject'] as { readonly kind: string; readonly id?: string } | undefined;
+  const whom = subjectOf?.id === undefined ? 'The account' : `The ${subjectOf.kind} ${subjectOf.id}`;
+  const foot = ['', `The rule is: ${rule}. Rules are changed at:`, `${accountUrl}/`];
+  switch (type) {
+    case 'spend_alert.fired':
+      return {
+        subject: `Spending alert: ${name}`,
+        text: [`${whom} has spent ${seen} in this ${String(data['interval'])}.`, ...foot].join('\n'),
+      };
+    case 'spend_alert.ended':
+      return {
+        subject: `Spending alert has ended: ${name}`,
+        text: [
+          `${whom} has spent ${seen} in this ${String(data['interval'])}, which is below the threshold.`,
+          ...foot,
+        ].join('\n'),
+      };
+    case 'balance.low':
+      return { subject: `Low balance: ${name}`, text: [`The account has ${seen} left.`, ...foot].join('\n') };
+    case 'balance.ok':
+      return {
+        subject: `Balance is sufficient again: ${name}`,
+        text: [`The account has ${seen}.`, ...foot].join('\n'),
+      };
+    default:
+      throw new Error(`there is no mail for ${type}`);
+  }
+}

@@ -1,0 +1,141 @@
+import { OperationError } from './accounts/operation.ts';
+import type { OperationServices } from './accounts/operation.ts';
+import { Alerts } from './alerts/alerts.ts';
+import type { Config } from './config/config.ts';
+import type { TellWish, Told } from './control/tell.ts';
+import { createNameResolver } from './images/resolver.ts';
+import type { NameResolver } from './images/resolver.ts';
+import { Invoices } from './invoices/invoices.ts';
+import { invoicePdf, systemFont } from './invoices/pdf.ts';
+import type { Jobs } from './jobs/jobs.ts';
+import type { Log } from './log.ts';
+import type { Mailer } from './mail/mailer.ts';
+import { Notices } from './notices/notices.ts';
+import type { Invoice } from './store/invoice-queries.ts';
+import { Deliveries } from './webhooks/deliveries.ts';
+import { WebhookEvents } from './webhooks/events.ts';
+import { endpointSecret } from './webhooks/signature.ts';
+import { webhookTarget } from './webhooks/target.ts';
+import type { WebhookRules } from './webhooks/target.ts';
+
+export interface TellingOptions {
+  readonly operations: OperationServices;
+  readonly config: () => Config;
+  readonly accountUrl: () => string;
+  readonly mailer: Mailer;
+  readonly log: Log;
+  readonly jobs: Jobs;
+  /** Of deliveries; 443 and the authorities that Node trusts when left out. */
+  readonly dial?: { readonly httpsPort: number; readonly certificates: string | undefined };
+  readonly resolver?: NameResolver;
+}
+
+/** What customers are told by themselves: invoices, alerts, and webhooks with what happens. */
+export interface Telling {
+  readonly invoices: Invoices;
+  readonly events: WebhookEvents;
+  readonly printInvoice: (invoice: Invoice) => Promise<Uint8Array>;
+  /** Of an endpoint, by its number of rotations. */
+  readonly webhookSecret: (endpointId: string, version: number) => string;
+  /** Throws `unsupported_value` for an address that nothing is sent to. */
+  readonly checkWebhookUrl: (url: string) => void;
+  /** What the command line asks for. Throws OperationError. */
+  tell(wish: TellWish): Promise<Told>;
+}
+
+const minuteMs = 60_000;
+
+/** Puts the parts together and gives their work to the jobs. */
+export function openTelling(options: TellingOptions): Telling {
+  const { operations, config, accountUrl, mailer, log, jobs } = options;
+  const { desk, newId, now, secret } = operations;
+  const timeZoneOf = async (accountId: string): Promise<string> =>
+    (await desk.getAccount({ accountId }))?.timeZone ?? 'UTC';
+  const rules = (): WebhookRules => rulesOf(config(), accountUrl());
+  const webhookSecret = (endpointId: string, version: number): string =>
+    endpointSecret(secret.webhooks, endpointId, version);
+  const printInvoice = (invoice: Invoice): Promise<Uint8Array> =>
+    invoicePdf(invoice, { font: config().invoices.font ?? systemFont() });
+  const invoices = new Invoices({
+    desk,
+    settings: () => {
+      const { seller, tax, prefix } = config().invoices;
+      return {
+        seller: seller === undefined ? null : { ...seller, taxId: seller.taxId ?? null, email: seller.email ?? null },
+        tax: tax ?? null,
+        prefix,
+      };
+    },
+    timeZoneOf,
+    buyerOf: async ({ id, name }) => {
+      const billing = (await desk.getAccount({ accountId: id }))?.billing;
+      const country = billing?.country ?? null;
+      return {
+        name: billing?.legalName ?? name,
+        address: [...(billing?.addressLines ?? []), ...(country === null ? [] : [country])],
+        taxId: billing?.taxId ?? null,
+        email: billing?.invoiceEmail ?? null,
+      };
+    },
+    newId,
+    now,
+  });
+  const events = new WebhookEvents({ desk, newId, now, woken: () => void jobs.run('webhooks') });
+  const resolver = options.resolver;
+  const deliveries = new Deliveries({
+    desk,
+    rules,
+    resolver: () => resolver ?? createNameResolver(config().images.dnsServers),
+    dial: options.dial ?? { httpsPort: 443, certificates: undefined },
+    secretOf: webhookSecret,
+    disableAfterMs: () => config().webhooks.disableAfterMs,
+    now,
+    log,
+  });
+  const alerts = new Alerts({ desk, timeZoneOf, newId, now });
+  const notices = new Notices({ desk, mailer, events, printInvoice, accountUrl, now, log });
+  jobs.add({ name: 'invoices', everyMs: 10 * minuteMs, runs: 'alone', run: () => invoices.issueDue() });
+  jobs.add({ name: 'alerts', everyMs: minuteMs, runs: 'alone', run: () => alerts.look() });
+  jobs.add({ name: 'notices', everyMs: 15_000, runs: 'alone', run: () => notices.tell() });
+  jobs.add({ name: 'webhooks', everyMs: 5_000, runs: 'anywhere', run: (signal) => deliveries.deliverDue(signal) });
+  jobs.add({ name: 'webhooks_tidy', everyMs: 60 * minuteMs, runs: 'alone', run: () => deliveries.forgetOld() });
+  return {
+    invoices,
+    events,
+    printInvoice,
+    webhookSecret,
+    checkWebhookUrl: (url) => void webhookTarget(url, rules(), 'url'),
+    tell: async (wish) => {
+      switch (wish.kind) {
+        case 'issue_invoices': {
+          if (!(await jobs.run('invoices'))) throw new OperationError('It failed; the log of the service says why.');
+          return { done: 'Every month that is over is closed.', id: null };
+        }
+        case 'test_webhook': {
+          const endpoint = await desk.getWebhookEndpoint({ id: wish.endpointId });
+          if (endpoint?.status !== 'active')
+            throw new OperationError(
+              `There is no active endpoint ${wish.endpointId}. List them with: tokenhouse webhooks list`,
+            );
+          const { waiting, eventId } = await events.ping(endpoint.accountId, endpoint.id);
+          if (waiting === 0) throw new OperationError('Too many deliveries of the account are waiting.');
+          return { done: `A ping is on its way to ${endpoint.url}.`, id: eventId };
+        }
+        case 'replay_webhook': {
+          const delivery = await desk.replayDelivery({ id: wish.deliveryId, at: now() });
+          if (delivery === undefined)
+            throw new OperationError(`There is no delivery ${wish.deliveryId} to an active endpoint.`);
+          void jobs.run('webhooks');
+          return { done: `${delivery.type} is on its way again.`, id: delivery.id };
+        }
+      }
+    },
+  };
+}
+
+function rulesOf({ server, webhooks }: Config, accountUrl: string): WebhookRules {
+  const own = [server.inference.publicUrl, accountUrl].flatMap((url) =>
+    url === undefined ? [] : [new URL(url).hostname],
+  );
+  return { allowedHosts: new Set(webhooks.allowedHosts), ownHosts: new Set(own) };
+}
