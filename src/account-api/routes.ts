@@ -5,10 +5,12 @@ import { demoPaymentRoutes } from './routes/demo-payments.ts';
 import { invoiceRoutes } from './routes/invoices.ts';
 import { keyRoutes } from './routes/keys.ts';
 import { mailRoutes } from './routes/mail.ts';
+import { memberRoutes } from './routes/members.ts';
 import { ownAccountRoutes } from './routes/account.ts';
 import { ownerRoutes } from './routes/owner.ts';
 import { paymentRoutes } from './routes/payments.ts';
 import { peopleRoutes } from './routes/people.ts';
+import { secondFactorRoutes } from './routes/second-factors.ts';
 import { webhookRoutes } from './routes/webhooks.ts';
 
 /** Every route of the account API: what is not here does not exist. The document and the tests of access are made from it. */
@@ -19,9 +21,11 @@ export const accountRoutes: readonly AccountRoute[] = [
   ...invoiceRoutes,
   ...keyRoutes,
   ...mailRoutes,
+  ...memberRoutes,
   ...ownAccountRoutes,
   ...ownerRoutes,
   ...paymentRoutes,
   ...peopleRoutes,
+  ...secondFactorRoutes,
   ...webhookRoutes,
 ];

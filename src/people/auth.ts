@@ -101,6 +101,20 @@ export function createAuth(options: AuthOptions) {
       sendVerificationEmail: ({ user, token }) => options.sendVerification(user, token),
     },
     databaseHooks: {
+      session: {
+        create: {
+          // By the clock that all who share the database have: step-up and the end are judged by it.
+          before: (session) => {
+            const at = now();
+            const times = {
+              createdAt: new Date(at),
+              updatedAt: new Date(at),
+              expiresAt: new Date(at + sessionDays * 86_400_000),
+            };
+            return Promise.resolve({ data: { ...session, ...times } });
+          },
+        },
+      },
       user: {
         create: {
           before: async (user) => {

@@ -171,6 +171,8 @@ const deskOperations = {
   isInvited: people.isInvited,
   acceptInvitation: people.acceptInvitation,
   hasOperator: people.hasOperator,
+  hasPerson: people.hasPerson,
+  joinAnew: people.joinAnew,
   setOwnerLink: people.setOwnerLink,
   isOwnerLink: people.isOwnerLink,
   createOwner: people.createOwner,

@@ -365,6 +365,79 @@ export async function acceptInvitation(
   });
 }
 
+/** Whether somebody has this address. */
+export async function hasPerson(db: Db, { email }: { readonly email: string }): Promise<boolean> {
+  return (await db.selectFrom('auth_user').where('email', '=', email).select('id').executeTakeFirst()) !== undefined;
+}
+
+/**
+ * Takes an invitation up by a person who is made with it, all at once; their address is confirmed by the mail that brought
+ * the token. Undefined: there is no such invitation. Throws `conflict` when somebody has the address.
+ */
+export async function joinAnew(
+  db: Db,
+  request: {
+    readonly tokenHash: Uint8Array;
+    readonly userId: string;
+    readonly credentialId: string;
+    readonly email: string;
+    readonly name: string;
+    readonly passwordHash: string;
+    readonly at: number;
+  },
+): Promise<{ readonly accountId: string; readonly userId: string; readonly role: MemberRole } | undefined> {
+  const { tokenHash, userId, email, at } = request;
+  return await db.transaction().execute(async (transaction) => {
+    const taken = await transaction
+      .deleteFrom('invitation')
+      .where('token_hash', '=', tokenHash)
+      .where('email', '=', email)
+      .where('expires_at', '>', BigInt(at))
+      .returning(['account_id as accountId', 'role'])
+      .executeTakeFirst();
+    if (taken === undefined) return undefined;
+    await insertPerson(transaction, request);
+    await addMember(transaction, { ...taken, userId, at });
+    return { ...taken, userId };
+  });
+}
+
+interface NewPerson {
+  readonly userId: string;
+  readonly credentialId: string;
+  readonly email: string;
+  readonly name: string;
+  readonly passwordHash: string;
+  readonly at: number;
+}
+
+/** With a confirmed address and a password. */
+async function insertPerson(db: Db, { userId: id, name, email, at, ...rest }: NewPerson): Promise<void> {
+  await db
+    .insertInto('auth_user')
+    .values({ id, name, email, emailVerified: 1, image: null, createdAt: at, updatedAt: at })
+    .execute();
+  await insertCredential(db, { userId: id, at, ...rest });
+}
+
+async function insertCredential(
+  db: Db,
+  { userId, credentialId, passwordHash, at }: Omit<NewPerson, 'email' | 'name'>,
+): Promise<void> {
+  await db
+    .insertInto('auth_account')
+    .values({
+      id: credentialId,
+      accountId: userId,
+      providerId: 'credential',
+      userId,
+      password: passwordHash,
+      createdAt: at,
+      updatedAt: at,
+    })
+    .execute();
+}
+
 /** Whether there is somebody who runs the server. */
 export async function hasOperator(db: Db, _request: object): Promise<boolean> {
   return (await db.selectFrom('server_operator').select('user_id').limit(1).executeTakeFirst()) !== undefined;
@@ -414,7 +487,7 @@ export async function createOwner(
     readonly at: number;
   },
 ): Promise<{ readonly userId: string } | undefined> {
-  const { name, email, passwordHash: password, tokenHash, at } = request;
+  const { name, email, tokenHash, at } = request;
   return await db.transaction().execute(async (transaction) => {
     if (tokenHash !== undefined) {
       const used = await transaction
@@ -435,32 +508,18 @@ export async function createOwner(
     if (first === undefined) throw new StoreError('not_found', 'There is no account yet. Start the service once.');
     const known = await transaction.selectFrom('auth_user').where('email', '=', email).select('id').executeTakeFirst();
     const userId = known?.id ?? request.userId;
-    if (known === undefined)
-      await transaction
-        .insertInto('auth_user')
-        .values({ id: userId, name, email, emailVerified: 1, image: null, createdAt: at, updatedAt: at })
-        .execute();
+    if (known === undefined) await insertPerson(transaction, { ...request, userId });
     else {
       // Whoever runs the server says so: the person is theirs, whoever made it.
-      await transaction.updateTable('auth_user').set({ name, emailVerified: 1 }).where('id', '=', userId).execute();
-      await transaction.deleteFrom('auth_account').where('userId', '=', userId).execute();
-      await transaction.deleteFrom('auth_session').where('userId', '=', userId).execute();
-      await transaction.deleteFrom('auth_passkey').where('userId', '=', userId).execute();
-      await transaction.deleteFrom('auth_two_factor').where('userId', '=', userId).execute();
-      await transaction.updateTable('auth_user').set({ twoFactorEnabled: 0 }).where('id', '=', userId).execute();
+      for (const table of ['auth_account', 'auth_session', 'auth_passkey', 'auth_two_factor'] as const)
+        await transaction.deleteFrom(table).where('userId', '=', userId).execute();
+      await transaction
+        .updateTable('auth_user')
+        .set({ name, emailVerified: 1, twoFactorEnabled: 0, updatedAt: at })
+        .where('id', '=', userId)
+        .execute();
+      await insertCredential(transaction, { ...request, userId });
     }
-    await transaction
-      .insertInto('auth_account')
-      .values({
-        id: request.credentialId,
-        accountId: userId,
-        providerId: 'credential',
-        userId,
-        password,
-        createdAt: at,
-        updatedAt: at,
-      })
-      .execute();
     await transaction
       .insertInto('server_operator')
       .values({ user_id: userId, created_at: at })

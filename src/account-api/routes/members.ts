@@ -1,0 +1,385 @@
+import Type from 'typebox';
+
+import { hashLinkToken, newLinkToken } from '../../accounts/link-token.ts';
+import { operate } from '../../accounts/operations.ts';
+import { newPersonId } from '../../accounts/owner.ts';
+import { ApiError } from '../../errors.ts';
+import { invitationMail } from '../../people/mails.ts';
+import { deadLink } from '../../people/people.ts';
+import type { InvitationRow, MemberRow } from '../../store/people-queries.ts';
+import { StoreError } from '../../store/store-error.ts';
+import { notThere } from '../input.ts';
+import { operationsOf } from '../operations-of.ts';
+import { everyRole, mayManage, roles, route } from '../route.ts';
+import type { AccountRoute, Call, Role } from '../route.ts';
+import { checkPassword } from './owner.ts';
+import {
+  askAuth,
+  beginAttempt,
+  done,
+  email,
+  linkToken,
+  password,
+  personName,
+  signedIn,
+  withCookies,
+} from './sign-in.ts';
+
+const tag = 'Members';
+const role = Type.Union(roles.map((name) => Type.Literal(name)));
+const memberId = Type.Object({ id: Type.String({ pattern: '^[0-9a-f]{32}$' }) });
+const paging = Type.Object({
+  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100 })),
+  after: Type.Optional(Type.String({ maxLength: 100 })),
+});
+const member = Type.Object({
+  id: Type.String({ description: 'Of the person.' }),
+  object: Type.Literal('member'),
+  name: Type.String(),
+  email: Type.String(),
+  role,
+  joined_at: Type.Integer({ description: 'Unix seconds.' }),
+});
+const invitation = Type.Object({
+  id: Type.String({ description: '`inv_…`' }),
+  object: Type.Literal('invite'),
+  email: Type.String(),
+  role,
+  invited_by: Type.String({ description: 'Id of a person or a management key.' }),
+  created_at: Type.Integer(),
+  expires_at: Type.Integer(),
+});
+
+/** Days. */
+const invitedFor = 7;
+
+/** Who belongs to an account, and who is invited to. */
+export const memberRoutes: readonly AccountRoute[] = [
+  route({
+    method: 'get',
+    path: '/v1/members',
+    operationId: 'listMembers',
+    tag,
+    summary: 'List members',
+    description: 'Newest first.',
+    access: everyRole,
+    query: paging,
+    answers: [listOf('Members of the account.', member)],
+    errors: ['http_404'],
+    handle: async ({ account, query: { limit = 20, after }, services }) => {
+      const { desk } = services.operations;
+      return pageOf(await desk.listMembers({ accountId: account.id, limit: limit + 1, after }), limit, memberOf);
+    },
+  }),
+  route({
+    method: 'get',
+    path: '/v1/members/{id}',
+    operationId: 'getMember',
+    tag,
+    summary: 'Read a member',
+    description: 'By the id of the person.',
+    access: everyRole,
+    params: memberId,
+    answers: [{ status: 200, description: 'The member.', schema: member }],
+    errors: ['http_404'],
+    handle: async (call) => memberOf(await memberMeant(call)),
+  }),
+  route({
+    method: 'patch',
+    path: '/v1/members/{id}',
+    operationId: 'editMember',
+    tag,
+    summary: 'Change a role',
+    description: 'At once, also in sessions that run. Only an owner makes and unmakes owners; an account keeps one.',
+    access: mayManage,
+    stepUp: true,
+    params: memberId,
+    body: Type.Object({ role }, { additionalProperties: false }),
+    answers: [{ status: 200, description: 'The member from now on.', schema: member }],
+    errors: ['http_403', 'http_404', 'http_409'],
+    handle: async (call) => {
+      const before = await memberMeant(call);
+      const { account, body } = call;
+      refuseBeyond(account.role, before.role);
+      refuseBeyond(account.role, body.role);
+      await changeRole(call, before, body.role);
+      await call.audit({
+        action: 'member.edit',
+        target: before.userId,
+        before: { role: before.role },
+        after: { role: body.role },
+      });
+      return memberOf({ ...before, role: body.role });
+    },
+  }),
+  route({
+    method: 'delete',
+    path: '/v1/members/{id}',
+    operationId: 'removeMember',
+    tag,
+    summary: 'Remove a member',
+    description:
+      'At once, also from sessions that run. Their keys stay listed; those that were made in their name are revoked. Members may remove themselves; an account keeps one owner.',
+    access: everyRole,
+    stepUp: true,
+    params: memberId,
+    answers: [
+      {
+        status: 200,
+        description: 'Removed.',
+        schema: Type.Object({
+          id: Type.String(),
+          object: Type.Literal('member'),
+          deleted: Type.Literal(true),
+          revoked_keys: Type.Array(Type.String()),
+        }),
+      },
+    ],
+    errors: ['http_403', 'http_404', 'http_409'],
+    handle: async (call) => {
+      const { account, principal, services } = call;
+      const before = await memberMeant(call);
+      const isSelf = principal.kind === 'user' && principal.userId === before.userId;
+      if (!isSelf) {
+        if (account.role !== 'owner' && account.role !== 'admin')
+          throw new ApiError('http_403', 'Only an owner or an admin removes others.');
+        refuseBeyond(account.role, before.role);
+      }
+      await changeRole(call, before, null);
+      const { desk } = services.operations;
+      const keys = await desk.keysOfMember({ accountId: account.id, userId: before.userId });
+      for (const keyId of keys) await operate({ kind: 'revoke_key', keyId }, operationsOf(call));
+      await call.audit({
+        action: 'member.remove',
+        target: before.userId,
+        before: { role: before.role, email: before.email },
+        after: { revoked_keys: keys },
+      });
+      return { id: before.userId, object: 'member', deleted: true, revoked_keys: keys };
+    },
+  }),
+  route({
+    method: 'get',
+    path: '/v1/invites',
+    operationId: 'listInvites',
+    tag,
+    summary: 'List invitations',
+    description: 'Those that can still be accepted, newest first.',
+    access: mayManage,
+    query: paging,
+    answers: [listOf('Open invitations.', invitation)],
+    handle: async ({ account, query: { limit = 20, after }, services }) => {
+      const { desk, now } = services.operations;
+      const found = await desk.listInvitations({ accountId: account.id, at: now(), limit: limit + 1, after });
+      return pageOf(found, limit, invitationOf);
+    },
+  }),
+  route({
+    method: 'post',
+    path: '/v1/invites',
+    operationId: 'createInvite',
+    tag,
+    summary: 'Invite somebody',
+    description: `Sends a link by mail that works once, for ${invitedFor} days, for this address alone. An earlier one to the same address no longer works. Nobody gives more than they have, and only an owner makes owners.`,
+    access: mayManage,
+    stepUp: true,
+    body: Type.Object({ email, role }, { additionalProperties: false }),
+    answers: [{ status: 200, description: 'The invitation.', schema: invitation }],
+    errors: ['http_403', 'http_409'],
+    handle: async (call) => {
+      const { account, principal, body, services } = call;
+      refuseBeyond(account.role, body.role);
+      const { desk, newId, now } = services.operations;
+      const token = newLinkToken();
+      const at = now();
+      const made: InvitationRow = {
+        id: `inv_${Buffer.from(newId()).toString('hex')}`,
+        email: body.email.toLowerCase(),
+        role: body.role,
+        invitedBy: principal.kind === 'user' ? principal.userId : principal.kind === 'key' ? principal.keyId : '',
+        createdAt: at,
+        expiresAt: at + invitedFor * 86_400_000,
+      };
+      await desk.createInvitation({ ...made, accountId: account.id, tokenHash: token.hash });
+      const { name = account.id } = (await desk.getAccount({ accountId: account.id })) ?? {};
+      await services.mailer.send({
+        to: made.email,
+        kind: 'invitation',
+        accountId: account.id,
+        ...invitationMail(services.accountUrl(), token.text, { account: name, role: made.role, days: invitedFor }),
+      });
+      await call.audit({ action: 'invite.create', target: made.id, after: { email: made.email, role: made.role } });
+      return invitationOf(made);
+    },
+  }),
+  route({
+    method: 'delete',
+    path: '/v1/invites/{id}',
+    operationId: 'deleteInvite',
+    tag,
+    summary: 'Take an invitation back',
+    description: 'Its link no longer works.',
+    access: mayManage,
+    params: Type.Object({ id: Type.String({ pattern: '^inv_[0-9a-f]{32}$' }) }),
+    answers: [done],
+    errors: ['http_404'],
+    handle: async (call) => {
+      const { account, params, services } = call;
+      const before = await services.operations.desk.deleteInvitation({ accountId: account.id, id: params.id });
+      if (before === undefined) throw notThere();
+      await call.audit({ action: 'invite.delete', target: params.id, before });
+      return { done: true };
+    },
+  }),
+  route({
+    method: 'post',
+    path: '/v1/invites/accept',
+    operationId: 'acceptInvite',
+    tag,
+    summary: 'Accept an invitation',
+    description:
+      'With the token of the link: by the person who is signed in with the address that it was sent to, or, for an address that nobody has here yet, with a name and a password, which makes the person and signs them in.',
+    access: 'anyone',
+    body: Type.Object(
+      { token: linkToken, name: Type.Optional(personName), password: Type.Optional(password) },
+      { additionalProperties: false },
+    ),
+    answers: [
+      {
+        status: 200,
+        description: 'Joined.',
+        schema: Type.Object({ object: Type.Literal('membership'), account_id: Type.String(), role }),
+      },
+    ],
+    errors: ['invalid_api_key', 'http_404', 'unsupported_value', 'rate_limit_exceeded'],
+    handle: async (call) => {
+      const { people, operations } = call.services;
+      const { desk, now } = operations;
+      const right = beginAttempt(call, 'invite');
+      const tokenHash = hashLinkToken(call.body.token);
+      const offered = await desk.findInvitation({ tokenHash, at: now() });
+      if (offered === undefined) throw deadLink();
+      const { cookie } = call.headers;
+      const sender = typeof cookie === 'string' ? await people.signedIn(cookie) : undefined;
+      // To anybody else the link is as dead as any.
+      if (sender !== undefined && sender.email !== offered.email) throw deadLink();
+      const invited = { tokenHash, email: offered.email, at: now() };
+      if (sender !== undefined) {
+        const joined = await desk.acceptInvitation({ ...invited, userId: sender.userId });
+        if (joined === undefined) throw deadLink();
+        right();
+        await call.audit({
+          action: 'invite.accept',
+          accountId: joined.accountId,
+          target: sender.userId,
+          after: { role: joined.role },
+        });
+        return { object: 'membership', account_id: joined.accountId, role: joined.role };
+      }
+      const { name, password: text } = call.body;
+      if (await desk.hasPerson({ email: offered.email }))
+        throw new ApiError('invalid_api_key', 'Sign in first: somebody has this address here already.');
+      if (name === undefined || text === undefined)
+        throw new ApiError('unsupported_value', 'Choose a name and a password.', {
+          param: name === undefined ? 'name' : 'password',
+        });
+      checkPassword(text);
+      const joined = await desk.joinAnew({
+        ...invited,
+        userId: newPersonId(),
+        credentialId: newPersonId(),
+        name,
+        passwordHash: await people.passwords.hash(text),
+      });
+      if (joined === undefined) throw deadLink();
+      right();
+      await call.audit({
+        action: 'invite.accept',
+        accountId: joined.accountId,
+        target: joined.userId,
+        after: { role: joined.role },
+      });
+      const answered = await askAuth(call, (auth, headers) =>
+        auth.api.signInEmail({ body: { email: offered.email, password: text }, headers, returnHeaders: true }),
+      );
+      await signedIn(call, answered);
+      return withCookies(
+        200,
+        { object: 'membership', account_id: joined.accountId, role: joined.role },
+        answered.cookies,
+      );
+    },
+  }),
+];
+
+/** Nobody gives or takes a role above their own. */
+function refuseBeyond(own: Role, other: Role): void {
+  if (roles.indexOf(other) < roles.indexOf(own))
+    throw new ApiError('http_403', `This takes the role ${other}; yours is ${own}.`);
+}
+
+async function memberMeant(call: Pick<Call, 'account' | 'services'> & { readonly params: { readonly id: string } }) {
+  const { account, params, services } = call;
+  const found = await services.operations.desk.getMember({ accountId: account.id, userId: params.id });
+  if (found === undefined) throw notThere();
+  return found;
+}
+
+async function changeRole(
+  { account, services }: Pick<Call, 'account' | 'services'>,
+  { userId }: MemberRow,
+  to: Role | null,
+): Promise<void> {
+  try {
+    await services.operations.desk.setMemberRole({ accountId: account.id, userId, role: to });
+  } catch (error) {
+    if (error instanceof StoreError && error.code === 'conflict')
+      throw new ApiError('http_409', 'An account keeps one owner: make somebody else one first.', { cause: error });
+    throw error;
+  }
+}
+
+function listOf(description: string, item: typeof member | typeof invitation) {
+  return {
+    status: 200,
+    description,
+    schema: Type.Object({
+      object: Type.Literal('list'),
+      data: Type.Array(item),
+      has_more: Type.Boolean(),
+      next_after: Type.Optional(Type.String()),
+    }),
+  };
+}
+
+/** A page of so many, of which one more was asked for. */
+function pageOf<Row, Item extends { readonly id: string }>(
+  rows: readonly Row[],
+  limit: number,
+  itemOf: (row: Row) => Item,
+) {
+  const data = rows.slice(0, limit).map(itemOf);
+  const hasMore = rows.length > limit;
+  return { object: 'list', data, has_more: hasMore, ...(hasMore ? { next_after: data.at(-1)!.id } : {}) };
+}
+
+const secondsOf = (ms: number): number => Math.floor(ms / 1000);
+
+const memberOf = ({ userId, name, email, role, joinedAt }: MemberRow) => ({
+  id: userId,
+  object: 'member' as const,
+  name,
+  email,
+  role,
+  joined_at: secondsOf(joinedAt),
+});
+
+const invitationOf = ({ id, email, role, invitedBy, createdAt, expiresAt }: InvitationRow) => ({
+  id,
+  object: 'invite' as const,
+  email,
+  role,
+  invited_by: invitedBy,
+  created_at: secondsOf(createdAt),
+  expires_at: secondsOf(expiresAt),
+});
