@@ -34,7 +34,7 @@ export interface Till {
   isCut: boolean;
 }
 
-export function openTill({ store }: Books): Till {
+export function openTill({ store }: Pick<Books, 'store'>): Till {
   const logged: string[] = [];
   const delivered: { bytes: Uint8Array; outcome: string }[] = [];
   const { desk, ledger } = store;
@@ -95,7 +95,7 @@ async function paid(books: Books, till: Till, accountId: string, cents = 500) {
   return (await books.store.desk.getTopup({ id: topup.id }))!;
 }
 
-const event = (type: string, object: object, changes: object = {}) => ({
+export const event = (type: string, object: object, changes: object = {}) => ({
   id: `evt_${Buffer.from(uuid()).toString('hex')}`,
   type,
   created: Math.floor(Date.now() / 1000),
@@ -104,12 +104,12 @@ const event = (type: string, object: object, changes: object = {}) => ({
 });
 
 /** Signs and sends what a provider could say. */
-const say = (till: Till, value: object, signedMs = Date.now()) => {
+export const say = (till: Till, value: object, signedMs = Date.now()) => {
   const bytes = Buffer.from(JSON.stringify(value));
   return till.payments.receive(bytes, signEvent(bytes, secret, signedMs));
 };
 
-const session = (topup: { id: string; accountId: string }, paymentId: string, changes: object = {}) => ({
+export const session = (topup: { id: string; accountId: string }, paymentId: string, changes: object = {}) => ({
   payment_status: 'paid',
   payment_intent: paymentId,
   amount_total: 500,

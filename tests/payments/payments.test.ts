@@ -3,6 +3,7 @@ import type { TestContext } from 'node:test';
 
 import { differencesOf, openStore, temporaryFolder } from '../store/fixture.ts';
 import { paymentClaims, type Books } from './claims.ts';
+import { deathClaims } from './death-claims.ts';
 import { moreClaims } from './more-claims.ts';
 
 /** Free balances as billing keeps them, in a few lines. */
@@ -29,3 +30,4 @@ const open = async (t: TestContext): Promise<Books> => {
 
 paymentClaims(open);
 moreClaims(open);
+deathClaims(open);

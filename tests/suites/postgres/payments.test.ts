@@ -1,9 +1,16 @@
 /** Payments on a real PostgreSQL: what tests/payments proves on SQLite, by a replica that leases. */
-import { after, before, type TestContext } from 'node:test';
+import assert from 'node:assert/strict';
+import { after, before, test, type TestContext } from 'node:test';
+import pg from 'pg';
 
-import { paymentClaims, type Books } from '../../payments/claims.ts';
+import { clientConfig, type Run } from '../../../src/store/postgres/connection.ts';
+import { move } from '../../../src/store/postgres/move.ts';
+
+import { creditOf } from '../../payments/credit-of.ts';
+import { event, openTill, paymentClaims, say, session, wish, type Books } from '../../payments/claims.ts';
+import { deathClaims } from '../../payments/death-claims.ts';
 import { moreClaims } from '../../payments/more-claims.ts';
-import { differencesOf, hold, openReplica } from './fixture.ts';
+import { balanceOf, customer, differencesOf, hold, openReplica } from './fixture.ts';
 import { PostgresServer } from './server.ts';
 
 let server: PostgresServer;
@@ -26,3 +33,68 @@ const open = async (t: TestContext): Promise<Books> => {
 
 paymentClaims(open);
 moreClaims(open);
+deathClaims(open);
+
+test('two replicas that hear of the same payments credit each once', async (t) => {
+  const url = await server.createDatabase();
+  const replicas = [await openReplica(t, url), await openReplica(t, url)];
+  const tills = replicas.map(({ store }) => openTill({ store }));
+  await customer(replicas[0]!.store, 'acct_a', 0n);
+  for (let count = 0; count < 10; count++) {
+    const topup = await tills[0]!.payments.createTopup(wish('acct_a'));
+    const object = session(topup, `pi_${count}`);
+    const said = event('checkout.session.completed', object);
+    const other = event('payment_intent.succeeded', { ...object, id: `pi_${count}`, amount_received: 500 });
+    const refund = event('refund.created', {
+      id: `re_${count}`,
+      payment_intent: `pi_${count}`,
+      amount: 100,
+      currency: 'usd',
+      status: 'succeeded',
+    });
+    const paid = await Promise.all(tills.flatMap((till) => [say(till, said), say(till, other)]));
+    assert.equal(paid.filter((outcome) => outcome === 'applied').length, 1);
+    await Promise.all(tills.flatMap((till) => [say(till, refund), say(till, { ...refund, id: `evt_also_${count}` })]));
+  }
+  assert.equal(await balanceOf(replicas[1]!.store, 'acct_a'), 4_000_000_000n);
+  assert.deepEqual(await differencesOf(url), []);
+});
+
+test('a connection that is cut before each statement of a credit in turn leaves nothing of it behind', async (t) => {
+  const url = await server.createDatabase();
+  const { store } = await openReplica(t, url);
+  await customer(store, 'acct_a', 0n);
+  const topup = await openTill({ store }).payments.createTopup(wish('acct_a'));
+  const credit = creditOf('acct_a', topup.id);
+  for (let count = 1; ; count++) {
+    const client = new pg.Client(clientConfig({ url }));
+    client.on('error', () => {});
+    await client.connect();
+    let left = count;
+    const run: Run = async (statement, values) => {
+      if (--left === 0) {
+        await server.sql(url, `select pg_terminate_backend(${(client as unknown as { processID: number }).processID})`);
+        throw new Error('cut');
+      }
+      const result = await client.query({ ...statement, values: [...values] });
+      return { rows: result.rows as never[], count: result.rowCount ?? 0 };
+    };
+    await run({ text: 'begin' }, []).catch(() => {});
+    const isDone = await move(run, credit)
+      .then(() => run({ text: 'commit' }, []))
+      .then(
+        () => true,
+        () => false,
+      );
+    await client.end().catch(() => {});
+    const state = [await balanceOf(store, 'acct_a'), (await store.desk.getTopup({ id: topup.id }))!.status];
+    if (left > 0) {
+      assert.deepEqual([isDone, ...state], [true, 500_000_000n, 'paid']);
+      assert.ok(count > 8, `only ${count} statements`);
+      break;
+    }
+    assert.deepEqual([isDone, ...state], [false, 0n, 'pending'], `cut at statement ${count}`);
+  }
+  assert.equal(await store.ledger.transfer(credit), false);
+  assert.deepEqual(await differencesOf(url), []);
+});

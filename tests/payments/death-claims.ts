@@ -1,0 +1,202 @@
+/**
+ * A process that dies at any of its calls of the store, before it is carried out or before its answer arrives, and another
+ * one that does the same again: everything has happened once.
+ */
+import assert from 'node:assert/strict';
+import { test, type TestContext } from 'node:test';
+
+import type { Mail } from '../../src/mail/mailer.ts';
+import { AutoTopups } from '../../src/payments/auto-topup.ts';
+import { demoMethods } from '../../src/payments/demo.ts';
+import { closePromotions } from '../../src/payments/promotions.ts';
+import { grant, usage, uuid } from '../store/fixture.ts';
+import { event, newCustomer, openTill, say, session, wish, type Books } from './claims.ts';
+
+const cent = 1_000_000n;
+const dayMs = 86_400_000;
+
+type Store = Books['store'];
+
+class Death extends Error {}
+
+/** The same store until its `calls`th call; from then on nothing answers. `carriedOut`: that call still happens. */
+function mortal(
+  store: Store,
+  calls: number,
+  carriedOut: boolean,
+): { readonly store: Store; readonly died: () => boolean } {
+  let left = calls;
+  const wrap = <Part extends object>(part: Part): Part =>
+    new Proxy(part, {
+      get: (target, name) => {
+        const value: unknown = Reflect.get(target, name);
+        if (typeof value !== 'function') return value;
+        return async (...args: unknown[]): Promise<unknown> => {
+          left--;
+          if (left < 0 || (left === 0 && !carriedOut)) throw new Death();
+          const answer: unknown = await (value as (...args: unknown[]) => unknown).apply(target, args);
+          if (left === 0) throw new Death();
+          return answer;
+        };
+      },
+    });
+  return {
+    store: { ledger: wrap(store.ledger), desk: wrap(store.desk), now: () => store.now() },
+    died: () => left <= 0,
+  };
+}
+
+/** Runs `work` with a death at each of its calls in turn, then once more without; ends when a run has outlived them all. */
+async function atEachCall<Scene>(
+  books: Books,
+  prepare: () => Promise<Scene>,
+  work: (store: Store, scene: Scene) => Promise<void>,
+  check: (scene: Scene, where: string) => Promise<void>,
+): Promise<number> {
+  for (let calls = 1; ; calls++) {
+    let outlived = false;
+    for (const carriedOut of [false, true]) {
+      const scene = await prepare();
+      const { store, died } = mortal(books.store, calls, carriedOut);
+      await work(store, scene).catch((error: unknown) => {
+        if (!died()) throw error;
+      });
+      outlived = !died();
+      await work(books.store, scene);
+      await work(books.store, scene);
+      await check(scene, `death at call ${calls}, ${carriedOut ? 'after' : 'before'} it`);
+    }
+    if (outlived) return calls;
+  }
+}
+
+export function deathClaims(open: (t: TestContext) => Promise<Books>): void {
+  test('a top-up, its payment, a refund and a dispute happen once, wherever the process dies', async (t) => {
+    const books = await open(t);
+    const { desk, ledger } = books.store;
+    const deaths = await atEachCall(
+      books,
+      async () => {
+        const accountId = await newCustomer(books);
+        return {
+          accountId,
+          paymentId: `pi_${accountId}`,
+          refundId: `re_${accountId}`,
+          disputeId: `dp_${accountId}`,
+          isSpent: false,
+        };
+      },
+      async (store, scene) => {
+        const till = openTill({ store });
+        const topup = await till.payments.createTopup(wish(scene.accountId, 500, 'key'));
+        const object = session(topup, scene.paymentId);
+        const at = (name: string) => ({ id: `evt_${name}_${scene.accountId}` });
+        await say(
+          till,
+          event('payment_intent.succeeded', { ...object, id: scene.paymentId, amount_received: 500 }, at('intent')),
+        );
+        await say(till, event('checkout.session.completed', object, at('session')));
+        if (!scene.isSpent) {
+          scene.isSpent = true;
+          await books.hold(scene.accountId, 100n * cent);
+          await ledger.settle(usage(scene.accountId, 100n * cent, { promptTokens: 100_000_000 }));
+        }
+        const returned = { payment_intent: scene.paymentId, currency: 'usd' };
+        await say(
+          till,
+          event('refund.created', { ...returned, id: scene.refundId, amount: 200, status: 'succeeded' }, at('refund')),
+        );
+        await say(
+          till,
+          event('charge.dispute.created', { ...returned, id: scene.disputeId, amount: 300 }, at('dispute')),
+        );
+      },
+      async ({ accountId, disputeId }, where) => {
+        const [topup, ...others] = await desk.listTopups({ accountId, limit: 10 });
+        assert.equal(others.length, 0, where);
+        assert.deepEqual([topup!.status, topup!.returnedMicrocents], ['disputed', 500n * cent], where);
+        // 500 paid, 100 spent, 200 refunded: of 300 that the dispute takes there were 200.
+        assert.equal(
+          (await desk.findPaymentReturn({ provider: 'demo', id: disputeId }))!.takenMicrocents,
+          200n * cent,
+          where,
+        );
+        assert.equal((await desk.getAccount({ accountId }))!.balanceMicrocents, 0n, where);
+      },
+    );
+    assert.ok(deaths > 15, `only ${deaths} calls`);
+    assert.deepEqual(await books.differences(), []);
+  });
+
+  test('an automatic top-up charges once, wherever the process dies', async (t) => {
+    const books = await open(t);
+    const { desk } = books.store;
+    const deaths = await atEachCall(
+      books,
+      async () => {
+        const accountId = await newCustomer(books);
+        await desk.setAutoTopup({
+          accountId,
+          enabled: true,
+          thresholdMicrocents: 100n * cent,
+          amountMicrocents: 500n * cent,
+          monthlyCapMicrocents: 5000n * cent,
+          by: 'test',
+          at: Date.now(),
+        });
+        const methodId = demoMethods.good;
+        await desk.savePaymentMethod({ accountId, provider: 'demo', customerId: 'c', methodId, savedAt: 1 });
+        return { accountId };
+      },
+      async (store) => {
+        const till = openTill({ store });
+        const mails: Mail[] = [];
+        const auto = new AutoTopups({
+          desk: store.desk,
+          payments: till.payments,
+          mailer: { send: (mail) => Promise.resolve(void mails.push(mail)) },
+          now: () => store.now(),
+          newId: uuid,
+          accountUrl: () => '',
+          log: () => {},
+        });
+        await auto.run(AbortSignal.timeout(60_000));
+        // What its death kept from the webhook.
+        if (store === books.store) await till.payments.catchUp(AbortSignal.timeout(60_000));
+      },
+      async ({ accountId }, where) => {
+        const topups = await desk.listTopups({ accountId, limit: 10 });
+        assert.deepEqual(
+          topups.map(({ status }) => status),
+          ['paid'],
+          where,
+        );
+        assert.equal((await desk.getAccount({ accountId }))!.balanceMicrocents, 500n * cent, where);
+        assert.equal((await desk.getAutoTopup({ accountId }))!.failures, 0, where);
+      },
+    );
+    assert.ok(deaths > 8, `only ${deaths} calls`);
+    assert.deepEqual(await books.differences(), []);
+  });
+
+  test('promotional credit ends once, wherever the process dies', async (t) => {
+    const books = await open(t);
+    const { desk, ledger } = books.store;
+    await atEachCall(
+      books,
+      async () => {
+        const accountId = await newCustomer(books);
+        const transfer = { ...grant(accountId, 100n * cent), at: Date.now() - 2 * dayMs };
+        const values = [transfer.id, accountId, 100n * cent, transfer.at, Date.now() - dayMs];
+        await ledger.transfer({ ...transfer, recording: [{ name: 'promotion', values }] });
+        await ledger.transfer(grant(accountId, 7n * cent));
+        return { accountId };
+      },
+      async (store) =>
+        void (await closePromotions({ ledger: store.ledger, desk: store.desk, now: () => Date.now(), newId: uuid })),
+      async ({ accountId }, where) =>
+        assert.equal((await desk.getAccount({ accountId }))!.balanceMicrocents, 7n * cent, where),
+    );
+    assert.deepEqual(await books.differences(), []);
+  });
+}
