@@ -1,5 +1,8 @@
 import { uuidText } from '../ids/uuid.ts';
+import type { GenerationFilter } from '../store/generation-queries.ts';
 import type { UsageRow } from '../store/ledger.ts';
+import type { Desk } from '../store/operations.ts';
+import type { UsageCursor } from '../store/queries.ts';
 import type { Refund } from '../store/report-queries.ts';
 import { localText } from '../store/time-zone.ts';
 import type { Exported } from './export.ts';
@@ -46,7 +49,7 @@ export const generationTotals = [
   'refunded_microcents',
 ] as const satisfies readonly (typeof generationColumns)[number][];
 
-export function exportedGeneration(
+function exportedGeneration(
   row: UsageRow,
   refunds: readonly Refund[],
   timeZone: string,
@@ -81,3 +84,32 @@ export function exportedGeneration(
     zdr: row.zdr ?? null,
   };
 }
+
+const rowsAtOnce = 500;
+
+/** All requests that a filter means, newest first, page by page as they are asked for. */
+export async function* exportedGenerations(
+  desk: Pick<Desk, 'listGenerations' | 'refundsOf'>,
+  filter: GenerationFilter,
+  timeZone: string,
+): AsyncGenerator<readonly Exported[]> {
+  const { accountId } = filter;
+  for (let before: UsageCursor | undefined; ;) {
+    const page = await desk.listGenerations({
+      ...filter,
+      ...(before === undefined ? {} : { before }),
+      limit: rowsAtOnce,
+    });
+    const refunds = new Map<string, Refund[]>();
+    const requestIds = page.rows.map(({ requestId }) => requestId);
+    for (const refund of await desk.refundsOf({ accountId, requestIds })) {
+      const id = hexOf(refund.requestId);
+      refunds.set(id, [...(refunds.get(id) ?? []), refund]);
+    }
+    yield page.rows.map((row) => exportedGeneration(row, refunds.get(hexOf(row.requestId)) ?? [], timeZone));
+    if (page.next === undefined) return;
+    before = page.next;
+  }
+}
+
+const hexOf = (id: Uint8Array): string => Buffer.from(id).toString('hex');

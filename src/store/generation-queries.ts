@@ -23,7 +23,7 @@ export interface GenerationPage {
 }
 
 /** Rows that one call looks at, so that a filter that fits few of them holds nobody up. */
-const rowsLookedAtMax = 20_000;
+const rowsLookedAtMax = 5_000;
 
 /** Newest end first. */
 export async function listGenerations(

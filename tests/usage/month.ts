@@ -1,12 +1,10 @@
 /** A month of one account, through the ledger: everything that tells its total says the same, to the microcent. */
 import assert from 'node:assert/strict';
 import { printExport } from '../../src/account-api/export.ts';
-import type { Exported } from '../../src/account-api/export.ts';
-import { exportedGeneration, generationColumns, generationTotals } from '../../src/account-api/exported-generation.ts';
+import { exportedGenerations, generationColumns, generationTotals } from '../../src/account-api/exported-generation.ts';
 import { houseAccounts } from '../../src/store/ledger.ts';
 import type { Ledger, UsageRow } from '../../src/store/ledger.ts';
 import type { Desk } from '../../src/store/operations.ts';
-import type { UsageCursor } from '../../src/store/queries.ts';
 import { bucketBounds, startOfZoneMonth } from '../../src/store/time-zone.ts';
 import { uuid } from '../store/fixture.ts';
 import { keys } from './sums.ts';
@@ -159,23 +157,9 @@ const sumOf = <Row>(rows: readonly Row[], of: (row: Row) => bigint): bigint =>
   rows.reduce((sum, row) => sum + of(row), 0n);
 
 async function exported(desk: Desk, span: { readonly from: number; readonly to: number }, timeZone: string) {
-  const pages = async function* (): AsyncGenerator<readonly Exported[]> {
-    for (let before: UsageCursor | undefined; ;) {
-      const { rows, next } = await desk.listGenerations({
-        accountId: monthAccount,
-        from: span.from,
-        to: span.to,
-        ...(before === undefined ? {} : { before }),
-        limit: 500,
-      });
-      const requestIds = rows.map(({ requestId }) => requestId);
-      const refunds = await desk.refundsOf({ accountId: monthAccount, requestIds });
-      yield rows.map((row) => exportedGeneration(row, refunds, timeZone));
-      if (next === undefined) return;
-      before = next;
-    }
-  };
+  const filter = { accountId: monthAccount, from: span.from, to: span.to };
+  const pages = exportedGenerations(desk, filter, timeZone);
   let text = '';
-  for await (const piece of printExport('csv', generationColumns, generationTotals, pages())) text += piece;
+  for await (const piece of printExport('csv', generationColumns, generationTotals, pages)) text += piece;
   return text;
 }

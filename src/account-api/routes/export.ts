@@ -1,9 +1,8 @@
 import Type from 'typebox';
 
-import type { UsageCursor } from '../../store/queries.ts';
 import type { RefundSum, ReportRow } from '../../store/report-queries.ts';
 import { localText } from '../../store/time-zone.ts';
-import { exportedGeneration, generationColumns, generationTotals } from '../exported-generation.ts';
+import { exportedGenerations, generationColumns, generationTotals } from '../exported-generation.ts';
 import { printExport } from '../export.ts';
 import type { Exported, ExportFormat } from '../export.ts';
 import { askedReport, reportQuery, timeZoneOf } from '../report-request.ts';
@@ -13,7 +12,6 @@ import type { AccountRoute, Call } from '../route.ts';
 import { costResult, generationFilter, generationQuery, readable, usageResult } from './usage.ts';
 
 const formats = { csv: 'text/csv; charset=utf-8', json: 'application/json' } as const;
-const rowsAtOnce = 500;
 const tag = 'Export';
 const about =
   'Exactly what the filter says, as it is read, with the sums of what was printed at its end. CSV is RFC 4180; texts that a spreadsheet would take for formulas have an apostrophe before them. Times are in UTC and in the time zone of the account.';
@@ -35,10 +33,16 @@ export const exportRoutes: readonly AccountRoute[] = (['csv', 'json'] as const).
     answers: [{ status: 200, description: 'The requests, a row for each.', contentType: formats[format] }],
     handle: async (call) => {
       const timeZone = await timeZoneOf(call);
-      const now = call.services.operations.now();
+      const { desk, now } = call.services.operations;
       // What ends while it is read is not in it.
-      const filter = { to: now + 1, ...generationFilter(call) };
-      return file('generations', format, generationColumns, generationTotals, requests(call, filter, timeZone));
+      const filter = { to: now() + 1, ...generationFilter(call) };
+      return file(
+        'generations',
+        format,
+        generationColumns,
+        generationTotals,
+        exportedGenerations(desk, filter, timeZone),
+      );
     },
   }),
   route({
@@ -121,30 +125,6 @@ function file(
   };
   return new Reply(200, headers, printExport(format, columns, added, pages));
 }
-
-async function* requests(
-  { account, services, signal }: Pick<Call, 'account' | 'services' | 'signal'>,
-  filter: ReturnType<typeof generationFilter>,
-  timeZone: string,
-): AsyncGenerator<readonly Exported[]> {
-  const { desk } = services.operations;
-  for (let before: UsageCursor | undefined; !signal.aborted;) {
-    const { rows, next } = await desk.listGenerations({
-      ...filter,
-      ...(before === undefined ? {} : { before }),
-      limit: rowsAtOnce,
-    });
-    const requestIds = rows.map(({ requestId }) => requestId);
-    const refunds = new Map<string, Awaited<ReturnType<typeof desk.refundsOf>>>();
-    for (const refund of await desk.refundsOf({ accountId: account.id, requestIds }))
-      refunds.set(hexOf(refund.requestId), [refund]);
-    yield rows.map((row) => exportedGeneration(row, refunds.get(hexOf(row.requestId)) ?? [], timeZone));
-    if (next === undefined) return;
-    before = next;
-  }
-}
-
-const hexOf = (id: Uint8Array): string => Buffer.from(id).toString('hex');
 
 /** All pages of a report, one after the other. */
 async function* buckets(
