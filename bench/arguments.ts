@@ -14,6 +14,8 @@ export interface Arguments {
   readonly comparesFamilies: boolean;
   readonly isMicro: boolean;
   readonly settles: boolean;
+  readonly reports: boolean;
+  readonly rows: number;
   readonly isHelp: boolean;
 }
 
@@ -33,6 +35,7 @@ export const usage = `npm run bench -- [options]
   --families             what the other API families cost beside chat: ends with 1 when one is above 1.25 times
   --micro                single functions, in this process
   --settle               the ledger alone, on SQLite and on PostgreSQL: how many settlements, and what one costs
+  --reports              reports on many rows of usage (--rows, default 10000000), on SQLite and on PostgreSQL
 `;
 
 /** Words that the command does not understand; it ends with 64. */
@@ -65,6 +68,8 @@ function parsed(args: readonly string[]): Arguments {
       families: { type: 'boolean', default: false },
       micro: { type: 'boolean', default: false },
       settle: { type: 'boolean', default: false },
+      reports: { type: 'boolean', default: false },
+      rows: { type: 'string' },
       help: { type: 'boolean', short: 'h', default: false },
     },
   });
@@ -84,6 +89,8 @@ function parsed(args: readonly string[]): Arguments {
     comparesFamilies: values.families,
     isMicro: values.micro,
     settles: values.settle,
+    reports: values.reports,
+    rows: values.rows === undefined ? 10_000_000 : wholeNumber('--rows', values.rows, 1_000_000_000),
     isHelp: values.help,
   };
 }

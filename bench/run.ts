@@ -15,6 +15,7 @@ import { profile, profilingOptions } from './profile.ts';
 import { writeSection } from './results.ts';
 import { playRound, type Bench, type RoundResult } from './round.ts';
 import { quick, scenarios, type Scenario } from './scenarios.ts';
+import { measureReports } from './reports.ts';
 import { settle } from './settle.ts';
 import { printTable } from './table.ts';
 import { tokenhouse } from './tokenhouse.ts';
@@ -44,6 +45,12 @@ async function main(args: readonly string[]): Promise<void> {
     const seconds = options.isQuick ? 2 : 5;
     const table = await settle({ root, rounds: options.rounds, seconds, folder: options.folder });
     return report(options, args, [table, '', ...facts.map((fact) => `- ${fact}`)].join('\n'));
+  }
+
+  if (options.reports) {
+    const facts = machineFacts({ root, dataFolder: options.folder ?? tmpdir(), contenders: [], isRaised: false });
+    const table = await measureReports({ root, rows: options.rows, folder: options.folder });
+    return report(options, args, [table, ...facts.map((fact) => `- ${fact}`)].join('\n'));
   }
 
   const tools = compileTools(join(root, 'bench'));

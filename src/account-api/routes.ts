@@ -2,8 +2,10 @@ import type { AccountRoute } from './route.ts';
 import { adminRoutes } from './routes/admin.ts';
 import { alertRoutes } from './routes/alerts.ts';
 import { demoPaymentRoutes } from './routes/demo-payments.ts';
+import { exportRoutes } from './routes/export.ts';
 import { invoiceRoutes } from './routes/invoices.ts';
 import { keyRoutes } from './routes/keys.ts';
+import { limitRoutes } from './routes/limits.ts';
 import { mailRoutes } from './routes/mail.ts';
 import { memberRoutes } from './routes/members.ts';
 import { ownAccountRoutes } from './routes/account.ts';
@@ -11,6 +13,7 @@ import { ownerRoutes } from './routes/owner.ts';
 import { paymentRoutes } from './routes/payments.ts';
 import { peopleRoutes } from './routes/people.ts';
 import { secondFactorRoutes } from './routes/second-factors.ts';
+import { usageRoutes } from './routes/usage.ts';
 import { webhookRoutes } from './routes/webhooks.ts';
 
 /** Every route of the account API: what is not here does not exist. The document and the tests of access are made from it. */
@@ -18,8 +21,10 @@ export const accountRoutes: readonly AccountRoute[] = [
   ...adminRoutes,
   ...alertRoutes,
   ...demoPaymentRoutes,
+  ...exportRoutes,
   ...invoiceRoutes,
   ...keyRoutes,
+  ...limitRoutes,
   ...mailRoutes,
   ...memberRoutes,
   ...ownAccountRoutes,
@@ -27,5 +32,6 @@ export const accountRoutes: readonly AccountRoute[] = [
   ...paymentRoutes,
   ...peopleRoutes,
   ...secondFactorRoutes,
+  ...usageRoutes,
   ...webhookRoutes,
 ];

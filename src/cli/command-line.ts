@@ -489,6 +489,7 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
     .option('--account <account-id>', 'of one account')
     .option('--tag <tag>', 'of requests with this label, to a model that is dedicated')
     .option('--limit <number>', 'how many requests', wholeNumber(1, 1000), 20)
+    .option('--csv', 'print CSV, all requests without a limit')
     .action(action(() => import('./usage.ts').then(({ showUsage }) => showUsage)));
   command(program, 'costs', 'add up what requests took and cost')
     .addOption(
@@ -532,9 +533,15 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
     .option('--force', 'replace the database that is there; it is kept under another name')
     .action(action(() => import('./db.ts').then(({ restoreDatabase }) => restoreDatabase)));
 
-  command(program, 'explain', 'tell what an error code means and what to do about it')
-    .argument('[code]', 'as error.code has it (default: list all)')
-    .action(bare(() => import('./explain.ts').then(({ explainCode }) => explainCode)));
+  const explainCode = bare(() => import('./explain.ts').then(({ explainCode }) => explainCode));
+  const explainRequest = action(() => import('./receipt.ts').then(({ showReceipt }) => showReceipt));
+  command(program, 'explain', 'tell what an error code means and what to do about it, or what a request cost and why')
+    .argument(
+      '[code-or-request]',
+      'as error.code has it, or the id of a request: req_…, client_…, or that of the ledger (default: list all codes)',
+    )
+    .option('--account <account-id>', 'whose request (default: of the only account)')
+    .action((...given: unknown[]) => (isRequestId(given[0]) ? explainRequest : explainCode)(...given));
 
   program
     .command('completion')
@@ -567,3 +574,6 @@ fish:  tokenhouse completion fish > ~/.config/fish/completions/tokenhouse.fish`,
 
   return program;
 }
+
+const isRequestId = (word: unknown): boolean =>
+  typeof word === 'string' && /^(req_|client_|[0-9a-f]{8}-[0-9a-f]{4}-)/i.test(word);

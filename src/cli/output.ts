@@ -5,6 +5,8 @@ export interface Printer {
   readonly json: boolean;
   /** The result of a command: a value as JSON, or the lines for a person. */
   result(value: unknown, lines: readonly string[]): void;
+  /** Text of the result as it is; a reader that is slow holds it back. */
+  raw(text: string): Promise<void>;
   say(line: string): void;
 }
 
@@ -13,6 +15,7 @@ export function printer(json: boolean): Printer {
     json,
     result: (value, lines) =>
       process.stdout.write(json ? `${jsonText(value)}\n` : lines.map((line) => `${line}\n`).join('')),
+    raw: (text) => new Promise((resolve) => void process.stdout.write(text, () => resolve())),
     say: (line) => process.stderr.write(`${line}\n`),
   };
 }

@@ -1,3 +1,6 @@
+import { exportedGenerations, generationColumns, generationTotals } from '../account-api/exported-generation.ts';
+import { printExport } from '../account-api/export.ts';
+import { accountMeant } from '../accounts/operation.ts';
 import { uuidText } from '../ids/uuid.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
@@ -5,8 +8,9 @@ import { cents, table } from './output.ts';
 
 export async function showUsage(
   context: Context,
-  options: { readonly account?: string; readonly tag?: string; readonly limit: number },
+  options: { readonly account?: string; readonly tag?: string; readonly limit: number; readonly csv?: boolean },
 ): Promise<number> {
+  if (options.csv === true) return await printCsv(context, options);
   const { account: accountId, tag } = options;
   const filter = { ...(accountId === undefined ? {} : { accountId }), ...(tag === undefined ? {} : { tag }) };
   const { rows, accounts } = await reading(context, async (desk) => ({
@@ -67,5 +71,25 @@ export async function showUsage(
       ),
     ],
   );
+  return 0;
+}
+
+/** The requests of an account, as GET /v1/export/generations.csv has them. */
+async function printCsv(
+  context: Context,
+  { account, tag }: { readonly account?: string; readonly tag?: string },
+): Promise<number> {
+  await reading(context, async (desk, _db, now) => {
+    const accountId = await accountMeant(account, desk);
+    const { timeZone } = (await desk.getAccount({ accountId }))!;
+    const filter = { accountId, to: (await now()) + 1, ...(tag === undefined ? {} : { tag }) };
+    for await (const piece of printExport(
+      'csv',
+      generationColumns,
+      generationTotals,
+      exportedGenerations(desk, filter, timeZone),
+    ))
+      await context.print.raw(piece);
+  });
   return 0;
 }

@@ -94,3 +94,12 @@ const toCount = (row: {
   startsAt: Number(row.starts_at),
   used: Number(row.used),
 });
+
+/** The newest windows of an account or a key. With several processes `used` is what they have leased, which is never less than what is used. */
+export async function limitWindowsOf(
+  db: Kysely<Database>,
+  { subject }: { readonly subject: string },
+): Promise<readonly WindowCount[]> {
+  const rows = await db.selectFrom('limit_window').selectAll().where('subject', '=', subject).execute();
+  return rows.map(toCount);
+}

@@ -7,6 +7,7 @@ import * as budgets from './budget-queries.ts';
 import type { Database } from './database.ts';
 import * as changes from './change-queries.ts';
 import * as keys from './key-queries.ts';
+import * as generations from './generation-queries.ts';
 import * as keptItems from './kept-items.ts';
 import * as files from './file-queries.ts';
 import * as limitWindows from './limit-windows.ts';
@@ -48,6 +49,7 @@ const deskOperations = {
   spentBesideBudget: budgets.spentBesideBudget,
   loadLimitWindows: limitWindows.loadLimitWindows,
   addLimitWindows: limitWindows.addLimitWindows,
+  limitWindowsOf: limitWindows.limitWindowsOf,
   addAccountPrice: queries.addAccountPrice,
   endAccountPrices: queries.endAccountPrices,
   listAccountPrices: queries.listAccountPrices,
@@ -149,6 +151,7 @@ const deskOperations = {
   listDemoObjects: demoPayments.listDemoObjects,
   spendSince: reports.spendSince,
   reportUsage: reports.reportUsage,
+  reportRefunds: reports.reportRefunds,
   monthTotals: reports.monthTotals,
   refundsBetween: reports.refundsBetween,
   refundsOf: reports.refundsOf,
@@ -177,6 +180,8 @@ const deskOperations = {
   isOwnerLink: people.isOwnerLink,
   createOwner: people.createOwner,
   keysOfMember: people.keysOfMember,
+  listGenerations: generations.listGenerations,
+  cursorOf: generations.cursorOf,
 } as const;
 
 type Operations = typeof deskOperations;

@@ -3,7 +3,7 @@ import type { Kysely } from 'kysely';
 import type { Database } from './database.ts';
 import { daysOf, tagsSince } from './roll-ups.ts';
 import { startOfZoneMonth } from './time-zone.ts';
-import { closedBefore } from './usage-expressions.ts';
+import { closedBefore, listOf } from './usage-expressions.ts';
 import { addSums, sumBuckets, type BucketSum, type SumDimension, type SumFilter, type Sums } from './usage-sums.ts';
 
 type Db = Kysely<Database>;
@@ -39,6 +39,70 @@ export async function reportUsage(db: Db, request: ReportRequest): Promise<reado
     if (!byUser) return sums.map((sum) => ({ ...sum, user: null }));
     return ofPeople(sums, await ownersOf(moment, request.accountId), by.includes('key'));
   });
+}
+
+/** What of charges was given back in a bucket, by the requests that were charged. */
+export interface RefundSum extends Pick<ReportRow, 'bucket' | 'model' | 'key' | 'user' | 'tag'> {
+  readonly amountMicrocents: bigint;
+}
+
+/** As `reportUsage`, of refunds by the time at which they were made. */
+export async function reportRefunds(db: Db, request: ReportRequest): Promise<readonly RefundSum[]> {
+  const { accountId, bounds, by } = request;
+  if (bounds.length < 2) return [];
+  return await inOneMoment(db, async (moment) => {
+    const refunds = await refundsBetween(moment, { accountId, from: bounds[0]!, to: bounds.at(-1)! });
+    if (refunds.length === 0) return [];
+    const charged = await usageOf(
+      moment,
+      accountId,
+      refunds.map(({ requestId }) => requestId),
+    );
+    const owners = await ownersOf(moment, accountId);
+    const sums = new Map<string, RefundSum>();
+    for (const { requestId, amountMicrocents, at } of refunds) {
+      const row = charged.get(Buffer.from(requestId).toString('hex'));
+      if (row === undefined) continue; // not a charge of this account
+      const user = owners.get(row.key_id) ?? null;
+      const tags = row.tags === null ? [] : listOf(row.tags)!;
+      if (request.modelId !== undefined && request.modelId !== row.model_id) continue;
+      if (request.keyId !== undefined && request.keyId !== row.key_id) continue;
+      if (request.userId !== undefined && request.userId !== user) continue;
+      if (request.ownerId !== undefined && (request.ownerId !== user || !owners.has(row.key_id))) continue;
+      if (request.tag !== undefined && !tags.includes(request.tag)) continue;
+      const bucket = bounds.findLastIndex((bound) => bound <= at);
+      const shown = request.tag === undefined ? tags : [request.tag];
+      for (const tag of by.includes('tag') ? shown : [null]) {
+        const group = {
+          bucket,
+          model: by.includes('model') ? row.model_id : null,
+          key: by.includes('key') ? row.key_id : null,
+          user: by.includes('user') ? user : null,
+          tag,
+        };
+        const name = JSON.stringify(group);
+        const sum = sums.get(name)?.amountMicrocents ?? 0n;
+        sums.set(name, { ...group, amountMicrocents: sum + amountMicrocents });
+      }
+    }
+    return [...sums.values()];
+  });
+}
+
+const requestsAtOnce = 500;
+
+async function usageOf(db: Db, accountId: string, requestIds: readonly Uint8Array[]) {
+  const found = new Map<string, { readonly model_id: string; readonly key_id: string; readonly tags: string | null }>();
+  for (let at = 0; at < requestIds.length; at += requestsAtOnce) {
+    const rows = await db
+      .selectFrom('usage')
+      .select(['request_id', 'model_id', 'key_id', 'tags'])
+      .where('request_id', 'in', requestIds.slice(at, at + requestsAtOnce))
+      .where('account_id', '=', accountId)
+      .execute();
+    for (const { request_id: id, ...row } of rows) found.set(Buffer.from(id).toString('hex'), row);
+  }
+  return found;
 }
 
 /** What was charged since a time, by whoever was charged. */

@@ -88,8 +88,8 @@ export function nextDay(zone: string, ms: number): number {
 export const startOfZoneMonth = (zone: string, year: number, month: number): number =>
   startOfDate(zone, Date.UTC(year, month - 1));
 
-/** `midnight`: 00:00 of the date as if it were UTC's. */
-function startOfDate(zone: string, midnight: number): number {
+/** The first moment of a date. `midnight`: its 00:00 as if it were UTC's. */
+export function startOfDate(zone: string, midnight: number): number {
   if (zone === 'UTC') return midnight;
   const likely = midnight - offsetAt(zone, midnight - offsetAt(zone, midnight));
   const shown = (ms: number): number => ms + offsetAt(zone, ms);

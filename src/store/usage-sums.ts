@@ -19,8 +19,8 @@ export interface SumFilter {
   readonly keyId?: string;
   /** By keys of this person. */
   readonly userId?: string;
-  /** By keys of this person only: whoever asks may see no others. */
-  readonly ownerId?: string;
+  /** By keys of this person only, null: of nobody in particular; whoever asks may see no others. */
+  readonly ownerId?: string | null;
   readonly tag?: string;
 }
 
@@ -235,11 +235,15 @@ function conditions({ accountId, modelId, keyId, userId, ownerId }: SumFilter): 
   const all = [sql<SqlBool>`1 = 1`];
   if (modelId !== undefined) all.push(sql`model_id = ${modelId}`);
   if (keyId !== undefined) all.push(sql`key_id = ${keyId}`);
-  for (const user of [userId, ownerId])
-    if (user !== undefined)
-      all.push(sql`key_id in (select id from api_key where account_id = ${accountId} and user_id = ${user})`);
+  for (const user of [userId, ownerId]) if (user !== undefined) all.push(isKeyOf(accountId, user));
   return sql`(${sql.join(all, sql` and `)})`;
 }
+
+/** `userId` null: of nobody in particular. */
+export const isKeyOf = (accountId: string, userId: string | null): RawBuilder<SqlBool> =>
+  userId === null
+    ? sql`key_id in (select id from api_key where account_id = ${accountId} and user_id is null)`
+    : sql`key_id in (select id from api_key where account_id = ${accountId} and user_id = ${userId})`;
 
 async function grouped(
   query: SelectQueryBuilder<Database, 'usage', object>,

@@ -1,0 +1,11 @@
+export type Cell = string | number | bigint | boolean | null;
+
+/** A line of RFC 4180, with its end. Text that a spreadsheet would take for a formula has an apostrophe before it. */
+export const csvLine = (cells: readonly Cell[]): string => `${cells.map(csvCell).join(',')}\r\n`;
+
+function csvCell(cell: Cell): string {
+  if (cell === null) return '';
+  if (typeof cell !== 'string') return String(cell);
+  const text = /^[=+\-@\t\r]/.test(cell) ? `'${cell}` : cell;
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}

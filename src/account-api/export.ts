@@ -1,0 +1,57 @@
+import { csvLine } from './csv.ts';
+import type { Cell } from './csv.ts';
+
+/** Rows of one export, by the names of their columns, which are the same in each. */
+export type Exported = Readonly<Record<string, Cell | readonly string[]>>;
+
+export type ExportFormat = 'csv' | 'json';
+
+/** About so much text goes out at once. */
+const pieceLength = 16_384;
+
+/**
+ * Prints rows as they come, and behind them the sums of the columns that are `added`, of what was printed. A page of rows is
+ * asked for when the text of the one before is read, so an export of any length takes the memory of a page.
+ */
+export async function* printExport(
+  format: ExportFormat,
+  columns: readonly string[],
+  added: readonly string[],
+  pages: AsyncIterable<readonly Exported[]>,
+): AsyncGenerator<string> {
+  const totals = new Map<string, bigint>(added.map((name) => [name, 0n]));
+  let text = format === 'csv' ? csvLine(columns) : '{"object":"list","data":[\n';
+  let rows = 0;
+  for await (const page of pages) {
+    for (const row of page) {
+      for (const name of added) totals.set(name, totals.get(name)! + BigInt(row[name] as number | bigint));
+      if (format === 'csv') text += csvLine(columns.map((name) => cellOf(row[name]!)));
+      else text += `${rows === 0 ? '' : ',\n'}${jsonRow(columns, row)}`;
+      rows++;
+      if (text.length >= pieceLength) {
+        yield text;
+        text = '';
+      }
+    }
+  }
+  yield (
+    text + (format === 'csv' ? footer(columns, totals) : `\n],"totals":${jsonTotals(totals, rows)},"has_more":false}\n`)
+  );
+}
+
+const cellOf = (value: Cell | readonly string[]): Cell => (isList(value) ? value.join(' ') : value);
+
+const isList = (value: Cell | readonly string[]): value is readonly string[] => Array.isArray(value);
+
+const footer = (columns: readonly string[], totals: ReadonlyMap<string, bigint>): string =>
+  csvLine(columns.map((name, index) => totals.get(name) ?? (index === 0 ? 'total' : null)));
+
+/** Integers of any size, as they are. */
+const jsonText = (value: Cell | readonly string[]): string =>
+  typeof value === 'bigint' ? String(value) : JSON.stringify(value);
+
+const jsonRow = (columns: readonly string[], row: Exported): string =>
+  `{${columns.map((name) => `${JSON.stringify(name)}:${jsonText(row[name]!)}`).join(',')}}`;
+
+const jsonTotals = (totals: ReadonlyMap<string, bigint>, rows: number): string =>
+  `{${[['rows', rows] as const, ...totals].map(([name, sum]) => `${JSON.stringify(name)}:${sum}`).join(',')}}`;

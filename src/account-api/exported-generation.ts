@@ -1,0 +1,115 @@
+import { uuidText } from '../ids/uuid.ts';
+import type { GenerationFilter } from '../store/generation-queries.ts';
+import type { UsageRow } from '../store/ledger.ts';
+import type { Desk } from '../store/operations.ts';
+import type { UsageCursor } from '../store/queries.ts';
+import type { Refund } from '../store/report-queries.ts';
+import { localText } from '../store/time-zone.ts';
+import type { Exported } from './export.ts';
+import { refundedOf } from './generation-object.ts';
+
+export const generationColumns = [
+  'id',
+  'request_id',
+  'client_request_id',
+  'started_at_utc',
+  'ended_at_utc',
+  'ended_at_local',
+  'model',
+  'api_type',
+  'streamed',
+  'key_id',
+  'tags',
+  'ending',
+  'finish_reason',
+  'error_code',
+  'tokens_prompt',
+  'tokens_cached',
+  'tokens_completion',
+  'tokens_reasoning',
+  'input_microcents_per_million',
+  'cached_microcents_per_million',
+  'output_microcents_per_million',
+  'cost_microcents',
+  'uncharged_microcents',
+  'refunded_microcents',
+  'latency_ms',
+  'total_ms',
+  'zdr',
+] as const;
+
+/** What is added up behind them. */
+export const generationTotals = [
+  'tokens_prompt',
+  'tokens_cached',
+  'tokens_completion',
+  'tokens_reasoning',
+  'cost_microcents',
+  'uncharged_microcents',
+  'refunded_microcents',
+] as const satisfies readonly (typeof generationColumns)[number][];
+
+function exportedGeneration(
+  row: UsageRow,
+  refunds: readonly Refund[],
+  timeZone: string,
+): Readonly<Record<(typeof generationColumns)[number], Exported[string]>> {
+  return {
+    id: uuidText(row.requestId),
+    request_id: row.publicId,
+    client_request_id: row.clientId,
+    started_at_utc: new Date(row.startedAt).toISOString(),
+    ended_at_utc: new Date(row.endedAt).toISOString(),
+    ended_at_local: localText(timeZone, row.endedAt),
+    model: row.modelId,
+    api_type: row.api,
+    streamed: row.streamed,
+    key_id: row.keyId,
+    tags: row.tags === null ? [] : (JSON.parse(row.tags) as string[]),
+    ending: row.ending,
+    finish_reason: row.finish,
+    error_code: row.errorCode,
+    tokens_prompt: row.promptTokens,
+    tokens_cached: row.cachedTokens,
+    tokens_completion: row.completionTokens,
+    tokens_reasoning: row.reasoningTokens,
+    input_microcents_per_million: row.inputPrice,
+    cached_microcents_per_million: row.cacheReadPrice,
+    output_microcents_per_million: row.outputPrice,
+    cost_microcents: row.costMicrocents,
+    uncharged_microcents: row.unchargedMicrocents,
+    refunded_microcents: refundedOf(row, refunds),
+    latency_ms: row.firstTokenMs,
+    total_ms: row.totalMs,
+    zdr: row.zdr ?? null,
+  };
+}
+
+const rowsAtOnce = 500;
+
+/** All requests that a filter means, newest first, page by page as they are asked for. */
+export async function* exportedGenerations(
+  desk: Pick<Desk, 'listGenerations' | 'refundsOf'>,
+  filter: GenerationFilter,
+  timeZone: string,
+): AsyncGenerator<readonly Exported[]> {
+  const { accountId } = filter;
+  for (let before: UsageCursor | undefined; ;) {
+    const page = await desk.listGenerations({
+      ...filter,
+      ...(before === undefined ? {} : { before }),
+      limit: rowsAtOnce,
+    });
+    const refunds = new Map<string, Refund[]>();
+    const requestIds = page.rows.map(({ requestId }) => requestId);
+    for (const refund of await desk.refundsOf({ accountId, requestIds })) {
+      const id = hexOf(refund.requestId);
+      refunds.set(id, [...(refunds.get(id) ?? []), refund]);
+    }
+    yield page.rows.map((row) => exportedGeneration(row, refunds.get(hexOf(row.requestId)) ?? [], timeZone));
+    if (page.next === undefined) return;
+    before = page.next;
+  }
+}
+
+const hexOf = (id: Uint8Array): string => Buffer.from(id).toString('hex');

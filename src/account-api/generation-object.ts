@@ -1,0 +1,207 @@
+import Type from 'typebox';
+import type { Static } from 'typebox';
+
+import { uuidText } from '../ids/uuid.ts';
+import type { Ending, UsageRow } from '../store/ledger.ts';
+import type { Refund } from '../store/report-queries.ts';
+import { nullable, secondsOf, wholeOf } from './wire.ts';
+
+const microcents = Type.Integer({ description: '1 cent = 1,000,000 microcents.' });
+
+const summaryFields = {
+  object: Type.Literal('generation'),
+  id: Type.String({ description: 'Of the ledger: unique, for good.' }),
+  request_id: Type.String({ description: '`x-request-id` of the answer. Short, so two requests may have the same.' }),
+  client_request_id: nullable(Type.String({ description: '`x-request-id` that the client sent.' })),
+  created_at: Type.Integer({ description: 'Unix seconds of its start.' }),
+  ended_at: Type.Integer({ description: 'Unix seconds of its end: what reports go by.' }),
+  model: Type.String(),
+  api_type: Type.String({ description: 'chat, completions, messages or responses.' }),
+  streamed: Type.Boolean(),
+  cancelled: Type.Boolean({
+    description: 'It ended before its answer was complete, by the client or for want of a key.',
+  }),
+  ending: Type.String({ description: 'How it ended, by the table of endings.' }),
+  finish_reason: nullable(Type.String()),
+  error_code: nullable(Type.String()),
+  tokens_prompt: Type.Integer({ description: 'Cached tokens included.' }),
+  tokens_cached: Type.Integer(),
+  tokens_completion: Type.Integer({ description: 'Reasoning included.' }),
+  tokens_reasoning: Type.Integer(),
+  total_cost_microcents: microcents,
+  refunded_microcents: Type.Integer({ description: 'What of the cost was given back since.' }),
+  latency_ms: nullable(Type.Integer({ description: 'Until the first token.' })),
+  generation_time_ms: nullable(Type.Integer({ description: 'From the first token to the end.' })),
+  total_ms: Type.Integer(),
+  key_id: Type.String(),
+  tags: Type.Array(Type.String()),
+  zdr: nullable(Type.Boolean({ description: 'With zero data retention; null: from before this was recorded.' })),
+};
+export const generationSummarySchema = Type.Object(summaryFields);
+
+const lineSchema = Type.Object({
+  item: Type.Enum(['input', 'cached_input', 'output']),
+  tokens: Type.Integer(),
+  microcents_per_million_tokens: Type.Integer(),
+  microcents: Type.String({ description: 'Exact, with up to six decimals.' }),
+});
+
+export const receiptSchema = Type.Object({
+  ...summaryFields,
+  key_name: nullable(Type.String()),
+  backend: nullable(Type.String()),
+  tokens_counted: Type.Boolean({ description: 'Counted by the service, because no backend told.' }),
+  lines: Type.Array(lineSchema, { description: 'Tokens times prices, at the rates that held when it started.' }),
+  sum_microcents: Type.String({ description: 'Of the lines, before it is rounded up once.' }),
+  list_cost_microcents: Type.Integer({ description: 'The sum, rounded up: what it would cost when it ends well.' }),
+  uncharged_microcents: Type.Integer({ description: 'What of that was not charged.' }),
+  hold_microcents: Type.Integer({ description: 'What was set aside for it in the end; a charge is never more.' }),
+  plan: nullable(Type.String({ description: 'The plan that covers it.' })),
+  explanation: Type.String({ description: 'How it ended, and why that is the charge.' }),
+  ledger: Type.Array(
+    Type.Object({
+      id: Type.String(),
+      type: Type.Enum(['usage', 'refund']),
+      amount_microcents: Type.Integer({ description: 'Below 0 where it is taken from the account.' }),
+      created_at: Type.Integer(),
+    }),
+    { description: 'Rows of the ledger: the charge, and what was given back of it.' },
+  ),
+});
+export type GenerationReceipt = Static<typeof receiptSchema>;
+export type GenerationSummary = Static<typeof generationSummarySchema>;
+
+/** A request without anything that was said in it. */
+export function generationSummary(row: UsageRow, refunds: readonly Refund[]): GenerationSummary {
+  const { firstTokenMs, totalMs } = row;
+  return {
+    object: 'generation',
+    id: uuidText(row.requestId),
+    request_id: row.publicId,
+    client_request_id: row.clientId,
+    created_at: secondsOf(row.startedAt),
+    ended_at: secondsOf(row.endedAt),
+    model: row.modelId,
+    api_type: row.api,
+    streamed: row.streamed,
+    cancelled: row.ending === 'client_left' || row.ending === 'reader_stalled' || row.ending === 'revoked',
+    ending: row.ending,
+    finish_reason: row.finish,
+    error_code: row.errorCode,
+    tokens_prompt: row.promptTokens,
+    tokens_cached: row.cachedTokens,
+    tokens_completion: row.completionTokens,
+    tokens_reasoning: row.reasoningTokens,
+    total_cost_microcents: wholeOf(row.costMicrocents),
+    refunded_microcents: wholeOf(refundedOf(row, refunds)),
+    latency_ms: firstTokenMs,
+    generation_time_ms: firstTokenMs === null ? null : Math.max(0, totalMs - firstTokenMs),
+    total_ms: totalMs,
+    key_id: row.keyId,
+    tags: row.tags === null ? [] : (JSON.parse(row.tags) as string[]),
+    zdr: row.zdr ?? null,
+  };
+}
+
+/** The same with its arithmetic, and why it cost what it did. */
+export function generationReceipt(
+  row: UsageRow,
+  { refunds, keyName }: { readonly refunds: readonly Refund[]; readonly keyName: string | null },
+): GenerationReceipt {
+  const lines = linesOf(row);
+  const sum = lines.reduce((total, { millionths }) => total + millionths, 0n);
+  const own = refunds.filter(isOf(row));
+  return {
+    ...generationSummary(row, refunds),
+    key_name: keyName,
+    backend: row.backend,
+    tokens_counted: row.counted,
+    lines: lines.map(({ item, tokens, price, millionths }) => ({
+      item,
+      tokens,
+      microcents_per_million_tokens: wholeOf(price),
+      microcents: decimal(millionths),
+    })),
+    sum_microcents: decimal(sum),
+    list_cost_microcents: wholeOf(ceiled(sum)),
+    uncharged_microcents: wholeOf(row.unchargedMicrocents),
+    hold_microcents: wholeOf(row.holdMicrocents),
+    plan: row.plan,
+    explanation: explanationOf(row, ceiled(sum)),
+    ledger: [
+      {
+        id: uuidText(row.requestId),
+        type: 'usage',
+        amount_microcents: wholeOf(-row.costMicrocents),
+        created_at: secondsOf(row.endedAt),
+      },
+      ...own.map(({ transferId, amountMicrocents, at }) => ({
+        id: uuidText(transferId),
+        type: 'refund' as const,
+        amount_microcents: wholeOf(amountMicrocents),
+        created_at: secondsOf(at),
+      })),
+    ],
+  };
+}
+
+/** What of the cost of a request was given back. */
+export const refundedOf = (row: UsageRow, refunds: readonly Refund[]): bigint =>
+  refunds.filter(isOf(row)).reduce((sum, { amountMicrocents }) => sum + amountMicrocents, 0n);
+
+const isOf =
+  ({ requestId }: UsageRow) =>
+  (refund: Refund): boolean =>
+    Buffer.compare(refund.requestId, requestId) === 0;
+
+/** money.md, "Rounding": cached tokens have a price of their own, the sum is rounded up once. Amounts are millionths of microcents. */
+function linesOf(row: UsageRow) {
+  const line = (item: 'input' | 'cached_input' | 'output', tokens: number, price: bigint) => ({
+    item,
+    tokens,
+    price,
+    millionths: BigInt(tokens) * price,
+  });
+  return [
+    line('input', row.promptTokens - row.cachedTokens, row.inputPrice),
+    line('cached_input', row.cachedTokens, row.cacheReadPrice),
+    line('output', row.completionTokens, row.outputPrice),
+  ];
+}
+
+const million = 1_000_000n;
+const ceiled = (millionths: bigint): bigint => (millionths + million - 1n) / million;
+
+function decimal(millionths: bigint): string {
+  const fraction = String(millionths % million)
+    .padStart(6, '0')
+    .replace(/0+$/, '');
+  return `${millionths / million}${fraction === '' ? '' : `.${fraction}`}`;
+}
+
+/** The table of endings (docs/money.md), in words. */
+const endings: Readonly<Record<Ending, string>> = {
+  finished: 'The answer was completed: charged is what was used.',
+  credit: 'Credit or a budget ran out in the middle of the answer: charged is what was delivered.',
+  client_left:
+    'The client left before the end: charged are the input, and the output that had been generated until then.',
+  reader_stalled:
+    'The client stopped reading: charged are the input, and the output that had been generated until then.',
+  revoked:
+    'The key was revoked or the account suspended in the middle of the answer: charged are the input, and the output that had been generated until then.',
+  failed: 'The service or the model failed: nothing is charged.',
+  deadline: 'It ran longer than a request may: nothing is charged.',
+  drained: 'The service was stopped: nothing is charged.',
+  lost: 'The charge could not be recorded: nothing is charged.',
+  crashed: 'The process that answered it died: nothing is charged.',
+};
+
+function explanationOf(row: UsageRow, listCost: bigint): string {
+  const sentences = [endings[row.ending]];
+  if (row.plan !== null) sentences.push(`The plan "${row.plan}" covers it, so it takes nothing from the credit.`);
+  else if (row.costMicrocents > 0n && row.costMicrocents < listCost)
+    sentences.push('The backend reported more than had been set aside; a charge is never more than that.');
+  if (row.counted && row.costMicrocents > 0n)
+    sentences.push('No backend told the tokens, so the service counted them, on the low side.');
+  return sentences.join(' ');
+}

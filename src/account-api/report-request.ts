@@ -1,0 +1,127 @@
+import Type from 'typebox';
+import type { Static } from 'typebox';
+
+import { ApiError } from '../errors.ts';
+import type { ReportDimension, ReportRequest } from '../store/report-queries.ts';
+import { bucketBounds, bucketWidths, hourMs, startOfDay } from '../store/time-zone.ts';
+import { notThere } from './input.ts';
+import type { Call } from './route.ts';
+import { visibleUsage } from './visible-usage.ts';
+
+const dayMs = 24 * hourMs;
+/** Buckets of a page: by default, and at most. */
+const pages = { '1m': [60, 1440], '1h': [24, 168], '1d': [31, 366] } as const;
+
+const dimensions = { model: 'model', api_key_id: 'key', user_id: 'user', tag: 'tag' } as const satisfies Readonly<
+  Record<string, ReportDimension>
+>;
+
+export const filterQuery = {
+  model: Type.Optional(Type.String({ minLength: 1, maxLength: 128, description: 'Of this model only.' })),
+  api_key_id: Type.Optional(Type.String({ minLength: 1, maxLength: 100, description: 'By this key only.' })),
+  user_id: Type.Optional(Type.String({ minLength: 1, maxLength: 100, description: 'By keys of this person only.' })),
+  tag: Type.Optional(Type.String({ minLength: 1, maxLength: 32, description: 'With this label only.' })),
+};
+
+const seconds = (description: string) =>
+  Type.Optional(Type.Integer({ minimum: 0, maximum: 100_000_000_000, description }));
+
+export const spanQuery = {
+  start_time: seconds('Unix seconds; requests that ended then or later.'),
+  end_time: seconds('Unix seconds; requests that ended before. Now, where it is left out.'),
+};
+
+export const reportQuery = Type.Object({
+  ...spanQuery,
+  bucket_width: Type.Optional(
+    Type.Enum([...bucketWidths], {
+      description: 'Minutes, hours or days of the time zone of the account; minutes for a day at most.',
+      default: '1d',
+    }),
+  ),
+  group_by: Type.Optional(
+    Type.Array(Type.Enum(Object.keys(dimensions) as (keyof typeof dimensions)[]), {
+      maxItems: 4,
+      description: 'A result for each. A request with several labels counts under each, one without under none.',
+    }),
+  ),
+  ...filterQuery,
+  limit: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      maximum: 1440,
+      description: 'Buckets of a page: 1440 minutes, 168 hours or 366 days at most.',
+    }),
+  ),
+  page: Type.Optional(Type.String({ pattern: '^[0-9]{1,11}$', description: '`next_page` of the page before.' })),
+});
+export type ReportQuery = Static<typeof reportQuery>;
+
+/** A report as a sender may have it, from the first bucket of the page. */
+export interface AskedReport extends ReportRequest {
+  /** Where the next page begins; undefined: this is the last one. */
+  readonly nextFrom: number | undefined;
+}
+
+type Asked = Pick<Call, 'account' | 'principal' | 'services'> & { readonly query: ReportQuery };
+
+/** Throws `unsupported_value`: the span is none, or too long for its buckets. */
+export async function askedReport(call: Asked): Promise<AskedReport> {
+  const { query } = call;
+  const width = query.bucket_width ?? '1d';
+  const timeZone = await timeZoneOf(call);
+  const now = call.services.operations.now();
+  const to = query.end_time === undefined ? Math.ceil((now + 1) / 1000) * 1000 : query.end_time * 1000;
+  const start = query.start_time === undefined ? usualStart(timeZone, width, to) : query.start_time * 1000;
+  if (start >= to)
+    throw new ApiError('unsupported_value', 'start_time must be before end_time.', { param: 'start_time' });
+  if (width === '1m' && to - start > dayMs)
+    throw new ApiError('unsupported_value', 'Minutes are told for a day at most: ask for fewer, or for hours.', {
+      param: 'bucket_width',
+    });
+  const from = query.page === undefined ? start : Number(query.page) * 1000;
+  if (from < start || from >= to)
+    throw new ApiError('unsupported_value', 'There is no such page of this report.', { param: 'page' });
+  const [usual, most] = pages[width];
+  const bounds = bucketBounds(timeZone, width, { from, to }, Math.min(query.limit ?? usual, most));
+  const end = bounds.at(-1)!;
+  const by = [...new Set(query.group_by ?? [])].map((name) => dimensions[name]);
+  return { ...filterOf(call, by), timeZone, bounds, by, nextFrom: end < to ? end : undefined };
+}
+
+/** What a sender may ask for; of keys and people only what they may see. */
+export function filterOf(
+  call: Pick<Call, 'account' | 'principal'> & {
+    readonly query: Pick<ReportQuery, 'model' | 'api_key_id' | 'user_id' | 'tag'>;
+  },
+  by: readonly ReportDimension[],
+) {
+  const { model, api_key_id: keyId, user_id: userId, tag } = call.query;
+  const isPersonal = keyId !== undefined || userId !== undefined || by.includes('key') || by.includes('user');
+  return {
+    accountId: call.account.id,
+    ...(model === undefined ? {} : { modelId: model }),
+    ...(keyId === undefined ? {} : { keyId }),
+    ...(userId === undefined ? {} : { userId }),
+    ...(tag === undefined ? {} : { tag }),
+    ...(isPersonal ? visibleUsage(call) : {}),
+  };
+}
+
+/** Whose days an account's reports have. */
+export async function timeZoneOf({ account, services }: Pick<Call, 'account' | 'services'>): Promise<string> {
+  const found = await services.operations.desk.getAccount({ accountId: account.id });
+  if (found === undefined) throw notThere();
+  return found.timeZone;
+}
+
+function usualStart(timeZone: string, width: keyof typeof pages, to: number): number {
+  switch (width) {
+    case '1m':
+      return to - hourMs;
+    case '1h':
+      return to - dayMs;
+    case '1d':
+      return startOfDay(timeZone, to - 7 * dayMs);
+  }
+}

@@ -1,0 +1,161 @@
+import Type from 'typebox';
+
+import type { RefundSum, ReportRow } from '../../store/report-queries.ts';
+import { localText } from '../../store/time-zone.ts';
+import { exportedGenerations, generationColumns, generationTotals } from '../exported-generation.ts';
+import { printExport } from '../export.ts';
+import type { Exported, ExportFormat } from '../export.ts';
+import { askedReport, reportQuery, timeZoneOf } from '../report-request.ts';
+import type { AskedReport, ReportQuery } from '../report-request.ts';
+import { everyRole, Reply, route } from '../route.ts';
+import type { AccountRoute, Call } from '../route.ts';
+import { costResult, generationFilter, generationQuery, readable, usageResult } from './usage.ts';
+
+const formats = { csv: 'text/csv; charset=utf-8', json: 'application/json' } as const;
+const tag = 'Export';
+const about =
+  'Exactly what the filter says, as it is read, with the sums of what was printed at its end. CSV is RFC 4180; texts that a spreadsheet would take for formulas have an apostrophe before them. Times are in UTC and in the time zone of the account.';
+
+const { page: _page, limit: _limit, ...reportProperties } = reportQuery.properties;
+/** Of whole reports: they have no pages. */
+const wholeReport = Type.Object(reportProperties);
+
+export const exportRoutes: readonly AccountRoute[] = (['csv', 'json'] as const).flatMap((format) => [
+  route({
+    method: 'get',
+    path: `/v1/export/generations.${format}`,
+    operationId: format === 'csv' ? 'exportGenerationsCsv' : 'exportGenerationsJson',
+    tag,
+    summary: `Requests as ${format.toUpperCase()}`,
+    description: `${about} Newest first. Developers and viewers have the requests of their own keys.`,
+    access: everyRole,
+    query: Type.Object(generationQuery),
+    answers: [{ status: 200, description: 'The requests, a row for each.', contentType: formats[format] }],
+    handle: async (call) => {
+      const timeZone = await timeZoneOf(call);
+      const { desk, now } = call.services.operations;
+      // What ends while it is read is not in it.
+      const filter = { to: now() + 1, ...generationFilter(call) };
+      return file(
+        'generations',
+        format,
+        generationColumns,
+        generationTotals,
+        exportedGenerations(desk, filter, timeZone),
+      );
+    },
+  }),
+  route({
+    method: 'get',
+    path: `/v1/export/usage.${format}`,
+    operationId: format === 'csv' ? 'exportUsageCsv' : 'exportUsageJson',
+    tag,
+    summary: `Usage in buckets of time as ${format.toUpperCase()}`,
+    description: `${about} The same as GET /v1/usage, without pages.`,
+    access: everyRole,
+    query: wholeReport,
+    answers: [
+      { status: 200, description: 'A row for each bucket and group that has usage.', contentType: formats[format] },
+    ],
+    handle: async (call) => {
+      const first = await askedReport(call);
+      const rowsOf = async (asked: AskedReport) =>
+        (await readable(call.services.operations.desk.reportUsage(asked))).map((row) =>
+          bucketRow(asked, row, usageResult),
+        );
+      return file('usage', format, usageColumns, usageTotals, buckets(call, first, rowsOf));
+    },
+  }),
+  route({
+    method: 'get',
+    path: `/v1/export/costs.${format}`,
+    operationId: format === 'csv' ? 'exportCostsCsv' : 'exportCostsJson',
+    tag,
+    summary: `Costs in buckets of time as ${format.toUpperCase()}`,
+    description: `${about} The same as GET /v1/costs, without pages.`,
+    access: everyRole,
+    query: wholeReport,
+    answers: [
+      { status: 200, description: 'A row for each bucket, group and line item.', contentType: formats[format] },
+    ],
+    handle: async (call) => {
+      const first = await askedReport(call);
+      const { desk } = call.services.operations;
+      const rowsOf = async (asked: AskedReport) => {
+        const charged = (await readable(desk.reportUsage(asked))).filter(({ cost }) => cost > 0n);
+        const all: readonly (ReportRow | RefundSum)[] = [...charged, ...(await desk.reportRefunds(asked))];
+        return all
+          .toSorted((a, b) => a.bucket - b.bucket)
+          .map((row) =>
+            bucketRow(asked, row, (one) => {
+              const { amount, ...result } = costResult(one);
+              return { amount_usd: amount.value, ...result };
+            }),
+          );
+      };
+      return file('costs', format, costColumns, ['amount_microcents'], buckets(call, first, rowsOf));
+    },
+  }),
+]);
+
+const bucketColumns = ['start_utc', 'end_utc', 'start_local', 'end_local'] as const;
+const groupColumns = ['model', 'api_key_id', 'user_id', 'tag'] as const;
+const usageTotals = [
+  'num_model_requests',
+  'input_tokens',
+  'input_cached_tokens',
+  'output_tokens',
+  'output_reasoning_tokens',
+  'cost_microcents',
+  'uncharged_microcents',
+] as const;
+const usageColumns = [...bucketColumns, ...groupColumns, ...usageTotals];
+const costColumns = [...bucketColumns, ...groupColumns, 'line_item', 'amount_microcents', 'amount_usd'];
+
+function file(
+  name: string,
+  format: ExportFormat,
+  columns: readonly string[],
+  added: readonly string[],
+  pages: AsyncIterable<readonly Exported[]>,
+): Reply {
+  const headers = {
+    'content-type': formats[format],
+    'content-disposition': `attachment; filename="${name}.${format}"`,
+  };
+  return new Reply(200, headers, printExport(format, columns, added, pages));
+}
+
+/** All pages of a report, one after the other. */
+async function* buckets(
+  call: Pick<Call, 'account' | 'principal' | 'services' | 'signal'> & { readonly query: ReportQuery },
+  first: AskedReport,
+  rowsOf: (asked: AskedReport) => Promise<readonly Exported[]>,
+): AsyncGenerator<readonly Exported[]> {
+  // The end of the span, however long it takes to read it.
+  const endOf = call.query.end_time ?? Math.ceil((call.services.operations.now() + 1) / 1000);
+  const query = { ...call.query, start_time: first.bounds[0]! / 1000, end_time: endOf };
+  for (let asked: AskedReport | undefined = first; asked !== undefined && !call.signal.aborted;) {
+    yield await rowsOf(asked);
+    const { nextFrom }: AskedReport = asked;
+    asked =
+      nextFrom === undefined
+        ? undefined
+        : await askedReport({ ...call, query: { ...query, page: String(nextFrom / 1000) } });
+  }
+}
+
+function bucketRow<Row extends { readonly bucket: number }>(
+  { timeZone, bounds }: AskedReport,
+  row: Row,
+  shown: (row: Row) => Exported,
+): Exported {
+  const [from, to] = [bounds[row.bucket]!, bounds[row.bucket + 1]!];
+  return {
+    start_utc: new Date(from).toISOString(),
+    end_utc: new Date(to).toISOString(),
+    start_local: localText(timeZone, from),
+    end_local: localText(timeZone, to),
+    ...shown(row),
+  };
+}

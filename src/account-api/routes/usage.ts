@@ -1,0 +1,384 @@
+import Type from 'typebox';
+
+import { dollars } from '../../billing/cents.ts';
+import { ApiError } from '../../errors.ts';
+import { parseUuid, uuidText } from '../../ids/uuid.ts';
+import type { Ending } from '../../store/ledger.ts';
+import type { RefundSum, ReportRow } from '../../store/report-queries.ts';
+import { dateAt, nextDay, startOfDate, startOfDay } from '../../store/time-zone.ts';
+import { generationReceipt, generationSummary, generationSummarySchema, receiptSchema } from '../generation-object.ts';
+import { notThere } from '../input.ts';
+import { askedReport, filterOf, filterQuery, reportQuery, spanQuery, timeZoneOf } from '../report-request.ts';
+import type { AskedReport } from '../report-request.ts';
+import { everyRole, route } from '../route.ts';
+import type { AccountRoute, Call } from '../route.ts';
+import { visibleUsage } from '../visible-usage.ts';
+import { listSchema, nullable, pageLimit, pageQuery, secondsOf, wholeOf } from '../wire.ts';
+
+const tag = 'Usage';
+const seen = 'Developers and viewers see requests of their own keys, and the sums of the whole account.';
+
+export const endings = [
+  'finished',
+  'credit',
+  'client_left',
+  'reader_stalled',
+  'revoked',
+  'failed',
+  'deadline',
+  'drained',
+  'lost',
+  'crashed',
+] as const satisfies readonly Ending[];
+
+/** Which requests; also of what is exported. */
+export const generationQuery = {
+  ...spanQuery,
+  ...filterQuery,
+  ending: Type.Optional(Type.Enum([...endings])),
+  error_code: Type.Optional(Type.String({ minLength: 1, maxLength: 64 })),
+  streamed: Type.Optional(Type.Boolean()),
+};
+
+interface GenerationQuery {
+  readonly start_time?: number;
+  readonly end_time?: number;
+  readonly model?: string;
+  readonly api_key_id?: string;
+  readonly user_id?: string;
+  readonly tag?: string;
+  readonly ending?: Ending;
+  readonly error_code?: string;
+  readonly streamed?: boolean;
+}
+
+export function generationFilter(call: Pick<Call, 'account' | 'principal'> & { readonly query: GenerationQuery }) {
+  const { start_time: start, end_time: end, ending, error_code: errorCode, streamed } = call.query;
+  if (start !== undefined && end !== undefined && start >= end)
+    throw new ApiError('unsupported_value', 'start_time must be before end_time.', { param: 'start_time' });
+  return {
+    ...filterOf(call, []),
+    ...visibleUsage(call),
+    ...(start === undefined ? {} : { from: start * 1000 }),
+    ...(end === undefined ? {} : { to: end * 1000 }),
+    ...(ending === undefined ? {} : { ending }),
+    ...(errorCode === undefined ? {} : { errorCode }),
+    ...(streamed === undefined ? {} : { streamed }),
+  };
+}
+
+/** What a bucket has for a group; fields of groups that were not asked for are null. */
+const groupFields = {
+  model: nullable(Type.String()),
+  api_key_id: nullable(Type.String()),
+  user_id: nullable(Type.String()),
+  tag: nullable(Type.String()),
+};
+
+const pageSchema = (
+  result: Readonly<Record<string, ReturnType<typeof Type.String> | ReturnType<typeof Type.Integer>>> | object,
+) =>
+  Type.Object({
+    object: Type.Literal('page'),
+    time_zone: Type.String(),
+    data: Type.Array(
+      Type.Object({
+        object: Type.Literal('bucket'),
+        start_time: Type.Integer(),
+        end_time: Type.Integer(),
+        results: Type.Array(Type.Object(result as never)),
+      }),
+    ),
+    has_more: Type.Boolean(),
+    next_page: Type.Optional(Type.String()),
+  });
+
+const usageFields = {
+  input_tokens: Type.Integer({ description: 'Cached tokens included.' }),
+  input_cached_tokens: Type.Integer(),
+  output_tokens: Type.Integer({ description: 'Reasoning included.' }),
+  output_reasoning_tokens: Type.Integer(),
+  num_model_requests: Type.Integer(),
+  cost_microcents: Type.Integer(),
+  uncharged_microcents: Type.Integer(),
+  ...groupFields,
+};
+
+const costFields = {
+  amount: Type.Object({ value: Type.String({ description: 'Dollars, exact.' }), currency: Type.Literal('usd') }),
+  amount_microcents: Type.Integer({ description: 'Below 0: given back.' }),
+  line_item: Type.Enum(['usage', 'refunds']),
+  ...groupFields,
+};
+
+export const usageRoutes: readonly AccountRoute[] = [
+  route({
+    method: 'get',
+    path: '/v1/generation',
+    operationId: 'getGeneration',
+    tag,
+    summary: 'The receipt of a request',
+    description: `What a request took and cost, and why: tokens times prices, what was set aside, how it ended, and its rows of the ledger. Never what was said in it. ${seen}`,
+    access: everyRole,
+    query: Type.Object({
+      id: Type.String({
+        minLength: 1,
+        maxLength: 200,
+        description: '`x-request-id` of the answer (`req_…`), the id that the client sent, or the id of the ledger.',
+      }),
+    }),
+    answers: [
+      {
+        status: 200,
+        description: 'The receipt; or, where several requests have this id, a list of theirs.',
+        schema: Type.Union([
+          receiptSchema,
+          Type.Object({
+            object: Type.Literal('list'),
+            message: Type.String(),
+            data: Type.Array(receiptSchema),
+            has_more: Type.Literal(false),
+          }),
+        ]),
+      },
+    ],
+    handle: async (call) => {
+      const { account, query, services } = call;
+      const { desk, now } = services.operations;
+      const found = await desk.findUsage({ accountId: account.id, id: query.id, now: now() });
+      const { ownerId } = visibleUsage(call);
+      const receipts = [];
+      const refunds = await desk.refundsOf({
+        accountId: account.id,
+        requestIds: found.map(({ requestId }) => requestId),
+      });
+      for (const row of found) {
+        const key = await desk.getKey({ keyId: row.keyId, accountId: account.id });
+        if (ownerId !== undefined && (key === undefined || key.userId !== ownerId)) continue;
+        receipts.push(generationReceipt(row, { refunds, keyName: key?.name ?? null }));
+      }
+      if (receipts.length === 0) throw notThere();
+      if (receipts.length === 1) return receipts[0];
+      const message = `${receipts.length} requests have this id, newest first; ask for one by its id of the ledger.`;
+      return { object: 'list', message, data: receipts, has_more: false };
+    },
+  }),
+  route({
+    method: 'get',
+    path: '/v1/generations',
+    operationId: 'listGenerations',
+    tag,
+    summary: 'Requests of the account',
+    description: `Requests by their end, newest first. A page may have fewer than \`limit\`, and a next one. ${seen}`,
+    access: everyRole,
+    query: Type.Object({ ...pageQuery, ...generationQuery }),
+    answers: [{ status: 200, description: 'A page of requests.', schema: listSchema(generationSummarySchema) }],
+    handle: async (call) => {
+      const { account, query, services } = call;
+      const { desk } = services.operations;
+      const before = query.after === undefined ? undefined : await cursorAt(call, query.after);
+      const { rows, next } = await desk.listGenerations({
+        ...generationFilter(call),
+        ...(before === undefined ? {} : { before }),
+        limit: pageLimit(query.limit),
+      });
+      const refunds = await desk.refundsOf({
+        accountId: account.id,
+        requestIds: rows.map(({ requestId }) => requestId),
+      });
+      return {
+        object: 'list',
+        data: rows.map((row) => generationSummary(row, refunds)),
+        has_more: next !== undefined,
+        ...(next === undefined ? {} : { next_after: uuidText(next.requestId) }),
+      };
+    },
+  }),
+  route({
+    method: 'get',
+    path: '/v1/activity',
+    operationId: 'getActivity',
+    tag,
+    summary: 'Usage by day and model',
+    description: `The last 30 days of the time zone of the account, newest first, a row for each day and model. ${seen}`,
+    access: everyRole,
+    query: Type.Object({
+      date: Type.Optional(Type.String({ pattern: '^[0-9]{4}-[0-9]{2}-[0-9]{2}$', description: 'This day only.' })),
+      ...filterQuery,
+    }),
+    answers: [
+      {
+        status: 200,
+        description: 'Days with usage.',
+        schema: Type.Object({
+          object: Type.Literal('list'),
+          time_zone: Type.String(),
+          data: Type.Array(
+            Type.Object({
+              date: Type.String(),
+              model: Type.String(),
+              requests: Type.Integer(),
+              prompt_tokens: Type.Integer(),
+              cached_tokens: Type.Integer(),
+              completion_tokens: Type.Integer(),
+              reasoning_tokens: Type.Integer(),
+              cost_microcents: Type.Integer(),
+            }),
+          ),
+          has_more: Type.Literal(false),
+        }),
+      },
+    ],
+    handle: async (call) => {
+      const { query, services } = call;
+      const { desk, now } = services.operations;
+      const timeZone = await timeZoneOf(call);
+      const bounds = query.date === undefined ? lastDays(timeZone, now()) : dayNamed(timeZone, query.date);
+      const rows = await desk.reportUsage({ ...filterOf(call, []), timeZone, bounds, by: ['model'] });
+      return {
+        object: 'list',
+        time_zone: timeZone,
+        data: rows
+          .map((row) => ({
+            date: dateAt(timeZone, bounds[row.bucket]!),
+            model: row.model!,
+            requests: wholeOf(row.requests),
+            prompt_tokens: wholeOf(row.prompt_tokens),
+            cached_tokens: wholeOf(row.cached_tokens),
+            completion_tokens: wholeOf(row.completion_tokens),
+            reasoning_tokens: wholeOf(row.reasoning_tokens),
+            cost_microcents: wholeOf(row.cost),
+          }))
+          .reverse(),
+        has_more: false,
+      };
+    },
+  }),
+  route({
+    method: 'get',
+    path: '/v1/usage',
+    operationId: 'getUsage',
+    tag,
+    summary: 'Usage in buckets of time',
+    description: `Tokens and requests by when requests ended. The first bucket begins at start_time, the last ends at end_time. ${seen}`,
+    access: everyRole,
+    query: reportQuery,
+    answers: [{ status: 200, description: 'A page of buckets.', schema: pageSchema(usageFields) }],
+    handle: async (call) => {
+      const asked = await askedReport(call);
+      const rows = await readable(call.services.operations.desk.reportUsage(asked));
+      return pageOf(asked, rows, usageResult);
+    },
+  }),
+  route({
+    method: 'get',
+    path: '/v1/costs',
+    operationId: 'getCosts',
+    tag,
+    summary: 'Costs in buckets of time',
+    description: `What requests were charged, by when they ended, and what was given back of charges, by when it was. ${seen}`,
+    access: everyRole,
+    query: reportQuery,
+    answers: [{ status: 200, description: 'A page of buckets.', schema: pageSchema(costFields) }],
+    handle: async (call) => {
+      const asked = await askedReport(call);
+      const { desk } = call.services.operations;
+      const rows = (await readable(desk.reportUsage(asked))).filter(({ cost }) => cost > 0n);
+      const refunds = await desk.reportRefunds(asked);
+      return pageOf<ReportRow | RefundSum>(asked, [...rows, ...refunds], costResult);
+    },
+  }),
+];
+
+export function usageResult(row: ReportRow) {
+  return {
+    input_tokens: wholeOf(row.prompt_tokens),
+    input_cached_tokens: wholeOf(row.cached_tokens),
+    output_tokens: wholeOf(row.completion_tokens),
+    output_reasoning_tokens: wholeOf(row.reasoning_tokens),
+    num_model_requests: wholeOf(row.requests),
+    cost_microcents: wholeOf(row.cost),
+    uncharged_microcents: wholeOf(row.uncharged),
+    ...groupOf(row),
+  };
+}
+
+export function costResult(row: ReportRow | RefundSum) {
+  const isRefund = 'amountMicrocents' in row;
+  const amount = isRefund ? -row.amountMicrocents : row.cost;
+  return {
+    amount: { value: dollars(amount).replace('$', ''), currency: 'usd' as const },
+    amount_microcents: wholeOf(amount),
+    line_item: isRefund ? ('refunds' as const) : ('usage' as const),
+    ...groupOf(row),
+  };
+}
+
+const groupOf = ({ model, key, user, tag: label }: Pick<ReportRow, 'model' | 'key' | 'user' | 'tag'>) => ({
+  model,
+  api_key_id: key,
+  user_id: user,
+  tag: label,
+});
+
+function pageOf<Row extends { readonly bucket: number }>(
+  { timeZone, bounds, nextFrom }: AskedReport,
+  rows: readonly Row[],
+  shown: (row: Row) => object,
+) {
+  const results = bounds.slice(0, -1).map((): object[] => []);
+  for (const row of rows) results[row.bucket]!.push(shown(row));
+  return {
+    object: 'page',
+    time_zone: timeZone,
+    data: results.map((of, index) => ({
+      object: 'bucket',
+      start_time: secondsOf(bounds[index]!),
+      end_time: secondsOf(bounds[index + 1]!),
+      results: of,
+    })),
+    has_more: nextFrom !== undefined,
+    ...(nextFrom === undefined ? {} : { next_page: String(secondsOf(nextFrom)) }),
+  };
+}
+
+/** What the store refuses is a report that nobody could read. */
+export async function readable<Rows>(report: Promise<Rows>): Promise<Rows> {
+  try {
+    return await report;
+  } catch (error) {
+    if (!(error instanceof Error && 'code' in error && error.code === 'invalid')) throw error;
+    throw new ApiError('unsupported_value', 'There are too many groups: ask for fewer buckets, or group by less.', {
+      param: 'group_by',
+      cause: error,
+    });
+  }
+}
+
+async function cursorAt({ account, services }: Pick<Call, 'account' | 'services'>, after: string) {
+  const requestId = parseUuid(after);
+  const cursor =
+    requestId === undefined ? undefined : await services.operations.desk.cursorOf({ accountId: account.id, requestId });
+  if (cursor === undefined)
+    throw new ApiError('unsupported_value', 'There is no such page: use `next_after` of the page before.', {
+      param: 'after',
+    });
+  return cursor;
+}
+
+const activityDays = 30;
+
+/** The bounds of the days until now. */
+function lastDays(timeZone: string, now: number): readonly number[] {
+  const bounds = [nextDay(timeZone, now)];
+  while (bounds.length <= activityDays) bounds.unshift(startOfDay(timeZone, bounds[0]! - 1));
+  return bounds;
+}
+
+function dayNamed(timeZone: string, date: string): readonly number[] {
+  const midnight = Date.parse(`${date}T00:00:00Z`);
+  if (Number.isNaN(midnight) || new Date(midnight).toISOString().slice(0, 10) !== date)
+    throw new ApiError('unsupported_value', 'There is no such day.', { param: 'date' });
+  const from = startOfDate(timeZone, midnight);
+  return [from, nextDay(timeZone, from)];
+}

@@ -1,0 +1,74 @@
+import { generationReceipt } from '../account-api/generation-object.ts';
+import type { GenerationReceipt } from '../account-api/generation-object.ts';
+import { accountMeant, OperationError } from '../accounts/operation.ts';
+import type { Context } from './context.ts';
+import { reading } from './database.ts';
+import { cents, table } from './output.ts';
+
+/** The receipt of a request, as GET /v1/generation has it. */
+export async function showReceipt(
+  context: Context,
+  { account }: { readonly account?: string },
+  id = '',
+): Promise<number> {
+  const receipts = await reading(context, async (desk, _db, now) => {
+    const accountId = await accountMeant(account, desk);
+    const rows = await desk.findUsage({ accountId, id, now: await now() });
+    if (rows.length === 0)
+      throw new OperationError(
+        `${accountId} has no request ${id}. List them with: tokenhouse usage --account ${accountId}`,
+      );
+    const refunds = await desk.refundsOf({ accountId, requestIds: rows.map(({ requestId }) => requestId) });
+    const printed: GenerationReceipt[] = [];
+    for (const row of rows) {
+      const key = await desk.getKey({ keyId: row.keyId, accountId });
+      printed.push(generationReceipt(row, { refunds, keyName: key?.name ?? null }));
+    }
+    return printed;
+  });
+  const several =
+    receipts.length === 1
+      ? []
+      : [`${receipts.length} requests are called ${id}, newest first; each has its own ledger id.`, ''];
+  context.print.result(receipts.length === 1 ? receipts[0] : receipts, [
+    ...several,
+    ...receipts.flatMap((receipt, index) => [...(index === 0 ? [] : ['']), ...linesOf(receipt)]),
+  ]);
+  return 0;
+}
+
+function linesOf(receipt: GenerationReceipt): readonly string[] {
+  const time = (seconds: number): string => new Date(seconds * 1000).toISOString().replace('.000Z', 'Z');
+  const words = [
+    receipt.api_type,
+    receipt.streamed ? 'streamed' : 'whole',
+    ...(receipt.zdr === true ? ['zero data retention'] : []),
+    ...(receipt.tags.length === 0 ? [] : [`labels ${receipt.tags.join(', ')}`]),
+  ];
+  const refund = receipt.ledger.filter(({ type }) => type === 'refund');
+  return [
+    `${receipt.request_id} · ${receipt.model} · ${words.join(' · ')}`,
+    `ledger   ${receipt.id}`,
+    `key      ${receipt.key_id}${receipt.key_name === null ? '' : ` (${receipt.key_name})`}`,
+    `time     ${time(receipt.created_at)} to ${time(receipt.ended_at)}, ${receipt.total_ms} ms${receipt.latency_ms === null ? '' : `, first token after ${receipt.latency_ms} ms`}`,
+    `end      ${receipt.ending}${receipt.finish_reason === null ? '' : `, ${receipt.finish_reason}`}${receipt.error_code === null ? '' : `, ${receipt.error_code}`}`,
+    '',
+    ...table(
+      ['', 'tokens', 'microcents per million', 'microcents'],
+      receipt.lines.map((line) => [
+        line.item.replace('_', ' '),
+        line.tokens,
+        line.microcents_per_million_tokens,
+        line.microcents,
+      ]),
+    ),
+    '',
+    `sum      ${receipt.sum_microcents} microcents, rounded up once: ${receipt.list_cost_microcents}`,
+    `hold     ${receipt.hold_microcents} microcents`,
+    `charge   ${receipt.total_cost_microcents} microcents (${cents(BigInt(receipt.total_cost_microcents))})`,
+    ...refund.map(
+      ({ id, amount_microcents: amount, created_at: at }) => `refund   ${amount} microcents, ${time(at)}, ledger ${id}`,
+    ),
+    `why      ${receipt.explanation}`,
+  ];
+}
