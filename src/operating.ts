@@ -140,6 +140,7 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
       sessions: people,
       payments: paying.payments,
       demo: paying.demo,
+      backends: options.backends,
     },
     {
       version: options.version,

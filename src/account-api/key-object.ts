@@ -59,7 +59,7 @@ export const keySchema = Type.Object({
 });
 export type KeyObject = Static<typeof keySchema>;
 
-const resetOf: Readonly<Record<BudgetPeriod, LimitReset | null>> = {
+const limitResetOf: Readonly<Record<BudgetPeriod, LimitReset | null>> = {
   day: 'daily',
   week: 'weekly',
   month: 'monthly',
@@ -115,7 +115,7 @@ export async function keyObjects(
       limit_cents: budget === undefined ? null : centsOf(budget.amountMicrocents),
       limit_microcents: budget === undefined ? null : wholeOf(budget.amountMicrocents),
       limit_remaining_microcents: budget === undefined ? null : wholeOf(left > 0n ? left : 0n),
-      limit_reset: budget === undefined ? null : resetOf[budget.per],
+      limit_reset: budget === undefined ? null : limitResetOf[budget.per],
       limit_resets_at: secondsOrNull(budget?.purse.endsAt ?? null),
       usage: wholeOf(total.get(key.id) ?? 0n),
       usage_daily: wholeOf(daily.get(key.id) ?? 0n),

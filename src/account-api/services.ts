@@ -13,6 +13,8 @@ export interface AccountServices {
   readonly config: () => Config;
   /** Where this host is reached, without a slash at its end. */
   readonly accountUrl: () => string;
+  /** Where models run, and whether they can. */
+  readonly backends?: () => BackendStates | Promise<BackendStates>;
   /** Durable, then sent. */
   readonly mailer: Mailer;
   /** Who signs in. */
@@ -24,3 +26,9 @@ export interface AccountServices {
   /** People; without it only keys are known. */
   readonly sessions?: Sessions;
 }
+
+export type BackendStates = readonly {
+  readonly modelId: string;
+  readonly label: string;
+  readonly state: 'starting' | 'ready' | 'failed';
+}[];

@@ -172,7 +172,8 @@ async function move(
   };
 }
 
-const idempotencyKeyLengthMax = 255;
+/** Those of clients have up to 255, and say where they come from. */
+const idempotencyKeyLengthMax = 300;
 const referenceLengthMax = 1000;
 
 const checkedReference = (text: string | undefined): string | null =>

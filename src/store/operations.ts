@@ -1,6 +1,7 @@
 import type { Kysely } from 'kysely';
 import * as audit from './audit-queries.ts';
 import { authStore } from './auth-queries.ts';
+import * as accounts from './account-queries.ts';
 import * as budgets from './budget-queries.ts';
 import type { Database } from './database.ts';
 import * as changes from './change-queries.ts';
@@ -25,6 +26,9 @@ import * as rollUps from './roll-ups.ts';
 const deskOperations = {
   listAccounts: queries.listAccounts,
   getAccount: queries.getAccount,
+  listCustomers: accounts.listCustomers,
+  heldByAccounts: accounts.heldByAccounts,
+  chargedUsage: accounts.chargedUsage,
   createKey: queries.createKey,
   listKeys: queries.listKeys,
   revokeKey: queries.revokeKey,

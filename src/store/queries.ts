@@ -970,7 +970,7 @@ function pageOf(limit: number | undefined): number {
   return Math.max(1, Math.min(Math.trunc(limit ?? 100), pageMax));
 }
 
-function toAccount(row: Selectable<Database['account']> & { readonly leased: bigint }): Account {
+export function toAccount(row: Selectable<Database['account']> & { readonly leased: bigint }): Account {
   return {
     id: row.id,
     name: row.name,

@@ -1,0 +1,109 @@
+import Type from 'typebox';
+import type { Static } from 'typebox';
+
+import { readAccountLimits } from '../accounts/key-limits.ts';
+import type { Desk } from '../store/operations.ts';
+import type { Account } from '../store/queries.ts';
+import { centsOf, nullable, secondsOf, secondsOrNull, wholeOf } from './wire.ts';
+
+const billingFields = {
+  legal_name: nullable(Type.String()),
+  address_lines: nullable(Type.Array(Type.String())),
+  country: nullable(Type.String({ description: 'ISO 3166-1, such as `DE`.' })),
+  tax_id: nullable(Type.String()),
+  invoice_email: nullable(Type.String()),
+};
+
+export const spendIntervals = ['day', 'week', 'month'] as const;
+
+export const spendLimitSchema = Type.Object({
+  object: Type.Literal('spend_limit'),
+  threshold_amount: Type.Integer({ description: 'What may be spent in an interval, in cents.' }),
+  threshold_microcents: Type.Integer({ description: 'The same, exactly.' }),
+  currency: Type.Literal('USD'),
+  interval: nullable(Type.Enum([...spendIntervals], { description: 'In UTC, weeks from Monday; null: for good.' })),
+  enforcement: Type.Literal('hard', { description: 'Requests beyond it are refused, and answers end at it.' }),
+  spent_microcents: Type.Integer({ description: 'In the interval that runs.' }),
+  held_microcents: Type.Integer({ description: 'By requests that run.' }),
+  resets_at: nullable(Type.Integer({ description: 'Unix seconds; null: never.' })),
+});
+
+export const accountSchema = Type.Object({
+  id: Type.String(),
+  object: Type.Literal('account'),
+  name: Type.String(),
+  status: Type.Enum(['active', 'suspended', 'deleted']),
+  plan_tier: nullable(Type.String({ description: 'A plan of the server; null: none.' })),
+  balance_cents: Type.Integer(),
+  balance_microcents: Type.Integer({ description: 'Credit less what has been charged.' }),
+  held_microcents: Type.Integer({ description: 'Of it, by requests that run.' }),
+  credit_limit_cents: Type.Integer({ description: 'How far below zero the balance may go.' }),
+  max_concurrency: nullable(Type.Integer({ description: 'null: what its plan or the server says.' })),
+  allowed_models: nullable(Type.Array(Type.String(), { description: 'null: all.' })),
+  spend_limit: nullable(spendLimitSchema),
+  billing: Type.Object(billingFields),
+  created_at: Type.Integer({ description: 'Unix seconds.' }),
+  deleted_at: nullable(Type.Integer()),
+});
+export type AccountObject = Static<typeof accountSchema>;
+type SpendLimit = Static<typeof spendLimitSchema>;
+
+/** What the accounts of the ids may spend; those without a limit are left out. */
+export async function spendLimits(
+  ids: readonly string[],
+  desk: Desk,
+  now: number,
+): Promise<ReadonlyMap<string, SpendLimit>> {
+  const budgets = await desk.budgetsOf({ subjects: ids, at: now });
+  return new Map(
+    budgets.map((budget) => [
+      budget.purse.subject,
+      {
+        object: 'spend_limit',
+        threshold_amount: centsOf(budget.amountMicrocents),
+        threshold_microcents: wholeOf(budget.amountMicrocents),
+        currency: 'USD',
+        interval: budget.per === 'total' ? null : budget.per,
+        enforcement: 'hard',
+        spent_microcents: wholeOf(budget.spentMicrocents),
+        held_microcents: wholeOf(budget.heldMicrocents),
+        resets_at: secondsOrNull(budget.purse.endsAt),
+      },
+    ]),
+  );
+}
+
+export async function accountObjects(
+  accounts: readonly Account[],
+  desk: Desk,
+  now: number,
+): Promise<readonly AccountObject[]> {
+  const ids = accounts.map(({ id }) => id);
+  const held = new Map(
+    (await desk.heldByAccounts({ accountIds: ids })).map(({ accountId, microcents }) => [accountId, microcents]),
+  );
+  const limits = await spendLimits(ids, desk, now);
+  return accounts.map((account): AccountObject => ({
+    id: account.id,
+    object: 'account',
+    name: account.name,
+    status: account.deletedAt === null ? account.status : 'deleted',
+    plan_tier: account.plan,
+    balance_cents: centsOf(account.balanceMicrocents),
+    balance_microcents: wholeOf(account.balanceMicrocents),
+    held_microcents: wholeOf(held.get(account.id) ?? 0n),
+    credit_limit_cents: centsOf(account.creditLimitMicrocents),
+    max_concurrency: readAccountLimits(account.limits).concurrencyMax ?? null,
+    allowed_models: account.models === null ? null : [...account.models],
+    spend_limit: limits.get(account.id) ?? null,
+    billing: {
+      legal_name: account.billing.legalName,
+      address_lines: account.billing.addressLines === null ? null : [...account.billing.addressLines],
+      country: account.billing.country,
+      tax_id: account.billing.taxId,
+      invoice_email: account.billing.invoiceEmail,
+    },
+    created_at: secondsOf(account.createdAt),
+    deleted_at: secondsOrNull(account.deletedAt),
+  }));
+}

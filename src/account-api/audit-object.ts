@@ -1,0 +1,54 @@
+import Type from 'typebox';
+import type { Static } from 'typebox';
+
+import type { AuditEntry } from '../store/audit-queries.ts';
+import { nullable, secondsOf } from './wire.ts';
+
+export const auditSchema = Type.Object({
+  id: Type.String(),
+  object: Type.Literal('audit_log'),
+  at: Type.Integer({ description: 'Unix seconds.' }),
+  account_id: nullable(Type.String()),
+  actor: Type.Object({
+    kind: Type.Enum(['user', 'key', 'cli', 'system']),
+    id: nullable(Type.String()),
+    name: nullable(Type.String({ description: 'As it was called then.' })),
+  }),
+  action: Type.String({ description: 'Such as `key.create`.' }),
+  target: nullable(Type.String({ description: 'Id of what was changed.' })),
+  outcome: Type.Enum(['done', 'refused', 'failed', 'begun'], {
+    description: '`begun`: it was about to be done, and it is not known, or not known yet, whether it was.',
+  }),
+  asked: Type.Unknown({ description: 'What was asked for; null where it is not kept.' }),
+  before: Type.Unknown({ description: 'How things were; null where there was nothing.' }),
+  after: Type.Unknown({ description: 'How things were then.' }),
+  request_id: nullable(Type.String()),
+  address: nullable(Type.String()),
+});
+export type AuditObject = Static<typeof auditSchema>;
+
+const read = (text: string | null | undefined): unknown => (text == null ? null : (JSON.parse(text) as unknown));
+
+export const auditId = ({ id }: AuditEntry): string => `audit_${Buffer.from(id).toString('hex')}`;
+
+/** undefined: that is no id of an entry. */
+export function readAuditId(text: string): Uint8Array | undefined {
+  const hex = /^audit_([0-9a-f]{32})$/.exec(text)?.[1];
+  return hex === undefined ? undefined : Uint8Array.from(Buffer.from(hex, 'hex'));
+}
+
+export const auditObject = (entry: AuditEntry): AuditObject => ({
+  id: auditId(entry),
+  object: 'audit_log',
+  at: secondsOf(entry.at),
+  account_id: entry.accountId,
+  actor: entry.actor,
+  action: entry.action,
+  target: entry.target,
+  outcome: entry.outcome ?? 'done',
+  asked: read(entry.wish),
+  before: read(entry.before),
+  after: read(entry.after),
+  request_id: entry.requestId,
+  address: entry.address,
+});

@@ -1,0 +1,225 @@
+import Type from 'typebox';
+
+import { addressLinesMax } from '../../accounts/billing-details.ts';
+import { operate } from '../../accounts/operations.ts';
+import { ApiError } from '../../errors.ts';
+import type { AuditEntry } from '../../store/audit-queries.ts';
+import { accountObjects, accountSchema, spendIntervals, spendLimits, spendLimitSchema } from '../account-object.ts';
+import type { AccountObject } from '../account-object.ts';
+import { auditId, auditObject, auditSchema, readAuditId } from '../audit-object.ts';
+import { notThere } from '../input.ts';
+import { operationsOf } from '../operations-of.ts';
+import { everyRole, mayManage, mayPay, route } from '../route.ts';
+import type { AccountRoute, Call } from '../route.ts';
+import { listOf, listSchema, microcentsPerCent, nullable, pageLimit, pageQuery } from '../wire.ts';
+
+const line = Type.String({ minLength: 1, maxLength: 100 });
+
+export const ownAccountRoutes: readonly AccountRoute[] = [
+  route({
+    method: 'get',
+    path: '/v1/account',
+    operationId: 'getAccount',
+    tag: 'Account',
+    summary: 'The account',
+    description: 'Its name, plan, balance, limits, and to whom its invoices go.',
+    access: everyRole,
+    answers: [{ status: 200, description: 'The account.', schema: accountSchema }],
+    handle: async (call) => await ownAccount(call),
+  }),
+  route({
+    method: 'patch',
+    path: '/v1/account',
+    operationId: 'changeAccount',
+    tag: 'Account',
+    summary: 'Change the account',
+    description: 'Its name, and to whom its invoices go. What is left out stays; what is null is taken away.',
+    access: ['owner', 'admin', 'billing'],
+    body: Type.Object(
+      {
+        name: Type.Optional(line),
+        billing: Type.Optional(
+          Type.Object(
+            {
+              legal_name: Type.Optional(nullable(line)),
+              address_lines: Type.Optional(nullable(Type.Array(line, { minItems: 1, maxItems: addressLinesMax }))),
+              country: Type.Optional(nullable(Type.String({ minLength: 2, maxLength: 2 }))),
+              tax_id: Type.Optional(nullable(Type.String({ minLength: 2, maxLength: 40 }))),
+              invoice_email: Type.Optional(nullable(Type.String({ minLength: 3, maxLength: 254 }))),
+            },
+            { additionalProperties: false },
+          ),
+        ),
+      },
+      { additionalProperties: false },
+    ),
+    answers: [{ status: 200, description: 'The account as it is now.', schema: accountSchema }],
+    handle: async (call) => {
+      const { name, billing } = call.body;
+      if (name !== undefined && call.account.role === 'billing')
+        throw new ApiError('http_403', 'Owners and admins name the account.', { param: 'name' });
+      await operate(
+        {
+          kind: 'edit_account',
+          accountId: call.account.id,
+          name,
+          billing:
+            billing === undefined
+              ? undefined
+              : {
+                  legalName: billing.legal_name,
+                  addressLines: billing.address_lines,
+                  country: billing.country,
+                  taxId: billing.tax_id,
+                  invoiceEmail: billing.invoice_email,
+                },
+        },
+        operationsOf(call),
+      );
+      return await ownAccount(call);
+    },
+  }),
+  route({
+    method: 'get',
+    path: '/v1/spend_limit',
+    operationId: 'getSpendLimit',
+    tag: 'Account',
+    summary: 'What the account may spend',
+    description: 'With all of its keys together, in a period. 404: it has no limit.',
+    access: everyRole,
+    answers: [{ status: 200, description: 'The limit.', schema: spendLimitSchema }],
+    handle: async (call) => await spendLimit(call),
+  }),
+  route({
+    method: 'post',
+    path: '/v1/spend_limit',
+    operationId: 'setSpendLimit',
+    tag: 'Account',
+    summary: 'Say what the account may spend',
+    description:
+      'In the place of the limit before. What was spent in the period counts; what runs goes on. Never more than this is spent and held together.',
+    access: mayPay,
+    body: Type.Object(
+      {
+        threshold_amount: Type.Integer({ minimum: 0, maximum: 1_000_000_000_000, description: 'In cents.' }),
+        currency: Type.Optional(Type.Literal('USD')),
+        interval: Type.Optional(
+          nullable(Type.Enum([...spendIntervals], { description: 'month where left out; null: for good.' })),
+        ),
+        enforcement: Type.Optional(Type.Literal('hard')),
+      },
+      { additionalProperties: false },
+    ),
+    answers: [{ status: 200, description: 'The limit.', schema: spendLimitSchema }],
+    handle: async (call) => {
+      const { threshold_amount: limit, interval = 'month' } = call.body;
+      await operate(
+        {
+          kind: 'budget_account',
+          accountId: call.account.id,
+          budget: {
+            microcents: String(BigInt(limit) * microcentsPerCent),
+            per: interval ?? 'total',
+          },
+        },
+        operationsOf(call),
+      );
+      return await spendLimit(call);
+    },
+  }),
+  route({
+    method: 'delete',
+    path: '/v1/spend_limit',
+    operationId: 'deleteSpendLimit',
+    tag: 'Account',
+    summary: 'Take the limit of the account away',
+    description: 'It spends what it has, from the next request on.',
+    access: mayPay,
+    answers: [
+      {
+        status: 200,
+        description: 'There is none.',
+        schema: Type.Object({ object: Type.Literal('spend_limit.deleted'), deleted: Type.Literal(true) }),
+      },
+    ],
+    handle: async (call) => {
+      await operate({ kind: 'budget_account', accountId: call.account.id }, operationsOf(call));
+      return { object: 'spend_limit.deleted', deleted: true };
+    },
+  }),
+  route({
+    method: 'get',
+    path: '/v1/audit_logs',
+    operationId: 'listAuditLogs',
+    tag: 'Account',
+    summary: 'Who changed what',
+    description:
+      'Changes of the account, newest first. Who does not belong to the account, such as whoever runs the server, is shown without name and address.',
+    access: mayManage,
+    query: Type.Object(pageQuery),
+    answers: [{ status: 200, description: 'A page of changes.', schema: listSchema(auditSchema) }],
+    handle: async (call) => {
+      const { query, account, services } = call;
+      const limit = pageLimit(query.limit);
+      const entries = await services.operations.desk.listAudit({
+        accountId: account.id,
+        before: auditCursor(query.after),
+        limit: limit + 1,
+      });
+      const strangers = await strangersOf(call, entries);
+      return listOf(
+        entries,
+        limit,
+        (entry) => {
+          const shown = auditObject(entry);
+          if (!strangers.has(entry.actor.id)) return shown;
+          return { ...shown, actor: { kind: shown.actor.kind, id: null, name: null }, address: null };
+        },
+        auditId,
+      );
+    },
+  }),
+];
+
+/** Throws `http_404` for what is no id of an entry. */
+export function auditCursor(after: string | undefined): Uint8Array | undefined {
+  if (after === undefined) return undefined;
+  const before = readAuditId(after);
+  if (before === undefined) throw notThere();
+  return before;
+}
+
+/** Who of those that made the changes has nothing to do with the account. */
+async function strangersOf(
+  { account, services }: Pick<Call, 'account' | 'services'>,
+  entries: readonly AuditEntry[],
+): Promise<ReadonlySet<string | null>> {
+  const strangers = new Set<string | null>();
+  const actors = new Map(entries.map(({ actor }) => [actor.id, actor.kind]));
+  for (const [id, kind] of actors) {
+    if (id === null) continue;
+    const isOwn =
+      kind === 'key'
+        ? (await services.operations.desk.getKey({ keyId: id, accountId: account.id })) !== undefined
+        : (await services.sessions?.membership(id, account.id)) !== undefined;
+    if (!isOwn) strangers.add(id);
+  }
+  return strangers;
+}
+
+type AccountCall = Pick<Call, 'account' | 'services'>;
+
+async function ownAccount({ account, services }: AccountCall): Promise<AccountObject> {
+  const { desk, now } = services.operations;
+  const found = await desk.getAccount({ accountId: account.id });
+  if (found === undefined) throw notThere();
+  const [shown] = await accountObjects([found], desk, now());
+  return shown!;
+}
+
+async function spendLimit({ account, services }: AccountCall) {
+  const { desk, now } = services.operations;
+  const limit = (await spendLimits([account.id], desk, now())).get(account.id);
+  if (limit === undefined) throw notThere();
+  return limit;
+}

@@ -1,0 +1,641 @@
+import Type from 'typebox';
+import type { Static } from 'typebox';
+
+import type { Movement } from '../../accounts/credit.ts';
+import { operate } from '../../accounts/operations.ts';
+import type { Operation } from '../../accounts/operations.ts';
+import { ApiError } from '../../errors.ts';
+import type { AccountPrice } from '../../store/queries.ts';
+import { accountObjects, accountSchema } from '../account-object.ts';
+import type { AccountObject } from '../account-object.ts';
+import { auditId, auditObject, auditSchema } from '../audit-object.ts';
+import { notThere } from '../input.ts';
+import { operationsOf } from '../operations-of.ts';
+import { route } from '../route.ts';
+import type { AccountRoute, Call } from '../route.ts';
+import {
+  listOf,
+  listSchema,
+  microcentsPerCent,
+  nullable,
+  pageLimit,
+  pageQuery,
+  secondsOf,
+  secondsOrNull,
+  wholeOf,
+} from '../wire.ts';
+import { auditCursor } from './account.ts';
+
+const accountId = Type.String({ minLength: 1, maxLength: 64 });
+const params = Type.Object({ id: accountId });
+const name = Type.String({ minLength: 1, maxLength: 100 });
+const reason = Type.String({ minLength: 1, maxLength: 1000 });
+const centsMax = 1_000_000_000_000;
+const dayMs = 86_400_000;
+
+const rateFields = {
+  account_id: accountId,
+  model: Type.String({ minLength: 1, maxLength: 128 }),
+  input_microcents_per_million: Type.Integer({ minimum: 0, maximum: 1_000_000_000_000_000 }),
+  output_microcents_per_million: Type.Integer({ minimum: 0, maximum: 1_000_000_000_000_000 }),
+};
+const cacheRead = Type.Integer({ minimum: 0, maximum: 1_000_000_000_000_000 });
+const rateBody = {
+  ...rateFields,
+  cache_read_microcents_per_million: Type.Optional(cacheRead),
+};
+const rateSchema = Type.Object({
+  object: Type.Literal('account_price'),
+  ...rateFields,
+  cache_read_microcents_per_million: Type.Integer(),
+  valid_from: Type.Integer({ description: 'Unix seconds.' }),
+  valid_to: nullable(Type.Integer({ description: 'Unix seconds; null: for good.' })),
+});
+
+const movementsOfType = {
+  grant: 'grant',
+  topup: 'topup',
+  expire: 'expire',
+  payback: 'payback',
+  chargeback: 'chargeback',
+} as const satisfies Readonly<Record<string, Movement>>;
+
+export const adminRoutes: readonly AccountRoute[] = [
+  route({
+    method: 'get',
+    path: '/v1/admin/accounts',
+    operationId: 'listAccounts',
+    tag: 'Server',
+    summary: 'Accounts of the server',
+    description: 'Newest first, with what they have and what is on hold.',
+    access: 'operator',
+    query: Type.Object({
+      ...pageQuery,
+      status: Type.Optional(Type.Enum(['active', 'suspended'])),
+      include_deleted: Type.Optional(Type.Boolean()),
+    }),
+    answers: [{ status: 200, description: 'A page of accounts.', schema: listSchema(accountSchema) }],
+    handle: async ({ query, services }) => {
+      const { desk, now } = services.operations;
+      const limit = pageLimit(query.limit);
+      const accounts = await desk.listCustomers({
+        status: query.status,
+        after: query.after,
+        withDeleted: query.include_deleted,
+        limit: limit + 1,
+      });
+      const shown = await accountObjects(accounts.slice(0, limit), desk, now());
+      const objects = new Map(shown.map((account) => [account.id, account]));
+      return listOf(
+        accounts,
+        limit,
+        ({ id }) => objects.get(id)!,
+        ({ id }) => id,
+      );
+    },
+  }),
+  route({
+    method: 'post',
+    path: '/v1/admin/accounts',
+    operationId: 'createAccount',
+    tag: 'Server',
+    summary: 'Make an account',
+    description: 'Without people, keys and credit.',
+    access: 'operator',
+    body: Type.Object({ name }, { additionalProperties: false }),
+    answers: [{ status: 201, description: 'The account.', schema: accountSchema }],
+    handle: async (call) => {
+      const answer = await operate({ kind: 'create_account', name: call.body.name }, operationsOf(call));
+      if (answer.kind !== 'account') throw new Error('creating an account answered something else');
+      return await shownAccount(call, answer.accountId);
+    },
+  }),
+  route({
+    method: 'get',
+    path: '/v1/admin/accounts/{id}',
+    operationId: 'getAccountOfServer',
+    tag: 'Server',
+    summary: 'One account',
+    description: 'Also one that was deleted.',
+    access: 'operator',
+    params,
+    answers: [{ status: 200, description: 'The account.', schema: accountSchema }],
+    handle: async (call) => await shownAccount(call, call.params.id),
+  }),
+  route({
+    method: 'patch',
+    path: '/v1/admin/accounts/{id}',
+    operationId: 'changeAccountOfServer',
+    tag: 'Server',
+    summary: 'Change what an account may',
+    description:
+      'What is left out stays; what is null is nothing from now on. Each field is a change of its own in the audit log.',
+    access: 'operator',
+    stepUp: true,
+    params,
+    body: Type.Object(
+      {
+        name: Type.Optional(name),
+        plan_tier: Type.Optional(nullable(Type.String({ minLength: 1, maxLength: 64 }))),
+        max_concurrency: Type.Optional(nullable(Type.Integer({ minimum: 1, maximum: 1_000_000 }))),
+        credit_limit_cents: Type.Optional(Type.Integer({ minimum: 0, maximum: centsMax })),
+        allowed_models: Type.Optional(
+          nullable(Type.Array(Type.String({ minLength: 1, maxLength: 128 }), { maxItems: 1000 })),
+        ),
+      },
+      { additionalProperties: false },
+    ),
+    answers: [{ status: 200, description: 'The account as it is now.', schema: accountSchema }],
+    errors: ['http_409'],
+    handle: async (call) => {
+      const { body } = call;
+      const account = await liveAccount(call, call.params.id);
+      const { plans, models } = call.services.config();
+      const {
+        plan_tier: plan,
+        max_concurrency: concurrency,
+        credit_limit_cents: credit,
+        allowed_models: allowed,
+      } = body;
+      if (plan != null && !plans.some((known) => known.name === plan))
+        throw new ApiError('unsupported_value', 'The configuration has no such plan.', { param: 'plan_tier' });
+      const unknown = allowed?.findIndex((id) => !models.some((model) => model.id.toLowerCase() === id.toLowerCase()));
+      if (unknown !== undefined && unknown >= 0)
+        throw new ApiError('unsupported_value', 'There is no such model.', { param: `allowed_models[${unknown}]` });
+      const wishes: Operation[] = [];
+      // First what may be refused: a limit whose credit is in use.
+      if (credit !== undefined)
+        wishes.push({
+          kind: 'limit_credit',
+          accountId: account,
+          microcents: String(BigInt(credit) * microcentsPerCent),
+        });
+      if (body.name !== undefined) wishes.push({ kind: 'edit_account', accountId: account, name: body.name });
+      if (plan !== undefined) wishes.push({ kind: 'plan_account', accountId: account, plan: plan ?? undefined });
+      if (concurrency !== undefined)
+        wishes.push({ kind: 'limit_account', accountId: account, concurrencyMax: concurrency ?? undefined });
+      if (allowed !== undefined)
+        wishes.push({ kind: 'allow_account', accountId: account, models: allowed ?? undefined });
+      for (const wish of wishes) await operate(wish, operationsOf(call));
+      return await shownAccount(call, account);
+    },
+  }),
+  route({
+    method: 'get',
+    path: '/v1/admin/suspensions',
+    operationId: 'listSuspensions',
+    tag: 'Server',
+    summary: 'Who was suspended, and why',
+    description: 'Suspensions and their ends, newest first, as the audit log has them.',
+    access: 'operator',
+    query: Type.Object({ ...pageQuery, account_id: Type.Optional(accountId) }),
+    answers: [{ status: 200, description: 'A page of them.', schema: listSchema(auditSchema) }],
+    handle: async ({ query, services }) =>
+      await auditPage(services, query, ['account.suspend', 'account.revive'], query.account_id),
+  }),
+  route({
+    method: 'post',
+    path: '/v1/admin/suspensions',
+    operationId: 'suspendAccount',
+    tag: 'Server',
+    summary: 'Suspend an account',
+    description: 'All of its keys are refused within a second on every replica, and what runs on them is cut.',
+    access: 'operator',
+    stepUp: true,
+    body: Type.Object({ account_id: accountId, reason }, { additionalProperties: false }),
+    answers: [{ status: 200, description: 'The account.', schema: accountSchema }],
+    handle: async (call) => {
+      const account = await liveAccount(call, call.body.account_id);
+      await operate({ kind: 'suspend_account', accountId: account, reason: call.body.reason }, operationsOf(call));
+      return await shownAccount(call, account);
+    },
+  }),
+  route({
+    method: 'delete',
+    path: '/v1/admin/suspensions/{id}',
+    operationId: 'reviveAccount',
+    tag: 'Server',
+    summary: 'End the suspension of an account',
+    description: 'By the id of the account. Its keys work again.',
+    access: 'operator',
+    stepUp: true,
+    params,
+    query: Type.Object({ reason }),
+    answers: [{ status: 200, description: 'The account.', schema: accountSchema }],
+    handle: async (call) => {
+      const account = await liveAccount(call, call.params.id);
+      await operate({ kind: 'revive_account', accountId: account, reason: call.query.reason }, operationsOf(call));
+      return await shownAccount(call, account);
+    },
+  }),
+  route({
+    method: 'post',
+    path: '/v1/admin/credits',
+    operationId: 'moveCredit',
+    tag: 'Server',
+    summary: 'Give credit, or take it away',
+    description:
+      'Once for each `Idempotency-Key`, which is required. `adjust` takes an amount below zero too. What runs keeps what it holds: more than is free is refused with 409.',
+    access: 'operator',
+    stepUp: true,
+    body: Type.Object(
+      {
+        account_id: accountId,
+        type: Type.Enum(['grant', 'topup', 'adjust', 'expire', 'payback', 'chargeback', 'refund_request']),
+        amount_cents: Type.Optional(Type.Integer({ minimum: -centsMax, maximum: centsMax })),
+        amount_microcents: Type.Optional(
+          Type.Integer({ minimum: -Number.MAX_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER }),
+        ),
+        request_id: Type.Optional(
+          Type.String({ minLength: 1, maxLength: 128, description: 'Of the request that is given back.' }),
+        ),
+        reason: Type.Optional(reason),
+      },
+      { additionalProperties: false },
+    ),
+    answers: [
+      {
+        status: 200,
+        description: 'What has moved.',
+        schema: Type.Object({
+          object: Type.Literal('credit'),
+          account_id: Type.String(),
+          moved_microcents: Type.Integer({ description: 'Below zero: taken away.' }),
+          balance_microcents: Type.Integer(),
+          again: Type.Boolean({ description: 'It had moved before by the same key; nothing moved now.' }),
+        }),
+      },
+    ],
+    errors: ['http_409'],
+    handle: async (call) => {
+      const key = call.idempotencyKey;
+      if (key === undefined)
+        throw new ApiError('unsupported_value', 'Send an Idempotency-Key, so that credit moves once.', {
+          param: 'Idempotency-Key',
+        });
+      const account = await liveAccount(call, call.body.account_id);
+      const answer = await operate(creditWish(call.body, account, key), operationsOf(call));
+      if (answer.kind !== 'moved') throw new Error('moving credit answered something else');
+      return {
+        object: 'credit',
+        account_id: account,
+        moved_microcents: wholeOf(BigInt(answer.microcents)),
+        balance_microcents: wholeOf(BigInt(answer.balanceMicrocents)),
+        again: answer.again,
+      };
+    },
+  }),
+  route({
+    method: 'get',
+    path: '/v1/admin/account_prices',
+    operationId: 'listAccountPrices',
+    tag: 'Server',
+    summary: 'Rates that accounts have instead of the list prices',
+    description: 'Those that hold or will, of one account; at most 1,000.',
+    access: 'operator',
+    query: Type.Object({ account_id: accountId }),
+    answers: [
+      {
+        status: 200,
+        description: 'Rates by model and beginning.',
+        schema: Type.Object({ object: Type.Literal('list'), data: Type.Array(rateSchema), has_more: Type.Boolean() }),
+      },
+    ],
+    handle: async ({ query, services }) => {
+      const { desk, now } = services.operations;
+      const rates = await desk.listAccountPrices({ accountId: query.account_id, endingAfter: now(), limit: 1000 });
+      return { object: 'list', data: rates.map(shownRate), has_more: rates.length === 1000 };
+    },
+  }),
+  route({
+    method: 'post',
+    path: '/v1/admin/account_prices',
+    operationId: 'setAccountPrice',
+    tag: 'Server',
+    summary: 'Give an account rates of its own for a model',
+    description: 'For requests that begin from then on; what has run keeps what it was charged.',
+    access: 'operator',
+    stepUp: true,
+    body: Type.Object(
+      {
+        ...rateBody,
+        valid_from: Type.Optional(Type.Integer({ minimum: 0, description: 'Unix seconds; now where left out.' })),
+        valid_to: Type.Optional(nullable(Type.Integer({ minimum: 0, description: 'Unix seconds, exclusive.' }))),
+      },
+      { additionalProperties: false },
+    ),
+    answers: [{ status: 201, description: 'The rates.', schema: rateSchema }],
+    errors: ['http_409'],
+    handle: async (call) => {
+      const { body } = call;
+      const account = await liveAccount(call, body.account_id);
+      modelNamed(call, body.model);
+      const answer = await operate(
+        {
+          kind: 'set_price',
+          accountId: account,
+          model: body.model,
+          input: String(body.input_microcents_per_million),
+          output: String(body.output_microcents_per_million),
+          cacheRead:
+            body.cache_read_microcents_per_million === undefined
+              ? undefined
+              : String(body.cache_read_microcents_per_million),
+          validFrom: body.valid_from === undefined ? undefined : body.valid_from * 1000,
+          validTo: body.valid_to == null ? undefined : body.valid_to * 1000,
+        },
+        operationsOf(call),
+      );
+      if (answer.kind !== 'price') throw new Error('setting a price answered something else');
+      const { validFrom, validTo } = answer;
+      return shownRate({
+        accountId: account,
+        modelId: answer.model,
+        validFrom,
+        validTo,
+        input: BigInt(answer.input),
+        output: BigInt(answer.output),
+        cacheRead: BigInt(answer.cacheRead),
+      });
+    },
+  }),
+  route({
+    method: 'delete',
+    path: '/v1/admin/account_prices',
+    operationId: 'removeAccountPrices',
+    tag: 'Server',
+    summary: 'End the rates of an account for a model',
+    description: 'The list prices hold for requests that begin from now on.',
+    access: 'operator',
+    stepUp: true,
+    query: Type.Object({ account_id: accountId, model: Type.String({ minLength: 1, maxLength: 128 }) }),
+    answers: [
+      {
+        status: 200,
+        description: 'How many there were.',
+        schema: Type.Object({ object: Type.Literal('account_price.deleted'), ended: Type.Integer() }),
+      },
+    ],
+    handle: async (call) => {
+      const account = await liveAccount(call, call.query.account_id);
+      const answer = await operate(
+        { kind: 'remove_price', accountId: account, model: call.query.model },
+        operationsOf(call),
+      );
+      if (answer.kind !== 'prices_ended') throw new Error('removing prices answered something else');
+      return { object: 'account_price.deleted', ended: answer.ended };
+    },
+  }),
+  route({
+    method: 'post',
+    path: '/v1/admin/account_prices/preview',
+    operationId: 'previewAccountPrice',
+    tag: 'Server',
+    summary: 'What rates would have charged',
+    description:
+      'What the account was charged for the model in the last 30 days, and what it would have been by these rates: exact but for the rounding up of each request, less than a microcent each. Nothing is changed.',
+    access: 'operator',
+    body: Type.Object(rateBody, { additionalProperties: false }),
+    answers: [
+      {
+        status: 200,
+        description: 'The comparison.',
+        schema: Type.Object({
+          object: Type.Literal('account_price.preview'),
+          from: Type.Integer({ description: 'Unix seconds.' }),
+          to: Type.Integer(),
+          requests: Type.Integer(),
+          prompt_tokens: Type.Integer(),
+          cached_tokens: Type.Integer(),
+          completion_tokens: Type.Integer(),
+          charged_microcents: Type.Integer(),
+          would_be_microcents: Type.Integer(),
+          difference_microcents: Type.Integer(),
+        }),
+      },
+    ],
+    handle: async (call) => {
+      const { body, services } = call;
+      const { desk, now } = services.operations;
+      const account = await liveAccount(call, body.account_id);
+      const modelId = modelNamed(call, body.model);
+      const to = now();
+      const from = to - 30 * dayMs;
+      const used = await desk.chargedUsage({ accountId: account, modelId, from, to });
+      const input = BigInt(body.input_microcents_per_million);
+      const cached = BigInt(body.cache_read_microcents_per_million ?? body.input_microcents_per_million);
+      const parts =
+        BigInt(used.promptTokens - used.cachedTokens) * input +
+        BigInt(used.cachedTokens) * cached +
+        BigInt(used.completionTokens) * BigInt(body.output_microcents_per_million);
+      const wouldBe = (parts + 999_999n) / 1_000_000n;
+      return {
+        object: 'account_price.preview',
+        from: secondsOf(from),
+        to: secondsOf(to),
+        requests: used.requests,
+        prompt_tokens: used.promptTokens,
+        cached_tokens: used.cachedTokens,
+        completion_tokens: used.completionTokens,
+        charged_microcents: wholeOf(used.costMicrocents),
+        would_be_microcents: wholeOf(wouldBe),
+        difference_microcents: wholeOf(wouldBe - used.costMicrocents),
+      };
+    },
+  }),
+  route({
+    method: 'get',
+    path: '/v1/admin/models',
+    operationId: 'listModelsOfServer',
+    tag: 'Server',
+    summary: 'Models of the configuration',
+    description: 'With their list prices. The home of the catalog is the configuration file.',
+    access: 'operator',
+    answers: [
+      {
+        status: 200,
+        description: 'All models.',
+        schema: Type.Object({
+          object: Type.Literal('list'),
+          data: Type.Array(
+            Type.Object({
+              id: Type.String(),
+              object: Type.Literal('model'),
+              display_name: Type.String(),
+              context_length: Type.Integer(),
+              max_output_tokens: nullable(Type.Integer()),
+              deprecation_date: nullable(Type.String()),
+              dedicated_to: Type.Array(Type.String({ description: 'Ids of accounts; none: everybody’s.' })),
+              input_microcents_per_million: Type.Integer(),
+              output_microcents_per_million: Type.Integer(),
+              cache_read_microcents_per_million: Type.Integer(),
+              backends: Type.Array(Type.String()),
+            }),
+          ),
+          has_more: Type.Boolean(),
+        }),
+      },
+    ],
+    handle: ({ services }) =>
+      Promise.resolve({
+        object: 'list',
+        data: services.config().models.map((model) => ({
+          id: model.id,
+          object: 'model',
+          display_name: model.displayName,
+          context_length: model.contextLength,
+          max_output_tokens: model.maxOutputTokens,
+          deprecation_date: model.deprecationDate ?? null,
+          dedicated_to: [...model.dedicatedTo],
+          input_microcents_per_million: wholeOf(model.pricing.inputMicrocentsPerMillion),
+          output_microcents_per_million: wholeOf(model.pricing.outputMicrocentsPerMillion),
+          cache_read_microcents_per_million: wholeOf(model.pricing.cacheReadMicrocentsPerMillion),
+          backends: model.backends.map((backend) => backend.name),
+        })),
+        has_more: false,
+      }),
+  }),
+  route({
+    method: 'get',
+    path: '/v1/admin/backends',
+    operationId: 'listBackends',
+    tag: 'Server',
+    summary: 'Where models run',
+    description: 'With several workers: ready where it is at all of them.',
+    access: 'operator',
+    answers: [
+      {
+        status: 200,
+        description: 'All backends of this process.',
+        schema: Type.Object({
+          object: Type.Literal('list'),
+          data: Type.Array(
+            Type.Object({
+              object: Type.Literal('backend'),
+              model: Type.String(),
+              name: Type.String(),
+              state: Type.Enum(['starting', 'ready', 'failed']),
+            }),
+          ),
+          has_more: Type.Boolean(),
+        }),
+      },
+    ],
+    handle: async ({ services }) => ({
+      object: 'list',
+      data: ((await services.backends?.()) ?? []).map(({ modelId, label, state }) => ({
+        object: 'backend',
+        model: modelId,
+        name: label,
+        state,
+      })),
+      has_more: false,
+    }),
+  }),
+  route({
+    method: 'get',
+    path: '/v1/admin/audit',
+    operationId: 'listAudit',
+    tag: 'Server',
+    summary: 'Who changed what on this server',
+    description: 'Changes of all accounts and of the server, newest first, whoever made them and by which way.',
+    access: 'operator',
+    query: Type.Object({
+      ...pageQuery,
+      account_id: Type.Optional(accountId),
+      action: Type.Optional(Type.Array(Type.String({ minLength: 1, maxLength: 64 }), { maxItems: 50 })),
+    }),
+    answers: [{ status: 200, description: 'A page of changes.', schema: listSchema(auditSchema) }],
+    handle: async ({ query, services }) => await auditPage(services, query, query.action, query.account_id),
+  }),
+];
+
+async function auditPage(
+  { operations }: Call['services'],
+  query: { readonly limit?: number; readonly after?: string },
+  actions: readonly string[] | undefined,
+  account: string | undefined,
+) {
+  const limit = pageLimit(query.limit);
+  const entries = await operations.desk.listAudit({
+    accountId: account,
+    before: auditCursor(query.after),
+    actions,
+    limit: limit + 1,
+  });
+  return listOf(entries, limit, auditObject, auditId);
+}
+
+type ServerCall = Pick<Call, 'services'>;
+
+async function shownAccount({ services }: ServerCall, id: string): Promise<AccountObject> {
+  const { desk, now } = services.operations;
+  const found = await desk.getAccount({ accountId: id });
+  if (found === undefined || found.house) throw notThere();
+  const [shown] = await accountObjects([found], desk, now());
+  return shown!;
+}
+
+/** Resolves with its id. Throws `http_404` for accounts of the house and those that were deleted too. */
+async function liveAccount({ services }: ServerCall, id: string): Promise<string> {
+  const found = await services.operations.desk.getAccount({ accountId: id });
+  if (found === undefined || found.house || found.deletedAt !== null) throw notThere();
+  return found.id;
+}
+
+/** Its id as the configuration writes it, which usage does too. Throws `unsupported_value`. */
+function modelNamed({ services }: ServerCall, named: string): string {
+  const model = services.config().models.find(({ id }) => id.toLowerCase() === named.toLowerCase());
+  if (model === undefined) throw new ApiError('unsupported_value', 'There is no such model.', { param: 'model' });
+  return model.id;
+}
+
+interface CreditBody {
+  readonly type: keyof typeof movementsOfType | 'adjust' | 'refund_request';
+  readonly amount_cents?: number;
+  readonly amount_microcents?: number;
+  readonly request_id?: string;
+  readonly reason?: string;
+}
+
+function creditWish(body: CreditBody, account: string, idempotencyKey: string): Operation {
+  const { type, reason: reference, request_id: requestId } = body;
+  const { amount_cents: inCents, amount_microcents: exact } = body;
+  if (inCents !== undefined && exact !== undefined)
+    throw new ApiError('unsupported_value', 'Say amount_cents or amount_microcents.', { param: 'amount_microcents' });
+  const amount =
+    inCents !== undefined ? BigInt(inCents) * microcentsPerCent : exact === undefined ? undefined : BigInt(exact);
+  if (type === 'refund_request') {
+    if (requestId === undefined)
+      throw new ApiError('unsupported_value', 'Say which request is given back.', { param: 'request_id' });
+    const microcents = amount === undefined ? undefined : String(amount);
+    return { kind: 'refund_request', accountId: account, requestId, microcents, reference };
+  }
+  if (requestId !== undefined)
+    throw new ApiError('unsupported_value', 'Only a refund_request names a request.', { param: 'request_id' });
+  if (amount === undefined || amount === 0n || (amount < 0n && type !== 'adjust'))
+    throw new ApiError('unsupported_value', 'Say an amount above zero; only `adjust` takes one below.', {
+      param: inCents === undefined && exact !== undefined ? 'amount_microcents' : 'amount_cents',
+    });
+  const movement = type === 'adjust' ? (amount > 0n ? 'adjust_up' : 'adjust_down') : movementsOfType[type];
+  return {
+    kind: 'move_credit',
+    movement,
+    accountId: account,
+    microcents: String(amount < 0n ? -amount : amount),
+    reference,
+    // Apart from those of the command line and of payments.
+    idempotencyKey: `operator:${idempotencyKey}`,
+  };
+}
+
+const shownRate = (rate: AccountPrice): Static<typeof rateSchema> => ({
+  object: 'account_price',
+  account_id: rate.accountId,
+  model: rate.modelId,
+  input_microcents_per_million: wholeOf(rate.input),
+  output_microcents_per_million: wholeOf(rate.output),
+  cache_read_microcents_per_million: wholeOf(rate.cacheRead),
+  valid_from: secondsOf(rate.validFrom),
+  valid_to: secondsOrNull(rate.validTo),
+});

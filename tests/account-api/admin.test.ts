@@ -1,0 +1,311 @@
+/** What whoever runs the server does over the API, and what an account does with itself; all of it is in the audit log (docs/operator.md). */
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+
+import { Books } from '../support/books.ts';
+import { noFeatures, scriptedModel, TestService, until } from '../support/service.ts';
+import { tell } from '../workers/workers.ts';
+
+const service = new TestService({
+  config: `plans: [{ name: pro, max_concurrency: 3 }]
+${scriptedModel(
+  `- { when: { last_text: endless }, say: [{ text: ["word "] }], repeat: 2000, pace_ms: 100 }
+- { say: [{ text: "one two three" }] }`,
+  { settings: noFeatures },
+)}`,
+});
+let operator = '';
+let owner = '';
+before(async () => {
+  await service.start();
+  operator = await managementKey('owner', service.accountId, true);
+  owner = await managementKey('owner', service.accountId, false);
+});
+after(async () => {
+  await service.verify();
+  await service.dispose();
+});
+
+async function managementKey(role: 'owner' | 'billing' | 'viewer', accountId: string, isOperator: boolean) {
+  const wish = { kind: 'create_key', accountId, name: `${role} key`, expiresAt: undefined, role, isOperator } as const;
+  const answer = await tell(service, wish);
+  assert.ok(answer.kind === 'key');
+  return answer.key;
+}
+
+interface Answer {
+  readonly status: number;
+  // The bodies of all routes; each test says what it expects.
+  readonly body: any; // eslint-disable-line @typescript-eslint/no-explicit-any
+}
+
+async function api(
+  method: string,
+  path: string,
+  { json, key = operator, once }: { readonly json?: object; readonly key?: string; readonly once?: string } = {},
+): Promise<Answer> {
+  const answer = await fetch(service.accountUrl + path, {
+    method,
+    headers: {
+      authorization: `Bearer ${key}`,
+      ...(json === undefined ? {} : { 'content-type': 'application/json' }),
+      ...(once === undefined ? {} : { 'idempotency-key': once }),
+    },
+    ...(json === undefined ? {} : { body: JSON.stringify(json) }),
+  });
+  return { status: answer.status, body: await answer.json() };
+}
+
+async function newAccount(name = 'another'): Promise<string> {
+  const { status, body } = await api('POST', '/v1/admin/accounts', { json: { name } });
+  assert.equal(status, 201);
+  return body.id as string;
+}
+
+const ask = { model: 'demo', messages: [{ role: 'user', content: 'hi' }] };
+
+test('only an operator does what an operator does', async () => {
+  for (const [method, path, json] of [
+    ['GET', '/v1/admin/accounts', undefined],
+    ['POST', '/v1/admin/accounts', { name: 'x' }],
+    ['POST', '/v1/admin/credits', { account_id: service.accountId, type: 'grant', amount_cents: 1 }],
+    ['POST', '/v1/admin/suspensions', { account_id: service.accountId, reason: 'x' }],
+    ['GET', '/v1/admin/audit', undefined],
+    ['GET', '/v1/admin/models', undefined],
+    ['GET', '/v1/admin/backends', undefined],
+  ] as const) {
+    const { status, body } = await api(method, path, { key: owner, ...(json === undefined ? {} : { json }) });
+    assert.deepEqual([status, body.error.code], [403, 'http_403'], path);
+  }
+});
+
+test('an account is made, changed and listed with what it has', async () => {
+  const id = await newAccount('Robots Ltd');
+  const json = { plan_tier: 'pro', max_concurrency: 7, credit_limit_cents: 500, allowed_models: ['demo'] };
+  const changed = await api('PATCH', `/v1/admin/accounts/${id}`, { json });
+  assert.equal(changed.status, 200);
+  assert.deepEqual(json, Object.fromEntries(Object.keys(json).map((field) => [field, changed.body[field]])));
+  const cleared = await api('PATCH', `/v1/admin/accounts/${id}`, {
+    json: { plan_tier: null, max_concurrency: null, allowed_models: null },
+  });
+  assert.deepEqual(
+    [
+      cleared.body.plan_tier,
+      cleared.body.max_concurrency,
+      cleared.body.allowed_models,
+      cleared.body.credit_limit_cents,
+    ],
+    [null, null, null, 500],
+  );
+  for (const wrong of [{ plan_tier: 'gold' }, { allowed_models: ['nothing'] }]) {
+    const answer = await api('PATCH', `/v1/admin/accounts/${id}`, { json: { name: 'changed', ...wrong } });
+    assert.equal(answer.status, 400);
+  }
+  const listed = await api('GET', '/v1/admin/accounts?limit=1');
+  assert.deepEqual([listed.body.data[0].id, listed.body.data[0].name], [id, 'Robots Ltd'], 'newest first');
+  assert.equal(listed.body.has_more, true);
+  const next = await api('GET', `/v1/admin/accounts?limit=100&after=${listed.body.next_after}`);
+  assert.ok(next.body.data.some((account: { readonly id: string }) => account.id === service.accountId));
+  for (const unknown of ['acct_nothing', 'house_cash'])
+    assert.equal((await api('GET', `/v1/admin/accounts/${unknown}`)).status, 404);
+});
+
+test('what is on hold is shown while it is', async () => {
+  const stop = new AbortController();
+  const streamed = await service.chat(
+    { model: 'demo', stream: true, messages: [{ role: 'user', content: 'endless' }] },
+    { signal: stop.signal },
+  );
+  assert.equal(streamed.status, 200);
+  const held = async (path: string, key: string): Promise<number> =>
+    (await api('GET', path, { key })).body.held_microcents;
+  await until(async () => (await held(`/v1/admin/accounts/${service.accountId}`, operator)) > 0);
+  stop.abort();
+  await until(async () => (await held('/v1/account', owner)) === 0);
+});
+
+test('credit moves once for each key, exactly, and not out of what is not there', async () => {
+  const id = await newAccount();
+  const credits = (once: string | undefined, json: object): Promise<Answer> =>
+    api('POST', '/v1/admin/credits', { json: { account_id: id, ...json }, ...(once === undefined ? {} : { once }) });
+  assert.equal((await credits(undefined, { type: 'grant', amount_cents: 100 })).body.error.param, 'Idempotency-Key');
+  const first = await credits('one', { type: 'grant', amount_cents: 100, reason: 'welcome' });
+  assert.deepEqual(
+    [first.status, first.body.moved_microcents, first.body.balance_microcents, first.body.again],
+    [200, 100_000_000, 100_000_000, false],
+  );
+  const again = await credits('one', { type: 'grant', amount_cents: 100, reason: 'welcome' });
+  assert.deepEqual([again.body.again, again.body.balance_microcents], [true, 100_000_000]);
+  assert.equal((await credits('one', { type: 'grant', amount_cents: 200 })).status, 409);
+  assert.equal((await credits('two', { type: 'payback', amount_cents: 101 })).status, 409);
+  assert.equal((await credits('three', { type: 'adjust', amount_microcents: -1 })).body.balance_microcents, 99_999_999);
+  assert.equal((await credits('four', { type: 'adjust', amount_microcents: 1 })).body.balance_microcents, 100_000_000);
+  assert.equal((await credits('five', { type: 'expire', amount_cents: 40 })).body.balance_microcents, 60_000_000);
+  assert.equal((await credits('six', { type: 'chargeback', amount_cents: 60 })).body.balance_microcents, 0);
+  for (const wrong of [
+    { type: 'grant', amount_cents: 0 },
+    { type: 'grant', amount_cents: -1 },
+    { type: 'grant' },
+    { type: 'grant', amount_cents: 1, amount_microcents: 1 },
+    { type: 'refund_request' },
+  ])
+    assert.equal((await credits(crypto.randomUUID(), wrong)).status, 400, JSON.stringify(wrong));
+  const both = await Promise.all([1, 2, 3].map(() => credits('seven', { type: 'grant', amount_cents: 5 })));
+  assert.deepEqual(both.map(({ body }) => body.again).toSorted(), [false, true, true]);
+});
+
+test('a request is given back once', async () => {
+  const answer = await service.chat(ask);
+  await answer.arrayBuffer();
+  const row = await new Books(service).row(answer.headers.get('x-request-id')!);
+  assert.ok(row.costMicrocents > 0n);
+  const json = { account_id: service.accountId, type: 'refund_request', request_id: row.publicId };
+  const first = await api('POST', '/v1/admin/credits', { json, once: 'a' });
+  assert.deepEqual([first.body.moved_microcents, first.body.again], [Number(row.costMicrocents), false]);
+  assert.equal((await api('POST', '/v1/admin/credits', { json, once: 'b' })).body.again, true);
+});
+
+test('a preview of rates is what they would have charged, and rates hold from then on', async () => {
+  const books = new Books(service);
+  const rows = (await books.everyRow()).filter(({ costMicrocents }) => costMicrocents > 0n);
+  assert.ok(rows.length > 0);
+  const rates = { input_microcents_per_million: 9_000_000, output_microcents_per_million: 70_000_000 };
+  const json = { account_id: service.accountId, model: 'DEMO', ...rates };
+  const { status, body } = await api('POST', '/v1/admin/account_prices/preview', { json });
+  assert.equal(status, 200);
+  const charged = rows.reduce((sum, row) => sum + row.costMicrocents, 0n);
+  const parts = rows.reduce((sum, row) => sum + row.promptTokens * 9_000_000 + row.completionTokens * 70_000_000, 0);
+  assert.deepEqual(
+    [body.requests, body.charged_microcents, body.would_be_microcents],
+    [rows.length, Number(charged), Math.ceil(parts / 1_000_000)],
+  );
+  assert.equal((await api('GET', `/v1/admin/account_prices?account_id=${service.accountId}`)).body.data.length, 0);
+  const set = await api('POST', '/v1/admin/account_prices', { json });
+  assert.equal(set.status, 201);
+  const answer = await service.chat(ask);
+  await answer.arrayBuffer();
+  const row = await books.row(answer.headers.get('x-request-id')!);
+  assert.deepEqual([row.inputPrice, row.outputPrice], [9_000_000n, 70_000_000n]);
+  const listed = await api('GET', `/v1/admin/account_prices?account_id=${service.accountId}`);
+  assert.equal(listed.body.data[0].cache_read_microcents_per_million, 9_000_000);
+  const removed = await api('DELETE', `/v1/admin/account_prices?account_id=${service.accountId}&model=demo`);
+  assert.equal(removed.body.ended, 1);
+});
+
+test('a suspended account is refused at once, with a reason that stays in the log', async () => {
+  const id = await newAccount();
+  const made = await tell(service, { kind: 'create_key', accountId: id, name: 'x', expiresAt: undefined });
+  assert.ok(made.kind === 'key');
+  const models = () => fetch(`${service.url}/v1/models`, { headers: { authorization: `Bearer ${made.key}` } });
+  assert.equal((await models()).status, 200);
+  const suspended = await api('POST', '/v1/admin/suspensions', { json: { account_id: id, reason: 'stolen card' } });
+  assert.equal(suspended.body.status, 'suspended');
+  assert.equal((await models()).status, 401);
+  assert.equal((await api('DELETE', `/v1/admin/suspensions/${id}?reason=${encodeURIComponent('paid')}`)).status, 200);
+  assert.equal((await models()).status, 200);
+  const { body } = await api('GET', `/v1/admin/suspensions?account_id=${id}`);
+  assert.deepEqual(
+    body.data.map((entry: { action: string; asked: { reason: string } }) => [entry.action, entry.asked.reason]),
+    [
+      ['account.revive', 'paid'],
+      ['account.suspend', 'stolen card'],
+    ],
+  );
+});
+
+test('models with their list prices, and backends with their states', async () => {
+  const models = await api('GET', '/v1/admin/models');
+  assert.deepEqual(
+    models.body.data.map((model: { id: string; input_microcents_per_million: number }) => [
+      model.id,
+      model.input_microcents_per_million,
+    ]),
+    [['demo', 5_000_000]],
+  );
+  const backends = await api('GET', '/v1/admin/backends');
+  assert.deepEqual(
+    backends.body.data.map((backend: { model: string; state: string }) => [backend.model, backend.state]),
+    [['demo', 'ready']],
+  );
+});
+
+test('an account names itself, says to whom its invoices go, and bounds what it spends', async () => {
+  const billing = {
+    legal_name: 'Robots GmbH',
+    address_lines: ['Ring 1', '10115 Berlin'],
+    country: 'DE',
+    tax_id: 'DE 123456789',
+    invoice_email: 'billing@example.com',
+  };
+  const changed = await api('PATCH', '/v1/account', { key: owner, json: { name: 'Robots', billing } });
+  assert.deepEqual([changed.status, changed.body.name, changed.body.billing], [200, 'Robots', billing]);
+  const part = await api('PATCH', '/v1/account', { key: owner, json: { billing: { tax_id: null } } });
+  assert.deepEqual(part.body.billing, { ...billing, tax_id: null });
+  for (const wrong of [
+    { country: 'de' },
+    { invoice_email: 'Robots <a@b.c>' },
+    { invoice_email: 'a@b.c\r\nbcc: x@y.z' },
+    { tax_id: '<script>' },
+  ])
+    assert.equal((await api('PATCH', '/v1/account', { key: owner, json: { billing: wrong } })).status, 400);
+  const viewer = await managementKey('viewer', service.accountId, false);
+  assert.equal((await api('PATCH', '/v1/account', { key: viewer, json: { name: 'x' } })).status, 403);
+  const payer = await managementKey('billing', service.accountId, false);
+  assert.equal((await api('PATCH', '/v1/account', { key: payer, json: { name: 'x' } })).status, 403);
+
+  assert.equal((await api('GET', '/v1/spend_limit', { key: owner })).status, 404);
+  const limit = await api('POST', '/v1/spend_limit', { key: payer, json: { threshold_amount: 0, interval: 'day' } });
+  assert.deepEqual([limit.status, limit.body.threshold_amount, limit.body.interval], [200, 0, 'day']);
+  assert.equal((await service.chat(ask)).status, 402);
+  assert.equal((await api('GET', '/v1/account', { key: owner })).body.spend_limit.threshold_amount, 0);
+  assert.equal((await api('DELETE', '/v1/spend_limit', { key: owner })).status, 200);
+  assert.equal((await service.chat(ask)).status, 200);
+});
+
+test('every change is in the audit log with who, what, before and after; an account sees its own only', async () => {
+  const { key, id } = await (async () => {
+    const { body } = await api('POST', '/v1/keys', { key: owner, json: { name: 'watched' } });
+    return { key: body.key as string, id: body.data.id as string };
+  })();
+  await api('PATCH', `/v1/keys/${id}`, { key: owner, json: { name: 'renamed', requests_per_minute: 9 } });
+  const rotated = await api('POST', `/v1/keys/${id}/rotate`, { key: owner, json: {} });
+  await api('DELETE', `/v1/keys/${id}`, { key: owner });
+  const { body } = await api('GET', '/v1/audit_logs?limit=4', { key: owner });
+  assert.deepEqual(
+    body.data.map((entry: { action: string; outcome: string; target: string }) => [
+      entry.action,
+      entry.outcome,
+      entry.target,
+    ]),
+    [
+      ['key.revoke', 'done', id],
+      ['key.rotate', 'done', id],
+      ['key.edit', 'done', id],
+      ['key.create', 'done', id],
+    ],
+  );
+  const [, , edit, create] = body.data;
+  assert.deepEqual([edit.before.name, edit.after.name], ['watched', 'renamed']);
+  assert.deepEqual([edit.before.limits, edit.after.limits], [{}, { requestsPerMinute: 9 }]);
+  assert.deepEqual([create.before, create.after.name, create.actor.kind], [null, 'watched', 'key']);
+  assert.match(create.request_id, /^req_/);
+  assert.equal(create.address, '127.0.0.1');
+  assert.equal(create.account_id, service.accountId);
+
+  const foreign = await newAccount();
+  const stranger = await managementKey('owner', foreign, false);
+  const own = await api('GET', '/v1/audit_logs?limit=100', { key: stranger });
+  assert.ok(own.body.data.length > 0);
+  assert.deepEqual(new Set(own.body.data.map((entry: { account_id: string }) => entry.account_id)), new Set([foreign]));
+  const made = own.body.data.find((entry: { action: string }) => entry.action === 'account.create');
+  assert.deepEqual([made.actor, made.address], [{ kind: 'key', id: null, name: null }, null], 'who runs the server');
+  const whole: string[] = [];
+  for (let after = ''; ;) {
+    const page = await api('GET', `/v1/admin/audit?limit=100${after}`);
+    whole.push(JSON.stringify(page.body));
+    if (page.body.next_after === undefined) break;
+    after = `&after=${page.body.next_after}`;
+  }
+  for (const secret of [key, rotated.body.key, operator, owner])
+    assert.ok(!whole.join('').includes(secret.slice(4, 20)), 'no secret is in it');
+});

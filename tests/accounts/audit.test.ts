@@ -1,0 +1,148 @@
+/** The audit log of operations: nothing happens that is not in it, and nothing goes out of it (docs/operator.md, "Audit"). */
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { test, type TestContext } from 'node:test';
+
+import { auditedActions } from '../../src/accounts/audit.ts';
+import { OperationError, type OperationServices } from '../../src/accounts/operation.ts';
+import { operate, type Operation, type OperationAnswer } from '../../src/accounts/operations.ts';
+import { openSecret } from '../../src/accounts/secret.ts';
+import { openConnection } from '../../src/store/sqlite/connection.ts';
+import type { SqliteStore } from '../../src/store/sqlite/store.ts';
+import { openStore, temporaryFolder, usage, uuid } from '../store/fixture.ts';
+
+const secret = openSecret({ fromEnvironment: 's'.repeat(32), dataFolder: '/nowhere', warn: assert.fail });
+const actor = { kind: 'user', id: 'usr_1', name: 'ada@example.com', requestId: 'req_1', address: '192.0.2.1' } as const;
+
+interface Books {
+  readonly store: SqliteStore;
+  readonly file: string;
+  readonly services: OperationServices;
+}
+
+async function openBooks(t: TestContext): Promise<Books> {
+  const file = join(temporaryFolder(t), 'x.db');
+  const store = await openStore(t, file);
+  const { ledger, desk } = store;
+  const services = { ledger, desk, secret, newId: uuid, now: Date.now, directory: undefined, actor };
+  return { store, file, services };
+}
+
+async function done<Kind extends OperationAnswer['kind']>(
+  { services }: Books,
+  operation: Operation,
+  kind: Kind,
+): Promise<Extract<OperationAnswer, { kind: Kind }>> {
+  const answer = await operate(operation, services);
+  assert.equal(answer.kind, kind);
+  return answer as Extract<OperationAnswer, { kind: Kind }>;
+}
+
+test('every kind of operation is entered with who, what was asked, before and after, and without a secret', async (t) => {
+  const books = await openBooks(t);
+  const { store } = books;
+  const { accountId } = await done(books, { kind: 'create_account', name: 'one' }, 'account');
+  const made = await done(books, { kind: 'create_key', accountId, name: 'a key', expiresAt: undefined }, 'key');
+  const { keyId } = made;
+  const rotated = await done(books, { kind: 'rotate_key', keyId, overlapMs: 1000 }, 'rotated');
+  const move = { kind: 'move_credit', movement: 'grant', accountId, reference: 'present' } as const;
+  await done(books, { ...move, microcents: '100', idempotencyKey: 'x' }, 'moved');
+  const row = usage(accountId, 7n);
+  await store.ledger.settle(row);
+  const budget = { microcents: '1000', per: 'day' } as const;
+  const price = { model: 'demo', input: '1', output: '1', cacheRead: undefined } as const;
+  const others: readonly Operation[] = [
+    { kind: 'edit_account', accountId, name: 'two' },
+    { kind: 'allow_account', accountId, models: ['demo'] },
+    { kind: 'plan_account', accountId, plan: 'pro' },
+    { kind: 'limit_account', accountId, concurrencyMax: 3 },
+    { kind: 'budget_account', accountId, budget },
+    { kind: 'limit_credit', accountId, microcents: '5' },
+    { kind: 'suspend_account', accountId, reason: 'because' },
+    { kind: 'revive_account', accountId },
+    { kind: 'allow_key', keyId, models: ['demo'] },
+    { kind: 'limit_key', keyId, limits: { zdrOnly: true } },
+    { kind: 'edit_key', keyId, name: 'the key', disabled: true },
+    { kind: 'budget_key', keyId, budget },
+    { kind: 'set_price', accountId, ...price, validFrom: undefined, validTo: undefined },
+    { kind: 'remove_price', accountId, model: 'demo' },
+    { kind: 'refund_request', accountId, requestId: row.publicId, microcents: undefined, reference: undefined },
+    { kind: 'revoke_key', keyId },
+  ];
+  for (const operation of others) await operate(operation, books.services);
+
+  const entries = (await store.desk.listAudit({ limit: 100 })).toReversed();
+  const used = new Set(entries.map(({ action }) => action));
+  const tested = auditedActions.filter((action) => !['account.delete', 'account.forget'].includes(action));
+  assert.deepEqual([...used].sort(), [...tested].sort(), 'all kinds are tried here');
+  for (const entry of entries) {
+    const { action, before, after, wish } = entry;
+    assert.deepEqual([entry.accountId, entry.outcome], [accountId, 'done'], action);
+    assert.deepEqual(entry.actor, { kind: 'user', id: 'usr_1', name: 'ada@example.com' });
+    assert.deepEqual([entry.requestId, entry.address], ['req_1', '192.0.2.1']);
+    assert.ok(entry.target !== null && wish != null && after !== null, action);
+    assert.equal(before === null, action.endsWith('.create'), action);
+    if (!action.endsWith('.create')) assert.notEqual(before, after, `${action} changed something`);
+  }
+  const everything = JSON.stringify(entries, (_name, value: unknown) =>
+    value instanceof Uint8Array ? Buffer.from(value).toString('latin1') : value,
+  );
+  for (const text of [made.key, rotated.key]) assert.ok(!everything.includes(text.slice(4, 30)));
+});
+
+test('a change whose process ends before it is confirmed is in the log as begun; a refused and a failed one as such', async (t) => {
+  const books = await openBooks(t);
+  const { store } = books;
+  const { accountId } = await done(books, { kind: 'create_account', name: 'one' }, 'account');
+  const newest = async () => (await store.desk.listAudit({ accountId, limit: 1 }))[0]!;
+
+  const rename = { kind: 'edit_account', accountId, name: 'two' } as const;
+  let reached = (): void => {};
+  const durable = new Promise<void>((resolve) => (reached = resolve));
+  // The change is durable, and whoever waits for it never hears.
+  void operate(rename, { ...books.services, caughtUp: () => (reached(), new Promise(() => {})) });
+  await durable;
+  assert.equal((await store.desk.getAccount({ accountId }))!.name, 'two');
+  const begun = await newest();
+  assert.deepEqual([begun.action, begun.outcome, begun.after], ['account.edit', 'begun', null]);
+  assert.equal((JSON.parse(begun.before!) as { name: string }).name, 'one');
+  assert.deepEqual(JSON.parse(begun.wish!), { kind: 'edit_account', accountId, name: 'two' });
+
+  await assert.rejects(operate({ ...rename, name: '' }, books.services), OperationError);
+  assert.equal((await newest()).outcome, 'refused');
+  await assert.rejects(
+    operate(rename, { ...books.services, caughtUp: () => Promise.reject(new Error('the database is gone')) }),
+  );
+  assert.equal((await newest()).outcome, 'failed');
+});
+
+test('nothing is done that cannot be written down before', async (t) => {
+  const books = await openBooks(t);
+  const { accountId } = await done(books, { kind: 'create_account', name: 'one' }, 'account');
+  // A log that takes no row: the file as a full disk leaves it.
+  const connection = openConnection(books.file);
+  connection.exec("create trigger full_disk before insert on audit_log begin select raise(abort, 'disk is full'); end");
+  connection.close();
+  await assert.rejects(operate({ kind: 'edit_account', accountId, name: 'two' }, books.services), /disk is full/);
+  assert.equal((await books.store.desk.getAccount({ accountId }))!.name, 'one');
+});
+
+test('entries are never changed or deleted; only the names of people can be taken out', async (t) => {
+  const books = await openBooks(t);
+  await done(books, { kind: 'create_account', name: 'one' }, 'account');
+  const connection = openConnection(books.file);
+  t.after(() => connection.close());
+  for (const statement of [
+    'delete from audit_log',
+    'insert or replace into audit_log select * from audit_log',
+    "update audit_log set action = 'nothing'",
+    "update audit_log set actor_name = 'eve'",
+    'update audit_log set actor_name = null, address = null, wish = null, before = null',
+    "update audit_log set actor_name = null, address = null, wish = null, before = null, after = '{}'",
+    "update audit_log set actor_name = null, address = null, wish = null, before = null, after = null, outcome = 'done'",
+  ])
+    assert.throws(() => connection.exec(statement), /append-only|UNIQUE/, statement);
+  connection.exec('update audit_log set actor_name = null, address = null, wish = null, before = null, after = null');
+  const [entry] = await books.store.desk.listAudit({ limit: 1 });
+  assert.deepEqual([entry!.actor, entry!.action], [{ kind: 'user', id: 'usr_1', name: null }, 'account.create']);
+});
