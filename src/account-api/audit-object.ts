@@ -27,7 +27,8 @@ export const auditSchema = Type.Object({
 });
 export type AuditObject = Static<typeof auditSchema>;
 
-const read = (text: string | null | undefined): unknown => (text == null ? null : (JSON.parse(text) as unknown));
+const read = (text: string | null | undefined): unknown =>
+  text === undefined || text === null ? null : (JSON.parse(text) as unknown);
 
 export const auditId = ({ id }: AuditEntry): string => `audit_${Buffer.from(id).toString('hex')}`;
 

@@ -130,14 +130,8 @@ async function aboutOf(operation: Operation, desk: Desk): Promise<About> {
 }
 
 function idsOf(answer: OperationAnswer | undefined): About {
-  switch (answer?.kind) {
-    case 'account':
-      return { accountId: answer.accountId };
-    case 'key':
-      return { accountId: answer.accountId, keyId: answer.keyId };
-    default:
-      return {};
-  }
+  if (answer?.kind === 'account') return { accountId: answer.accountId };
+  return answer?.kind === 'key' ? { accountId: answer.accountId, keyId: answer.keyId } : {};
 }
 
 function targetOf(subject: Subject, operation: Operation, { accountId, keyId }: About): string | null {

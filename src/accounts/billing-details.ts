@@ -10,17 +10,17 @@ type Changed = { readonly [Detail in keyof BillingDetails]?: BillingDetails[Deta
 /** To whom invoices go, checked for what is printed on them. Throws OperationError. */
 export function checkedBilling(details: Changed): Changed {
   const { legalName, addressLines, country, taxId, invoiceEmail } = details;
-  if (legalName != null) checkedText(legalName, 'A legal name', lineLengthMax);
-  if (addressLines != null) {
+  if (legalName !== undefined && legalName !== null) checkedText(legalName, 'A legal name', lineLengthMax);
+  if (addressLines !== undefined && addressLines !== null) {
     if (addressLines.length === 0 || addressLines.length > addressLinesMax)
       throw new OperationError(`An address has 1 to ${addressLinesMax} lines.`);
     for (const line of addressLines) checkedText(line, 'A line of an address', lineLengthMax);
   }
-  if (country != null && !/^[A-Z]{2}$/.test(country))
+  if (country !== undefined && country !== null && !/^[A-Z]{2}$/.test(country))
     throw new OperationError('A country is two capital letters (ISO 3166-1), such as DE.');
-  if (taxId != null && !/^[A-Za-z0-9][A-Za-z0-9 ./-]{1,39}$/.test(taxId))
+  if (taxId !== undefined && taxId !== null && !/^[A-Za-z0-9][A-Za-z0-9 ./-]{1,39}$/.test(taxId))
     throw new OperationError('A tax id has 2 to 40 letters, digits, blanks and the characters . / -');
-  if (invoiceEmail != null && !isEmail(invoiceEmail))
+  if (invoiceEmail !== undefined && invoiceEmail !== null && !isEmail(invoiceEmail))
     throw new OperationError('That is no e-mail address; write for example accounts@example.com.');
   return details;
 }

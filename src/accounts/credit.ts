@@ -172,8 +172,7 @@ async function move(
   };
 }
 
-/** Those of clients have up to 255, and say where they come from. */
-const idempotencyKeyLengthMax = 300;
+const idempotencyKeyLengthMax = 255;
 const referenceLengthMax = 1000;
 
 const checkedReference = (text: string | undefined): string | null =>

@@ -218,7 +218,10 @@ export class Directory {
       },
       isPaused,
       hash: textOf(key.hash),
-      previous: previous == null ? undefined : { hash: textOf(previous.hash), endsAt: previous.endsAt },
+      previous:
+        previous === undefined || previous === null
+          ? undefined
+          : { hash: textOf(previous.hash), endsAt: previous.endsAt },
     };
     this.#keys.set(id, known);
     this.#ids.set(known.hash, id);

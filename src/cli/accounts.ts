@@ -63,8 +63,9 @@ export async function setAccountStatus(
   context: Context,
   kind: 'suspend_account' | 'revive_account',
   accountId: string,
+  reason: string | undefined,
 ): Promise<number> {
-  const answer = await writing(context, { kind, accountId });
+  const answer = await writing(context, { kind, accountId, reason });
   if (answer.kind !== 'status') throw new Error('unexpected answer');
   context.print.result({ id: answer.accountId, status: answer.status }, [
     answer.status === 'suspended'

@@ -1,5 +1,6 @@
 import { Argument, Command, CommanderError, Option } from 'commander';
 
+import type { Role } from '../accounts/role.ts';
 import type { BudgetPeriod } from '../store/budget.ts';
 import type { BudgetOptions } from './budgets.ts';
 import type { BareContext, Context } from './context.ts';
@@ -46,6 +47,7 @@ type Run<Options> = (context: Context, options: Options, ...words: (string | und
 type BareRun<Options> = (context: BareContext, options: Options, ...words: (string | undefined)[]) => Promise<number>;
 
 /** A budget is so much for each of these. Written again, because only declarations are loaded before a command runs. */
+const keyRoles: readonly Role[] = ['owner', 'admin', 'billing', 'developer', 'viewer'];
 const budgetPeriods: readonly BudgetPeriod[] = ['day', 'week', 'month', 'total'];
 
 const periodOption = (flags: string): Option =>
@@ -185,6 +187,9 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
       collected,
     )
     .option('--zdr-only', 'only for requests with Service-ZDR: required')
+    .option('--tag <tag>', 'a label of all of its requests; several times for several', collected)
+    .addOption(new Option('--role <role>', 'a management key, which may do what this role may').choices(keyRoles))
+    .option('--operator', 'a management key that also does what whoever runs the server may')
     .option('--plan', "paid by the account's plan, and counted against the requests it includes")
     .option('--concurrency <number>', 'requests that may run at the same time', wholeNumber(1, 1e6))
     .option('--requests-per-minute <number>', 'requests in a minute', wholeNumber(1, 1e9))
@@ -207,6 +212,29 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
         return (context, _options, id) => revokeKey(context, id ?? '');
       }),
     );
+
+  command(keys, 'rotate', 'give a key another secret; it is shown once, and the key keeps its id')
+    .argument('<key-id>', 'as keys list shows it')
+    .option('--overlap <duration>', 'so long the earlier secret works on, at most 7d (default: not at all)', duration)
+    .action(
+      action<{ readonly overlap?: number }>(async () => {
+        const { rotateKey } = await import('./keys.ts');
+        return (context, options, id) => rotateKey(context, options, id ?? '');
+      }),
+    );
+  for (const [name, isPaused, about] of [
+    ['pause', true, 'refuse a key until it is resumed; what runs on it is cut'],
+    ['resume', false, 'take a paused key again'],
+  ] as const) {
+    command(keys, name, about)
+      .argument('<key-id>', 'as keys list shows it')
+      .action(
+        action(async () => {
+          const { pauseKey } = await import('./keys.ts');
+          return (context, _options, id) => pauseKey(context, isPaused, id ?? '');
+        }),
+      );
+  }
 
   command(keys, 'allow', 'say which models a key may use, of those that its account may')
     .argument('<key-id>', 'as keys list shows it')
@@ -244,15 +272,18 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
         return (context, options, id) => limitKey(context, options, id ?? '');
       }),
     );
-  command(keys, 'edit', 'name a key anew, or move its end')
+  command(keys, 'edit', 'name a key anew, move its end, or change its tags')
     .argument('<key-id>', 'as keys list shows it')
     .option('--name <name>', 'what it is for')
     .option('--expires <duration>', 'from now on, for example 12h or 30d, or never', durationOrNever)
+    .option('--tag <tag>', 'in place of those before; several times for several, none for none', collected)
     .action(
-      action<{ readonly name?: string; readonly expires?: number | 'never' }>(async () => {
-        const { editKey } = await import('./keys.ts');
-        return (context, options, id) => editKey(context, options, id ?? '');
-      }),
+      action<{ readonly name?: string; readonly expires?: number | 'never'; readonly tag?: readonly string[] }>(
+        async () => {
+          const { editKey } = await import('./keys.ts');
+          return (context, options, id) => editKey(context, options, id ?? '');
+        },
+      ),
     );
 
   const budget = (parent: Command, of: 'key' | 'account', about: string): Command =>
@@ -284,10 +315,11 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
   ] as const) {
     command(accounts, name, about)
       .argument('<account-id>', 'as accounts list shows it')
+      .option('--reason <text>', 'for the audit log')
       .action(
-        action(async () => {
+        action<{ readonly reason?: string }>(async () => {
           const { setAccountStatus } = await import('./accounts.ts');
-          return (context, _options, id) => setAccountStatus(context, kind, id ?? '');
+          return (context, options, id) => setAccountStatus(context, kind, id ?? '', options.reason);
         }),
       );
   }
@@ -454,6 +486,12 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
   command(ledger, 'verify', 'derive every balance again from its rows; exit 1 on any difference').action(
     action(() => import('./ledger.ts').then(({ verify }) => verify)),
   );
+
+  const audit = group('audit', 'who changed what');
+  command(audit, 'list', 'list changes, newest first, whoever made them')
+    .option('--account <account-id>', 'of one account')
+    .option('--limit <number>', 'how many', wholeNumber(1, 1000), 50)
+    .action(action(() => import('./audit.ts').then(({ listAudit }) => listAudit)));
 
   const db = group('db', 'the database');
   command(db, 'status', 'what is in it, and whether a service runs on it').action(

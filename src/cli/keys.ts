@@ -1,7 +1,9 @@
 import { readLimits } from '../accounts/key-limits.ts';
 import { OperationError } from '../accounts/operation.ts';
 import type { KeyLimits } from '../accounts/key-limits.ts';
+import type { Role } from '../accounts/role.ts';
 import type { BudgetPeriod } from '../store/budget.ts';
+import type { ApiKey } from '../store/queries.ts';
 import { configuredModels } from './configured-model.ts';
 import { budgetCell, budgetJson, readBudgets, wishOf } from './budgets.ts';
 import type { Context } from './context.ts';
@@ -25,6 +27,9 @@ export async function createKey(
     readonly tokensPerMinute?: number;
     readonly budget?: bigint;
     readonly budgetPer: BudgetPeriod;
+    readonly tag?: readonly string[];
+    readonly role?: Role;
+    readonly operator?: boolean;
   },
 ): Promise<number> {
   const answer = await writing(context, {
@@ -45,6 +50,9 @@ export async function createKey(
       tokensPerMinute: options.tokensPerMinute,
     },
     budget: options.budget === undefined ? undefined : wishOf(options.budget, options.budgetPer),
+    tags: options.tag,
+    role: options.role,
+    isOperator: options.operator,
   });
   if (answer.kind !== 'key') throw new Error('unexpected answer');
   // The secret alone on standard output, so that it can be piped.
@@ -77,13 +85,17 @@ export async function listKeys(context: Context, options: { readonly account?: s
       name: key.name,
       key: key.display,
       user: key.userId,
-      status: key.status,
+      status: statusOf(key),
+      role: key.role,
+      operator: key.isOperator,
+      tags: key.tags,
       models: key.models,
       limits: readLimits(key.limits),
       budget: budgetJson(budgets.get(key.id)),
       created_at: time(key.createdAt),
       expires_at: key.expiresAt === null ? null : time(key.expiresAt),
       revoked_at: key.revokedAt === null ? null : time(key.revokedAt),
+      previous_ends_at: key.previousEndsAt === null ? null : time(key.previousEndsAt),
     })),
     table(
       ['id', 'account', 'name', 'key', 'user', 'status', 'models', 'kept to', 'budget', 'created', 'expires'],
@@ -93,8 +105,12 @@ export async function listKeys(context: Context, options: { readonly account?: s
         key.name,
         key.display,
         key.userId ?? '-',
-        key.status,
-        key.models === null ? 'all' : key.models.join(' '),
+        statusOf(key),
+        key.role !== null
+          ? `none: ${key.role}${key.isOperator ? ', operator' : ''}`
+          : key.models === null
+            ? 'all'
+            : key.models.join(' '),
         shownLimits(readLimits(key.limits)),
         budgetCell(budgets.get(key.id)),
         time(key.createdAt),
@@ -102,6 +118,41 @@ export async function listKeys(context: Context, options: { readonly account?: s
       ]),
     ),
   );
+  return 0;
+}
+
+const statusOf = ({ status, disabledAt }: ApiKey): string =>
+  status === 'active' && disabledAt !== null ? 'paused' : status;
+
+/** Gives a key another secret; the earlier one works on for a while, or not. */
+export async function rotateKey(
+  context: Context,
+  { overlap = 0 }: { readonly overlap?: number },
+  keyId: string,
+): Promise<number> {
+  const answer = await writing(context, { kind: 'rotate_key', keyId, overlapMs: overlap });
+  if (answer.kind !== 'rotated') throw new Error('unexpected answer');
+  const ends = answer.previousEndsAt === null ? null : time(answer.previousEndsAt);
+  context.print.result(
+    { id: answer.keyId, account: answer.accountId, name: answer.name, key: answer.key, previous_ends_at: ends },
+    [answer.key],
+  );
+  if (!context.print.json)
+    context.print.say(
+      `${answer.keyId} has this secret from now on; it is shown once. The earlier one ${ends === null ? 'works no longer' : `works until ${ends}`}.`,
+    );
+  return 0;
+}
+
+/** Refuses a key until it is resumed, or takes it again. */
+export async function pauseKey(context: Context, disabled: boolean, keyId: string): Promise<number> {
+  const answer = await writing(context, { kind: 'edit_key', keyId, disabled });
+  if (answer.kind !== 'key_edited') throw new Error('unexpected answer');
+  context.print.result({ id: answer.keyId, name: answer.name, status: disabled ? 'paused' : 'active' }, [
+    disabled
+      ? `${answer.keyId} (${answer.name}) is paused. Requests with it are refused; what ran on it has been cut.`
+      : `${answer.keyId} (${answer.name}) works again.`,
+  ]);
   return 0;
 }
 
@@ -155,13 +206,15 @@ const listOrNull = (given: readonly string[] | undefined) =>
 /** Names a key anew, or moves its end. */
 export async function editKey(
   context: Context,
-  options: { readonly name?: string; readonly expires?: number | 'never' },
+  options: { readonly name?: string; readonly expires?: number | 'never'; readonly tag?: readonly string[] },
   keyId: string,
 ): Promise<number> {
-  const { name, expires } = options;
-  if (name === undefined && expires === undefined) throw new OperationError('Say what to change: --name or --expires.');
+  const { name, expires, tag } = options;
+  if (name === undefined && expires === undefined && tag === undefined)
+    throw new OperationError('Say what to change: --name, --expires or --tag.');
+  const tags = listOrNull(tag) === null ? [] : tag;
   const end = expires === 'never' ? { expiresAt: null } : { expiresAfterMs: expires };
-  const answer = await writing(context, { kind: 'edit_key', keyId, name, ...end });
+  const answer = await writing(context, { kind: 'edit_key', keyId, name, tags, ...end });
   if (answer.kind !== 'key_edited') throw new Error('unexpected answer');
   const ends = answer.expiresAt === null ? null : time(answer.expiresAt);
   context.print.result({ id: answer.keyId, name: answer.name, expires_at: ends }, [

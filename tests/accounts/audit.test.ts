@@ -80,7 +80,7 @@ test('every kind of operation is entered with who, what was asked, before and af
     assert.deepEqual([entry.accountId, entry.outcome], [accountId, 'done'], action);
     assert.deepEqual(entry.actor, { kind: 'user', id: 'usr_1', name: 'ada@example.com' });
     assert.deepEqual([entry.requestId, entry.address], ['req_1', '192.0.2.1']);
-    assert.ok(entry.target !== null && wish != null && after !== null, action);
+    assert.ok(entry.target !== null && wish !== undefined && wish !== null && after !== null, action);
     assert.equal(before === null, action.endsWith('.create'), action);
     if (!action.endsWith('.create')) assert.notEqual(before, after, `${action} changed something`);
   }

@@ -158,6 +158,57 @@ function commands(running: boolean): void {
     assert.ok(!table.stdout.includes(made.key.slice(4, 20)));
   });
 
+  const answers = async (key: string, status: number): Promise<void> => {
+    if (running) assert.equal(await ask(key), status);
+  };
+
+  test('keys rotate, pause and resume take effect at once, and are in the audit log', async () => {
+    const key = jsonOf(
+      await run('keys', 'create', '--json', '--name', 'rotated', '--tag', 'one', '--tag', 'two'),
+    ) as MadeKey;
+    const rotated = jsonOf(await run('keys', 'rotate', key.id, '--overlap', '1h', '--json')) as MadeKey & {
+      readonly previous_ends_at: string;
+    };
+    assert.equal(rotated.id, key.id);
+    assert.ok(Date.parse(rotated.previous_ends_at) > Date.now());
+    for (const each of [key, rotated]) await answers(each.key, 200);
+    const again = await run('keys', 'rotate', key.id);
+    assert.match(again.stdout, /^tkh_[0-9A-Za-z]{38}\n$/);
+    await answers(rotated.key, 401);
+    assert.match((await run('keys', 'pause', key.id)).stdout, /is paused/);
+    const secret = again.stdout.trim();
+    await answers(secret, 401);
+    assert.match((await run('keys', 'resume', key.id)).stdout, /works again/);
+    await answers(secret, 200);
+    const entries = jsonOf(await run('audit', 'list', '--limit', '5', '--json')) as readonly {
+      readonly action: string;
+      readonly target: string;
+      readonly outcome: string;
+      readonly actor: { readonly kind: string };
+    }[];
+    assert.deepEqual(
+      entries.map(({ action, target, outcome, actor }) => [action, target, outcome, actor.kind]),
+      ['key.edit', 'key.edit', 'key.rotate', 'key.rotate', 'key.create'].map((action) => [
+        action,
+        key.id,
+        'done',
+        'cli',
+      ]),
+    );
+    const table = await run('audit', 'list', '--limit', '1');
+    assert.match(table.stdout, /key\.edit/);
+  });
+
+  test('a management key has a role, and is refused where models are', async () => {
+    const key = jsonOf(await run('keys', 'create', '--json', '--role', 'admin', '--operator')) as MadeKey;
+    await answers(key.key, 403);
+    const headers = { authorization: `Bearer ${key.key}` };
+    if (running) assert.equal((await fetch(`${service.accountUrl}/v1/admin/accounts`, { headers })).status, 200);
+    assert.equal((await run('keys', 'create', '--operator')).code, 1);
+    assert.equal((await run('keys', 'create', '--role', 'admin', '--tag', 'x')).code, 1);
+    assert.equal((await run('keys', 'create', '--role', 'king')).code, 64);
+  });
+
   test('keys revoke takes effect at once', async () => {
     const { code, stdout, stderr } = await run('keys', 'revoke', made.id);
     assert.equal(code, 0, stderr);

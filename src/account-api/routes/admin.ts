@@ -1,3 +1,5 @@
+import { createHash } from 'node:crypto';
+
 import Type from 'typebox';
 import type { Static } from 'typebox';
 
@@ -157,7 +159,7 @@ export const adminRoutes: readonly AccountRoute[] = [
         credit_limit_cents: credit,
         allowed_models: allowed,
       } = body;
-      if (plan != null && !plans.some((known) => known.name === plan))
+      if (plan !== undefined && plan !== null && !plans.some((known) => known.name === plan))
         throw new ApiError('unsupported_value', 'The configuration has no such plan.', { param: 'plan_tier' });
       const unknown = allowed?.findIndex((id) => !models.some((model) => model.id.toLowerCase() === id.toLowerCase()));
       if (unknown !== undefined && unknown >= 0)
@@ -342,7 +344,7 @@ export const adminRoutes: readonly AccountRoute[] = [
               ? undefined
               : String(body.cache_read_microcents_per_million),
           validFrom: body.valid_from === undefined ? undefined : body.valid_from * 1000,
-          validTo: body.valid_to == null ? undefined : body.valid_to * 1000,
+          validTo: body.valid_to === undefined || body.valid_to === null ? undefined : body.valid_to * 1000,
         },
         operationsOf(call),
       );
@@ -624,8 +626,8 @@ function creditWish(body: CreditBody, account: string, idempotencyKey: string): 
     accountId: account,
     microcents: String(amount < 0n ? -amount : amount),
     reference,
-    // Apart from those of the command line and of payments.
-    idempotencyKey: `operator:${idempotencyKey}`,
+    // Apart from those of the command line and of payments, and no longer than those may be.
+    idempotencyKey: `operator:${createHash('sha256').update(idempotencyKey).digest('hex')}`,
   };
 }
 

@@ -346,7 +346,8 @@ async function userOfNewKey(
   type: 'serverless' | 'plan' | 'management',
 ): Promise<string | undefined> {
   if (type === 'management') {
-    if (asked != null) throw new ApiError('unsupported_value', 'A management key is nobody’s.', { param: 'user_id' });
+    if (asked !== undefined && asked !== null)
+      throw new ApiError('unsupported_value', 'A management key is nobody’s.', { param: 'user_id' });
     return undefined;
   }
   const own = principal.kind === 'user' ? principal.userId : undefined;
@@ -377,9 +378,9 @@ function readSettings(
   type: 'serverless' | 'plan' | undefined,
 ): ReadSettings {
   const { expires_at: expires, allowed_models: models, tags } = body;
-  if (expires != null && expires * 1000 <= services.operations.now())
+  if (expires !== undefined && expires !== null && expires * 1000 <= services.operations.now())
     throw new ApiError('unsupported_value', 'A key ends in the future.', { param: 'expires_at' });
-  if (models != null) checkModels(models, account.id, services);
+  if (models !== undefined && models !== null) checkModels(models, account.id, services);
   if (tags !== undefined && !tags.every(isTag)) throw new ApiError('unsupported_value', tagRule, { param: 'tags' });
   const limits = {
     ...(body.allowed_endpoints === undefined ? {} : { endpoints: body.allowed_endpoints }),
@@ -398,7 +399,7 @@ function readSettings(
     if (fault !== undefined) throw new ApiError('unsupported_value', fault, { param: field });
   }
   return {
-    expiresAt: expires == null ? expires : expires * 1000,
+    expiresAt: expires === undefined || expires === null ? expires : expires * 1000,
     models,
     limits: Object.keys(limits).length === 0 ? undefined : limits,
     tags,
@@ -407,10 +408,10 @@ function readSettings(
 }
 
 function budgetOf({ limit_cents: limit, limit_reset: reset }: Settings): BudgetWish | null | undefined {
-  if (limit == null) return limit;
+  if (limit === undefined || limit === null) return limit;
   const wish: BudgetWish = {
     microcents: String(BigInt(limit) * microcentsPerCent),
-    per: reset == null ? 'total' : periodOfReset[reset],
+    per: reset === undefined || reset === null ? 'total' : periodOfReset[reset],
   };
   checkedBudget(wish);
   return wish;
