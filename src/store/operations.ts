@@ -3,6 +3,7 @@ import * as audit from './audit-queries.ts';
 import { authStore } from './auth-queries.ts';
 import * as accounts from './account-queries.ts';
 import * as budgets from './budget-queries.ts';
+import * as erasing from './erase-account.ts';
 import type { Database } from './database.ts';
 import * as changes from './change-queries.ts';
 import * as keys from './key-queries.ts';
@@ -29,6 +30,8 @@ const deskOperations = {
   listCustomers: accounts.listCustomers,
   heldByAccounts: accounts.heldByAccounts,
   chargedUsage: accounts.chargedUsage,
+  eraseAccount: erasing.eraseAccount,
+  exportPage: erasing.exportPage,
   createKey: queries.createKey,
   listKeys: queries.listKeys,
   revokeKey: queries.revokeKey,
