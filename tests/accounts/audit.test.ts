@@ -73,8 +73,8 @@ test('every kind of operation is entered with who, what was asked, before and af
 
   const entries = (await store.desk.listAudit({ limit: 100 })).toReversed();
   const used = new Set(entries.map(({ action }) => action));
-  const tested = auditedActions.filter((action) => action !== 'account.delete');
-  assert.deepEqual([...used].sort(), [...tested].sort(), 'all kinds but the end of an account are tried here');
+  const tested = auditedActions.filter((action) => action !== 'account.delete' && !action.startsWith('owner.'));
+  assert.deepEqual([...used].sort(), [...tested].sort(), 'all kinds are tried here but those of owners and the end of an account');
   for (const entry of entries) {
     const { action, before, after, wish } = entry;
     assert.deepEqual([entry.accountId, entry.outcome], [accountId, 'done'], action);
