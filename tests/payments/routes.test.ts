@@ -10,6 +10,30 @@ import { signEvent } from '../../src/payments/signature.ts';
 import { openHost } from '../account-api/host.ts';
 import { usage } from '../store/fixture.ts';
 
+/** What the answers of these tests hold. */
+interface Shown {
+  readonly id: string;
+  readonly type: string;
+  readonly status: string;
+  readonly state: string;
+  readonly outcome?: string;
+  readonly checkout_url: string;
+  readonly next_after: string;
+  readonly has_more: boolean;
+  readonly has_payment_method: boolean;
+  readonly balance_cents: number;
+  readonly balance_microcents: number;
+  readonly total_credits_cents: number;
+  readonly total_usage_cents: number;
+  readonly refunded_cents: number;
+  readonly threshold_cents: number;
+  readonly proposed_threshold_cents: number;
+  readonly amount_microcents: number;
+  readonly balance_after_microcents: number;
+  readonly error: { readonly code: string; readonly param?: string };
+  readonly data: readonly Shown[];
+}
+
 const cent = 1_000_000n;
 
 async function open(t: TestContext) {
@@ -32,7 +56,7 @@ async function open(t: TestContext) {
   const [key, viewer] = [await host.key(accountId, 'billing'), await host.key(accountId, 'viewer')];
   const json = async (method: string, path: string, request: Parameters<typeof host.ask>[2] = {}) => {
     const answer = await host.ask(method, path, { key, ...request });
-    return { status: answer.status, body: (answer.body === '' ? {} : JSON.parse(answer.body)) as any };
+    return { status: answer.status, body: (answer.body === '' ? {} : JSON.parse(answer.body)) as Shown };
   };
   const play = (url: string, outcome: string) =>
     host.ask('POST', new URL(url).pathname, {
@@ -80,7 +104,7 @@ test('a top-up over HTTP: made once per key, paid on its page, seen in credit an
   const first = await json('GET', '/v1/credits/topups?limit=1');
   assert.deepEqual([first.body.data.length, first.body.has_more], [1, true]);
   const second = await json('GET', `/v1/credits/topups?limit=1&after=${first.body.next_after}`);
-  assert.deepEqual([second.body.data[0].id, second.body.has_more], [made.body.id, false]);
+  assert.deepEqual([second.body.data[0]!.id, second.body.has_more], [made.body.id, false]);
 
   const { ledger } = host.services.operations;
   await ledger.settle(usage(accountId, 2n * cent, { promptTokens: 2_000_000 }));
@@ -90,7 +114,7 @@ test('a top-up over HTTP: made once per key, paid on its page, seen in credit an
   assert.equal(credit.balance_microcents, 498_000_000);
   const entries = (await json('GET', '/v1/ledger')).body.data;
   assert.deepEqual(
-    entries.map((entry: any) => [entry.type, entry.amount_microcents, entry.balance_after_microcents]),
+    entries.map((entry: Shown) => [entry.type, entry.amount_microcents, entry.balance_after_microcents]),
     [
       ['usage', -2_000_000, 498_000_000],
       ['topup', 500_000_000, 500_000_000],
@@ -126,7 +150,8 @@ test('the webhook over HTTP: signed bytes are taken once, all else is refused in
         ...(signature === undefined ? [] : [['stripe-signature', signature] as const]),
       ],
     });
-    return [answer.status, (JSON.parse(answer.body) as any).outcome ?? (JSON.parse(answer.body) as any).error.code];
+    const body = JSON.parse(answer.body) as Shown;
+    return [answer.status, body.outcome ?? body.error.code];
   };
   const sign = (text: string, ms = Date.now()) => signEvent(Buffer.from(text), demoPayments, ms);
   const good = event();
