@@ -79,6 +79,19 @@ test('events go to the endpoints that want them, once each, and another account 
   ]);
 });
 
+test('a key that is revoked is told of', async (t) => {
+  const receiver = await startReceiver(t);
+  const { ask, host } = await openScene(t, [receiver.host]);
+  await ask('POST', '/v1/webhook_endpoints', { url: receiver.url, events: ['key.revoked'] });
+  await host.key('acct_a', null);
+  const keys = await host.services.operations.desk.listKeys({ accountId: 'acct_a' });
+  const { id, name } = keys.find((key) => key.name.startsWith('null'))!;
+  assert.equal((await ask('DELETE', `/v1/keys/${id}`)).status, 200);
+  await host.jobs.run('webhooks');
+  const event = JSON.parse(receiver.received[0]!.body) as { readonly type: string; readonly data: object };
+  assert.deepEqual([event.type, event.data], ['key.revoked', { key_id: id, name }]);
+});
+
 test('a try that fails is followed by others after growing pauses; the endpoint is disabled after days, loudly', async (t) => {
   const receiver = await startReceiver(t, (_, response) => response.writeHead(503).end('x'.repeat(5_000)));
   const { ask, host, clock } = await openScene(t, [receiver.host]);

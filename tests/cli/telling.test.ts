@@ -1,0 +1,72 @@
+/** Invoices and webhooks from the command line, beside a running service. */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+
+import { openConnection } from '../../src/store/sqlite/connection.ts';
+import { houseAccounts } from '../../src/store/ledger.ts';
+import { uuid } from '../store/fixture.ts';
+import { scriptedModel, TestService, until } from '../support/service.ts';
+import { startReceiver } from '../webhooks/receiver.ts';
+import { CommandFolder, jsonOf, runCommand } from './command.ts';
+
+test('invoices are issued, listed, shown and printed; webhooks are listed, tested and sent again', async (t) => {
+  const receiver = await startReceiver(t);
+  const config = `${scriptedModel('- say: [ { text: "hello" } ]')}\nwebhooks: { allow_hosts: ["${receiver.host}"] }\ninvoices: { prefix: X-, seller: { name: Seller } }\n`;
+  const service = new TestService({ config });
+  t.after(() => service.dispose());
+  await service.start();
+  const run = (...args: string[]) => runCommand(service.folder, args);
+  // A past that comes to nothing, so that the balance stays what it is.
+  const now = new Date();
+  const lastMonth = Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - 1, 2);
+  const connection = openConnection(join(service.folder, 'data', 'tokenhouse.db'));
+  connection.prepare('update account set created_at = ? where id = ?').run(BigInt(lastMonth), service.accountId);
+  const move = connection.prepare(
+    `insert into transfer (id, debit_account, credit_account, amount, kind, idempotency_key, "by", at) values (?, ?, ?, 700000000, ?, ?, 'test', ?)`,
+  );
+  move.run(uuid(), houseAccounts.cash, service.accountId, 'topup', 'a', BigInt(lastMonth + 1));
+  move.run(uuid(), service.accountId, houseAccounts.cash, 'chargeback', 'b', BigInt(lastMonth + 2));
+  connection
+    .prepare(
+      `insert into webhook_endpoint (id, account_id, url, description, secret_version, status, created_at, updated_at) values ('whe_1', ?, ?, '', 1, 'active', 0, 0)`,
+    )
+    .run(service.accountId, receiver.url);
+  connection.close();
+
+  assert.equal((await run('invoices', 'issue')).code, 0);
+  const [invoice, ...others] = jsonOf(await run('invoices', 'list', '--json')) as { readonly number: string }[];
+  assert.deepEqual(others, []);
+  assert.match(invoice!.number, /^X-\d{4}-000001$/);
+  const shown = await run('invoices', 'show', invoice!.number, '--pdf', 'out.pdf');
+  assert.match(shown.stdout, /Invoice X-\d{4}-000001[^]*Payments[^]*\$7\.00/);
+  assert.ok(readFileSync(join(service.folder, 'out.pdf')).subarray(0, 5).equals(Buffer.from('%PDF-')));
+  assert.equal((await run('invoices', 'show', 'nothing')).code, 1);
+
+  assert.equal((await run('webhooks', 'test', 'whe_1')).code, 0);
+  const pings = () => receiver.received.filter(({ body }) => body.includes('"type":"ping"'));
+  await until(() => pings().length === 1);
+  const listed = async () =>
+    (
+      jsonOf(await run('webhooks', 'list', '--json')) as {
+        readonly deliveries: readonly { readonly id: string; readonly type: string; readonly state: string }[];
+      }[]
+    )[0]!.deliveries.find(({ type }) => type === 'ping')!;
+  await until(async () => (await listed()).state === 'delivered');
+  assert.equal((await run('webhooks', 'replay', (await listed()).id)).code, 0);
+  await until(() => pings().length === 2);
+  assert.equal(pings()[0]!.headers['webhook-id'], pings()[1]!.headers['webhook-id']);
+  // The service tells of the invoice by itself.
+  await until(() => receiver.received.some(({ body }) => body.includes('"type":"invoice.issued"')), 60_000);
+  assert.equal((await run('webhooks', 'test', 'whe_2')).code, 1);
+  await service.verify();
+});
+
+test('without a service here, what takes one says so', async (t) => {
+  const folder = new CommandFolder(scriptedModel('- say: [ { text: "hello" } ]'));
+  t.after(() => folder.dispose());
+  const { code, stderr } = await folder.run('invoices', 'issue');
+  assert.equal(code, 1);
+  assert.match(stderr, /No service runs here/);
+});
