@@ -9,6 +9,7 @@ import { limitRoutes } from './routes/limits.ts';
 import { mailRoutes } from './routes/mail.ts';
 import { memberRoutes } from './routes/members.ts';
 import { ownAccountRoutes } from './routes/account.ts';
+import { oidcRoutes } from './routes/oidc.ts';
 import { ownerRoutes } from './routes/owner.ts';
 import { paymentRoutes } from './routes/payments.ts';
 import { peopleRoutes } from './routes/people.ts';
@@ -28,6 +29,7 @@ export const accountRoutes: readonly AccountRoute[] = [
   ...mailRoutes,
   ...memberRoutes,
   ...ownAccountRoutes,
+  ...oidcRoutes,
   ...ownerRoutes,
   ...paymentRoutes,
   ...peopleRoutes,
