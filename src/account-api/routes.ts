@@ -8,6 +8,7 @@ import { keyRoutes } from './routes/keys.ts';
 import { limitRoutes } from './routes/limits.ts';
 import { mailRoutes } from './routes/mail.ts';
 import { memberRoutes } from './routes/members.ts';
+import { oidcRoutes } from './routes/oidc.ts';
 import { ownAccountRoutes } from './routes/account.ts';
 import { ownerRoutes } from './routes/owner.ts';
 import { paymentRoutes } from './routes/payments.ts';
@@ -27,6 +28,7 @@ export const accountRoutes: readonly AccountRoute[] = [
   ...limitRoutes,
   ...mailRoutes,
   ...memberRoutes,
+  ...oidcRoutes,
   ...ownAccountRoutes,
   ...ownerRoutes,
   ...paymentRoutes,

@@ -43,16 +43,22 @@ interface Answered {
 
 type AnyCall = Pick<Call, 'services' | 'headers' | 'address'>;
 
-/** Asks better-auth; its refusals become ours, in our words. Answers with the cookies that it sets. */
-export async function askAuth(
-  call: AnyCall,
-  ask: (auth: Auth, headers: Headers) => Promise<unknown>,
-): Promise<{ readonly response: unknown; readonly cookies: readonly string[] }> {
+/** What better-auth is told of a request. */
+export function authHeaders(call: AnyCall): Headers {
   const headers = new Headers({ [addressHeaderName]: call.address });
   for (const name of ['cookie', 'user-agent']) {
     const value = call.headers[name];
     if (typeof value === 'string') headers.set(name, value.slice(0, 4096));
   }
+  return headers;
+}
+
+/** Asks better-auth; its refusals become ours, in our words. Answers with the cookies that it sets. */
+export async function askAuth(
+  call: AnyCall,
+  ask: (auth: Auth, headers: Headers) => Promise<unknown>,
+): Promise<{ readonly response: unknown; readonly cookies: readonly string[] }> {
+  const headers = authHeaders(call);
   try {
     const { headers: set, response } = (await ask(await call.services.people.auth(), headers)) as Answered;
     return { response, cookies: set.getSetCookie() };

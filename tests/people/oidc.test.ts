@@ -1,0 +1,168 @@
+import assert from 'node:assert/strict';
+import { createHash, generateKeyPairSync, sign } from 'node:crypto';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { test } from 'node:test';
+import type { TestContext } from 'node:test';
+
+import { oidcRoutes } from '../../src/account-api/routes/oidc.ts';
+import { peopleRoutes } from '../../src/account-api/routes/people.ts';
+import type { OidcConfig } from '../../src/config/config.ts';
+import { Secret } from '../../src/config/secret.ts';
+import { openHost } from '../account-api/host.ts';
+import type { TestHost } from '../account-api/host.ts';
+import { Browser, password, person } from './person.ts';
+
+type Claims = Readonly<Record<string, unknown>>;
+
+/** A provider of OpenID Connect: whoever comes is who the test says; the verifier of PKCE is checked. */
+async function startProvider(t: TestContext) {
+  const { publicKey, privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
+  const other = generateKeyPairSync('rsa', { modulusLength: 2048 });
+  const codes = new Map<
+    string,
+    { readonly challenge: string; readonly nonce: string | null; readonly claims: Claims; readonly forged: boolean }
+  >();
+  let url = '';
+  const server = createServer((request, response) => {
+    const answer = (value: unknown, status = 200): void => {
+      response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(value));
+    };
+    let body = '';
+    request.on('data', (piece: Buffer) => (body += piece.toString()));
+    request.on('end', () => {
+      switch (request.url) {
+        case '/.well-known/openid-configuration':
+          answer({
+            issuer: url,
+            authorization_endpoint: `${url}/authorize`,
+            token_endpoint: `${url}/token`,
+            jwks_uri: `${url}/jwks`,
+            id_token_signing_alg_values_supported: ['RS256'],
+          });
+          return;
+        case '/jwks':
+          answer({ keys: [{ ...publicKey.export({ format: 'jwk' }), kid: 'k', alg: 'RS256', use: 'sig' }] });
+          return;
+        case undefined:
+        default: {
+          const form = new URLSearchParams(body);
+          const known = codes.get(form.get('code') ?? '');
+          const proof = createHash('sha256')
+            .update(form.get('code_verifier') ?? '')
+            .digest('base64url');
+          if (known?.challenge !== proof) {
+            answer({ error: 'invalid_grant' }, 400);
+            return;
+          }
+          const now = Math.floor(Date.now() / 1000);
+          const part = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString('base64url');
+          const text = `${part({ alg: 'RS256', kid: 'k' })}.${part({ iss: url, aud: 'tokenhouse', iat: now, exp: now + 60, nonce: known.nonce, ...known.claims })}`;
+          const key = known.forged ? other.privateKey : privateKey;
+          answer({
+            access_token: 'x',
+            token_type: 'Bearer',
+            expires_in: 60,
+            id_token: `${text}.${sign('sha256', Buffer.from(text), key).toString('base64url')}`,
+          });
+        }
+      }
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  t.after(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const config: OidcConfig = {
+    id: 'company',
+    name: 'Company',
+    issuer: url,
+    clientId: 'tokenhouse',
+    clientSecret: new Secret('shared'),
+    domains: ['example.org'],
+  };
+  return {
+    config,
+    /** What the provider would send the browser back with. */
+    authorize: (target: string, claims: Claims, forged = false): string => {
+      const asked = new URL(target).searchParams;
+      assert.equal(asked.get('code_challenge_method'), 'S256');
+      const code = `code${codes.size}`;
+      codes.set(code, { challenge: asked.get('code_challenge')!, nonce: asked.get('nonce'), claims, forged });
+      const back = new URL(asked.get('redirect_uri')!);
+      return `${back.pathname}?code=${code}&state=${asked.get('state')}&iss=${encodeURIComponent(url)}`;
+    },
+  };
+}
+
+async function begin(browser: Browser): Promise<string> {
+  const { status, body } = await browser.ask('POST', '/v1/auth/oidc/company');
+  assert.equal(status, 200, JSON.stringify(body));
+  return body['url'] as string;
+}
+
+const me = async (browser: Browser) => (await browser.ask('GET', '/v1/me')).body['email'] as string | undefined;
+const ada = { sub: 's1', email: 'ada@example.org', email_verified: true, name: 'Ada' };
+
+test('who comes from a provider is known by their subject, and nobody gets in without its signature', async (t) => {
+  const provider = await startProvider(t);
+  const host: TestHost = await openHost(t, [...peopleRoutes, ...oidcRoutes], Date.now, {
+    signIn: { signUp: 'open', oidc: [provider.config] },
+  });
+  const browser = new Browser(host);
+  const back = provider.authorize(await begin(browser), ada);
+  const thief = new Browser(host);
+  await thief.ask('GET', back);
+  assert.equal(await me(thief), undefined, 'the way back is bound to the browser that began it');
+  assert.equal((await browser.ask('GET', provider.authorize(await begin(browser), ada))).status, 302);
+  assert.equal(await me(browser), 'ada@example.org');
+
+  const refused: readonly [string, Claims, boolean?][] = [
+    ['another domain', { ...ada, sub: 's2', email: 'eve@evil.example' }],
+    ['a domain that only ends so', { ...ada, sub: 's3', email: 'eve@notexample.org' }],
+    ['an address that is not confirmed', { ...ada, sub: 's4', email: 'bob@example.org', email_verified: false }],
+    ['a token for somebody else', { ...ada, aud: 'another' }],
+    ['a token of another issuer', { ...ada, iss: 'https://evil.example' }],
+    ['a token of another sign-in', { ...ada, nonce: 'other' }],
+    ['a token that is over', { ...ada, exp: 1 }],
+    ['a signature of another key', ada, true],
+  ];
+  for (const [what, claims, forged] of refused) {
+    const one = new Browser(host);
+    await one.ask('GET', provider.authorize(await begin(one), claims, forged));
+    assert.equal(await me(one), undefined, what);
+  }
+  const moved = new Browser(host);
+  await moved.ask('GET', provider.authorize(await begin(moved), { ...ada, email: 'ada.l@example.org' }));
+  assert.equal(await me(moved), 'ada@example.org', 'by the subject, whatever the address is now');
+  assert.equal((await browser.ask('POST', '/v1/auth/oidc/other')).status, 404);
+});
+
+test('nobody who was not invited gets in, and who has the address already is linked by it', async (t) => {
+  const provider = await startProvider(t);
+  const host = await openHost(t, [...peopleRoutes, ...oidcRoutes], Date.now, {
+    signIn: { signUp: 'invitation', oidc: [provider.config] },
+  });
+  const stranger = new Browser(host);
+  await stranger.ask('GET', provider.authorize(await begin(stranger), ada));
+  assert.equal(await me(stranger), undefined);
+  const { desk, now } = host.services.operations;
+  await host.account('acct_a');
+  await desk.createInvitation({
+    id: 'inv_1',
+    accountId: 'acct_a',
+    email: 'ada@example.org',
+    role: 'viewer',
+    invitedBy: 'x',
+    tokenHash: new Uint8Array(32),
+    createdAt: now(),
+    expiresAt: now() + 60_000,
+  });
+  const id = await person(host, 'ada@example.org');
+  const browser = new Browser(host);
+  await browser.ask('GET', provider.authorize(await begin(browser), ada));
+  assert.equal((await browser.ask('GET', '/v1/me')).body['id'], id);
+  await new Browser(host).signIn('ada@example.org', password);
+});
