@@ -38,6 +38,7 @@ const audited = {
   limit_credit: ['account.credit_limit', 'account'],
   suspend_account: ['account.suspend', 'account'],
   revive_account: ['account.revive', 'account'],
+  delete_account: ['account.delete', 'account'],
   create_key: ['key.create', 'key'],
   allow_key: ['key.models', 'key'],
   limit_key: ['key.limits', 'key'],

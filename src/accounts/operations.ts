@@ -9,6 +9,8 @@ import { faultOfLimits, isLimit, limitMax, printAccountLimits, printLimits, read
 import type { KeyLimits } from './key-limits.ts';
 import { beginEntry } from './audit.ts';
 import { checkedBilling } from './billing-details.ts';
+import { deleteAccount } from './delete-account.ts';
+import type { AccountDeleted, AccountDeletion } from './delete-account.ts';
 import { displayOf, hashKey, issueKey, newKey } from './key.ts';
 import { accountMeant, checkedText, OperationError } from './operation.ts';
 import { createOwner, makeOwnerLink } from './owner.ts';
@@ -112,6 +114,7 @@ export type Operation =
   | CreditLimit
   | OwnerLinkWish
   | OwnerWish
+  | AccountDeletion
   | {
       readonly kind: 'suspend_account' | 'revive_account';
       readonly accountId: string;
@@ -177,6 +180,7 @@ export type OperationAnswer =
   | CreditLimited
   | OwnerLink
   | OwnerMade
+  | AccountDeleted
   | { readonly kind: 'status'; readonly accountId: string; readonly status: 'active' | 'suspended' };
 
 /** Carries out one operation. It is durable, in force in this process, and in the audit log when the promise resolves. */
@@ -375,6 +379,8 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
       return makeOwnerLink(services);
     case 'create_owner':
       return (await createOwner(operation, services))!;
+    case 'delete_account':
+      return deleteAccount(operation, services);
     case 'suspend_account':
     case 'revive_account': {
       const status = operation.kind === 'suspend_account' ? 'suspended' : 'active';

@@ -1,3 +1,6 @@
+import { once } from 'node:events';
+
+import { exportAccount } from '../accounts/export-account.ts';
 import { readAccountLimits } from '../accounts/key-limits.ts';
 import { OperationError } from '../accounts/operation.ts';
 import { suggestion } from '../config/suggestion.ts';
@@ -59,6 +62,31 @@ export async function createAccount(context: Context, { name }: { readonly name:
 }
 
 /** Suspended, or active again. */
+/** Everything that the service has of an account, as JSON on standard output. */
+export async function exportAccountData(context: Context, accountId: string): Promise<number> {
+  await reading(context, async (desk) => {
+    const account = await desk.getAccount({ accountId });
+    if (account === undefined || account.house)
+      throw new OperationError(`There is no account ${accountId}. List them with: tokenhouse accounts list`);
+    for await (const piece of exportAccount(accountId, desk))
+      if (!process.stdout.write(piece)) await once(process.stdout, 'drain');
+  });
+  return 0;
+}
+
+export async function deleteAccount(
+  context: Context,
+  { forfeitCredit }: { readonly forfeitCredit?: boolean },
+  accountId: string,
+): Promise<number> {
+  const answer = await writing(context, { kind: 'delete_account', accountId, forfeitCredit });
+  if (answer.kind !== 'account_deleted') throw new Error('unexpected answer');
+  context.print.result({ id: answer.accountId, forfeited_microcents: Number(answer.forfeitedMicrocents) }, [
+    `${answer.accountId} is deleted. Its ledger and usage stay, without names.`,
+  ]);
+  return 0;
+}
+
 export async function setAccountStatus(
   context: Context,
   kind: 'suspend_account' | 'revive_account',

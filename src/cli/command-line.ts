@@ -323,6 +323,23 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
         }),
       );
   }
+  command(accounts, 'export', 'print everything that the service has of an account, as JSON')
+    .argument('<account-id>', 'as accounts list shows it')
+    .action(
+      action(async () => {
+        const { exportAccountData } = await import('./accounts.ts');
+        return (context, _options, id) => exportAccountData(context, id ?? '');
+      }),
+    );
+  command(accounts, 'delete', 'delete an account for good: its keys, people, files and names; the ledger stays')
+    .argument('<account-id>', 'as accounts list shows it')
+    .option('--forfeit-credit', 'what is left of its credit expires')
+    .action(
+      action<{ readonly forfeitCredit?: boolean }>(async () => {
+        const { deleteAccount } = await import('./accounts.ts');
+        return (context, options, id) => deleteAccount(context, options, id ?? '');
+      }),
+    );
   command(accounts, 'plan', 'give an account a plan of the configuration')
     .argument('[plan]', 'which plan')
     .option('--account <account-id>', 'whose (default: the only account)')

@@ -138,6 +138,11 @@ const operations = Compile(
     Type.Object({ kind: Type.Literal('remove_price'), accountId: Type.Optional(text), model: text }),
     Type.Object({ kind: Type.Literal('revoke_key'), keyId: text }),
     Type.Object({
+      kind: Type.Literal('delete_account'),
+      accountId: text,
+      forfeitCredit: Type.Optional(Type.Boolean()),
+    }),
+    Type.Object({
       kind: Type.Literal('refund_request'),
       accountId: Type.Optional(text),
       requestId: text,

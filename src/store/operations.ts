@@ -4,6 +4,7 @@ import { authStore } from './auth-queries.ts';
 import * as accounts from './account-queries.ts';
 import * as alerts from './alert-queries.ts';
 import * as budgets from './budget-queries.ts';
+import * as erasing from './erase-account.ts';
 import type { Database } from './database.ts';
 import * as changes from './change-queries.ts';
 import * as keys from './key-queries.ts';
@@ -32,6 +33,8 @@ const deskOperations = {
   listCustomers: accounts.listCustomers,
   heldByAccounts: accounts.heldByAccounts,
   chargedUsage: accounts.chargedUsage,
+  eraseAccount: erasing.eraseAccount,
+  exportPage: erasing.exportPage,
   createKey: queries.createKey,
   listKeys: queries.listKeys,
   revokeKey: queries.revokeKey,

@@ -1,6 +1,7 @@
 import Type from 'typebox';
 
 import { addressLinesMax } from '../../accounts/billing-details.ts';
+import { exportAccount } from '../../accounts/export-account.ts';
 import { operate } from '../../accounts/operations.ts';
 import { ApiError } from '../../errors.ts';
 import type { AuditEntry } from '../../store/audit-queries.ts';
@@ -9,9 +10,17 @@ import type { AccountObject } from '../account-object.ts';
 import { auditId, auditObject, auditSchema, readAuditId } from '../audit-object.ts';
 import { notThere } from '../input.ts';
 import { operationsOf } from '../operations-of.ts';
-import { everyRole, mayManage, mayPay, route } from '../route.ts';
+import { everyRole, mayManage, mayPay, Reply, route } from '../route.ts';
 import type { AccountRoute, Call } from '../route.ts';
-import { listOf, listSchema, microcentsPerCent, nullable, pageLimit, pageQuery } from '../wire.ts';
+import { listOf, listSchema, microcentsPerCent, nullable, pageLimit, pageQuery, wholeOf } from '../wire.ts';
+
+export const deletionQuery = Type.Object({ forfeit_credit: Type.Optional(Type.Boolean()) });
+export const deletedSchema = Type.Object({
+  id: Type.String(),
+  object: Type.Literal('account.deleted'),
+  deleted: Type.Literal(true),
+  forfeited_microcents: Type.Integer(),
+});
 
 const line = Type.String({ minLength: 1, maxLength: 100 });
 
@@ -149,6 +158,38 @@ export const ownAccountRoutes: readonly AccountRoute[] = [
   }),
   route({
     method: 'get',
+    path: '/v1/account/export',
+    operationId: 'exportAccount',
+    tag: 'Account',
+    summary: 'Everything that the service has of the account',
+    description:
+      'One JSON object, streamed: the account, members, keys without secrets, ledger, usage, invoices, what is known of files, kept items, mail and changes. It is whole when it is valid JSON.',
+    access: ['owner'],
+    stepUp: true,
+    answers: [{ status: 200, description: 'The export.', contentType: 'application/json' }],
+    handle: async (call) => exportReply(call, call.account.id),
+  }),
+  route({
+    method: 'delete',
+    path: '/v1/account',
+    operationId: 'deleteAccount',
+    tag: 'Account',
+    summary: 'Delete the account',
+    description:
+      'For good, by an owner in person: what runs is cut, keys end, and people, files, kept items, answers, mail and names go at once. Ledger, usage, invoices and the log of changes stay without names. Credit must be zero, or `forfeit_credit` says that it expires.',
+    access: ['owner'],
+    stepUp: true,
+    query: deletionQuery,
+    answers: [{ status: 200, description: 'It is gone.', schema: deletedSchema }],
+    errors: ['http_409'],
+    handle: async (call) => {
+      if (call.principal.kind !== 'user')
+        throw new ApiError('http_403', 'An account is deleted by its owner in person, or by whoever runs the server.');
+      return await deletedAccount(call, call.account.id, call.query.forfeit_credit);
+    },
+  }),
+  route({
+    method: 'get',
     path: '/v1/audit_logs',
     operationId: 'listAuditLogs',
     tag: 'Account',
@@ -180,6 +221,32 @@ export const ownAccountRoutes: readonly AccountRoute[] = [
     },
   }),
 ];
+
+export function exportReply({ services }: Pick<Call, 'services'>, id: string): Reply {
+  return new Reply(
+    200,
+    {
+      'content-type': 'application/json',
+      'content-disposition': `attachment; filename="${id}.json"`,
+    },
+    exportAccount(id, services.operations.desk),
+  );
+}
+
+export async function deletedAccount(
+  call: Pick<Call, 'principal' | 'requestId' | 'address' | 'services'>,
+  id: string,
+  forfeitCredit: boolean | undefined,
+) {
+  const answer = await operate({ kind: 'delete_account', accountId: id, forfeitCredit }, operationsOf(call));
+  if (answer.kind !== 'account_deleted') throw new Error('deleting an account answered something else');
+  return {
+    id,
+    object: 'account.deleted',
+    deleted: true,
+    forfeited_microcents: wholeOf(BigInt(answer.forfeitedMicrocents)),
+  };
+}
 
 /** Throws `http_404` for what is no id of an entry. */
 export function auditCursor(after: string | undefined): Uint8Array | undefined {

@@ -26,7 +26,7 @@ import {
   secondsOrNull,
   wholeOf,
 } from '../wire.ts';
-import { auditCursor } from './account.ts';
+import { auditCursor, deletedAccount, deletedSchema, deletionQuery, exportReply } from './account.ts';
 
 const accountId = Type.String({ minLength: 1, maxLength: 64 });
 const params = Type.Object({ id: accountId });
@@ -181,6 +181,35 @@ export const adminRoutes: readonly AccountRoute[] = [
       for (const wish of wishes) await operate(wish, operationsOf(call));
       return await shownAccount(call, account);
     },
+  }),
+  route({
+    method: 'get',
+    path: '/v1/admin/accounts/{id}/export',
+    operationId: 'exportAccountOfServer',
+    tag: 'Server',
+    summary: 'Everything that the service has of an account',
+    description: 'As `GET /v1/account/export`.',
+    access: 'operator',
+    stepUp: true,
+    params,
+    answers: [{ status: 200, description: 'The export.', contentType: 'application/json' }],
+    handle: async (call) => exportReply(call, (await shownAccount(call, call.params.id)).id),
+  }),
+  route({
+    method: 'delete',
+    path: '/v1/admin/accounts/{id}',
+    operationId: 'deleteAccountOfServer',
+    tag: 'Server',
+    summary: 'Delete an account',
+    description: 'As `DELETE /v1/account`.',
+    access: 'operator',
+    stepUp: true,
+    params,
+    query: deletionQuery,
+    answers: [{ status: 200, description: 'It is gone.', schema: deletedSchema }],
+    errors: ['http_409'],
+    handle: async (call) =>
+      await deletedAccount(call, await liveAccount(call, call.params.id), call.query.forfeit_credit),
   }),
   route({
     method: 'get',

@@ -1,0 +1,94 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+
+import { houseAccounts } from '../store/ledger.ts';
+import { StoreError } from '../store/store-error.ts';
+import { accountMeant, OperationError } from './operation.ts';
+import type { OperationServices } from './operation.ts';
+
+/** The end of an account: nothing of it works any more, and nothing of its people is left (docs/operator.md). */
+export interface AccountDeletion {
+  readonly kind: 'delete_account';
+  readonly accountId: string;
+  /** What is left of its credit expires; left out: there must be none. */
+  readonly forfeitCredit?: boolean | undefined;
+}
+
+export interface AccountDeleted {
+  readonly kind: 'account_deleted';
+  readonly accountId: string;
+  readonly forfeitedMicrocents: string;
+}
+
+/** What was cut needs a moment until it is settled; leases of others until they are given back. */
+const forfeitTriesMax = 60;
+const forfeitPauseMs = 250;
+
+/**
+ * Suspends it, which cuts what runs, then takes away what it has, then erases it. Each step can be repeated: one that was
+ * cut off by a crash leaves a suspended account, and the same wish goes on from there. Throws OperationError.
+ */
+export async function deleteAccount(wish: AccountDeletion, services: OperationServices): Promise<AccountDeleted> {
+  const { ledger, desk, directory, newId, now } = services;
+  const accountId = await accountMeant(wish.accountId, desk);
+  const balance = await balanceOf(accountId, services);
+  if (balance > 0n && wish.forfeitCredit !== true)
+    throw conflict(
+      `The account has ${balance} microcents of credit: pay them back first, or say that they are forfeited.`,
+    );
+  if (balance < 0n) throw conflict(`The account owes ${-balance} microcents: settle that first.`);
+
+  await ledger.setAccountStatus(accountId, 'suspended', now(), newId());
+  directory?.apply({ kind: 'account_status', accountId, status: 'suspended' });
+  await services.caughtUp?.();
+  for (;;) {
+    const keys = await desk.listAccountKeys({ accountId, limit: 100 });
+    if (keys.length === 0) break;
+    for (const { id } of keys) {
+      await desk.revokeKey({ keyId: id, at: now(), changeId: newId() });
+      directory?.apply({ kind: 'key_revoked', keyId: id });
+    }
+  }
+  const forfeited = await forfeit(accountId, services);
+  if (!(await desk.eraseAccount({ accountId, at: now(), changeId: newId() })))
+    throw conflict('The account was changed meanwhile. Look at it, and try again.');
+  return { kind: 'account_deleted', accountId, forfeitedMicrocents: String(forfeited) };
+}
+
+async function forfeit(accountId: string, services: OperationServices): Promise<bigint> {
+  const { ledger, newId, now, actor } = services;
+  let forfeited = 0n;
+  for (let tries = 0; tries <= forfeitTriesMax; tries++) {
+    const balance = await balanceOf(accountId, services);
+    const running = (await services.desk.heldByAccounts({ accountIds: [accountId] })).length > 0;
+    if (balance <= 0n && !running) return forfeited;
+    if (balance > 0n && !running) {
+      try {
+        const moved = await ledger.transfer({
+          id: newId(),
+          debitAccount: accountId,
+          creditAccount: houseAccounts.promo,
+          amountMicrocents: balance,
+          kind: 'expiry',
+          // Whether an earlier try has moved anything is in the balance, which this one cannot exceed.
+          idempotencyKey: `deleted:${accountId}:${Buffer.from(newId()).toString('hex')}`,
+          reference: 'account deleted',
+          by: actor?.id ?? actor?.kind ?? 'system',
+          at: now(),
+        });
+        if (moved) forfeited += balance;
+        continue;
+      } catch (error) {
+        if (!(error instanceof StoreError) || error.code !== 'insufficient') throw error;
+      }
+    }
+    await sleep(forfeitPauseMs);
+  }
+  throw conflict('Requests of the account are still being settled. It is suspended; try again in a minute.');
+}
+
+async function balanceOf(accountId: string, { desk }: OperationServices): Promise<bigint> {
+  return (await desk.getAccount({ accountId }))?.balanceMicrocents ?? 0n;
+}
+
+const conflict = (message: string): OperationError =>
+  new OperationError(message, { cause: new StoreError('conflict', message) });
