@@ -87,7 +87,7 @@ export async function listAccountKeys(
     .orderBy('id', 'desc')
     .limit(limit);
   if (userId !== undefined) query = query.where('role', 'is', null);
-  if (userId != null) query = query.where('user_id', '=', userId);
+  if (userId !== undefined && userId !== null) query = query.where('user_id', '=', userId);
   if (userId === null) query = query.where('user_id', 'is', null);
   if (request.isEnabled === true) query = query.where('disabled_at', 'is', null);
   if (after !== undefined) {
