@@ -124,6 +124,7 @@ async function startServer(root: string): Promise<PostgresServer> {
 
 const accounts = 1000;
 const rowsAtOnce = 500_000;
+const rollUpDays = 10;
 
 /** Rows in bulk, in the order of their keys, then what the jobs would have added up of them. */
 async function filled(
@@ -171,23 +172,26 @@ async function filled(
     'count(*), sum(prompt_tokens), sum(cached_tokens), sum(completion_tokens), sum(reasoning_tokens), sum(cost), sum(uncharged)';
   const hour = `ended_at - ended_at % ${hourMs}`;
   const tag = 'substr(tags, 3, length(tags) - 4)';
-  await run(
-    `insert into usage_hour select account_id, ${hour}, model_id, key_id, ${sums} from usage group by 1, 2, 3, 4`,
-  );
-  await run(
-    `insert into usage_tag_hour (account_id, hour, tag, model_id, key_id, requests, prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens, cost, uncharged)
-     select account_id, ${hour}, ${tag}, model_id, key_id, ${sums} from usage where tags is not null group by 1, 2, 3, 4, 5`,
-  );
   const day = (time: string) => `${time} - (${time} + ${zoneOffsetMs}) % ${dayMs}`;
   const until = startOfDay(zone, now);
-  // The zone is at half past: its days are cut out of the rows themselves.
-  await run(
-    `insert into usage_day select account_id, ${day('ended_at')}, model_id, key_id, ${sums} from usage where ended_at < ${until} group by 1, 2, 3, 4`,
-  );
-  await run(
-    `insert into usage_tag_day (account_id, day, tag, model_id, key_id, requests, prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens, cost, uncharged)
-     select account_id, ${day('ended_at')}, ${tag}, model_id, key_id, ${sums} from usage where tags is not null and ended_at < ${until} group by 1, 2, 3, 4, 5`,
-  );
+  const sumNames = 'requests, prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens, cost, uncharged';
+  // The zone is at half past: its days are cut out of the rows themselves. Some days at a time, because a statement has an end.
+  for (let begin = startOfDay(zone, from); begin < to + dayMs; begin += rollUpDays * dayMs) {
+    const spanOf = (at: number) => `ended_at >= ${at} and ended_at < ${at + rollUpDays * dayMs}`;
+    for (const [time, at, where] of [
+      ['hour', hour, spanOf(begin - hourMs / 2)],
+      ['day', day('ended_at'), `${spanOf(begin)} and ended_at < ${until}`],
+    ] as const) {
+      await run(
+        `insert into usage_${time} (account_id, ${time}, model_id, key_id, ${sumNames})
+         select account_id, ${at}, model_id, key_id, ${sums} from usage where ${where} group by 1, 2, 3, 4`,
+      );
+      await run(
+        `insert into usage_tag_${time} (account_id, ${time}, tag, model_id, key_id, ${sumNames})
+         select account_id, ${at}, ${tag}, model_id, key_id, ${sums} from usage where tags is not null and ${where} group by 1, 2, 3, 4, 5`,
+      );
+    }
+  }
   await run(
     `insert into usage_days (account_id, time_zone, until) select id, time_zone, ${until} from account where kind = 0`,
   );

@@ -554,8 +554,8 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
   const explainRequest = action(() => import('./receipt.ts').then(({ showReceipt }) => showReceipt));
   command(program, 'explain', 'tell what an error code means and what to do about it, or what a request cost and why')
     .argument(
-      '[code-or-request]',
-      'as error.code has it, or the id of a request: req_…, client_…, or that of the ledger (default: list all codes)',
+      '[code]',
+      'as error.code has it; or the id of a request: req_…, client_…, or that of the ledger (default: list all codes)',
     )
     .option('--account <account-id>', 'whose request (default: of the only account)')
     .action((...given: unknown[]) => (isRequestId(given[0]) ? explainRequest : explainCode)(...given));
