@@ -23,12 +23,19 @@ function rowOf(route: AccountRoute): string {
   return `| \`${nameOf(route)}\` | ${[...roles.map(may), others, route.stepUp === true ? 'yes' : ''].join(' | ')} |`;
 }
 
+/** However the table is spaced. */
+const cellsOf = (line: string): string =>
+  line
+    .split('|')
+    .map((cell) => cell.trim())
+    .join('|');
+
 test('every route is in the table of who may call it, as it is', () => {
   const written = readFileSync(table, 'utf8')
     .split('\n')
     .filter((line) => line.startsWith('| `'))
-    .map((line) => line.replaceAll(/ +\|/g, ' |').replaceAll(/\| +/g, '| '));
-  assert.deepEqual(written.toSorted(), accountRoutes.map(rowOf).toSorted());
+    .map(cellsOf);
+  assert.deepEqual(written.toSorted(), accountRoutes.map(rowOf).map(cellsOf).toSorted());
 });
 
 test('no route that reads or changes an account is open to everybody', () => {
@@ -37,9 +44,10 @@ test('no route that reads or changes an account is open to everybody', () => {
     assert.match(name, / \/v1\/(auth\/|owner$|webhooks\/payments$|payments\/demo\/|invites\/)/, name);
 });
 
-test('a viewer changes nothing', () => {
+test('a viewer changes nothing, but may leave', () => {
   for (const route of accountRoutes) {
     const { access, method } = route;
+    if (nameOf(route) === 'DELETE /v1/members/{id}') continue;
     if (method !== 'get' && typeof access !== 'string') assert.ok(!access.includes('viewer'), nameOf(route));
   }
 });
