@@ -3,12 +3,10 @@ import { test, type TestContext } from 'node:test';
 
 import { demoPaymentRoutes } from '../../src/account-api/routes/demo-payments.ts';
 import { paymentRoutes } from '../../src/account-api/routes/payments.ts';
-import type { Config } from '../../src/config/config.ts';
-import { DemoProvider } from '../../src/payments/demo.ts';
-import { Payments } from '../../src/payments/payments.ts';
 import { signEvent } from '../../src/payments/signature.ts';
 import { openHost } from '../account-api/host.ts';
 import { usage } from '../store/fixture.ts';
+import { withDemoPayments } from './demo-services.ts';
 
 /** What the answers of these tests hold. */
 interface Shown {
@@ -37,21 +35,7 @@ interface Shown {
 const cent = 1_000_000n;
 
 async function open(t: TestContext) {
-  const host = await openHost(t, [...paymentRoutes, ...demoPaymentRoutes], Date.now, {
-    more: (services) => {
-      const { ledger, desk, now, newId, secret } = services.operations;
-      const { accountUrl } = services;
-      const deliver = async (bytes: Uint8Array, signature: string): Promise<void> =>
-        void (await payments.receive(bytes, signature));
-      const demo = new DemoProvider({ desk, now, newId, secret: secret.demoPayments, accountUrl, deliver });
-      const common = { ledger, desk, now, newId, currency: 'usd', log: () => {} };
-      const payments: Payments = new Payments({ ...common, provider: demo });
-      const config = {
-        payments: { provider: 'demo', currency: 'usd', topupCentsMin: 100, topupCentsMax: 100_000, stripe: undefined },
-      };
-      return { payments, demo, config: () => config as unknown as Config };
-    },
-  });
+  const host = await openHost(t, [...paymentRoutes, ...demoPaymentRoutes], Date.now, { more: withDemoPayments });
   const accountId = await host.account('acct_one');
   const [key, viewer] = [await host.key(accountId, 'billing'), await host.key(accountId, 'viewer')];
   const json = async (method: string, path: string, request: Parameters<typeof host.ask>[2] = {}) => {
