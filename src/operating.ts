@@ -144,6 +144,7 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
     config: config.payments,
     accountUrl: () => accountUrl,
     mailer: outbox,
+    events: telling.events,
     log,
   });
   opened.push(() => paying.close());

@@ -100,7 +100,7 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   // Mail that waits to be sent, and is sent by SMTP.
   mail: ['store', 'config', 'log'],
   // Who takes payments, and what their messages mean for the books.
-  payments: ['accounts', 'store', 'ids', 'mail', 'config', 'jobs', 'log'],
+  payments: ['accounts', 'store', 'ids', 'mail', 'config', 'jobs', 'log', 'webhooks'],
   // Days and months of time zones.
   calendar: ['store'],
   // Monthly statements.

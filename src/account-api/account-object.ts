@@ -42,6 +42,7 @@ export const accountSchema = Type.Object({
   allowed_models: nullable(Type.Array(Type.String(), { description: 'null: all.' })),
   spend_limit: nullable(spendLimitSchema),
   billing: Type.Object(billingFields),
+  time_zone: Type.String({ description: 'Whose days its reports, and whose months its invoices have.' }),
   created_at: Type.Integer({ description: 'Unix seconds.' }),
   deleted_at: nullable(Type.Integer()),
 });
@@ -103,6 +104,7 @@ export async function accountObjects(
       tax_id: account.billing.taxId,
       invoice_email: account.billing.invoiceEmail,
     },
+    time_zone: account.timeZone,
     created_at: secondsOf(account.createdAt),
     deleted_at: secondsOrNull(account.deletedAt),
   }));

@@ -217,5 +217,6 @@ const accountFacts = (account: Account) => ({
   limits: readAccountLimits(account.limits),
   credit_limit_microcents: account.creditLimitMicrocents,
   billing: account.billing,
+  time_zone: account.timeZone,
   deleted_at: seconds(account.deletedAt),
 });

@@ -5,6 +5,7 @@ import type { Budgeted, BudgetSetting, BudgetWish } from './budget.ts';
 import { limitCredit, moveCredit, refundRequest } from './credit.ts';
 import type { CreditLimit, CreditLimited, CreditMove, Moved, RequestRefund } from './credit.ts';
 import type { AccountPrice, BillingDetails } from '../store/queries.ts';
+import { timeZoneNamed } from '../store/time-zone.ts';
 import { faultOfLimits, isLimit, limitMax, printAccountLimits, printLimits, readLimits } from './key-limits.ts';
 import type { KeyLimits } from './key-limits.ts';
 import { beginEntry } from './audit.ts';
@@ -85,12 +86,14 @@ export type Operation =
     }
   /** Gives a key another secret; the one it has works on for so long. */
   | { readonly kind: 'rotate_key'; readonly keyId: string; readonly overlapMs: number }
-  /** Names an account anew, or says to whom its invoices go; what is left out stays, what is null is taken away. */
+  /** Names an account anew, says to whom its invoices go, or whose days and months it counts in; what is left out stays, what is null is taken away. */
   | {
       readonly kind: 'edit_account';
       readonly accountId: string | undefined;
       readonly name?: string | undefined;
       readonly billing?: { readonly [Detail in keyof BillingDetails]?: BillingDetails[Detail] | undefined } | undefined;
+      /** IANA's, such as `Europe/Berlin`. */
+      readonly timeZone?: string | undefined;
     }
   | BudgetSetting
   /** Prices are microcents per million tokens, as text. */
@@ -332,11 +335,12 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
     }
     case 'edit_account': {
       const accountId = await accountMeant(operation.accountId, desk);
-      const { name, billing } = operation;
+      const { name, billing, timeZone } = operation;
       const account = await desk.editAccount({
         accountId,
         name: name === undefined ? undefined : checkedName(name),
         billing: billing === undefined ? undefined : checkedBilling(billing),
+        timeZone: timeZone === undefined ? undefined : checkedTimeZone(timeZone),
         at,
         changeId: newId(),
       });
@@ -475,6 +479,13 @@ function checkedChange(limits: LimitsChange): Readonly<Record<string, unknown>> 
   const changed = Object.entries(limits).filter(([, value]) => value !== undefined);
   checkedLimits(Object.fromEntries(changed.filter(([, value]) => value !== null)));
   return Object.fromEntries(changed);
+}
+
+function checkedTimeZone(name: string): string {
+  const zone = timeZoneNamed(name);
+  if (zone === undefined)
+    throw new OperationError('There is no such time zone; write one of IANA, such as Europe/Berlin or UTC.');
+  return zone;
 }
 
 const modelsMax = 1000;

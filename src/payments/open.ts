@@ -3,6 +3,7 @@ import type { Job } from '../jobs/jobs.ts';
 import type { Log } from '../log.ts';
 import type { Mailer } from '../mail/mailer.ts';
 import type { OperationServices } from '../accounts/operation.ts';
+import type { Events } from '../webhooks/events.ts';
 import { AutoTopups } from './auto-topup.ts';
 import { DemoProvider } from './demo.ts';
 import { Payments } from './payments.ts';
@@ -16,6 +17,7 @@ export interface PayingServices {
   readonly config: PaymentsConfig;
   readonly accountUrl: () => string;
   readonly mailer: Mailer;
+  readonly events: Events;
   readonly log: Log;
 }
 
@@ -35,7 +37,7 @@ const autoTopupEveryMs = 10_000;
 const promotionsEveryMs = 60_000;
 
 /** Who takes payments here, with the work that goes on beside them. */
-export function openPayments({ operations, config, accountUrl, mailer, log: output }: PayingServices): Paying {
+export function openPayments({ operations, config, accountUrl, mailer, events, log: output }: PayingServices): Paying {
   const { ledger, desk, now, newId, secret } = operations;
   const log: PaymentLog = (level, event, detail) => output.service({ level, event, detail });
   const promotions: Job = {
@@ -64,7 +66,7 @@ export function openPayments({ operations, config, accountUrl, mailer, log: outp
       close: () => Promise.resolve(),
     };
   const payments: Payments = new Payments({ ledger, desk, now, newId, provider, currency: config.currency, log });
-  const autoTopups = new AutoTopups({ desk, payments, mailer, now, newId, accountUrl, log });
+  const autoTopups = new AutoTopups({ desk, payments, mailer, events, now, newId, accountUrl, log });
   const ended = new AbortController();
   let first: Promise<void> | undefined;
   return {

@@ -158,7 +158,6 @@ const deskOperations = {
   monthTotals: reports.monthTotals,
   refundsBetween: reports.refundsBetween,
   refundsOf: reports.refundsOf,
-  setTimeZone: reports.setTimeZone,
   authStore,
   findSession: people.findSession,
   listSessions: people.listSessions,

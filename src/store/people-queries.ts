@@ -206,14 +206,13 @@ export async function setMemberRole(
   });
 }
 
-/** Makes changes of the members of an account come one after the other, until the transaction ends. */
+/** Makes changes of the people of an account come one after the other, until the transaction ends. */
 async function lockAccount(transaction: Db, accountId: string): Promise<void> {
   // A write that changes nothing takes the row's lock on PostgreSQL; on SQLite the desk is alone.
   await transaction
-    .updateTable('member')
-    .set({ role: sql`role` })
-    .where('account_id', '=', accountId)
-    .where('role', '=', 'owner')
+    .updateTable('account')
+    .set({ name: sql`name` })
+    .where('id', '=', accountId)
     .execute();
 }
 
@@ -250,6 +249,8 @@ export async function createInvitation(
 ): Promise<void> {
   const { id, accountId, email, role, tokenHash, invitedBy, createdAt, expiresAt } = request;
   await db.transaction().execute(async (transaction) => {
+    // Of two at once to one address the later one counts, and the last place is given once.
+    await lockAccount(transaction, accountId);
     await transaction.deleteFrom('invitation').where('account_id', '=', accountId).where('email', '=', email).execute();
     const { count } = await transaction
       .selectFrom('invitation')

@@ -398,11 +398,13 @@ export async function editAccount(
     readonly accountId: string;
     readonly name?: string | undefined;
     readonly billing?: { readonly [Detail in keyof BillingDetails]?: BillingDetails[Detail] | undefined } | undefined;
+    /** Whose days the reports of the account have; they are added up anew in the background. */
+    readonly timeZone?: string | undefined;
     readonly at: number;
     readonly changeId: Uint8Array;
   },
 ): Promise<Account | undefined> {
-  const { accountId, name, billing = {}, at, changeId } = request;
+  const { accountId, name, billing = {}, timeZone, at, changeId } = request;
   const { legalName, addressLines, country, taxId, invoiceEmail } = billing;
   const set = {
     ...(name === undefined ? {} : { name }),
@@ -411,6 +413,7 @@ export async function editAccount(
     ...(country === undefined ? {} : { country }),
     ...(taxId === undefined ? {} : { tax_id: taxId }),
     ...(invoiceEmail === undefined ? {} : { invoice_email: invoiceEmail }),
+    ...(timeZone === undefined ? {} : { time_zone: timeZone }),
   };
   return changeAccount(db, accountId, set, { changeId, at, kind: 'account_edited' });
 }
@@ -420,7 +423,16 @@ function changeAccount(
   accountId: string,
   set: Pick<
     Updateable<AccountTable>,
-    'models' | 'plan' | 'limits' | 'name' | 'legal_name' | 'address_lines' | 'country' | 'tax_id' | 'invoice_email'
+    | 'models'
+    | 'plan'
+    | 'limits'
+    | 'name'
+    | 'legal_name'
+    | 'address_lines'
+    | 'country'
+    | 'tax_id'
+    | 'invoice_email'
+    | 'time_zone'
   >,
   { changeId, at, kind }: { readonly changeId: Uint8Array; readonly at: number; readonly kind: ChangeTable['kind'] },
 ): Promise<Account | undefined> {

@@ -271,24 +271,6 @@ const toRefund = (row: {
   reference: row.reference,
 });
 
-/** Changes whose days the reports of an account have; the days are added up anew in the background. Undefined: no such account. */
-export async function setTimeZone(
-  db: Db,
-  { accountId, timeZone }: { readonly accountId: string; readonly timeZone: string },
-): Promise<{ readonly before: string } | undefined> {
-  return await db.transaction().execute(async (transaction) => {
-    const row = await transaction
-      .selectFrom('account')
-      .select('time_zone')
-      .where('id', '=', accountId)
-      .where('kind', '=', 0n)
-      .executeTakeFirst();
-    if (row === undefined) return undefined;
-    await transaction.updateTable('account').set({ time_zone: timeZone }).where('id', '=', accountId).execute();
-    return { before: row.time_zone };
-  });
-}
-
 async function timeZoneOf(db: Db, accountId: string): Promise<string> {
   const row = await db.selectFrom('account').select('time_zone').where('id', '=', accountId).executeTakeFirst();
   return row?.time_zone ?? 'UTC';

@@ -229,6 +229,8 @@ test('models with their list prices, and backends with their states', async () =
   );
 });
 
+type Zoned = { readonly time_zone: string } | null;
+
 test('an account names itself, says to whom its invoices go, and bounds what it spends', async () => {
   const billing = {
     legal_name: 'Robots GmbH',
@@ -252,6 +254,35 @@ test('an account names itself, says to whom its invoices go, and bounds what it 
   assert.equal((await api('PATCH', '/v1/account', { key: viewer, json: { name: 'x' } })).status, 403);
   const payer = await managementKey('billing', service.accountId, false);
   assert.equal((await api('PATCH', '/v1/account', { key: payer, json: { name: 'x' } })).status, 403);
+
+  assert.equal((await api('GET', '/v1/account', { key: owner })).body.time_zone, 'UTC');
+  const moved = await api('PATCH', '/v1/account', { key: payer, json: { time_zone: 'asia/kathmandu' } });
+  assert.equal(moved.status, 200);
+  const zone = moved.body.time_zone as string;
+  assert.match(zone, /^Asia\/Kat[h]?mandu$/, 'as Intl writes it');
+  assert.deepEqual([moved.body.name, moved.body.billing.country], ['Robots', 'DE'], 'the rest stays');
+  assert.equal((await api('GET', '/v1/account', { key: owner })).body.time_zone, zone);
+  assert.equal((await api('GET', '/v1/activity', { key: owner })).body.time_zone, zone);
+  for (const unknown of ['Mars/Olympus', '+05:30', '../UTC'])
+    assert.equal(
+      (await api('PATCH', '/v1/account', { key: owner, json: { time_zone: unknown } })).status,
+      400,
+      unknown,
+    );
+  for (const malformed of ['', null, 5]) {
+    const { status } = await api('PATCH', '/v1/account', { key: owner, json: { time_zone: malformed } });
+    assert.ok(status === 400 || status === 422, `${malformed}: ${status}`);
+  }
+  assert.equal((await api('PATCH', '/v1/account', { key: viewer, json: { time_zone: 'UTC' } })).status, 403);
+  const logs = await api('GET', '/v1/audit_logs?limit=100', { key: owner });
+  assert.ok(
+    logs.body.data.some(
+      (entry: { action: string; outcome: string; before: Zoned; after: Zoned }) =>
+        entry.action === 'account.edit' && entry.before?.time_zone === 'UTC' && entry.after?.time_zone === zone,
+    ),
+    'the change is in the audit log, with what was before',
+  );
+  assert.equal((await api('PATCH', '/v1/account', { key: owner, json: { time_zone: 'UTC' } })).body.time_zone, 'UTC');
 
   assert.equal((await api('GET', '/v1/spend_limit', { key: owner })).status, 404);
   const limit = await api('POST', '/v1/spend_limit', { key: payer, json: { threshold_amount: 0, interval: 'day' } });

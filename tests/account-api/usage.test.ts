@@ -215,7 +215,7 @@ test('usage and costs are told in the days of the account, in pages, also where 
     kind: 'refund',
     at: Date.parse('2026-03-29T12:00:00Z'),
   });
-  await desk.setTimeZone({ accountId: 'acct_a', timeZone: 'Europe/Berlin' });
+  await desk.editAccount({ accountId: 'acct_a', timeZone: 'Europe/Berlin', at: Date.now(), changeId: uuid() });
   const span = `start_time=${seconds('2026-03-27T23:00:00Z')}&end_time=${seconds('2026-03-30T22:00:00Z')}`;
   for (const isAddedUp of [false, true]) {
     if (isAddedUp) {
@@ -272,7 +272,12 @@ test('usage and costs are told in the days of the account, in pages, also where 
 test('activity has the last thirty days of the account', async (t) => {
   const now = Date.parse('2026-05-20T12:00:00Z');
   const { host, settle, get } = await scene(t, () => now);
-  await host.services.operations.desk.setTimeZone({ accountId: 'acct_a', timeZone: 'Asia/Kathmandu' });
+  await host.services.operations.desk.editAccount({
+    accountId: 'acct_a',
+    timeZone: 'Asia/Kathmandu',
+    at: Date.now(),
+    changeId: uuid(),
+  });
   await settle('acct_a', 1n, '2026-04-20T18:14:59Z');
   await settle('acct_a', 2n, '2026-04-20T18:15:00Z');
   await settle('acct_a', 4n, '2026-05-20T11:00:00Z');
@@ -325,7 +330,12 @@ test('a developer sees the sums of all, and requests, keys and people of their o
 
 test('exports are what the filter says, safe to open, with sums behind them', async (t) => {
   const { host, settle, get, text } = await scene(t);
-  await host.services.operations.desk.setTimeZone({ accountId: 'acct_a', timeZone: 'Asia/Kolkata' });
+  await host.services.operations.desk.editAccount({
+    accountId: 'acct_a',
+    timeZone: 'Asia/Kolkata',
+    at: Date.now(),
+    changeId: uuid(),
+  });
   await settle('acct_a', 3n, '2026-05-05T10:00:00Z', { modelId: '=cmd()', clientId: 'a,"b"' });
   await settle('acct_a', 4n, '2026-05-05T11:00:00Z', { modelId: '@sum' });
   for (let index = 0; index < 1_200; index++)

@@ -6,6 +6,7 @@ import assert from 'node:assert/strict';
 import { test, type TestContext } from 'node:test';
 
 import type { Mail } from '../../src/mail/mailer.ts';
+import { WebhookEvents } from '../../src/webhooks/events.ts';
 import { AutoTopups } from '../../src/payments/auto-topup.ts';
 import { demoMethods } from '../../src/payments/demo.ts';
 import { closePromotions } from '../../src/payments/promotions.ts';
@@ -155,6 +156,7 @@ export function deathClaims(open: (t: TestContext) => Promise<Books>): void {
           desk: store.desk,
           payments: till.payments,
           mailer: { send: (mail) => Promise.resolve(void mails.push(mail)) },
+          events: new WebhookEvents({ desk: store.desk, newId: uuid, now: () => store.now(), woken: () => {} }),
           now: () => store.now(),
           newId: uuid,
           accountUrl: () => '',

@@ -9,6 +9,7 @@ import { closePromotions, closingGraceMs } from '../../src/payments/promotions.t
 import { houseAccounts } from '../../src/store/ledger.ts';
 import type { LedgerCursor, LedgerEntry } from '../../src/store/credit-queries.ts';
 import type { Mail } from '../../src/mail/mailer.ts';
+import { WebhookEvents } from '../../src/webhooks/events.ts';
 import { mulberry32 } from '../support/random.ts';
 import { grant, usage, uuid } from '../store/fixture.ts';
 import { newCustomer, openTill, type Books } from './claims.ts';
@@ -114,6 +115,7 @@ export function moreClaims(open: (t: TestContext) => Promise<Books>): void {
         desk,
         payments: till.payments,
         mailer: { send: (mail) => Promise.resolve(void mails.push(mail)) },
+        events: new WebhookEvents({ desk, newId: uuid, now: () => at.ms, woken: () => {} }),
         now: () => at.ms,
         newId: uuid,
         accountUrl: () => 'http://localhost:1',
@@ -165,6 +167,16 @@ export function moreClaims(open: (t: TestContext) => Promise<Books>): void {
     assert.equal((await desk.getAutoTopup({ accountId }))!.pendingTopup, null);
 
     await spend(books, accountId, 500n, Date.now());
+    await desk.addWebhookEndpoint({
+      id: 'whk_failed',
+      accountId,
+      url: 'http://localhost:1/told',
+      description: '',
+      events: ['auto_topup.failed'],
+      at: at.ms,
+      max: 1,
+    });
+    const told = () => desk.listDeliveries({ accountId, endpointId: 'whk_failed', limit: 10 });
     await method(demoMethods.declined);
     for (let failure = 1; failure <= failuresMax; failure++) {
       await run();
@@ -174,10 +186,19 @@ export function moreClaims(open: (t: TestContext) => Promise<Books>): void {
         failure,
         'and not again before its pause is over',
       );
+      assert.equal((await told()).length, failure === failuresMax ? 1 : 0, `after failure ${failure}`);
       at.ms += retryAfterMs + 1;
     }
     const stopped = (await desk.getAutoTopup({ accountId }))!;
     assert.notEqual(stopped.stoppedAt, null);
+    await run();
+    const [event, ...more] = await told();
+    assert.equal(more.length, 0, 'it has stopped once');
+    const [failed] = await desk.listTopups({ accountId, limit: 1 });
+    assert.deepEqual(
+      [event!.type, event!.eventId, failed!.status],
+      ['auto_topup.failed', `evt_${failed!.id}`, 'failed'],
+    );
     await method(demoMethods.good);
     await run();
     assert.equal(await balanceOf(books, accountId), 50n * cent, 'it stays stopped');

@@ -87,7 +87,7 @@ export async function compareMonth(desk: Desk, month: Month): Promise<void> {
   for (const stage of ['rows', 'hours', 'days']) {
     if (stage === 'hours') await desk.recomputeUsageHours({ now: month.rows.at(-1)!.endedAt + dayMs });
     for (const timeZone of monthZones) {
-      await desk.setTimeZone({ accountId: monthAccount, timeZone });
+      await desk.editAccount({ accountId: monthAccount, timeZone, at: Date.now(), changeId: uuid() });
       if (stage === 'days') while ((await desk.recomputeUsageDays({})).isMore);
       const expected = expectedIn(month, timeZone);
       const { from, to } = expected;

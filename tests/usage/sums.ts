@@ -3,9 +3,11 @@ import assert from 'node:assert/strict';
 import type { Kysely } from 'kysely';
 import type { Database } from '../../src/store/database.ts';
 import type { UsageRow } from '../../src/store/ledger.ts';
-import { reportUsage, setTimeZone, spendSince, type ReportDimension } from '../../src/store/report-queries.ts';
+import { editAccount } from '../../src/store/queries.ts';
+import { reportUsage, spendSince, type ReportDimension } from '../../src/store/report-queries.ts';
 import { recomputeUsageDays, recomputeUsageHours } from '../../src/store/roll-ups.ts';
 import { bucketBounds, bucketWidths } from '../../src/store/time-zone.ts';
+import { uuid } from '../store/fixture.ts';
 import { insertUsage, randomOf, randomRow } from './ledger-of-rows.ts';
 
 const hourMs = 3_600_000;
@@ -82,7 +84,8 @@ export async function compareWithRows(db: Kysely<Database>, seed: number, questi
   await addDays();
   await ask('some days');
   for (const timeZone of zones) {
-    for (const accountId of ['acct_a', 'acct_b']) await setTimeZone(db, { accountId, timeZone });
+    for (const accountId of ['acct_a', 'acct_b'])
+      await editAccount(db, { accountId, timeZone, at: Date.now(), changeId: uuid() });
     await recomputeUsageDays(db);
     await recomputeUsageHours(db, { now: span.to + hourMs });
     await ask(`${timeZone} on its way`);

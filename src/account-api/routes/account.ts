@@ -31,7 +31,7 @@ export const ownAccountRoutes: readonly AccountRoute[] = [
     operationId: 'getAccount',
     tag: 'Account',
     summary: 'The account',
-    description: 'Its name, plan, balance, limits, and to whom its invoices go.',
+    description: 'Its name, plan, balance, limits, time zone, and to whom its invoices go.',
     access: everyRole,
     answers: [{ status: 200, description: 'The account.', schema: accountSchema }],
     handle: async (call) => await ownAccount(call),
@@ -42,11 +42,15 @@ export const ownAccountRoutes: readonly AccountRoute[] = [
     operationId: 'changeAccount',
     tag: 'Account',
     summary: 'Change the account',
-    description: 'Its name, and to whom its invoices go. What is left out stays; what is null is taken away.',
+    description:
+      'Its name, to whom its invoices go, and its time zone. What is left out stays; what is null is taken away.',
     access: ['owner', 'admin', 'billing'],
     body: Type.Object(
       {
         name: Type.Optional(line),
+        time_zone: Type.Optional(
+          Type.String({ minLength: 1, maxLength: 64, description: 'Of IANA, such as `Europe/Berlin`.' }),
+        ),
         billing: Type.Optional(
           Type.Object(
             {
@@ -64,7 +68,7 @@ export const ownAccountRoutes: readonly AccountRoute[] = [
     ),
     answers: [{ status: 200, description: 'The account as it is now.', schema: accountSchema }],
     handle: async (call) => {
-      const { name, billing } = call.body;
+      const { name, billing, time_zone: timeZone } = call.body;
       if (name !== undefined && call.account.role === 'billing')
         throw new ApiError('http_403', 'Owners and admins name the account.', { param: 'name' });
       await operate(
@@ -72,6 +76,7 @@ export const ownAccountRoutes: readonly AccountRoute[] = [
           kind: 'edit_account',
           accountId: call.account.id,
           name,
+          timeZone,
           billing:
             billing === undefined
               ? undefined

@@ -1,0 +1,200 @@
+/** People on a real PostgreSQL, changed by several replicas at once; the rest in tests/people. */
+import assert from 'node:assert/strict';
+import { after, before, test, type TestContext } from 'node:test';
+
+import { hashLinkToken } from '../../../src/accounts/link-token.ts';
+import { createOwner, firstOwnerLink, newPersonId } from '../../../src/accounts/owner.ts';
+import type { Desk } from '../../../src/store/operations.ts';
+import { StoreError } from '../../../src/store/store-error.ts';
+import { uuid } from '../../store/fixture.ts';
+import { customer, openReplica, type Replica } from './fixture.ts';
+import { PostgresServer } from './server.ts';
+
+let server: PostgresServer;
+before(async () => {
+  server = await PostgresServer.start();
+});
+after(() => server.dispose());
+
+const rounds = 20;
+const dayMs = 86_400_000;
+const isConflict = (error: unknown): boolean => error instanceof StoreError && error.code === 'conflict';
+
+interface Scene {
+  readonly url: string;
+  readonly replicas: readonly [Replica, Replica];
+  readonly desks: readonly [Desk, Desk];
+}
+
+async function open(t: TestContext): Promise<Scene> {
+  const url = await server.createDatabase();
+  const replicas = [await openReplica(t, url), await openReplica(t, url)] as const;
+  await customer(replicas[0].store, 'acct_a', 0n);
+  return { url, replicas, desks: [replicas[0].store.desk, replicas[1].store.desk] };
+}
+
+const userRow = (id: string, email: string) => ({
+  id,
+  name: email,
+  email,
+  emailVerified: 1,
+  image: null,
+  createdAt: 1_700_000_000_123,
+  updatedAt: 1_700_000_000_123,
+});
+
+async function person({ desks }: Scene, name: string): Promise<string> {
+  const id = newPersonId();
+  await desks[0].authStore({ act: 'create', table: 'auth_user', row: userRow(id, `${name}@example.org`) });
+  return id;
+}
+
+const invitation = (email: string, token: string, role: 'viewer' | 'developer' = 'viewer') => ({
+  id: `invite_${Buffer.from(uuid()).toString('hex')}`,
+  accountId: 'acct_a',
+  email,
+  role,
+  tokenHash: hashLinkToken(token),
+  invitedBy: 'test',
+  createdAt: Date.now(),
+  expiresAt: Date.now() + dayMs,
+});
+
+test('the store of sign-in: rows come back as they were given, and of several that use one up one does', async (t) => {
+  const scene = await open(t);
+  const { desks } = scene;
+  const id = await person(scene, 'ada');
+  const byId = [{ column: 'id', operator: 'eq', value: id, connector: 'AND' }] as const;
+  const find = { act: 'find', table: 'auth_user', where: byId, limit: 1 } as const;
+  const { rows } = await desks[1].authStore(find);
+  assert.deepEqual({ ...rows[0], twoFactorEnabled: 0 }, { ...userRow(id, 'ada@example.org'), twoFactorEnabled: 0 });
+  const again = { act: 'create', table: 'auth_user', row: userRow(newPersonId(), 'ada@example.org') } as const;
+  await assert.rejects(desks[1].authStore(again), isConflict, 'an address is one person');
+
+  for (let round = 0; round < rounds; round++) {
+    const row = {
+      id: newPersonId(),
+      identifier: `reset:${round}`,
+      value: id,
+      expiresAt: Date.now() + dayMs,
+      createdAt: Date.now(),
+      updatedAt: Date.now(),
+    };
+    await desks[0].authStore({ act: 'create', table: 'auth_verification', row });
+    const where = [{ column: 'identifier', operator: 'eq', value: row.identifier, connector: 'AND' }] as const;
+    const gone = await Promise.all(
+      [0, 1, 0, 1].map((index) =>
+        desks[index]!.authStore({ act: 'delete', table: 'auth_verification', where, one: true }),
+      ),
+    );
+    assert.equal(gone.filter(({ count }) => count === 1).length, 1, 'a token is good once');
+  }
+
+  const factor = { id: newPersonId(), secret: 's', backupCodes: '', userId: id, verified: 1 };
+  await desks[0].authStore({
+    act: 'create',
+    table: 'auth_two_factor',
+    row: { ...factor, failedVerificationCount: 0, lockedUntil: null },
+  });
+  const ofUser = [{ column: 'userId', operator: 'eq', value: id, connector: 'AND' }] as const;
+  await Promise.all(
+    Array.from({ length: rounds }, (_, index) =>
+      desks[index % 2]!.authStore({
+        act: 'update',
+        table: 'auth_two_factor',
+        where: ofUser,
+        set: {},
+        add: { failedVerificationCount: 1 },
+        many: false,
+      }),
+    ),
+  );
+  const counted = await desks[0].authStore({ act: 'find', table: 'auth_two_factor', where: ofUser, limit: 1 });
+  assert.equal(counted.rows[0]!['failedVerificationCount'], rounds, 'no wrong code goes uncounted');
+});
+
+test('the link of the owner makes one, whichever replicas it is opened at', async (t) => {
+  const { url, replicas, desks } = await open(t);
+  const services = replicas.map(({ store }) => ({ desk: store.desk, now: () => store.now() }));
+  const link = (await firstOwnerLink(services[0]!))!;
+  const made = await Promise.all(
+    [0, 1, 0, 1].map((index) =>
+      createOwner(
+        { email: `owner${index}@example.org`, name: 'Olga', passwordHash: 'x' },
+        services[index]! as never,
+        link.token,
+      ),
+    ),
+  );
+  const winners = made.filter((one) => one !== undefined);
+  assert.equal(winners.length, 1);
+  assert.equal((await server.sql(url, 'select 1 from server_operator')).length, 1);
+  assert.equal((await server.sql(url, 'select 1 from auth_user')).length, 1);
+  assert.equal((await desks[1].getMember({ accountId: 'acct_a', userId: winners[0]!.userId }))!.role, 'owner');
+  assert.equal(await firstOwnerLink(services[1]!), undefined);
+});
+
+test('owners who demote or remove each other at once leave one', async (t) => {
+  const scene = await open(t);
+  const { desks } = scene;
+  const [ada, ben] = [await person(scene, 'ada'), await person(scene, 'ben')];
+  for (const userId of [ada, ben]) await desks[0].addMember({ accountId: 'acct_a', userId, role: 'owner', at: 1 });
+  for (let round = 0; round < rounds; round++) {
+    const role = round % 2 === 0 ? 'admin' : null;
+    const outcomes = await Promise.allSettled([
+      desks[0].setMemberRole({ accountId: 'acct_a', userId: ada, role }),
+      desks[1].setMemberRole({ accountId: 'acct_a', userId: ben, role }),
+    ]);
+    const refused = outcomes.filter(({ status }) => status === 'rejected') as readonly PromiseRejectedResult[];
+    assert.equal(refused.length, 1, `round ${round}`);
+    assert.ok(isConflict(refused[0]!.reason), String(refused[0]!.reason));
+    const members = await desks[1].listMembers({ accountId: 'acct_a', limit: 10 });
+    assert.equal(members.filter((one) => one.role === 'owner').length, 1);
+    for (const userId of [ada, ben]) {
+      await desks[0].addMember({ accountId: 'acct_a', userId, role: 'owner', at: 1 });
+      await desks[0].setMemberRole({ accountId: 'acct_a', userId, role: 'owner' });
+    }
+  }
+});
+
+test('an invitation is accepted once, and of several to one address the last one counts', async (t) => {
+  const scene = await open(t);
+  const { url, desks } = scene;
+  const guest = await person(scene, 'guest');
+  for (let round = 0; round < rounds; round++) {
+    await desks[0].createInvitation(invitation('guest@example.org', `known ${round}`));
+    const tokenHash = hashLinkToken(`known ${round}`);
+    const request = { tokenHash, userId: guest, email: 'guest@example.org', at: Date.now() };
+    const joined = await Promise.all([0, 1, 0, 1].map((index) => desks[index]!.acceptInvitation(request)));
+    assert.equal(joined.filter((one) => one !== undefined).length, 1);
+    await desks[0].setMemberRole({ accountId: 'acct_a', userId: guest, role: null });
+
+    const email = `new${round}@example.org`;
+    await desks[1].createInvitation(invitation(email, email));
+    const anew = await Promise.allSettled(
+      [0, 1, 0, 1].map((index) =>
+        desks[index]!.joinAnew({
+          tokenHash: hashLinkToken(email),
+          userId: newPersonId(),
+          credentialId: newPersonId(),
+          email,
+          name: 'New',
+          passwordHash: 'x',
+          at: Date.now(),
+        }),
+      ),
+    );
+    const made = anew.filter((one) => one.status === 'fulfilled' && one.value !== undefined);
+    assert.equal(made.length, 1, JSON.stringify(anew));
+    assert.equal((await server.sql(url, `select 1 from auth_user where email = '${email}'`)).length, 1);
+
+    const twice = `twice${round}@example.org`;
+    await Promise.all(
+      [0, 1, 0, 1].map((index, each) =>
+        desks[index]!.createInvitation(invitation(twice, `${twice} ${each}`, each % 2 === 0 ? 'viewer' : 'developer')),
+      ),
+    );
+    const left = await server.sql(url, `select 1 from invitation where email = '${twice}'`);
+    assert.equal(left.length, 1, 'none of the earlier ones is left open');
+  }
+});

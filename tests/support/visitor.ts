@@ -1,0 +1,97 @@
+import assert from 'node:assert/strict';
+
+import { until } from './service.ts';
+import type { TestService } from './service.ts';
+
+// eslint-disable-next-line @typescript-eslint/no-explicit-any -- answers of many routes, looked at by tests
+export type Shown = any;
+
+export interface Told {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly body: Shown;
+}
+
+export const owner = { email: 'owner@example.org', name: 'Olga', password: 'correct horse battery' };
+
+/** Somebody at the account host of the real program: a browser that keeps cookies, or a program with a key. */
+export class Visitor {
+  readonly #service: TestService;
+  readonly #key: string | undefined;
+  readonly #cookies = new Map<string, string>();
+
+  constructor(service: TestService, key?: string) {
+    this.#service = service;
+    this.#key = key;
+  }
+
+  async ask(method: string, path: string, json?: object, once?: string): Promise<Told> {
+    return await this.#send(method, path, json === undefined ? undefined : JSON.stringify(json), {
+      ...(json === undefined ? {} : { 'content-type': 'application/json' }),
+      ...(once === undefined ? {} : { 'idempotency-key': once }),
+    });
+  }
+
+  /** The same; anything but the status is a failure. */
+  async get(path: string): Promise<Shown> {
+    const { status, body } = await this.ask('GET', path);
+    assert.equal(status, 200, `${path}: ${JSON.stringify(body)}`);
+    return body;
+  }
+
+  /** What a browser sends when a button of a form is pressed. */
+  async press(url: string, field: string, value: string): Promise<Told> {
+    const page = await this.#send('GET', new URL(url).pathname, undefined, {});
+    assert.equal(page.status, 200);
+    const text = String(page.body);
+    const action = /<form method="post" action="([^"]+)">/.exec(text)?.[1];
+    assert.ok(action !== undefined && text.includes(`<button name="${field}" value="${value}">`), text);
+    const form = { 'content-type': 'application/x-www-form-urlencoded' };
+    return await this.#send('POST', action, new URLSearchParams({ [field]: value }).toString(), form);
+  }
+
+  /** Opens the link that the start has printed. */
+  async becomeOwner(): Promise<void> {
+    const token = ownerToken(this.#service);
+    const { status, body } = await this.ask('POST', '/v1/owner', { ...owner, token });
+    assert.equal(status, 200, JSON.stringify(body));
+  }
+
+  /** A top-up that is paid on the page of the built-in provider; resolves with its id when its credit is there. */
+  async topUp(cents: number, once: string): Promise<string> {
+    const made = await this.ask('POST', '/v1/credits/topups', { amount_cents: cents }, once);
+    assert.deepEqual([made.status, made.body.status], [201, 'pending'], JSON.stringify(made.body));
+    assert.equal((await this.press(made.body.checkout_url, 'outcome', 'success')).status, 303);
+    await until(async () => (await this.get(`/v1/credits/topups/${made.body.id}`)).status === 'paid', 60_000);
+    return String(made.body.id);
+  }
+
+  async #send(method: string, path: string, body: string | undefined, more: Record<string, string>): Promise<Told> {
+    const cookie = [...this.#cookies].map(([name, value]) => `${name}=${value}`).join('; ');
+    const answer = await fetch(this.#service.accountUrl + path, {
+      method,
+      redirect: 'manual',
+      headers: {
+        ...(this.#key === undefined ? {} : { authorization: `Bearer ${this.#key}` }),
+        ...(this.#key === undefined && method !== 'GET' ? { origin: this.#service.accountUrl } : {}),
+        ...(cookie === '' ? {} : { cookie }),
+        ...more,
+      },
+      ...(body === undefined ? {} : { body }),
+    });
+    for (const set of answer.headers.getSetCookie()) {
+      const [, name, value] = /^([^=]+)=([^;]*)/.exec(set)!;
+      if (value === '' || /max-age=0/i.test(set)) this.#cookies.delete(name!);
+      else this.#cookies.set(name!, value!);
+    }
+    const text = await answer.text();
+    const isJson = answer.headers.get('content-type')?.startsWith('application/json') === true;
+    return { status: answer.status, headers: answer.headers, body: isJson ? JSON.parse(text) : text };
+  }
+}
+
+function ownerToken({ output }: TestService): string {
+  const token = /\/welcome#([\w-]+)/.exec(output)?.[1];
+  assert.ok(token !== undefined, `no link for the owner in:\n${output}`);
+  return token;
+}
