@@ -17,7 +17,10 @@ const portMax = 65_535;
  * stranger, and is not looked at, whatever it is. What cannot be read before that makes the peer the client.
  */
 export function clientAddress(
-  { socket, headers }: Pick<IncomingMessage, 'headers'> & { readonly socket: { readonly remoteAddress?: string | undefined } },
+  {
+    socket,
+    headers,
+  }: Pick<IncomingMessage, 'headers'> & { readonly socket: { readonly remoteAddress?: string | undefined } },
   trustedProxies: AddressRanges | undefined,
 ): string | undefined {
   const peer = socket.remoteAddress;

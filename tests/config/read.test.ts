@@ -187,7 +187,7 @@ models:
 `,
     /max_concurrency is 3 and workers is 4.*raise it to 4, or lower workers/,
   ],
-  ['server: { ‸telemetry: true }\n', /known here: inference, account, workers, limits/],
+  ['server: { ‸telemetry: true }\n', /known here: inference, account, workers, trusted_proxies, limits/],
   [model('    ‸maxOutputTokens: 5\n'), /did you mean "max_output_tokens"\?/],
   ['‸__proto__: { polluted: 1 }\n', /unknown key "__proto__"/],
   ['‸constructor: 1\n', /unknown key "constructor"/],

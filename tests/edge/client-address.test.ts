@@ -88,7 +88,11 @@ const table: readonly (readonly [what: string, header: string | undefined, clien
 for (const [what, header, client] of table)
   test(`from a trusted proxy: ${what}`, () => {
     assert.equal(clientAddress(from('127.0.0.1', header), trusted), client);
-    assert.equal(clientAddress(from('::ffff:127.0.0.1', header), trusted), client, 'the peer as a socket of both has it');
+    assert.equal(
+      clientAddress(from('::ffff:127.0.0.1', header), trusted),
+      client,
+      'the peer as a socket of both has it',
+    );
   });
 
 test('from anybody else the header says nothing', () => {

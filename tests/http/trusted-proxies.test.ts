@@ -90,5 +90,6 @@ test('after a reload that trusts it, keys, attempts and limits are those of its 
 
 test('metrics are not shown to whoever comes through a proxy, whatever it says of the client', async () => {
   assert.equal(await metrics(), 200);
-  for (const line of ['127.0.0.1', '::1', '127.0.0.1, 127.0.0.1', office, '']) assert.equal(await metrics(line), 403, line);
+  for (const line of ['127.0.0.1', '::1', '127.0.0.1, 127.0.0.1', office, ''])
+    assert.equal(await metrics(line), 403, line);
 });
