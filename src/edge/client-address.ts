@@ -17,16 +17,15 @@ const portMax = 65_535;
  * stranger, and is not looked at, whatever it is. What cannot be read before that makes the peer the client.
  */
 export function clientAddress(
-  {
-    socket,
-    headers,
-  }: Pick<IncomingMessage, 'headers'> & { readonly socket: { readonly remoteAddress?: string | undefined } },
+  request: Pick<IncomingMessage, 'headers'> & {
+    readonly socket: { readonly remoteAddress?: string | undefined };
+  },
   trustedProxies: AddressRanges | undefined,
 ): string | undefined {
-  const peer = socket.remoteAddress;
+  const peer = request.socket.remoteAddress;
   if (trustedProxies === undefined || peer === undefined) return peer;
-  const forwarded = trustedProxies.has(peer) ? firstStranger(headers['x-forwarded-for'], trustedProxies) : undefined;
-  return forwarded ?? plainAddress(peer) ?? peer;
+  const lines = trustedProxies.has(peer) ? request.headers['x-forwarded-for'] : undefined;
+  return firstStranger(lines, trustedProxies) ?? plainAddress(peer) ?? peer;
 }
 
 /** From the right. */
