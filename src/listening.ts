@@ -1,9 +1,10 @@
 import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-import type { LimitsConfig, ListenConfig } from './config/config.ts';
+import type { LimitsConfig, ListenConfig, ServerConfig } from './config/config.ts';
 import { defaultEdgeLimits } from './edge/edge.ts';
 import type { EdgeLimits } from './edge/edge.ts';
+import { AddressRanges } from './ip/ranges.ts';
 
 /** What both hosts bound their connections by. */
 export const edgeLimitsOf = (limits: LimitsConfig): { -readonly [Name in keyof EdgeLimits]: EdgeLimits[Name] } => ({
@@ -16,6 +17,10 @@ export const edgeLimitsOf = (limits: LimitsConfig): { -readonly [Name in keyof E
   connectionsMax: limits.connectionsMax,
   requestsPerConnectionMax: limits.requestsPerConnectionMax,
 });
+
+/** Whom both hosts ask where a request comes from; `undefined`: nobody. Made once for each configuration. */
+export const trustedProxiesOf = ({ trustedProxies }: ServerConfig): AddressRanges | undefined =>
+  trustedProxies.length === 0 ? undefined : new AddressRanges(trustedProxies);
 
 /** How many connections a server has now. */
 export function countSockets(server: Server): () => number {

@@ -13,7 +13,7 @@ import { controlSocketPath } from './control/socket-path.ts';
 import type { ServiceStatus } from './control/status.ts';
 import { openPayments } from './payments/open.ts';
 import { publicIdOf } from './ids/uuid.ts';
-import { countSockets, edgeLimitsOf, listen } from './listening.ts';
+import { countSockets, edgeLimitsOf, listen, trustedProxiesOf } from './listening.ts';
 import { Jobs } from './jobs/jobs.ts';
 import type { Log } from './log.ts';
 import { Outbox } from './mail/outbox.ts';
@@ -79,6 +79,7 @@ const tidyEveryMs = 60_000;
 export async function openOperating(options: OperatingOptions, opened: (() => unknown)[]): Promise<Operating> {
   const { config, environment, log, store, operations } = options;
   const edge = edgeLimitsOf(config.server.limits);
+  let trustedProxies = trustedProxiesOf(config.server);
   const reloader = new Reloader(config, {
     read: options.readConfig,
     log,
@@ -88,6 +89,7 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
         ...prepared,
         commit: async () => {
           edge.readerStallMs = next.server.limits.readerStallTimeoutMs;
+          trustedProxies = trustedProxiesOf(next.server);
           await prepared.commit();
         },
       };
@@ -167,6 +169,7 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
         text: options.metricsText,
       },
       limits: edge,
+      trustedProxies: () => trustedProxies,
       failed: (error, publicId) =>
         log.service({
           level: 'error',

@@ -29,7 +29,7 @@ import { Limits } from './limits/limits.ts';
 import { monitorLoad } from './limits/load.ts';
 import { openCounts } from './counts.ts';
 import { steadyClock } from './limits/steady-clock.ts';
-import { countSockets, edgeLimitsOf, listen } from './listening.ts';
+import { countSockets, edgeLimitsOf, listen, trustedProxiesOf } from './listening.ts';
 import type { Log } from './log.ts';
 import type { FetchProgress } from './model-files/meter.ts';
 import type { JobReading } from './jobs/jobs.ts';
@@ -368,6 +368,7 @@ function snapshotOf(config: Config, backends: readonly OpenBackend[], before?: S
   return {
     catalog: new Catalog(config.models.map(modelOf)),
     limits: requestLimits(config.server.limits),
+    trustedProxies: trustedProxiesOf(config.server),
     images: {
       rules: {
         fetches: config.images.fetches,

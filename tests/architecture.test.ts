@@ -24,15 +24,17 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   // Request ids: how they are made, printed and echoed.
   ids: [],
   // What both hosts do below the level of routes.
-  edge: ['errors', 'ids'],
+  edge: ['errors', 'ids', 'ip'],
+  // IP addresses and ranges of them.
+  ip: [],
   constraints: ['errors'],
   dialects: ['generation', 'errors'],
   reply: ['generation', 'errors'],
   engines: ['generation', 'errors', 'constraints', 'reply'],
   'model-files': ['errors'],
-  config: ['model-files', 'catalog'],
+  config: ['model-files', 'catalog', 'ip'],
   catalog: ['generation', 'errors', 'store'],
-  accounts: ['generation', 'errors', 'store'],
+  accounts: ['generation', 'errors', 'ip', 'store'],
   // Not catalog: prices arrive as a function.
   billing: ['generation', 'errors', 'store'],
   images: ['generation', 'errors'],
@@ -51,6 +53,7 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
     'limits',
     'images',
     'files',
+    'ip',
   ],
   // What the inference host says of itself; it reads the schemas of the dialects and serves nothing.
   openapi: ['dialects', 'catalog', 'errors', 'error-examples'],
@@ -83,6 +86,7 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
     'generation',
     'log',
     'ids',
+    'ip',
     'edge',
     'http',
     'openapi',

@@ -2,9 +2,11 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { once } from 'node:events';
 
 import { operateError } from './failures.ts';
+import { clientAddress } from '../edge/client-address.ts';
 import type { EdgeLimits } from '../edge/edge.ts';
 import { ApiError } from '../errors.ts';
 import { BodyBudget } from '../http/body.ts';
+import type { AddressRanges } from '../ip/ranges.ts';
 import { inputChecksOf } from './input.ts';
 import type { InputChecks } from './input.ts';
 import { networkOf, RateLimit } from './rate-limits.ts';
@@ -35,15 +37,22 @@ export class AccountApi {
   readonly #checks = new Map<AccountRoute, InputChecks>();
   readonly #services: AccountServices;
   readonly #edge: EdgeLimits;
+  readonly #trustedProxies: () => AddressRanges | undefined;
   readonly #bodies = new BodyBudget(bodiesInFlightBytesMax);
   readonly #senders: RateLimit;
   readonly #addresses: RateLimit;
   readonly #failures: RateLimit;
 
-  constructor(routes: readonly AccountRoute[], services: AccountServices, edge: EdgeLimits) {
+  constructor(
+    routes: readonly AccountRoute[],
+    services: AccountServices,
+    edge: EdgeLimits,
+    trustedProxies: () => AddressRanges | undefined,
+  ) {
     this.#router = new Router(routes);
     this.#services = services;
     this.#edge = edge;
+    this.#trustedProxies = trustedProxies;
     const { now } = services.operations;
     this.#senders = new RateLimit(perMinute.sender, now);
     this.#addresses = new RateLimit(perMinute.address, now);
@@ -57,7 +66,7 @@ export class AccountApi {
   async answer({ request, response, path, query, publicId }: ApiRequest): Promise<void> {
     const { route, params } = this.#router.find(request.method ?? '', path);
     refuseCrossSite(request, this.#services.accountUrl());
-    const address = request.socket.remoteAddress ?? '';
+    const address = clientAddress(request, this.#trustedProxies()) ?? '';
     const principal = await this.#sender(route, request, address);
     const headers = this.#rate(principal, address);
     const left = new AbortController();

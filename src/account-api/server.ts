@@ -5,6 +5,7 @@ import { createEdge } from '../edge/edge.ts';
 import type { EdgeLimits, Handler } from '../edge/edge.ts';
 import { ApiError, errorBody, toApiError } from '../errors.ts';
 import { requestIds } from '../ids/request-id.ts';
+import type { AddressRanges } from '../ip/ranges.ts';
 import { AccountApi } from './api.ts';
 import { accountDocument } from './document.ts';
 import { mayReadMetrics } from './metrics-access.ts';
@@ -26,6 +27,8 @@ export interface AccountHostOptions {
   readonly newRequestId: () => string;
   readonly metrics: MetricsPage;
   readonly limits: EdgeLimits;
+  /** Who may say now where a request comes from; `undefined`: nobody. */
+  readonly trustedProxies: () => AddressRanges | undefined;
   /** An answer that failed by our own fault. */
   readonly failed: (error: unknown, publicId: string) => void;
 }
@@ -38,7 +41,7 @@ export function createAccountHost(
 ): Server {
   const { newRequestId, metrics, limits } = options;
   const { accountUrl } = services;
-  const api = new AccountApi(routes, services, limits);
+  const api = new AccountApi(routes, services, limits, options.trustedProxies);
   let document: { readonly url: string; readonly text: string } | undefined;
   const onRequest: Handler = (request, response) => {
     const { publicId } = requestIds(request.headers['x-request-id'], newRequestId());

@@ -1,4 +1,4 @@
-import { BlockList, isIP } from 'node:net';
+import { AddressRanges, rangeOf } from '../ip/ranges.ts';
 
 /** What a key is kept to, beyond its models. Stored as JSON beside the key; absent: not kept to any. */
 export interface KeyLimits {
@@ -29,7 +29,7 @@ export interface AccountLimits {
 export interface KeyAccess {
   readonly zdrOnly: boolean;
   mayUse(path: string): boolean;
-  /** As the socket has it; `undefined` when the client is gone already. */
+  /** The client's, as the socket or a trusted proxy has it; `undefined` when it is gone already. */
   mayComeFrom(address: string | undefined): boolean;
 }
 
@@ -39,20 +39,13 @@ export const limitMax = 1_000_000_000_000;
 export const isLimit = (value: number): boolean => Number.isInteger(value) && value >= 1 && value <= limitMax;
 
 export function keyAccess({ endpoints, addresses, zdrOnly }: KeyLimits): KeyAccess {
-  const allowed = addresses === undefined ? undefined : blockListOf(addresses);
+  const allowed = addresses === undefined ? undefined : new AddressRanges(addresses);
   return {
     zdrOnly: zdrOnly ?? false,
     mayUse: (path) =>
       path === '/v1/models' ||
       (endpoints?.some((endpoint) => path === endpoint || path.startsWith(`${endpoint}/`)) ?? true),
-    mayComeFrom: (address) => {
-      if (allowed === undefined) return true;
-      if (address === undefined) return false;
-      // A socket that listens on both shows an IPv4 address inside an IPv6 one.
-      const [, mapped] = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address) ?? [];
-      const family = isIP(mapped ?? address);
-      return family !== 0 && allowed.check(mapped ?? address, family === 4 ? 'ipv4' : 'ipv6');
-    },
+    mayComeFrom: (address) => allowed === undefined || (address !== undefined && allowed.has(address)),
   };
 }
 
@@ -75,31 +68,6 @@ export function faultOfLimits({ endpoints = [], addresses = [], ...limits }: Key
   return address === undefined
     ? undefined
     : `"${address}" is neither an address nor a range of them; write for example 192.0.2.7, 10.0.0.0/8 or 2001:db8::/32.`;
-}
-
-interface Range {
-  readonly address: string;
-  readonly family: 'ipv4' | 'ipv6';
-  readonly prefix: number;
-}
-
-function rangeOf(text: string): Range | undefined {
-  const [, address = '', prefix] = /^([0-9a-fA-F.:]{2,45})(?:\/(\d{1,3}))?$/.exec(text) ?? [];
-  const version = isIP(address);
-  if (version === 0) return undefined;
-  const bits = version === 4 ? 32 : 128;
-  const length = prefix === undefined ? bits : Number(prefix);
-  return length > bits ? undefined : { address, family: version === 4 ? 'ipv4' : 'ipv6', prefix: length };
-}
-
-function blockListOf(addresses: readonly string[]): BlockList {
-  const list = new BlockList();
-  for (const text of addresses) {
-    const range = rangeOf(text);
-    // What cannot be read admits nobody.
-    if (range !== undefined) list.addSubnet(range.address, range.prefix, range.family);
-  }
-  return list;
 }
 
 /** As the database has them. */

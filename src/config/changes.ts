@@ -15,6 +15,8 @@ export function changesBetween(before: Config, after: Config): readonly string[]
   const order = (config: Config) => config.models.map(({ id }) => id.toLowerCase());
   if (changes.length === 0 && identityOf(order(before)) !== identityOf(order(after)))
     changes.push('models: in another order');
+  const proxies = ({ server }: Config) => server.trustedProxies.join(', ') || 'none';
+  if (proxies(before) !== proxies(after)) changes.push(`trusted proxies: ${proxies(before)} → ${proxies(after)}`);
   for (const [name, value] of Object.entries(after.server.limits)) {
     const was = before.server.limits[name as keyof typeof before.server.limits];
     // The others are refused (`refuseRestart` in read.ts).

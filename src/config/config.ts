@@ -28,6 +28,8 @@ export interface ServerConfig {
   readonly account: ListenConfig;
   /** Processes that answer requests; 1: the one that was started. */
   readonly workers: number;
+  /** Addresses, and ranges of them, of the proxies that say where a request comes from. */
+  readonly trustedProxies: readonly string[];
   readonly limits: LimitsConfig;
 }
 

@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import path from 'node:path';
 import type { TSchema } from 'typebox';
+import { rangeOf } from '../ip/ranges.ts';
 import { parseSource, type ModelFileSource } from '../model-files/source.ts';
 import { capabilitiesOf } from './capabilities.ts';
 import { check, withoutFaults } from './check.ts';
@@ -202,7 +203,25 @@ function serverOf(file: ConfigFile, reading: Reading): ServerConfig {
       `both hosts have port ${account.port}, and only one of them can listen there; give one of them another port`,
     );
   }
-  return { inference, account, workers: workersOf(file.server?.workers), limits: limitsOf(file, reading) };
+  return {
+    inference,
+    account,
+    workers: workersOf(file.server?.workers),
+    trustedProxies: trustedProxiesOf(file, reading),
+    limits: limitsOf(file, reading),
+  };
+}
+
+function trustedProxiesOf({ server }: ConfigFile, { report }: Reading): readonly string[] {
+  return present(server?.trusted_proxies ?? []).map(([index, text]) => {
+    const range = rangeOf(text);
+    const at = ['server', 'trusted_proxies', index];
+    if (range === undefined)
+      report(at, 'neither an address nor a range of them; write for example 127.0.0.1, 10.0.0.0/24 or 2001:db8::/64');
+    else if (range.prefix === 0)
+      report(at, 'every address there is, so any client could say that it is another; name the proxies alone');
+    return text;
+  });
 }
 
 type WorkersInFile = NonNullable<ConfigFile['server']>['workers'];

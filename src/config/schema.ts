@@ -152,6 +152,14 @@ const server = group('where the service listens, and its limits', {
       default: defaultServer.workers,
     }),
   ),
+  trusted_proxies: Type.Optional(
+    Type.Array(text('an address, or a range of them', '10.0.0.0/24'), {
+      maxItems: 1000,
+      description:
+        'proxies in front of both hosts, by address or range: of a request that they bring, the client is whom their X-Forwarded-For names',
+      examples: [['127.0.0.1', '10.0.0.0/24']],
+    }),
+  ),
   limits: Type.Optional(
     group('sizes and times that bound every request', {
       body_bytes_max: limit('body_bytes_max', 1024, 1e9, 'request bodies of this size and more are refused'),

@@ -3,6 +3,7 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import { modelCard, modelList } from '../catalog/card.ts';
 import type { Caller } from '../accounts/directory.ts';
 import type { Receipt } from '../billing/hold.ts';
+import { clientAddress } from '../edge/client-address.ts';
 import { createEdge } from '../edge/edge.ts';
 import type { EdgeConnection, EdgeLimits } from '../edge/edge.ts';
 import { parseJson } from '../edge/json/parse.ts';
@@ -31,7 +32,7 @@ import type { Deliver, RunServices } from '../pipeline/run.ts';
 import type { Running } from '../pipeline/running.ts';
 import { authenticate, presentedKey, requireCaller, serve, serveCount, zdrRequired } from '../pipeline/serve.ts';
 import type { ServeServices } from '../pipeline/serve.ts';
-import type { Lease } from '../pipeline/snapshot.ts';
+import type { Lease, Snapshot } from '../pipeline/snapshot.ts';
 import { keptIds, requestIds } from '../ids/request-id.ts';
 import { publicIdOf } from '../ids/uuid.ts';
 import { plainOperations } from '../openapi/plain-operations.ts';
@@ -149,7 +150,7 @@ async function handle(
       if (!services.ready()) throw errorOfCancel('drain', undefined);
       await caughtUp(request, services);
       const authenticated = (): Caller =>
-        requireCaller(authenticate(request.headers, services.directory, originOf(request)));
+        requireCaller(authenticate(request.headers, services.directory, originOf(request, lease.snapshot)));
       const { limits } = lease.snapshot;
       await answerFiles(path, { request, exchange, limits, authenticate: authenticated }, services);
       return;
@@ -164,7 +165,7 @@ async function handle(
     // The order of contracts decision 10.
     checkContentType(request);
     await caughtUp(request, services);
-    const caller = requireCaller(authenticate(request.headers, services.directory, originOf(request)));
+    const caller = requireCaller(authenticate(request.headers, services.directory, originOf(request, lease.snapshot)));
     const zdr = zdrRequired(request.headers, caller);
     const key = route.kind === 'generate' ? idempotencyKeyOf(request.headers) : undefined;
     checkDeclaredLength(request, lease.snapshot.limits.bodyBytesMax);
@@ -332,7 +333,7 @@ function answerPlain(
     case '/v1/models': {
       readOnly(request);
       // Specification §5.3: no key shows list prices, an invalid one is refused.
-      const caller = authenticate(request.headers, services.directory, originOf(request));
+      const caller = authenticate(request.headers, services.directory, originOf(request, snapshot));
       const now = services.now();
       const cards = usableModels(caller, snapshot.catalog, now).map((model) => {
         const prices = caller === undefined ? model.prices : services.prices.of(model, caller.account.id, now);
@@ -380,9 +381,9 @@ function pathOf(request: IncomingMessage): string {
   return query < 0 ? target : target.slice(0, query);
 }
 
-const originOf = (request: IncomingMessage): Origin => ({
+const originOf = (request: IncomingMessage, { trustedProxies }: Snapshot): Origin => ({
   path: pathOf(request),
-  address: request.socket.remoteAddress,
+  address: clientAddress(request, trustedProxies),
 });
 
 const methodNotAllowed = (allow: string): ApiError =>

@@ -8,7 +8,7 @@ import { ApiError } from '../errors.ts';
 export interface Origin {
   /** Of the URL. */
   readonly path: string;
-  /** Of the peer of its connection. */
+  /** Of the client: the peer of the connection, or whom a trusted proxy names. */
   readonly address: string | undefined;
 }
 

@@ -1,5 +1,6 @@
 import type { Catalog } from '../catalog/catalog.ts';
 import type { FetchSettings } from '../images/fetcher.ts';
+import type { AddressRanges } from '../ip/ranges.ts';
 import { placesOf } from './places.ts';
 import type { Backend, Places } from './places.ts';
 
@@ -22,6 +23,8 @@ export interface Snapshot {
   readonly catalog: Catalog;
   readonly limits: RequestLimits;
   readonly images: FetchSettings;
+  /** Who may say where a request comes from; `undefined`: nobody. */
+  readonly trustedProxies: AddressRanges | undefined;
   /** By the id of the model. */
   readonly places: ReadonlyMap<string, Places>;
 }

@@ -10,6 +10,7 @@ import { issueKey } from '../../src/accounts/key.ts';
 import { openSecret } from '../../src/accounts/secret.ts';
 import type { Config, SignInConfig } from '../../src/config/config.ts';
 import { defaultEdgeLimits } from '../../src/edge/edge.ts';
+import type { AddressRanges } from '../../src/ip/ranges.ts';
 import { Jobs } from '../../src/jobs/jobs.ts';
 import { openTelling } from '../../src/telling.ts';
 import type { Mail } from '../../src/mail/mailer.ts';
@@ -48,6 +49,7 @@ export interface HostOptions {
   readonly signIn?: SignInConfig;
   /** What else of the configuration the test is about. */
   readonly config?: Partial<Config>;
+  readonly trustedProxies?: AddressRanges;
   /** More of the services, made of the others. */
   readonly more?: (services: AccountServices) => Partial<AccountServices>;
 }
@@ -57,7 +59,7 @@ export async function openHost(
   t: TestContext,
   routes: readonly AccountRoute[],
   now: () => number = Date.now,
-  { signIn = { signUp: 'invitation', oidc: [] }, config = {}, more = () => ({}) }: HostOptions = {},
+  { signIn = { signUp: 'invitation', oidc: [] }, config = {}, more = () => ({}), trustedProxies }: HostOptions = {},
 ): Promise<TestHost> {
   const folder = temporaryFolder(t);
   const file = join(folder, 'store.db');
@@ -90,6 +92,7 @@ export async function openHost(
       newRequestId: () => publicIdOf(uuid()),
       metrics: { token: undefined, isProxied: false, text: () => '' },
       limits: defaultEdgeLimits,
+      trustedProxies: () => trustedProxies,
       failed: (error) => failures.push(error),
     },
     routes,

@@ -3,6 +3,7 @@ export const goodFile = `
 server:
   inference: { host: 0.0.0.0, port: 9080, public_url: "https://tokens.example.org/api/" }
   account:   { host: "::1", port: 9081 }
+  trusted_proxies: [127.0.0.1, "2001:db8::/64"]
   limits:
     body_bytes_max: 1000000
     bodies_in_flight_bytes_max: 2000000

@@ -26,6 +26,7 @@ describe('a good file', () => {
       port: 9080,
       publicUrl: 'https://tokens.example.org/api',
     });
+    assert.deepEqual(config.server.trustedProxies, ['127.0.0.1', '2001:db8::/64']);
     assert.equal(config.server.limits.drainTimeoutMs, 2500);
     assert.equal(config.server.limits.firstTokenTimeoutMs, 120_000);
     assert.deepEqual(config.storage, { type: 'sqlite', path: '/srv/tokens/data/my.db', directory: '/srv/tokens/data' });
@@ -186,7 +187,7 @@ models:
 `,
     /max_concurrency is 3 and workers is 4.*raise it to 4, or lower workers/,
   ],
-  ['server: { ‸telemetry: true }\n', /known here: inference, account, workers, limits/],
+  ['server: { ‸telemetry: true }\n', /known here: inference, account, workers, trusted_proxies, limits/],
   [model('    ‸maxOutputTokens: 5\n'), /did you mean "max_output_tokens"\?/],
   ['‸__proto__: { polluted: 1 }\n', /unknown key "__proto__"/],
   ['‸constructor: 1\n', /unknown key "constructor"/],
@@ -212,6 +213,14 @@ models:
   ['server: { limits: { headers_timeout_seconds: ‸301 } }\n', /body_timeout_seconds.*is below headers_timeout/],
   ['server:\n  inference: { port: ‸8081 }\n', /both hosts have port 8081/],
   ['server:\n  account: { port: ‸8080 }\n', /both hosts have port 8080/],
+  ['server: { trusted_proxies: ‸127.0.0.1 }\n', /trusted_proxies/],
+  ['server: { trusted_proxies: [10.0.0.1, ‸proxy.lan] }\n', /neither an address nor a range/],
+  ['server: { trusted_proxies: [‸10.0.0.0/33] }\n', /neither an address nor a range/],
+  ['server: { trusted_proxies: [‸"10.0.0.1:80"] }\n', /neither an address nor a range/],
+  ['server: { trusted_proxies: [‸"fe80::1%eth0"] }\n', /neither an address nor a range/],
+  ['server: { trusted_proxies: [‸0.0.0.0/0] }\n', /every address there is/],
+  ['server: { trusted_proxies: [‸"::/0"] }\n', /every address there is/],
+  ['server: { trusted_proxies: [‸"::ffff:0:0/96"] }\n', /every address there is/],
   // Images.
   ['images: { fetch: ‸5 }\n', /fetch is 5/],
   ['images: { allow_hosts: [a.lan, ‸"https://a.lan"] }\n', /not a host/],

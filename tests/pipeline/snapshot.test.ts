@@ -19,6 +19,7 @@ const snapshotOf = (choice: readonly number[]): Snapshot => ({
   catalog: new Catalog([]),
   limits,
   images: defaultFetchSettings,
+  trustedProxies: undefined,
   places: new Map(
     modelIds.map((id, index) => [
       id,

@@ -1,0 +1,55 @@
+import { BlockList, isIP, SocketAddress } from 'node:net';
+
+/** One of IPv4 is its own `/32`. */
+interface Range {
+  /** As `plainAddress` writes it. */
+  readonly address: string;
+  readonly family: 'ipv4' | 'ipv6';
+  readonly prefix: number;
+}
+
+const addressLengthMax = 45;
+const mappedBits = 96;
+
+/**
+ * An address in the one way of writing it: IPv6 short and in lower case, IPv4 inside IPv6 (`::ffff:…`) as the IPv4 that it
+ * is. `undefined`: the text is no address, or has a zone.
+ */
+export function plainAddress(text: string): string | undefined {
+  if (text.length > addressLengthMax || text.includes('%')) return undefined;
+  const version = isIP(text);
+  if (version !== 6) return version === 4 ? text : undefined;
+  const { address } = new SocketAddress({ address: text, family: 'ipv6' });
+  return /^::ffff:(\d+\.\d+\.\d+\.\d+)$/.exec(address)?.[1] ?? address;
+}
+
+/** A single address or a range such as `10.0.0.0/8`; `undefined`: neither. */
+export function rangeOf(text: string): Range | undefined {
+  const [, written = '', bits] = /^([0-9a-fA-F.:]{2,45})(?:\/(\d{1,3}))?$/.exec(text) ?? [];
+  const address = plainAddress(written);
+  if (address === undefined) return undefined;
+  const [family, length] = isIP(address) === 4 ? (['ipv4', 32] as const) : (['ipv6', 128] as const);
+  const before = family === 'ipv4' && written.includes(':') ? mappedBits : 0;
+  const prefix = bits === undefined ? length : Number(bits) - before;
+  return prefix < 0 || prefix > length ? undefined : { address, family, prefix };
+}
+
+/** Addresses and ranges of them, read once and asked often. An IPv4 address inside an IPv6 one is that IPv4 address. */
+export class AddressRanges {
+  readonly #list = new BlockList();
+
+  /** What cannot be read contains nobody. */
+  constructor(texts: readonly string[]) {
+    for (const text of texts) {
+      const range = rangeOf(text);
+      if (range !== undefined) this.#list.addSubnet(range.address, range.prefix, range.family);
+    }
+  }
+
+  /** Whether an address is among them, as a socket has it (with a zone, maybe). */
+  has(address: string): boolean {
+    const zone = address.indexOf('%');
+    const plain = plainAddress(zone < 0 ? address : address.slice(0, zone));
+    return plain !== undefined && this.#list.check(plain, isIP(plain) === 4 ? 'ipv4' : 'ipv6');
+  }
+}
