@@ -125,15 +125,7 @@ export class Reloader {
 }
 
 /** Where the file lies does not matter once it is read: a file that says the defaults is the defaults. */
-const withoutFile = ({ server, storage, accounts, plans, images, items, models }: Config) => ({
-  server,
-  storage,
-  accounts,
-  plans,
-  images,
-  items,
-  models,
-});
+const withoutFile = ({ file: _, ...rest }: Config) => rest;
 
 function problemsOf(error: unknown, { file }: Config): readonly Problem[] {
   if (error instanceof ConfigError) return error.problems;

@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 
-import type { AccountRoute } from '../../src/account-api/route.ts';
 import { accountRoutes } from '../../src/account-api/routes.ts';
 import type { Config } from '../../src/config/config.ts';
 import { uuidMaker } from '../../src/ids/uuid.ts';
@@ -151,6 +150,7 @@ function least(schema: Shape): unknown {
       return schema.minimum ?? 1;
     case 'boolean':
       return false;
+    case undefined:
     default:
       return 'x'.repeat(Math.max(1, schema.minLength ?? 1));
   }

@@ -33,6 +33,8 @@ export function kyselyOnPostgres(address: PostgresAddress, connections: number):
       pool,
       onCreateConnection: async (connection) => {
         await connection.executeQuery(CompiledQuery.raw(durable));
+        // Compiling a report takes longer than running it.
+        await connection.executeQuery(CompiledQuery.raw('set jit = off'));
       },
     }),
   });
