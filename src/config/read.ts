@@ -157,7 +157,13 @@ function refuseRestart(running: Config, next: Config, value: unknown, { report }
   if (!isSameStorage(running.storage, next.storage)) needsRestart(['storage']);
   const payer = ({ payments: { provider, currency, stripe } }: Config) =>
     JSON.stringify([provider, currency, stripe?.apiUrl ?? null]);
-  if (payer(running) !== payer(next)) needsRestart(['payments']);
+  // Who takes payments where nothing is said follows from the addresses, which have their own line then.
+  const isReachedAlike = (['inference', 'account'] as const).every(
+    (host) =>
+      running.server[host].host === next.server[host].host &&
+      running.server[host].publicUrl === next.server[host].publicUrl,
+  );
+  if (isReachedAlike && payer(running) !== payer(next)) needsRestart(['payments']);
   const placeOf = (bucket: BucketConfig | undefined) => JSON.stringify(bucket ?? null);
   if (placeOf(running.files.bucket) !== placeOf(next.files.bucket)) needsRestart(['files', 'bucket']);
 }
