@@ -166,3 +166,19 @@ test('nobody who was not invited gets in, and who has the address already is lin
   assert.equal((await browser.ask('GET', '/v1/me')).body['id'], id);
   await new Browser(host).signIn('ada@example.org', password);
 });
+
+test('who took somebody else\u2019s address before them, without confirming it, has nothing of them afterwards', async (t) => {
+  const provider = await startProvider(t);
+  const host = await openHost(t, [...peopleRoutes, ...oidcRoutes], Date.now, {
+    signIn: { signUp: 'open', oidc: [provider.config] },
+  });
+  // Somebody signs up with Ada's address and waits.
+  const before = { email: 'ada@example.org', password, name: 'Mallory' };
+  assert.equal((await new Browser(host).ask('POST', '/v1/auth/sign-up', before)).status, 200);
+  const ada1 = new Browser(host);
+  await ada1.ask('GET', provider.authorize(await begin(ada1), ada));
+  const mallory = new Browser(host);
+  const { status } = await mallory.ask('POST', '/v1/auth/sign-in', { email: 'ada@example.org', password });
+  assert.notEqual(status, 200, 'the password of before opens nothing');
+  assert.equal(await me(mallory), undefined);
+});
