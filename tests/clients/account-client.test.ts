@@ -3,7 +3,7 @@ import { after, before, test } from 'node:test';
 
 import createClient from 'openapi-fetch';
 
-import { TestService } from '../support/service.ts';
+import { TestService, until } from '../support/service.ts';
 import type { paths } from './account-api.ts';
 
 /**
@@ -54,7 +54,9 @@ const clientWith = (options: { readonly fetch?: typeof fetch; readonly key?: str
 
 test('a whole life: owner, keys, top-up, inference, usage, receipt, refund, invoice, export, deletion', async () => {
   // The owner, by the link that the start has printed.
-  const token = /\/welcome#([\w.-]+)/.exec(service.output)?.[1] ?? '';
+  const printed = () => /\/welcome#([\w-]+)\s/.exec(service.output)?.[1];
+  await until(() => printed() !== undefined, 60_000);
+  const token = printed() ?? '';
   const cookies = new Map<string, string>();
   const person = clientWith({ fetch: withCookies(cookies) });
   const password = 'a long enough password';

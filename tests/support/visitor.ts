@@ -52,7 +52,7 @@ export class Visitor {
 
   /** Opens the link that the start has printed. */
   async becomeOwner(): Promise<void> {
-    const token = ownerToken(this.#service);
+    const token = await ownerToken(this.#service);
     const { status, body } = await this.ask('POST', '/v1/owner', { ...owner, token });
     assert.equal(status, 200, JSON.stringify(body));
   }
@@ -90,8 +90,9 @@ export class Visitor {
   }
 }
 
-function ownerToken({ output }: TestService): string {
-  const token = /\/welcome#([\w-]+)/.exec(output)?.[1];
-  assert.ok(token !== undefined, `no link for the owner in:\n${output}`);
-  return token;
+/** It is the last thing that a first start prints. */
+async function ownerToken(service: TestService): Promise<string> {
+  const printed = (): string | undefined => /\/welcome#([\w-]+)\s/.exec(service.output)?.[1];
+  await until(() => printed() !== undefined, 60_000);
+  return printed()!;
 }
