@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 
 import { nextState } from '../../src/alerts/alerts.ts';
+import { operate } from '../../src/accounts/operations.ts';
 import { startOfPeriod } from '../../src/calendar/periods.ts';
 import { publicIdOf, uuidMaker } from '../../src/ids/uuid.ts';
 import type { UsageRow } from '../../src/store/ledger.ts';
@@ -229,4 +230,38 @@ test('periods begin where the account is', () => {
   assert.equal(startOfPeriod(at, 'day', 'UTC'), Date.UTC(2026, 2, 31));
   assert.equal(startOfPeriod(at, 'week', 'UTC'), Date.UTC(2026, 2, 30));
   assert.equal(startOfPeriod(at, 'month', 'UTC'), Date.UTC(2026, 2, 1));
+});
+
+test('the spending of a member: counted over their keys, told to members by their addresses', async (t) => {
+  const { ask, alert, clock, host, minute, shown, spend } = await sceneOf(t);
+  const { operations } = host.services;
+  const wish = { kind: 'create_owner', email: 'olga@example.org', name: 'Olga', passwordHash: 'none' } as const;
+  const made = await operate(wish, operations);
+  assert.ok(made.kind === 'owner');
+  const userId = made.userId;
+  const keyOf = async (body: object): Promise<string> =>
+    ((await ask('POST', '/v1/keys', { name: 'k', ...body })).json as { readonly data: { readonly id: string } }).data
+      .id;
+  const [first, second, strange] = [
+    await keyOf({ user_id: userId }),
+    await keyOf({ user_id: userId }),
+    await keyOf({}),
+  ];
+  const { id } = await alert({
+    kind: 'spend',
+    subject: { kind: 'member', id: userId },
+    threshold_amount: 10,
+    interval: 'day',
+    recipients: { members: [userId] },
+  });
+  await spend(50n, { keyId: strange });
+  await spend(6n, { keyId: first });
+  assert.deepEqual(await minute(), []);
+  assert.equal((await shown(id)).observed_microcents, Number(6n * cent));
+  await spend(5n, { keyId: second });
+  assert.deepEqual(await minute(), ['spend_alert.fired']);
+  const mails = host.mails.filter(({ to }) => to === 'olga@example.org');
+  assert.equal(mails.length, 1);
+  clock.now += dayMs;
+  assert.deepEqual(await minute(), ['spend_alert.ended']);
 });
