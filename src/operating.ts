@@ -155,7 +155,6 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
       ...shared,
       ...telling,
       people,
-      sessions: people,
       payments: paying.payments,
       demo: paying.demo,
       backends: options.backends,

@@ -5,6 +5,7 @@ import { plainError, self } from '../dialects/description.ts';
 import { commonHeaders, errorResponses, errorSchema, limitHeaders } from '../openapi/errors.ts';
 import { Components } from '../openapi/json-schema.ts';
 import type { Json, JsonObject } from '../openapi/json-schema.ts';
+import { sessionCookie } from '../people/cookies.ts';
 import type { Access, AccountRoute } from './route.ts';
 
 export interface DocumentFacts {
@@ -71,7 +72,12 @@ export function accountDocument({ version, routes, accountUrl }: DocumentFacts):
       },
       securitySchemes: {
         managementKey: { type: 'http', scheme: 'bearer', description: 'A management key.' },
-        session: { type: 'apiKey', in: 'cookie', name: 'session', description: 'The session of a person.' },
+        session: {
+          type: 'apiKey',
+          in: 'cookie',
+          name: sessionCookie(accountUrl),
+          description: 'The session of a person.',
+        },
       },
     },
   };

@@ -28,7 +28,7 @@ export const provedForMs = 15 * 60_000;
 export async function senderOf(headers: IncomingHttpHeaders, services: AccountServices): Promise<Principal> {
   const presented = presentedKey(headers);
   if (presented !== undefined) return await senderOfKey(presented, services);
-  const signedIn = headers.cookie === undefined ? undefined : await services.sessions?.signedIn(headers.cookie);
+  const signedIn = headers.cookie === undefined ? undefined : await services.people.signedIn(headers.cookie);
   return signedIn === undefined ? { kind: 'nobody' } : { kind: 'user', ...signedIn };
 }
 
@@ -66,7 +66,7 @@ export async function admit(
   route: AccountRoute,
   principal: Principal,
   named: string | undefined,
-  { sessions, operations }: AccountServices,
+  { people, operations }: AccountServices,
 ): Promise<AccountScope | undefined> {
   const { access } = route;
   if (access === 'anyone') return undefined;
@@ -83,7 +83,7 @@ export async function admit(
     });
   if (access === 'user' || access === 'operator') return undefined;
 
-  const scope = await scopeOf(principal, named, sessions);
+  const scope = await scopeOf(principal, named, people);
   if (!access.includes(scope.role))
     throw new ApiError('http_403', `This takes the role ${listOf(access)}; yours is ${scope.role}.`);
   return scope;
@@ -92,13 +92,13 @@ export async function admit(
 async function scopeOf(
   principal: Exclude<Principal, { readonly kind: 'nobody' }>,
   named: string | undefined,
-  sessions: Sessions | undefined,
+  people: Sessions,
 ): Promise<AccountScope> {
   if (principal.kind === 'key') {
     if (named !== undefined && named !== principal.accountId) throw notThere();
     return { id: principal.accountId, role: principal.role };
   }
-  const membership = await sessions?.membership(principal.userId, named);
+  const membership = await people.membership(principal.userId, named);
   if (membership !== undefined) return membership;
   if (named !== undefined) throw notThere();
   throw new ApiError('http_403', 'You do not belong to an account yet.');

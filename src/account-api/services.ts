@@ -6,7 +6,6 @@ import type { DemoProvider } from '../payments/demo.ts';
 import type { Payments } from '../payments/payments.ts';
 import type { Invoice } from '../store/invoice-queries.ts';
 import type { WebhookEvents } from '../webhooks/events.ts';
-import type { Sessions } from './senders.ts';
 
 export type AccountEvents = Pick<WebhookEvents, 'emit' | 'ping'>;
 
@@ -34,8 +33,6 @@ export interface AccountServices {
   readonly webhookSecret: (endpointId: string, version: number) => string;
   /** Throws `unsupported_value` for an address that nothing is sent to. */
   readonly checkWebhookUrl: (url: string) => void;
-  /** People; without it only keys are known. */
-  readonly sessions?: Sessions;
 }
 
 export type BackendStates = readonly {

@@ -82,7 +82,6 @@ export async function openHost(
     ...shared,
     ...openTelling({ ...shared, log, jobs }),
     people,
-    sessions: people,
   };
   Object.assign(services, more(services));
   const host: Server = createAccountHost(

@@ -273,7 +273,7 @@ async function strangersOf(
     const isOwn =
       kind === 'key'
         ? (await services.operations.desk.getKey({ keyId: id, accountId: account.id })) !== undefined
-        : (await services.sessions?.membership(id, account.id)) !== undefined;
+        : (await services.people.membership(id, account.id)) !== undefined;
     if (!isOwn) strangers.add(id);
   }
   return strangers;

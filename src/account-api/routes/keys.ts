@@ -357,7 +357,7 @@ async function userOfNewKey(
     throw new ApiError('http_403', 'Developers make keys for themselves.', { param: 'user_id' });
   if (asked === undefined) return own;
   if (asked === null || asked === own) return asked ?? undefined;
-  const member = await services.sessions?.membership(asked, account.id);
+  const member = await services.people.membership(asked, account.id);
   if (member === undefined)
     throw new ApiError('unsupported_value', 'No member of the account has this id.', { param: 'user_id' });
   return asked;
