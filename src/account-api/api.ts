@@ -42,6 +42,8 @@ export class AccountApi {
   readonly #senders: RateLimit;
   readonly #addresses: RateLimit;
   readonly #failures: RateLimit;
+  /** Of the routes that have their own. */
+  readonly #ofRoutes: ReadonlyMap<AccountRoute, RateLimit>;
 
   constructor(
     routes: readonly AccountRoute[],
@@ -57,6 +59,11 @@ export class AccountApi {
     this.#senders = new RateLimit(perMinute.sender, now);
     this.#addresses = new RateLimit(perMinute.address, now);
     this.#failures = new RateLimit(perMinute.failures, now);
+    this.#ofRoutes = new Map(
+      routes.flatMap((route) =>
+        route.perMinute === undefined ? [] : [[route, new RateLimit(route.perMinute, now)] as const],
+      ),
+    );
   }
 
   /**
@@ -68,7 +75,7 @@ export class AccountApi {
     refuseCrossSite(request, this.#services.accountUrl());
     const address = clientAddress(request, this.#trustedProxies()) ?? '';
     const principal = await this.#sender(route, request, address);
-    const headers = this.#rate(principal, address);
+    const headers = this.#rate(route, principal, address);
     const left = new AbortController();
     response.on('close', () => left.abort());
     try {
@@ -112,14 +119,14 @@ export class AccountApi {
     }
   }
 
-  #rate(principal: Principal, address: string): Readonly<Record<string, string>> {
+  #rate(route: AccountRoute, principal: Principal, address: string): Readonly<Record<string, string>> {
     switch (principal.kind) {
       case 'key':
         return this.#senders.take(principal.keyId);
       case 'user':
         return this.#senders.take(principal.userId);
       case 'nobody':
-        return this.#addresses.take(networkOf(address));
+        return (this.#ofRoutes.get(route) ?? this.#addresses).take(networkOf(address));
     }
   }
 

@@ -127,6 +127,8 @@ export interface AccountRoute {
   readonly access: Access;
   /** Only soon after its sender has proved who they are: secrets, prices, credit, other people's access. Management keys need not. */
   readonly stepUp?: boolean;
+  /** Of a route without credentials: requests that an address has in a minute, counted apart; else as all of them together. */
+  readonly perMinute?: number;
   readonly params?: TObject;
   readonly query?: TObject;
   /** `raw`: the bytes, unread: what a provider of payments has signed. */

@@ -109,6 +109,17 @@ const routes: readonly AccountRoute[] = [
   }),
   route({
     ...common,
+    method: 'post',
+    path: '/v1/told',
+    operationId: 'told',
+    access: 'anyone',
+    perMinute: perMinute.address + 5,
+    body: 'raw',
+    answers: [{ status: 200, description: 'Heard.', schema: told }],
+    handle: async () => ({ told: true }),
+  }),
+  route({
+    ...common,
     method: 'get',
     path: '/v1/broken',
     operationId: 'broken',
@@ -288,6 +299,14 @@ test('every sender has so many requests a minute, and is told how many are left'
   for (let count = 0; count < perMinute.failures; count++)
     assert.equal((await host.ask('GET', '/v1/things/x', { key: 'junk' })).status, 401);
   assertEnvelope(await host.ask('GET', '/v1/things/x', { key: 'junk' }), 'rate_limit_exceeded');
+});
+
+test('a route that is told by programs of others has its own count', async (t) => {
+  const host = await openHost(t, routes);
+  for (let count = 0; count < perMinute.address + 5; count++)
+    assert.equal((await host.ask('POST', '/v1/told', { body: 'x' })).status, 200);
+  assertEnvelope(await host.ask('POST', '/v1/told', { body: 'x' }), 'rate_limit_exceeded');
+  assert.equal((await host.ask('GET', '/v1/things/all')).status, 200);
 });
 
 test('one who has many addresses is one sender', () => {

@@ -223,6 +223,8 @@ export const paymentRoutes: readonly AccountRoute[] = [
     description:
       'An event, signed as Stripe signs (`Stripe-Signature: t=…,v1=…`), within five minutes. Each event, and each payment, counts once. 409: the event is about a payment that has not been seen yet; send it again.',
     access: 'anyone',
+    // A provider has few addresses and tells of every customer; what is forged costs one HMAC.
+    perMinute: 6_000,
     body: 'raw',
     answers: [
       {
