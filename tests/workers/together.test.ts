@@ -63,7 +63,7 @@ test('a key works everywhere when it has been made, and nowhere when it has been
   assert.deepEqual(statuses(streams), all(200));
   await tell(service, { kind: 'revoke_key', keyId: id });
   for (const { client } of streams) {
-    await client.closed.catch(() => {});
+    await until(() => client.text.includes('data: [DONE]\n\n'), longMs);
     assert.match(client.text, /"code":"invalid_api_key".*\n\ndata: \[DONE\]\n\n/s);
   }
   assert.deepEqual(statuses(await everywhere(() => send(service, body('hi'), { key }))), all(401));
