@@ -30,7 +30,7 @@ async function valuesOf(
   const context = readContext(configPath);
   if (kind === 'model') return context.config.models.map((model) => [model.id, model.displayName]);
   const { deskOn } = await import('../store/operations.ts');
-  const { openStoreReader } = await import('../stores.ts');
+  const { openStoreReader } = await import('../service/stores.ts');
   const db = await openStoreReader(context.config.storage);
   if (db === undefined) return [];
   try {

@@ -8,7 +8,7 @@ import { controlSocketPath } from '../control/socket-path.ts';
 import { deskOn } from '../store/operations.ts';
 import type { Desk } from '../store/operations.ts';
 import type { Database } from '../store/database.ts';
-import { openStore, openStoreReader, readStoreTime } from '../stores.ts';
+import { openStore, openStoreReader, readStoreTime } from '../service/stores.ts';
 import { uuidMaker } from '../ids/uuid.ts';
 import type { Kysely } from 'kysely';
 import type { Context } from './context.ts';

@@ -12,7 +12,7 @@ import type { Config, SignInConfig } from '../../src/config/config.ts';
 import { defaultEdgeLimits } from '../../src/edge/edge.ts';
 import type { AddressRanges } from '../../src/ip/ranges.ts';
 import { Jobs } from '../../src/jobs/jobs.ts';
-import { openTelling } from '../../src/telling.ts';
+import { openTelling } from '../../src/service/telling.ts';
 import type { Mail } from '../../src/mail/mailer.ts';
 import { createLog } from '../../src/log.ts';
 import { People } from '../../src/people/people.ts';

@@ -10,7 +10,7 @@ import { readEnvironment } from '../../src/config/environment.ts';
 import { loadConfig } from '../../src/config/load.ts';
 import { scriptSchema } from '../../src/engines/scripted/script-schema.ts';
 import { createLog } from '../../src/log.ts';
-import { Reloader } from '../../src/reload.ts';
+import { Reloader } from '../../src/service/reload.ts';
 import { demo, models } from './scene.ts';
 
 const parts = {

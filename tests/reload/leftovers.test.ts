@@ -10,7 +10,7 @@ import { loadConfig } from '../../src/config/load.ts';
 import { readEnvironment } from '../../src/config/environment.ts';
 import { scriptSchema } from '../../src/engines/scripted/script-schema.ts';
 import { createLog } from '../../src/log.ts';
-import { startService } from '../../src/services.ts';
+import { startService } from '../../src/service/start.ts';
 import { until } from '../support/service.ts';
 import { writeTinyGguf } from '../support/tiny-gguf.ts';
 import { Upstream, chatChunk, usageChunk } from '../support/upstream.ts';

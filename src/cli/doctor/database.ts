@@ -10,7 +10,7 @@ import { kyselyOn } from '../../store/sqlite/dialect.ts';
 import { isOwned } from '../../store/sqlite/lock.ts';
 import { StoreError } from '../../store/store-error.ts';
 import { verifyLedger } from '../../store/verify.ts';
-import { isStoreInUse, openStoreReader } from '../../stores.ts';
+import { isStoreInUse, openStoreReader } from '../../service/stores.ts';
 import { bytesInWords } from '../amount.ts';
 import type { Finding, Patient } from './finding.ts';
 import { quoted } from '../folder.ts';

@@ -1,7 +1,7 @@
-import type { Arbiter } from '../limits/arbiter.ts';
-import type { LimitExchange, LimitName } from '../store/limit-leases.ts';
-import { StoreError } from '../store/store-error.ts';
-import type { Port } from '../store/workers/port.ts';
+import type { Arbiter } from '../../limits/arbiter.ts';
+import type { LimitExchange, LimitName } from '../../store/limit-leases.ts';
+import { StoreError } from '../../store/store-error.ts';
+import type { Port } from '../../store/workers/port.ts';
 
 /** Has a worker lease shares of the limits that this process has whole. `holder` names it. */
 export function lendLimits(port: Port, arbiter: Arbiter, holder: string): void {

@@ -1,4 +1,4 @@
-import type { LineSink } from '../log.ts';
+import type { LineSink } from '../../log.ts';
 import type { Link } from './link.ts';
 
 /** Where a worker's log goes: to its parent, the one that writes, so that lines of several processes are not torn. */

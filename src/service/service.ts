@@ -1,10 +1,10 @@
-import type { FirstAccount } from './accounts/first-account.ts';
+import type { FirstAccount } from '../accounts/first-account.ts';
 import type { OpenBackend } from './backends.ts';
-import type { Config } from './config/config.ts';
-import type { Environment } from './config/environment.ts';
-import type { ReloadOutcome } from './config/reload-outcome.ts';
-import type { LogOutput } from './log.ts';
-import type { FetchProgress } from './model-files/meter.ts';
+import type { Config } from '../config/config.ts';
+import type { Environment } from '../config/environment.ts';
+import type { ReloadOutcome } from '../config/reload-outcome.ts';
+import type { LogOutput } from '../log.ts';
+import type { FetchProgress } from '../model-files/meter.ts';
 
 export interface ServiceOptions {
   readonly config: Config;

@@ -1,6 +1,6 @@
 import { backendIdentity, openBackend } from './backends.ts';
 import type { BackendServices, OpenBackend } from './backends.ts';
-import type { Config } from './config/config.ts';
+import type { Config } from '../config/config.ts';
 
 /** A configuration that could come into force now. One of the two is called, once. */
 export interface Prepared {

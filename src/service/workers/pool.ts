@@ -2,11 +2,11 @@ import cluster from 'node:cluster';
 import type { Worker as ClusterWorker } from 'node:cluster';
 import { fileURLToPath } from 'node:url';
 
-import type { Config } from '../config/config.ts';
-import { portableConfig } from '../config/portable.ts';
-import type { LogOutput } from '../log.ts';
-import { countsOf, mergedFigures } from '../metrics/figures.ts';
-import type { FamilyFigures } from '../metrics/figures.ts';
+import type { Config } from '../../config/config.ts';
+import { portableConfig } from '../../config/portable.ts';
+import type { LogOutput } from '../../log.ts';
+import { countsOf, mergedFigures } from '../../metrics/figures.ts';
+import type { FamilyFigures } from '../../metrics/figures.ts';
 import type { SharedStore } from '../stores.ts';
 import type { Prepared } from '../succession.ts';
 import { Link } from './link.ts';

@@ -1,8 +1,8 @@
 import type { ChildProcess } from 'node:child_process';
 
-import { StoreError, storeErrorFrom } from '../store/store-error.ts';
-import type { StoreErrorCode } from '../store/store-error.ts';
-import type { Port } from '../store/workers/port.ts';
+import { StoreError, storeErrorFrom } from '../../store/store-error.ts';
+import type { StoreErrorCode } from '../../store/store-error.ts';
+import type { Port } from '../../store/workers/port.ts';
 
 /** A process, or this one seen from its parent: the two ends of the line. */
 export type Channel = Pick<ChildProcess, 'send' | 'on'>;

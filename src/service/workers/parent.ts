@@ -1,10 +1,10 @@
-import { openSecret } from '../accounts/secret.ts';
+import { openSecret } from '../../accounts/secret.ts';
 import { openArbiter } from '../counts.ts';
-import { uuidMaker } from '../ids/uuid.ts';
-import { steadyClock } from '../limits/steady-clock.ts';
-import { printFigures } from '../metrics/figures.ts';
-import { readProcess } from '../metrics/process-readings.ts';
-import { ServiceMetrics } from '../metrics/service-metrics.ts';
+import { uuidMaker } from '../../ids/uuid.ts';
+import { steadyClock } from '../../limits/steady-clock.ts';
+import { printFigures } from '../../metrics/figures.ts';
+import { readProcess } from '../../metrics/process-readings.ts';
+import { ServiceMetrics } from '../../metrics/service-metrics.ts';
 import { openOperating } from '../operating.ts';
 import type { Operating } from '../operating.ts';
 import type { Service, ServiceOptions } from '../service.ts';

@@ -1,7 +1,7 @@
-import type { PortableConfig } from '../config/portable.ts';
-import type { Problem } from '../config/problem.ts';
-import type { ServiceStatus } from '../control/status.ts';
-import type { FamilyFigures } from '../metrics/figures.ts';
+import type { PortableConfig } from '../../config/portable.ts';
+import type { Problem } from '../../config/problem.ts';
+import type { ServiceStatus } from '../../control/status.ts';
+import type { FamilyFigures } from '../../metrics/figures.ts';
 
 /** What a worker is told when it begins. */
 export interface BeginWorker {

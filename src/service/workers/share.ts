@@ -1,5 +1,5 @@
-import type { BackendConfig, Config } from '../config/config.ts';
-import { defaultMaxConcurrency } from '../engines/openai/openai-engine.ts';
+import type { BackendConfig, Config } from '../../config/config.ts';
+import { defaultMaxConcurrency } from '../../engines/openai/openai-engine.ts';
 
 /**
  * What one of `count` workers does of a configuration: of what a backend takes, and of who may wait for it, each has a share.

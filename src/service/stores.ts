@@ -2,13 +2,13 @@ import { existsSync, mkdirSync } from 'node:fs';
 
 import type { Kysely } from 'kysely';
 
-import type { StorageConfig } from './config/config.ts';
-import type { Database } from './store/database.ts';
-import type { Feed, Follows } from './store/feed.ts';
-import type { AccountLedger, LeasedBalances } from './store/ledger.ts';
-import type { LimitLeases } from './store/limit-leases.ts';
-import type { Desk } from './store/operations.ts';
-import type { Port } from './store/workers/port.ts';
+import type { StorageConfig } from '../config/config.ts';
+import type { Database } from '../store/database.ts';
+import type { Feed, Follows } from '../store/feed.ts';
+import type { AccountLedger, LeasedBalances } from '../store/ledger.ts';
+import type { LimitLeases } from '../store/limit-leases.ts';
+import type { Desk } from '../store/operations.ts';
+import type { Port } from '../store/workers/port.ts';
 
 /** What the service and the command line know of a store, whichever it is. */
 export interface Store {
@@ -47,12 +47,12 @@ export interface StoreOptions {
 /** Opens the store that the configuration names, the one place that decides which; the other is not even loaded. */
 export async function openStore(storage: StorageConfig, options: StoreOptions): Promise<Store> {
   if (storage.type === 'sqlite') {
-    const { openSqliteStore } = await import('./store/sqlite/store.ts');
+    const { openSqliteStore } = await import('../store/sqlite/store.ts');
     return await openSqliteStore({ file: storage.path, ...options });
   }
   // Not for the books: the control socket is there, and the secret where none is given.
   mkdirSync(storage.directory, { recursive: true, mode: 0o700 });
-  const { openPostgresStore } = await import('./store/postgres/store.ts');
+  const { openPostgresStore } = await import('../store/postgres/store.ts');
   return await openPostgresStore({ address: addressOf(storage), shown: storage.shown, ...options });
 }
 
@@ -75,7 +75,7 @@ export async function openSharedStore(
   options: Omit<StoreOptions, 'free'>,
 ): Promise<SharedStore> {
   if (storage.type === 'sqlite') {
-    const { openSharedBooks } = await import('./store/workers/shared-books.ts');
+    const { openSharedBooks } = await import('../store/workers/shared-books.ts');
     return await openSharedBooks({ file: storage.path, ...options });
   }
   return { store: await openStore(storage, options), serve: () => Promise.resolve({ end: () => Promise.resolve() }) };
@@ -88,7 +88,7 @@ export async function openStoreOfWorker(
   options: StoreOptions,
 ): Promise<Store> {
   if (storage.type !== 'sqlite') return await openStore(storage, options);
-  const { openRemoteStore } = await import('./store/workers/remote-store.ts');
+  const { openRemoteStore } = await import('../store/workers/remote-store.ts');
   return openRemoteStore({ ...line, ...options });
 }
 
@@ -96,24 +96,24 @@ export async function openStoreOfWorker(
 export async function openStoreReader(storage: StorageConfig): Promise<Kysely<Database> | undefined> {
   if (storage.type === 'sqlite') {
     if (!existsSync(storage.path)) return undefined;
-    const { openReadOnly } = await import('./store/sqlite/dialect.ts');
+    const { openReadOnly } = await import('../store/sqlite/dialect.ts');
     return openReadOnly(storage.path);
   }
-  const { openPostgresReader } = await import('./store/postgres/store.ts');
+  const { openPostgresReader } = await import('../store/postgres/store.ts');
   return await openPostgresReader(addressOf(storage), storage.shown);
 }
 
 /** `Store.now` for a reader. */
 export async function readStoreTime(storage: StorageConfig, db: Kysely<Database>): Promise<number> {
   if (storage.type === 'sqlite') return Date.now();
-  const { databaseTimeMs } = await import('./store/postgres/store.ts');
+  const { databaseTimeMs } = await import('../store/postgres/store.ts');
   return await databaseTimeMs(db);
 }
 
 /** Whether some process works on the store now; for reports only. */
 export async function isStoreInUse(storage: StorageConfig, db: Kysely<Database>): Promise<boolean> {
   if (storage.type === 'sqlite') {
-    const { isOwned } = await import('./store/sqlite/lock.ts');
+    const { isOwned } = await import('../store/sqlite/lock.ts');
     return isOwned(storage.path);
   }
   // The dead are in it for five seconds, which the next one alive records as crashed.

@@ -1,20 +1,20 @@
-import type { BackendConfig, LlamaBackendConfig, ModelConfig } from './config/config.ts';
-import { identityOf } from './config/identity.ts';
-import type { Environment } from './config/environment.ts';
-import type { LimitsConfig } from './config/config.ts';
-import type { Engine } from './engines/engine.ts';
-import { createLlamaEngine } from './engines/llama/engine.ts';
-import { MemoryBudget } from './engines/llama/memory-budget.ts';
-import { flavors } from './engines/openai/flavors.ts';
-import { createOpenAiEngine, defaultMaxConcurrency } from './engines/openai/openai-engine.ts';
-import { scriptRule } from './engines/scripted/script-schema.ts';
-import type { ScriptSettings } from './engines/scripted/script-schema.ts';
-import { createScriptedEngine } from './engines/scripted/scripted-engine.ts';
-import type { Log } from './log.ts';
-import { fetchModelFile } from './model-files/fetch-model-file.ts';
-import type { FetchedModelFile } from './model-files/fetch-model-file.ts';
-import type { FetchProgress } from './model-files/meter.ts';
-import type { Backend } from './pipeline/places.ts';
+import type { BackendConfig, LlamaBackendConfig, ModelConfig } from '../config/config.ts';
+import { identityOf } from '../config/identity.ts';
+import type { Environment } from '../config/environment.ts';
+import type { LimitsConfig } from '../config/config.ts';
+import type { Engine } from '../engines/engine.ts';
+import { createLlamaEngine } from '../engines/llama/engine.ts';
+import { MemoryBudget } from '../engines/llama/memory-budget.ts';
+import { flavors } from '../engines/openai/flavors.ts';
+import { createOpenAiEngine, defaultMaxConcurrency } from '../engines/openai/openai-engine.ts';
+import { scriptRule } from '../engines/scripted/script-schema.ts';
+import type { ScriptSettings } from '../engines/scripted/script-schema.ts';
+import { createScriptedEngine } from '../engines/scripted/scripted-engine.ts';
+import type { Log } from '../log.ts';
+import { fetchModelFile } from '../model-files/fetch-model-file.ts';
+import type { FetchedModelFile } from '../model-files/fetch-model-file.ts';
+import type { FetchProgress } from '../model-files/meter.ts';
+import type { Backend } from '../pipeline/places.ts';
 
 /** A backend with what its start-up tells. */
 export interface OpenBackend extends Backend {

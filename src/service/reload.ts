@@ -1,10 +1,10 @@
-import { changesBetween } from './config/changes.ts';
-import type { Config } from './config/config.ts';
-import { identityOf } from './config/identity.ts';
-import { ConfigError } from './config/problem.ts';
-import type { Problem } from './config/problem.ts';
-import type { ReloadOutcome } from './config/reload-outcome.ts';
-import type { Log } from './log.ts';
+import { changesBetween } from '../config/changes.ts';
+import type { Config } from '../config/config.ts';
+import { identityOf } from '../config/identity.ts';
+import { ConfigError } from '../config/problem.ts';
+import type { Problem } from '../config/problem.ts';
+import type { ReloadOutcome } from '../config/reload-outcome.ts';
+import type { Log } from '../log.ts';
 import type { Prepared } from './succession.ts';
 
 export interface ReloadServices {

@@ -1,8 +1,8 @@
-import { Arbiter } from './limits/arbiter.ts';
-import type { LimitCounts } from './limits/counts.ts';
-import { Shares } from './limits/shares.ts';
-import { Windows } from './limits/windows.ts';
-import type { Log } from './log.ts';
+import { Arbiter } from '../limits/arbiter.ts';
+import type { LimitCounts } from '../limits/counts.ts';
+import { Shares } from '../limits/shares.ts';
+import { Windows } from '../limits/windows.ts';
+import type { Log } from '../log.ts';
 import type { Store } from './stores.ts';
 
 export interface OpenCounts {

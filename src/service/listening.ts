@@ -1,10 +1,10 @@
 import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-import type { LimitsConfig, ListenConfig, ServerConfig } from './config/config.ts';
-import { defaultEdgeLimits } from './edge/edge.ts';
-import type { EdgeLimits } from './edge/edge.ts';
-import { AddressRanges } from './ip/ranges.ts';
+import type { LimitsConfig, ListenConfig, ServerConfig } from '../config/config.ts';
+import { defaultEdgeLimits } from '../edge/edge.ts';
+import type { EdgeLimits } from '../edge/edge.ts';
+import { AddressRanges } from '../ip/ranges.ts';
 
 /** What both hosts bound their connections by. */
 export const edgeLimitsOf = (limits: LimitsConfig): { -readonly [Name in keyof EdgeLimits]: EdgeLimits[Name] } => ({
