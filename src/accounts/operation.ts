@@ -1,4 +1,4 @@
-import type { BudgetChange, Ledger } from '../store/ledger.ts';
+import type { BudgetChange, Ledger, NewAccount } from '../store/ledger.ts';
 import type { Desk } from '../store/operations.ts';
 import type { AccountPrice } from '../store/queries.ts';
 import { StoreError } from '../store/store-error.ts';
@@ -8,13 +8,7 @@ import type { Secret } from './secret.ts';
 
 /** The account part of the store: what the ledger's thread writes besides money. */
 export interface AccountWriter {
-  createAccount(account: {
-    readonly id: string;
-    readonly name: string;
-    readonly creditLimitMicrocents: bigint;
-    readonly at: number;
-    readonly changeId: Uint8Array;
-  }): Promise<unknown>;
+  createAccount(account: NewAccount): Promise<unknown>;
   setAccountStatus(
     accountId: string,
     status: 'active' | 'suspended',

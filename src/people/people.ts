@@ -4,6 +4,7 @@ import type { OperationServices } from '../accounts/operation.ts';
 import type { SignInConfig } from '../config/config.ts';
 import type { Log } from '../log.ts';
 import type { Mailer } from '../mail/mailer.ts';
+import { StoreError } from '../store/store-error.ts';
 import { Attempts } from './attempts.ts';
 import { cookieOf, sessionCookie, signedValue } from './cookies.ts';
 import type { Auth } from './auth.ts';
@@ -98,9 +99,23 @@ export class People {
     if (config().signUp !== 'open') return;
     const { desk, ledger, newId, now } = operations;
     if ((await desk.findMembership({ userId, accountId: undefined })) !== undefined) return;
-    const id = newAccountId();
-    await ledger.createAccount({ id, name, creditLimitMicrocents: 0n, at: now(), changeId: newId() });
-    await desk.addMember({ accountId: id, userId, role: 'owner', at: now() });
+    const [id, at] = [newAccountId(), now()];
+    try {
+      await ledger.createAccount({
+        id,
+        name,
+        creditLimitMicrocents: 0n,
+        at,
+        changeId: newId(),
+        recording: [
+          { name: 'person_awaited', values: [userId] },
+          { name: 'first_member', values: [id, at, userId] },
+        ],
+      });
+    } catch (error) {
+      // They have signed in twice at once, and the other made it.
+      if (!(error instanceof StoreError && error.code === 'conflict')) throw error;
+    }
   }
 
   async #make(signIn: SignInConfig, accountUrl: string): Promise<Auth> {

@@ -178,6 +178,8 @@ export interface NewAccount {
   readonly creditLimitMicrocents: bigint;
   readonly at: number;
   readonly changeId: Uint8Array;
+  /** Written in the same transaction, or nothing is: rejects as `conflict`. */
+  readonly recording?: readonly Recording[];
 }
 
 /**

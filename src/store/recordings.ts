@@ -1,5 +1,5 @@
 /**
- * What can be written together with a movement of money, in its transaction: statements of their own, in the same words
+ * What can be written together with a movement of money or a new account, in its transaction: statements of their own, in the same words
  * for both stores, each of which changes exactly one row or refuses the whole. They are listed here and nowhere else, so
  * that a transfer carries a name and values, never SQL.
  */
@@ -31,6 +31,12 @@ export const recordings = {
   topup_dispute_won: `update topup set returned = returned - ?, status = case
       when returned - ? >= amount then 'refunded' else 'paid' end
     where id = ? and status = 'disputed' and returned >= ?`,
+  /** Makes those wait who do the same for this person, until the transaction ends. */
+  person_awaited: 'update auth_user set name = name where id = ?',
+  /** Whoever belongs to an account already is a conflict. */
+  first_member: `insert into member (account_id, user_id, role, created_at)
+    select ?, id, 'owner', ? from auth_user
+    where id = ? and not exists (select 1 from member where member.user_id = auth_user.id)`,
   promotion: `insert into promotion (transfer_id, account_id, amount, granted_at, expires_at) values (?, ?, ?, ?, ?)`,
   promotion_closed: `update promotion set closed_at = ?, unused = ?, taken = ? where transfer_id = ? and closed_at is null`,
 } as const;
@@ -42,4 +48,4 @@ export function numbered(text: string): string {
 }
 
 export const notRecorded = (name: RecordingName): StoreError =>
-  new StoreError('conflict', `the movement's ${name} does not fit what is there, so nothing moved`);
+  new StoreError('conflict', `the ${name} that goes with it does not fit what is there, so nothing was done`);

@@ -40,6 +40,21 @@ test('a person signs up, confirms the address, signs in, and has an account of t
   assert.deepEqual(host.failures, []);
 });
 
+test('who signs in for the first time in several browsers at once gets one account', async (t) => {
+  const host = await openHost(t, peopleRoutes, Date.now, { signIn: open });
+  await person(host, 'ada@example.org');
+  const { desk } = host.services.operations;
+  const before = (await desk.listAccounts({})).length;
+  const browsers = Array.from({ length: 4 }, () => new Browser(host));
+  await Promise.all(browsers.map((browser) => browser.signIn('ada@example.org', password)));
+  const { accounts } = (await browsers[0]!.ask('GET', '/v1/me')).body;
+  assert.deepEqual(
+    accounts.map(({ role }: { readonly role: string }) => role),
+    ['owner'],
+  );
+  assert.equal((await desk.listAccounts({})).length, before + 1, 'nor one that nobody is in');
+});
+
 test('the cookie of a session is out of reach of scripts and of other sites', async (t) => {
   const host = await openHost(t, peopleRoutes, Date.now, { signIn: open });
   await person(host, 'ada@example.org');

@@ -18,7 +18,7 @@ import { Leases, type Lender } from '../leases.ts';
 import { postgresLender, purseCalled, returnChannel } from './lender.ts';
 import { Membership } from './membership.ts';
 import { changeBudget } from './change-budget.ts';
-import { move } from './move.ts';
+import { move, record } from './move.ts';
 import { isConnectionLost, isWorthAnotherTry, storeErrorOf } from './postgres-error.ts';
 import { Settlements } from './settlements.ts';
 import { beat, readUsage, recordChange } from './statements.ts';
@@ -172,11 +172,12 @@ export class PostgresLedger implements AccountLedger {
     }
   }
 
-  async createAccount({ id, name, creditLimitMicrocents, at, changeId }: NewAccount): Promise<void> {
+  async createAccount({ id, name, creditLimitMicrocents, at, changeId, recording }: NewAccount): Promise<void> {
     await this.#transact(async (run) => {
       const text = `insert into account (id, kind, name, status, available, credit_limit, version, created_at)
         values ($1, 0, $2, 'active', 0, $3, 1, $4)`;
       await run({ text }, [id, clean(name), creditLimitMicrocents, at]);
+      await record(run, recording);
       await run(recordChange, [changeId, at, 'account_created', id]);
     });
   }

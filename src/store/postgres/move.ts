@@ -1,5 +1,5 @@
 import type { Transfer } from '../ledger.ts';
-import { notRecorded, numbered, recordings } from '../recordings.ts';
+import { notRecorded, numbered, recordings, type Recording } from '../recordings.ts';
 import { StoreError } from '../store-error.ts';
 import { clean } from '../usage-columns.ts';
 import type { Run } from './connection.ts';
@@ -56,11 +56,16 @@ export async function move(run: Run, transfer: Transfer): Promise<boolean> {
   if (debited.count === 0)
     throw new StoreError('insufficient', `the free balance of ${debitAccount} does not cover ${amountMicrocents}`);
   await run({ text: 'update account set available = available + $1 where id = $2' }, [amountMicrocents, creditAccount]);
-  for (const { name, values } of transfer.recording ?? []) {
+  await record(run, transfer.recording);
+  return true;
+}
+
+/** Writes what goes with a change, in its transaction. Rejects as `conflict` when it does not fit what is there. */
+export async function record(run: Run, recording: readonly Recording[] = []): Promise<void> {
+  for (const { name, values } of recording) {
     const { count } = await run({ text: numbered(recordings[name]) }, values);
     if (count !== 1) throw notRecorded(name);
   }
-  return true;
 }
 
 /** The parties and the amount; who asked and when may differ between two tries of one movement. */

@@ -186,8 +186,9 @@ export class LedgerWriter {
           value = this.#transfer(operation.transfer, operation.reserved, handedOut, credits);
           return;
         case 'create_account': {
-          const { id, name, creditLimitMicrocents, at, changeId } = operation.account;
+          const { id, name, creditLimitMicrocents, at, changeId, recording } = operation.account;
           this.#statements.insertAccount.run(id, clean(name), creditLimitMicrocents, at);
+          for (const one of recording ?? []) this.#record(one);
           this.#statements.insertChange.run(changeId, at, 'account_created', id);
           return;
         }

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test, type TestContext } from 'node:test';
 
+import { newAccountId } from '../../../src/accounts/base62.ts';
 import { hashLinkToken } from '../../../src/accounts/link-token.ts';
 import { createOwner, firstOwnerLink, newPersonId } from '../../../src/accounts/owner.ts';
 import type { Desk } from '../../../src/store/operations.ts';
@@ -132,6 +133,41 @@ test('the link of the owner makes one, whichever replicas it is opened at', asyn
   assert.equal((await server.sql(url, 'select 1 from auth_user')).length, 1);
   assert.equal((await desks[1].getMember({ accountId: 'acct_a', userId: winners[0]!.userId }))!.role, 'owner');
   assert.equal(await firstOwnerLink(services[1]!), undefined);
+});
+
+test('who signs in for the first time at two replicas at once gets one account', async (t) => {
+  const scene = await open(t);
+  for (let round = 0; round < rounds; round++) {
+    const userId = await person(scene, `newcomer ${round}`);
+    const outcomes = await Promise.allSettled(
+      [0, 1, 0, 1].map(async (index) => {
+        const { ledger } = scene.replicas[index]!.store;
+        const id = newAccountId();
+        await ledger.createAccount({
+          id,
+          name: 'own',
+          creditLimitMicrocents: 0n,
+          at: Date.now(),
+          changeId: uuid(),
+          recording: [
+            { name: 'person_awaited', values: [userId] },
+            { name: 'first_member', values: [id, Date.now(), userId] },
+          ],
+        });
+        return id;
+      }),
+    );
+    const made = outcomes.flatMap((outcome) => (outcome.status === 'fulfilled' ? [outcome.value] : []));
+    assert.equal(made.length, 1, `round ${round}`);
+    for (const outcome of outcomes)
+      if (outcome.status === 'rejected') assert.ok(isConflict(outcome.reason), String(outcome.reason));
+    const memberships = await scene.desks[1].listMemberships({ userId });
+    assert.deepEqual(
+      memberships.map(({ accountId, role }) => [accountId, role]),
+      [[made[0], 'owner']],
+    );
+    assert.equal((await server.sql(scene.url, `select 1 from account where kind = 0`)).length, 2 + round);
+  }
 });
 
 test('owners who demote or remove each other at once leave one', async (t) => {
