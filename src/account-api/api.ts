@@ -137,7 +137,7 @@ export class AccountApi {
   }
 
   async #audit(
-    { action, target, before, after, accountId }: AuditedChange,
+    { action, target, before, after, accountId, by }: AuditedChange,
     principal: Principal,
     account: AccountScope | undefined,
     requestId: string,
@@ -149,7 +149,7 @@ export class AccountApi {
       id: newId(),
       at: now(),
       accountId: accountId ?? account?.id ?? null,
-      actor: actorOf(principal),
+      actor: by === undefined ? actorOf(principal) : { kind: 'user', id: by.userId, name: by.email },
       action,
       target: target ?? null,
       before: print(before),

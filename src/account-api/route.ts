@@ -90,6 +90,8 @@ export interface AuditedChange {
   readonly after?: object;
   /** Where it is not the account of the request. */
   readonly accountId?: string;
+  /** Who has just proved who they are, where the request came from nobody. */
+  readonly by?: { readonly userId: string; readonly email: string };
 }
 
 /** An answer that is not just JSON with the route's status. */

@@ -1,5 +1,5 @@
 /** Who changed what (`audit_log`). */
-import type { Kysely, Selectable } from 'kysely';
+import { sql, type Kysely, type Selectable } from 'kysely';
 import type { AuditLogTable, AuditOutcome, Database } from './database.ts';
 
 /** Who makes a change: a person who is signed in, a key, the command line, or the service by itself. */
@@ -60,19 +60,29 @@ export async function recordAudit(db: Kysely<Database>, entry: NewAuditEntry): P
     .execute();
 }
 
-/**
- * Newest first, older than `before` where given; each change once, with what became of it. Without `accountId`: of all
- * accounts, and of the server.
- */
-export async function listAudit(
-  db: Kysely<Database>,
-  request: {
-    readonly accountId?: string | undefined;
-    readonly before?: Uint8Array | undefined;
-    readonly actions?: readonly string[] | undefined;
-    readonly limit: number;
-  },
-): Promise<readonly AuditEntry[]> {
+/** What people do to their own sign-in. It belongs to no account: each account sees what its members did since they joined. */
+export const signInActions = [
+  'session.create',
+  'session.delete',
+  'session.delete_others',
+  'password.change',
+  'two_factor.begin',
+  'two_factor.disable',
+  'two_factor.backup_codes',
+  'passkey.create',
+  'passkey.delete',
+] as const;
+
+export interface AuditRequest {
+  /** Left out: of all accounts, and of the server. */
+  readonly accountId?: string | undefined;
+  readonly before?: Uint8Array | undefined;
+  readonly actions?: readonly string[] | undefined;
+  readonly limit: number;
+}
+
+/** Newest first, older than `before` where given; each change once, with what became of it. */
+export async function listAudit(db: Kysely<Database>, request: AuditRequest): Promise<readonly AuditEntry[]> {
   const { accountId, before, actions, limit } = request;
   let query = db
     .selectFrom('audit_log')
@@ -83,13 +93,9 @@ export async function listAudit(
     .where('audit_log.completes', 'is', null)
     .orderBy('audit_log.id', 'desc')
     .limit(limit);
-  // A change that makes an account or a key knows it when it is done.
   if (accountId !== undefined)
-    query = query.where((is) =>
-      is.or([
-        is('audit_log.account_id', '=', accountId),
-        is.and([is('audit_log.account_id', 'is', null), is('end.account_id', '=', accountId)]),
-      ]),
+    query = query.where('audit_log.id', 'in', (from) =>
+      from.selectFrom(idsOf(db, { ...request, accountId })).select('id'),
     );
   if (before !== undefined) query = query.where('audit_log.id', '<', before);
   if (actions !== undefined) query = query.where('audit_log.action', 'in', actions);
@@ -102,6 +108,51 @@ export async function listAudit(
       after: row.after ?? row.end_after,
     }),
   );
+}
+
+/** Of the newest entries that are about an account, each by an index: a long log of others costs nothing. */
+function idsOf(
+  db: Kysely<Database>,
+  { accountId, before, actions, limit }: AuditRequest & { readonly accountId: string },
+) {
+  let own = db
+    .selectFrom('audit_log')
+    .select('id')
+    .where('account_id', '=', accountId)
+    .where('completes', 'is', null)
+    .orderBy('id', 'desc')
+    .limit(limit);
+  // A change that makes an account or a key knows it when it is done.
+  let completed = db
+    .selectFrom('audit_log')
+    .select(sql<Uint8Array>`completes`.as('id'))
+    .where('account_id', '=', accountId)
+    .where('completes', 'is not', null)
+    .orderBy('completes', 'desc')
+    .limit(limit);
+  let ofMembers = db
+    .selectFrom('member')
+    .innerJoin('audit_log', 'audit_log.actor_id', 'member.user_id')
+    .select('audit_log.id')
+    .where('member.account_id', '=', accountId)
+    .where('audit_log.account_id', 'is', null)
+    .where('audit_log.actor_kind', '=', 'user')
+    .where('audit_log.action', 'in', signInActions)
+    .whereRef('audit_log.at', '>=', 'member.created_at')
+    .orderBy('audit_log.id', 'desc')
+    .limit(limit);
+  if (before !== undefined) {
+    own = own.where('id', '<', before);
+    completed = completed.where('completes', '<', before);
+    ofMembers = ofMembers.where('audit_log.id', '<', before);
+  }
+  if (actions !== undefined) {
+    own = own.where('action', 'in', actions);
+    completed = completed.where('action', 'in', actions);
+    ofMembers = ofMembers.where('audit_log.action', 'in', actions);
+  }
+  const all = (part: typeof own, name: string) => db.selectFrom(part.as(name)).select('id');
+  return all(own, 'own').union(all(completed, 'completed')).union(all(ofMembers, 'of_members')).as('about');
 }
 
 const toEntry = (row: Omit<Selectable<AuditLogTable>, 'completes'>): AuditEntry => ({

@@ -98,6 +98,36 @@ test('an invitation is for one address, for seven days, until it is taken back o
   assert.ok(people);
 });
 
+test('owners see in the log who of their people signed in, since they belong to the account', async (t) => {
+  const { host, clock, join } = await scene(t);
+  const owner = await join('owner', 'owner');
+  const early = new Browser(host);
+  const id = await person(host, 'late@example.org', 'late');
+  await early.signIn('late@example.org', password);
+  clock.now += 1000;
+  const { desk } = host.services.operations;
+  await desk.addMember({ accountId: 'acct_a', userId: id, role: 'viewer', at: clock.now });
+  const logged = async (limit: number) =>
+    (await desk.listAudit({ accountId: 'acct_a', limit })).map(({ action, actor }) => [action, actor.name]);
+  assert.deepEqual(await logged(10), [['session.create', 'owner@example.org']], 'what was before is their own affair');
+  clock.now += 1000;
+  const browser = new Browser(host);
+  await browser.signIn('late@example.org', password);
+  await browser.ask('POST', '/v1/auth/sign-out');
+  await owner.ask('POST', '/v1/invites', { email: 'new@example.org', role: 'viewer' });
+  const all = [
+    ['invite.create', 'owner@example.org'],
+    ['session.delete', 'late@example.org'],
+    ['session.create', 'late@example.org'],
+    ['session.create', 'owner@example.org'],
+  ];
+  assert.deepEqual(await logged(10), all);
+  assert.deepEqual(await logged(2), all.slice(0, 2));
+  assert.deepEqual(await desk.listAudit({ accountId: 'acct_b', limit: 10 }), []);
+  await desk.setMemberRole({ accountId: 'acct_a', userId: id, role: null });
+  assert.deepEqual(await logged(10), [all[0], all[3]], 'nor when they have left');
+});
+
 test('nobody gives or takes a role above their own, and an account keeps an owner', async (t) => {
   const { join } = await scene(t);
   const [owner, admin, billing] = [

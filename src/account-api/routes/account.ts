@@ -200,7 +200,7 @@ export const ownAccountRoutes: readonly AccountRoute[] = [
     tag: 'Account',
     summary: 'Who changed what',
     description:
-      'Changes of the account, newest first. Who does not belong to the account, such as whoever runs the server, is shown without name and address.',
+      'Changes of the account, and of the sign-in of its members, newest first. Who does not belong to the account, such as whoever runs the server, is shown without name and address.',
     access: mayManage,
     query: Type.Object(pageQuery),
     answers: [{ status: 200, description: 'A page of changes.', schema: listSchema(auditSchema) }],

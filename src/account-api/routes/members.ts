@@ -298,6 +298,7 @@ export const memberRoutes: readonly AccountRoute[] = [
         accountId: joined.accountId,
         target: joined.userId,
         after: { role: joined.role },
+        by: { userId: joined.userId, email: offered.email },
       });
       const answered = await askAuth(call, (auth, headers) =>
         auth.api.signInEmail({ body: { email: offered.email, password: text }, headers, returnHeaders: true }),

@@ -116,7 +116,7 @@ export const oidcRoutes: readonly AccountRoute[] = [
       const before = typeof cookie === 'string' ? await people.signedIn(cookie) : undefined;
       if (before !== undefined) await operations.desk.endSessions({ userId: before.userId, only: before.sessionId });
       await people.welcome(person.userId, person.name);
-      await call.audit({ action: 'session.create', target: person.userId });
+      await call.audit({ action: 'session.create', target: person.userId, by: person });
       return new Reply(302, { location: home, 'set-cookie': cookies });
     },
   }),

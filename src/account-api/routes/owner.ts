@@ -44,7 +44,7 @@ export const ownerRoutes: readonly AccountRoute[] = [
       const made = await createOwner({ email: address, name, passwordHash }, operations, token);
       if (made === undefined) throw deadLink();
       right();
-      await call.audit({ action: 'owner.create', target: made.userId });
+      await call.audit({ action: 'owner.create', target: made.userId, by: made });
       const answered = await askAuth(call, (auth, headers) =>
         auth.api.signInEmail({ body: { email: made.email, password: text }, headers, returnHeaders: true }),
       );

@@ -5,6 +5,7 @@ import { ApiError } from '../../errors.ts';
 import { startOfMonth } from '../../payments/auto-topup.ts';
 import type { Payments } from '../../payments/payments.ts';
 import { PaymentError } from '../../payments/provider.ts';
+import type { AutoTopup } from '../../store/auto-topup-queries.ts';
 import type { LedgerCursor, LedgerEntry } from '../../store/credit-queries.ts';
 import type { TransferKind } from '../../store/ledger.ts';
 import type { Topup } from '../../store/payment-queries.ts';
@@ -306,7 +307,7 @@ export const paymentRoutes: readonly AccountRoute[] = [
       await call.audit({
         action: 'auto_topup.set',
         target: account.id,
-        ...(before === undefined ? {} : { before: { enabled: before.enabled, stopped: before.stoppedAt !== null } }),
+        ...(before === undefined ? {} : { before: settingsOf(before) }),
         after: body,
       });
       return await shownAutoTopup(call);
@@ -482,14 +483,12 @@ async function shownAutoTopup({ account, services }: Pick<Call, 'account' | 'ser
     desk.creditSummary({ accountId: account.id, now: now() }),
     provider === undefined ? undefined : desk.getPaymentMethod({ accountId: account.id, provider }),
   ]);
-  const cents = (microcents: bigint | undefined) => (microcents === undefined ? null : centsOf(microcents));
   const largest = credit?.largestHoldMicrocents ?? 0n;
   return {
-    enabled: auto?.enabled ?? false,
     state: auto === undefined || !auto.enabled ? 'off' : auto.stoppedAt === null ? 'on' : 'stopped',
-    threshold_cents: cents(auto?.thresholdMicrocents),
-    amount_cents: cents(auto?.amountMicrocents),
-    monthly_cap_cents: cents(auto?.monthlyCapMicrocents),
+    ...(auto === undefined
+      ? { enabled: false, threshold_cents: null, amount_cents: null, monthly_cap_cents: null }
+      : settingsOf(auto)),
     charged_this_month_cents: centsOf(charged),
     failures: auto?.failures ?? 0,
     stop_reason: auto?.stopReason ?? null,
@@ -497,6 +496,13 @@ async function shownAutoTopup({ account, services }: Pick<Call, 'account' | 'ser
     proposed_threshold_cents: wholeOf((2n * largest + microcentsPerCent - 1n) / microcentsPerCent),
   };
 }
+
+const settingsOf = (auto: AutoTopup) => ({
+  enabled: auto.enabled,
+  threshold_cents: centsOf(auto.thresholdMicrocents),
+  amount_cents: centsOf(auto.amountMicrocents),
+  monthly_cap_cents: centsOf(auto.monthlyCapMicrocents),
+});
 
 const kindOf: Readonly<Record<LedgerType, TransferKind | 'usage'>> = {
   topup: 'topup',

@@ -144,7 +144,7 @@ export async function signedIn(
     return withCookies(200, { object: 'sign_in', two_factor_required: true }, cookies);
   if (before !== undefined) await operations.desk.endSessions({ userId: before.userId, only: before.sessionId });
   await people.welcome(user.id, user.name);
-  await call.audit({ action: 'session.create', target: user.id });
   const { id, name, email } = user;
+  await call.audit({ action: 'session.create', target: id, by: { userId: id, email } });
   return withCookies(200, { object: 'sign_in', two_factor_required: false, user: { id, name, email } }, cookies);
 }

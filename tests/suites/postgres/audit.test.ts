@@ -32,7 +32,14 @@ test('entries are never changed, deleted or truncated; only what names people ca
     directory: undefined,
     actor,
   };
-  await operate({ kind: 'create_account', name: 'one' }, services);
+  const made = await operate({ kind: 'create_account', name: 'one' }, services);
+  const { accountId } = made as Extract<typeof made, { readonly kind: 'account' }>;
+  const seen = await desk.listAudit({ accountId, limit: 5 });
+  assert.deepEqual(
+    seen.map(({ action, outcome }) => [action, outcome]),
+    [['account.create', 'done']],
+  );
+  assert.deepEqual(await desk.listAudit({ accountId, before: seen[0]!.id, limit: 5 }), []);
   for (const statement of [
     'delete from audit_log',
     'truncate audit_log',
