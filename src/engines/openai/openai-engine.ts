@@ -11,6 +11,7 @@ import { Breaker } from './breaker.ts';
 import { Connections } from './connections.ts';
 import { countTokens } from './count-tokens.ts';
 import { asksForEcho, largestIdAt } from './completion-fields.ts';
+import { ChunkShapes } from './chunk-template.ts';
 import { ChunkDecoder } from './decode.ts';
 import { ownEcho } from './echoed-prompt.ts';
 import { Exchange, type ExchangeOutcome } from './exchange.ts';
@@ -83,6 +84,7 @@ class OpenAiEngine implements Engine {
   readonly #idleTimeoutMs: number;
   readonly #breaker = new Breaker();
   readonly #troubles: TroubleTeller;
+  readonly #shapes = new ChunkShapes();
   #lookTimer: NodeJS.Timeout | undefined;
   readonly #closing = new AbortController();
   readonly #freshness: Freshness;
@@ -253,6 +255,7 @@ class OpenAiEngine implements Engine {
       completionTokensMax: request.maxTokens + request.reasoningRoomTokens,
     });
     return new ChunkDecoder({
+      shapes: this.#shapes,
       echo,
       requestId: request.id,
       choices,
