@@ -6,6 +6,8 @@ export interface Arguments {
   readonly only: readonly string[] | undefined;
   readonly scenarios: readonly string[] | undefined;
   readonly gateways: readonly string[];
+  /** The folder of another revision, built. */
+  readonly beside: string | undefined;
   readonly upstreamPort: number | undefined;
   readonly folder: string | undefined;
   readonly rawFile: string | undefined;
@@ -27,6 +29,7 @@ export const usage = `npm run bench -- [options]
   --scenarios NAMES      some of them, separated by commas (bench/README.md lists them)
   --gateway 'name|port|command|key|model'
                          measure another program too; it has to forward to 127.0.0.1:9100/v1 (--upstream-port)
+  --beside DIR           measure another revision of this repository too, as 'before': its folder, built (npm run build)
   --upstream-port PORT   default: any free one, 9100 with --gateway
   --folder DIR           where databases and logs go while it runs (default: the system's temporary folder)
   --write                put the table into bench/results.md
@@ -60,6 +63,7 @@ function parsed(args: readonly string[]): Arguments {
       only: { type: 'string' },
       scenarios: { type: 'string' },
       gateway: { type: 'string', multiple: true, default: [] },
+      beside: { type: 'string' },
       'upstream-port': { type: 'string' },
       folder: { type: 'string' },
       write: { type: 'boolean', default: false },
@@ -81,6 +85,7 @@ function parsed(args: readonly string[]): Arguments {
     only: values.only?.split(','),
     scenarios: values.scenarios?.split(','),
     gateways: values.gateway,
+    beside: values.beside,
     upstreamPort: upstreamPort ?? (values.gateway.length > 0 ? 9100 : undefined),
     folder: values.folder,
     rawFile: values.raw,

@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { appendFileSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { readArguments, usage, UsageError, type Arguments } from './arguments.ts';
 import { runCommand, say } from './command.ts';
 import { direct, external, type Contender } from './contender.ts';
@@ -124,11 +124,17 @@ function chosenScenarios({ isQuick, scenarios: names, profiles }: Arguments): re
 }
 
 function chosenContenders(
-  { only, gateways }: Arguments,
+  { only, gateways, beside }: Arguments,
   processes: Processes,
   upstreamPort: number,
 ): readonly Contender[] {
-  const all = [direct, nginx, tokenhouse(root, processes), ...gateways.map((line) => external(line, upstreamPort))];
+  const all: readonly Contender[] = [
+    direct,
+    nginx,
+    ...(beside === undefined ? [] : [{ ...tokenhouse(resolve(beside), processes), name: 'before' }]),
+    tokenhouse(root, processes),
+    ...gateways.map((line) => external(line, upstreamPort)),
+  ];
   const unknown = only?.filter((name) => !all.some((contender) => contender.name === name)) ?? [];
   if (unknown.length > 0)
     throw new UsageError(

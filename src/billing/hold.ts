@@ -67,8 +67,12 @@ export class Hold {
   /** Extends the hold ahead of the generation. false: the usage costs more than can be held, the answer must end here. */
   cover(usage: Usage): boolean | Promise<boolean> {
     const covered = this.#covered;
-    if (usage.completionTokens + marginTokens <= covered.completionTokens && usage.promptTokens <= covered.promptTokens)
-      return true;
+    const most = this.#bill.completionTokensMax;
+    // Ahead by the margin, or nothing is left to be extended by.
+    const isAhead =
+      usage.completionTokens + marginTokens <= covered.completionTokens ||
+      (usage.completionTokens < most && most <= covered.completionTokens);
+    if (isAhead && usage.promptTokens <= covered.promptTokens) return true;
     const wanted: Usage = {
       promptTokens: Math.max(usage.promptTokens, covered.promptTokens),
       cachedTokens: 0,

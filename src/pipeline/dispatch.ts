@@ -1,5 +1,6 @@
 import { ApiError, atCap } from '../errors.ts';
-import type { GenerationBatch } from '../generation/event.ts';
+import { eachBatch } from '../generation/event.ts';
+import type { GenerationBatch, TakeBatch } from '../generation/event.ts';
 import type { EngineRequest } from '../generation/request.ts';
 import { lengthRefusal } from './count.ts';
 import type { Order } from './order.ts';
@@ -14,9 +15,6 @@ export interface DispatchTrace {
   dispatched: boolean;
 }
 
-/** Takes a batch of the answer, at once or in a while. `false` or a throw ends the answer here. */
-export type Take = (batch: GenerationBatch) => boolean | Promise<boolean>;
-
 /**
  * Runs an order on one of the model's backends, and hands what it generates to `take`. Another backend, or once a shorter
  * answer (§4.2.1(4)), is tried only until the first batch with content: after it a retry would repeat text (architecture,
@@ -27,7 +25,7 @@ export async function dispatch(
   places: Places,
   trace: DispatchTrace,
   signal: AbortSignal,
-  take: Take,
+  take: TakeBatch,
 ): Promise<void> {
   const tried = new Set<Backend>();
   let request: EngineRequest = order.request;
@@ -41,13 +39,16 @@ export async function dispatch(
     try {
       trace.backend = backend.label;
       trace.dispatched = true;
-      for await (const batch of backend.engine.generate(request, signal)) {
+      const taken = (goesOn: boolean): boolean => {
+        isTaking = false;
+        return goesOn;
+      };
+      await eachBatch(backend.engine.generate(request, signal), (batch) => {
         content ||= hasContent(batch);
         isTaking = true;
         const goesOn = take(batch);
-        if (goesOn !== true && !(await goesOn)) return;
-        isTaking = false;
-      }
+        return typeof goesOn === 'boolean' ? taken(goesOn) : goesOn.then(taken);
+      });
       return;
     } catch (error) {
       if (isTaking) throw error;

@@ -1,4 +1,4 @@
-import type { FinishCause, GenerationBatch, GenerationEvent, Usage } from '../generation/event.ts';
+import type { FinishCause, GenerationBatch, GenerationEvent, Usage, UsageReport } from '../generation/event.ts';
 import type { Order } from './order.ts';
 
 type FinishEvent = Extract<GenerationEvent, { type: 'finish' }>;
@@ -99,7 +99,7 @@ export class Meter {
           this.#firstToken();
           break;
         case 'usage':
-          this.#usage = { ...event.usage, promptTokens: event.usage.promptTokens ?? this.#usage.promptTokens };
+          this.#usage = isKnown(event.usage) ? event.usage : { ...event.usage, promptTokens: this.#usage.promptTokens };
           this.#counted = event.counted ?? event.usage.promptTokens === undefined;
           completion = 0;
           reasoning = 0;
@@ -147,12 +147,14 @@ export class Meter {
 
   /** Without the events that must wait. */
   #withheld(batch: GenerationBatch): GenerationBatch {
-    const rest = batch.filter(
-      (event) => event.type !== 'start' && event.type !== 'usage' && event !== this.#lastFinish,
-    );
-    if (rest.length === 0) return rest;
-    for (const event of rest) if (event.type === 'finish') this.#finishSent[event.choice] = true;
-    return [...this.#pendingStart(), ...rest];
+    const rest: GenerationEvent[] = [];
+    for (const event of batch) {
+      if (event.type === 'start' || event.type === 'usage' || event === this.#lastFinish) continue;
+      if (event.type === 'finish') this.#finishSent[event.choice] = true;
+      if (!this.#startSent) rest.push(...this.#pendingStart());
+      rest.push(event);
+    }
+    return rest;
   }
 
   #pendingStart(): readonly GenerationEvent[] {
@@ -188,6 +190,8 @@ export class Meter {
     this.#counted = true;
   }
 }
+
+const isKnown = (usage: UsageReport): usage is Usage => usage.promptTokens !== undefined;
 
 /** The engine's limit was what the window left. */
 const atWindow = (finish: FinishEvent): FinishEvent =>

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { ApiError } from '../../src/errors.ts';
 import type { Engine } from '../../src/engines/engine.ts';
+import { eachBatch } from '../../src/generation/event.ts';
 import type { GenerationBatch, GenerationEvent, GenerationStream } from '../../src/generation/event.ts';
 import type { EngineRequest } from '../../src/generation/request.ts';
 
@@ -173,6 +174,80 @@ export function engineContract(name: string, make: () => Promise<ContractEngine>
         assert.equal(batches[0]?.[0]?.type, 'start');
         assert.ok(!batches.flat().some((event) => event.type === 'finish'));
         await stopped(working, stopWithinMs);
+      }),
+    );
+
+    it(
+      'hands batches to calls as it does to a loop, also to one that takes its time',
+      withEngine(async ({ engine, brief }) => {
+        const batches: GenerationBatch[] = [];
+        let taking = 0;
+        await eachBatch(engine.generate(brief, new AbortController().signal), async (batch) => {
+          assert.equal(taking++, 0, 'the next batch waits for this one');
+          await new Promise((resolve) => setImmediate(resolve));
+          taking--;
+          return batches.push(batch) > 0;
+        });
+        assertWhole(batches, 1);
+        const atOnce: GenerationBatch[] = [];
+        await eachBatch(engine.generate(brief, new AbortController().signal), (batch) => atOnce.push(batch) > 0);
+        assertWhole(atOnce, 1);
+        assert.equal(textOf(atOnce), textOf(batches));
+      }),
+    );
+
+    it(
+      'stops the work when a call wants no more, at once or in a while, or throws',
+      withEngine(async ({ engine, endless, working }) => {
+        const { signal } = new AbortController();
+        let calls = 0;
+        const refusing = (): boolean => ++calls === 0;
+        await eachBatch(engine.generate(endless, signal), refusing);
+        await stopped(working, stopWithinMs);
+        await eachBatch(engine.generate(endless, signal), () => Promise.resolve(refusing()));
+        await stopped(working, stopWithinMs);
+        const failure = new Error('of the reader');
+        const failing = (): never => {
+          calls++;
+          throw failure;
+        };
+        const isFailure = (error: unknown): boolean => error === failure;
+        await assert.rejects(eachBatch(engine.generate(endless, signal), failing), isFailure);
+        await stopped(working, stopWithinMs);
+        await assert.rejects(
+          eachBatch(engine.generate(endless, signal), async () => failing()),
+          isFailure,
+        );
+        await stopped(working, stopWithinMs);
+        assert.equal(calls, 4, 'none is called again');
+      }),
+    );
+
+    it(
+      'ends the reading by calls with the reason when the signal aborts, between two calls and during one',
+      withEngine(async ({ engine, endless, silent, working }) => {
+        const reason = new Error('left');
+        const isReason = (error: unknown): boolean => error === reason;
+        await assert.rejects(
+          eachBatch(engine.generate(silent, AbortSignal.abort(reason)), () => true),
+          isReason,
+        );
+        const between = new AbortController();
+        const read = eachBatch(engine.generate(silent, between.signal), () => true);
+        read.catch(() => {});
+        await started(working);
+        between.abort(reason);
+        await assert.rejects(read, isReason);
+        await stopped(working, stopWithinMs);
+        for (const isSlow of [false, true]) {
+          const during = new AbortController();
+          const aborting = (): boolean | Promise<boolean> => {
+            during.abort(reason);
+            return isSlow ? Promise.resolve(true) : true;
+          };
+          await assert.rejects(eachBatch(engine.generate(endless, during.signal), aborting), isReason);
+          await stopped(working, stopWithinMs);
+        }
       }),
     );
 

@@ -70,12 +70,20 @@ export function openChatStream(head: ResponseHead): StreamEncoder {
     return chunk(index, '{"role":"assistant","content":""}', 'null', 'null') + text;
   };
 
+  /** What stands before the text of each choice: nearly all chunks differ in nothing but the text. */
+  const beforeText: string[] = [];
+  const textChunk = (index: number, text: string): string => {
+    const before = (beforeText[index] ??= `${common}{"index":${index},"delta":{"content":`);
+    return `${before}${JSON.stringify(text)}},"logprobs":null,"finish_reason":null}]}\n\n`;
+  };
+
   const print = (event: GenerationEvent): string => {
     switch (event.type) {
       case 'start':
       case 'prompt':
         return '';
       case 'text':
+        if (event.logprobs === undefined && started.has(event.choice)) return textChunk(event.choice, event.text);
         return delta(
           event.choice,
           `{"content":${JSON.stringify(event.text)}}`,

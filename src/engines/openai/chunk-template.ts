@@ -1,7 +1,24 @@
 /** A parsed chunk, which its template fills in anew for each text that fits. */
 interface FilledChunk {
+  id?: unknown;
+  created?: unknown;
   readonly choices: readonly [{ readonly delta: { content: string } }];
   readonly usage?: Record<string, unknown>;
+}
+
+/** The texts around what differs from chunk to chunk. */
+interface Shape {
+  readonly afterContent: string;
+  readonly holes: readonly Hole[];
+  /** `undefined` where only the stream's own id and time fit. */
+  readonly stream: StreamShape | undefined;
+}
+
+/** The texts around what differs from stream to stream, up to the content. */
+interface StreamShape {
+  readonly beforeId: string;
+  readonly beforeTime: string;
+  readonly beforeContent: string;
 }
 
 /** A whole number in the text, and where it stands in the chunk. */
@@ -12,8 +29,11 @@ interface Hole {
 }
 
 const contentStart = /"content": ?"/;
-/** The counts that grow with the answer, as whole numbers that are a value of their own. */
-const countHole = /("(completion_tokens|total_tokens)": ?)(0|[1-9]\d{0,8})(?=[,}])/g;
+/** The counts of a request, as whole numbers that are a value of their own. */
+const countHole = /("(prompt_tokens|completion_tokens|total_tokens)": ?)(0|[1-9]\d{0,8})(?=[,}])/g;
+/** What tells streams of one server apart, at the beginning of each chunk. */
+const streamStart = /^(\{"id": ?")[^"\\\x00-\x1f]{1,64}("[^{}[\]]*?"created": ?)[1-9]\d{0,14}(?=[,}])/;
+const countDigitsMax = 9;
 const charactersMax = 64;
 const probeText = 'probe';
 const probeCount = 987_654_321;
@@ -29,14 +49,12 @@ const probeCount = 987_654_321;
 export class ChunkTemplate {
   readonly #chunk: FilledChunk;
   readonly #before: string;
-  readonly #afterContent: string;
-  readonly #holes: readonly Hole[];
+  readonly #shape: Shape;
 
-  private constructor(chunk: FilledChunk, before: string, afterContent: string, holes: readonly Hole[]) {
+  private constructor(chunk: FilledChunk, before: string, shape: Shape) {
     this.#chunk = chunk;
     this.#before = before;
-    this.#afterContent = afterContent;
-    this.#holes = holes;
+    this.#shape = shape;
   }
 
   /** `undefined` when the text is none of a chunk whose siblings can be told by comparing. */
@@ -54,22 +72,37 @@ export class ChunkTemplate {
       return { name: match[2]!, after };
     });
     const afterContent = rest.slice(0, nextHole(found[0]));
-    const probe = before + probeText + afterContent + holes.map(({ after }, i) => `${probeCount - i}${after}`).join('');
+    const probeRest = probeText + afterContent + holes.map(({ after }, i) => `${probeCount - i}${after}`).join('');
     const chunk = parsed(text);
-    if (chunk === undefined || !isProved(chunk, parsed(probe), holes)) return undefined;
-    return new ChunkTemplate(chunk, before, afterContent, holes);
+    if (chunk === undefined || !isProved(chunk, parsed(before + probeRest), holes)) return undefined;
+    return new ChunkTemplate(chunk, before, { afterContent, holes, stream: streamOf(chunk, before, probeRest, holes) });
+  }
+
+  /** Of a chunk that differs from another stream's in the stream's id and time, and as its siblings do. */
+  static like(shape: Shape, text: string): ChunkTemplate | undefined {
+    const from = shape.stream === undefined ? -1 : beginningEnd(text, shape.stream);
+    const chunk = from === -1 ? undefined : parsed(text);
+    if (chunk === undefined) return undefined;
+    const template = new ChunkTemplate(chunk, text.slice(0, from), shape);
+    return template.fill(text) === undefined ? undefined : template;
+  }
+
+  /** What other streams can have in common with this one, without a word of its answer; `undefined`: nothing. */
+  get shape(): Shape | undefined {
+    return this.#shape.stream !== undefined && isPlain(this.#chunk) ? this.#shape : undefined;
   }
 
   /** The chunk that the text is, to be read before the next call; `undefined` when the text does not fit. */
   fill(text: string): unknown {
     const before = this.#before;
+    const { afterContent, holes } = this.#shape;
     if (!isAt(text, before, 0)) return undefined;
     const to = plainStringEnd(text, before.length);
-    if (to === -1 || !isAt(text, this.#afterContent, to)) return undefined;
-    let at = to + this.#afterContent.length;
+    if (to === -1 || !isAt(text, afterContent, to)) return undefined;
+    let at = to + afterContent.length;
     const { usage } = this.#chunk;
-    for (const { name, after } of this.#holes) {
-      const end = countEnd(text, at);
+    for (const { name, after } of holes) {
+      const end = wholeNumberEnd(text, at, countDigitsMax);
       if (end === -1 || !isAt(text, after, end)) return undefined;
       usage![name] = countOf(text, at, end);
       at = end + after.length;
@@ -77,6 +110,27 @@ export class ChunkTemplate {
     if (at !== text.length) return undefined;
     this.#chunk.choices[0].delta.content = text.slice(before.length, to);
     return this.#chunk;
+  }
+}
+
+/** With and without usage, of a model with and without an adapter. */
+const shapesMax = 4;
+
+/** What the streams of one server have in common, so that most need not find it out for themselves. */
+export class ChunkShapes {
+  #shapes: readonly Shape[] = [];
+
+  /** A template for the stream that the chunk is of. */
+  templateFor(text: string): ChunkTemplate | undefined {
+    for (const shape of this.#shapes) {
+      const template = ChunkTemplate.like(shape, text);
+      if (template !== undefined) return template;
+    }
+    return undefined;
+  }
+
+  keep({ shape }: ChunkTemplate): void {
+    if (shape !== undefined) this.#shapes = [shape, ...this.#shapes].slice(0, shapesMax);
   }
 }
 
@@ -99,9 +153,9 @@ function plainStringEnd(text: string, from: number): number {
 }
 
 /** Where a whole number that begins at `from` ends. What follows must be compared: it could go on. */
-function countEnd(text: string, from: number): number {
+function wholeNumberEnd(text: string, from: number, digitsMax: number): number {
   let at = from;
-  while (at < from + 9 && isDigit(text.charCodeAt(at))) at++;
+  while (at < from + digitsMax && isDigit(text.charCodeAt(at))) at++;
   const hasLeadingZero = at > from + 1 && text.charCodeAt(from) === 48;
   return at === from || hasLeadingZero ? -1 : at;
 }
@@ -135,3 +189,57 @@ function isProved(chunk: FilledChunk, probe: FilledChunk | undefined, holes: rea
   }
   return JSON.stringify(probe) === JSON.stringify(chunk);
 }
+
+/** How other streams of the server begin, proved as the rest of the template is; `undefined`: that cannot be told. */
+function streamOf(
+  chunk: FilledChunk,
+  before: string,
+  probeRest: string,
+  holes: readonly Hole[],
+): StreamShape | undefined {
+  const [start, beforeId, beforeTime] = streamStart.exec(before) ?? [];
+  if (start === undefined || beforeId === undefined || beforeTime === undefined) return undefined;
+  const beforeContent = before.slice(start.length);
+  const probe = parsed(`${beforeId}${probeText}${beforeTime}${probeCount}${beforeContent}${probeRest}`);
+  if (probe?.id !== probeText || probe.created !== probeCount) return undefined;
+  probe.id = chunk.id;
+  probe.created = chunk.created;
+  return isProved(chunk, probe, holes) ? { beforeId, beforeTime, beforeContent } : undefined;
+}
+
+/** Where the content begins in a chunk of another stream; -1: it is none. */
+function beginningEnd(text: string, { beforeId, beforeTime, beforeContent }: StreamShape): number {
+  if (!isAt(text, beforeId, 0)) return -1;
+  const idEnd = plainStringEnd(text, beforeId.length);
+  if (idEnd === -1 || !isAt(text, beforeTime, idEnd)) return -1;
+  const timeEnd = wholeNumberEnd(text, idEnd + beforeTime.length, 15);
+  return timeEnd === -1 || !isAt(text, beforeContent, timeEnd) ? -1 : timeEnd + beforeContent.length;
+}
+
+/** What a chunk may say beside nulls and says no word of its answer; the id and the time are no part of a shape. */
+const plainFields = new Set([
+  'id',
+  'object',
+  'created',
+  'model',
+  'system_fingerprint',
+  'service_tier',
+  'choices',
+  'usage',
+]);
+const plainChoiceFields = new Set(['index', 'delta']);
+const plainDeltaFields = new Set(['role', 'content']);
+
+function isPlain(chunk: FilledChunk): boolean {
+  const [choice] = chunk.choices;
+  const counts: readonly unknown[] = Object.values(chunk.usage ?? {});
+  return (
+    saysOnly(chunk, plainFields) &&
+    saysOnly(choice, plainChoiceFields) &&
+    saysOnly(choice.delta, plainDeltaFields) &&
+    counts.every((count) => count === null || typeof count === 'number')
+  );
+}
+
+const saysOnly = (object: object, names: ReadonlySet<string>): boolean =>
+  Object.entries(object).every(([name, value]) => value === null || names.has(name));

@@ -14,6 +14,7 @@ import { hermes } from '../../reply/hermes.ts';
 import { ReplyReader } from '../../reply/reply-reader.ts';
 import type { RawUsage, UsageTally } from '../usage-tally.ts';
 import { ChunkTemplate } from './chunk-template.ts';
+import type { ChunkShapes } from './chunk-template.ts';
 import { placed, splitEcho } from './echoed-prompt.ts';
 import { StreamFault } from './sse.ts';
 import type { EchoedBeginning } from './echoed-beginning.ts';
@@ -46,6 +47,8 @@ export interface DecoderOptions {
   readonly tally: UsageTally;
   /** Of a text completion; absent for chat. */
   readonly completion?: CompletionReading;
+  /** Of the server's other streams; absent: there are none. */
+  readonly shapes?: ChunkShapes;
   /** The words that an answer goes on with, where the server says them again. */
   readonly echo?: EchoedBeginning | undefined;
 }
@@ -155,6 +158,7 @@ export class ChunkDecoder {
       return;
     }
     if (data === '') return;
+    if (this.#template === undefined && name === '') this.#template = this.#options.shapes?.templateFor(data);
     const filled = name === '' ? this.#template?.fill(data) : undefined;
     if (filled !== undefined) {
       this.#templatePause = chunksBeforeTemplate;
@@ -166,6 +170,7 @@ export class ChunkDecoder {
     this.chunk(chunk);
     if (--this.#templatePatience > 0) return;
     this.#template = ChunkTemplate.of(data);
+    if (this.#template !== undefined) this.#options.shapes?.keep(this.#template);
     this.#templatePatience = this.#templatePause *= 2;
   }
 

@@ -1,5 +1,5 @@
 import { ApiError } from '../../errors.ts';
-import type { GenerationBatch, GenerationEvent } from '../../generation/event.ts';
+import type { GenerationBatch, GenerationEvent, TakeBatch } from '../../generation/event.ts';
 import type { AnswerHead } from './answer-reader.ts';
 import { connectionClosed, type AnswerHandler, type Call } from './connections.ts';
 import { InBandError, type ChunkDecoder } from './decode.ts';
@@ -48,6 +48,12 @@ interface Waiting {
   readonly reject: (error: unknown) => void;
 }
 
+interface Taker {
+  readonly take: TakeBatch;
+  readonly resolve: () => void;
+  readonly reject: (error: unknown) => void;
+}
+
 /**
  * One request to a backend and the stream of its answer. Bytes are decoded as they come; their events wait for the reader up
  * to a bound, and all that came together are one batch. A pending read rejects at once when the signal aborts, and the
@@ -61,6 +67,10 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Answ
   readonly #sse: SseReader;
   #call: Call | undefined;
   #waiting: Waiting | undefined;
+  /** Who is called with each batch, until the stream is over for it. */
+  #taker: Taker | undefined;
+  /** It has a batch, and has not said yet whether it wants another. */
+  #isTaking = false;
   #isOver = false;
   /** An error that came while nobody was reading. */
   #failure: { readonly error: unknown } | undefined;
@@ -104,6 +114,14 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Answ
       return Promise.reject(error as Error);
     }
     return new Promise((resolve, reject) => (this.#waiting = { resolve, reject }));
+  }
+
+  /** As a `for await`, without a promise for each batch (`GenerationStream.forEach`). */
+  forEach(take: TakeBatch): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#taker = { take, resolve, reject };
+      this.#hand(this.#taker);
+    });
   }
 
   return(): Promise<IteratorResult<GenerationBatch, undefined>> {
@@ -173,6 +191,7 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Answ
 
   /** All chunks of one read of the socket come in one go; the reader gets them as one batch, afterwards. */
   #wake(): void {
+    if (this.#taker !== undefined) return this.#hand(this.#taker);
     const waiting = this.#waiting;
     if (waiting === undefined) return;
     try {
@@ -184,6 +203,51 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Answ
       this.#waiting = undefined;
       waiting.reject(error);
     }
+  }
+
+  /** Hands over what has come, until there is no more or the taker wants time. Never throws. */
+  #hand(taker: Taker): void {
+    try {
+      while (!this.#isTaking) {
+        const result = this.#take();
+        if (result === undefined) return;
+        if (result.done === true) {
+          this.#taker = undefined;
+          return taker.resolve();
+        }
+        this.#isTaking = true;
+        const goesOn = taker.take(result.value);
+        if (typeof goesOn === 'boolean') this.#taken(taker, goesOn);
+        else goesOn.then((later) => this.#resume(taker, later)).catch((error: unknown) => this.#leave(taker, error));
+      }
+    } catch (error) {
+      this.#leave(taker, error);
+    }
+  }
+
+  #resume(taker: Taker, goesOn: boolean): void {
+    this.#taken(taker, goesOn);
+    this.#hand(taker);
+  }
+
+  /** After a `false` it stays at taking: it gets nothing more. */
+  #taken(taker: Taker, goesOn: boolean): void {
+    if (goesOn) {
+      this.#isTaking = false;
+      return;
+    }
+    this.#taker = undefined;
+    this.#end();
+    this.#destroy();
+    taker.resolve();
+  }
+
+  #leave(taker: Taker, error: unknown): void {
+    this.#taker = undefined;
+    this.#isTaking = true;
+    this.#end();
+    this.#destroy();
+    taker.reject(error);
   }
 
   /** What the reader gets now; `undefined`: wait. Throws what the stream fails with. */
@@ -345,6 +409,7 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Answ
     if (this.#isOver) return;
     this.#end();
     this.#destroy();
+    if (this.#taker !== undefined && !this.#isTaking) return this.#leave(this.#taker, error);
     const waiting = this.#waiting;
     this.#waiting = undefined;
     if (waiting === undefined) this.#failure = { error };

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { Pool } from 'undici';
-import type { GenerationBatch, GenerationStream } from '../../generation/event.ts';
+import type { GenerationBatch, GenerationStream, TakeBatch } from '../../generation/event.ts';
 import type { ApiError } from '../../errors.ts';
 import { continuesLast } from '../../generation/request.ts';
 import type { EngineRequest, Prompt } from '../../generation/request.ts';
@@ -11,6 +11,7 @@ import { Breaker } from './breaker.ts';
 import { Connections } from './connections.ts';
 import { countTokens } from './count-tokens.ts';
 import { asksForEcho, largestIdAt } from './completion-fields.ts';
+import { ChunkShapes } from './chunk-template.ts';
 import { ChunkDecoder } from './decode.ts';
 import { ownEcho } from './echoed-prompt.ts';
 import { Exchange, type ExchangeOutcome } from './exchange.ts';
@@ -83,6 +84,7 @@ class OpenAiEngine implements Engine {
   readonly #idleTimeoutMs: number;
   readonly #breaker = new Breaker();
   readonly #troubles: TroubleTeller;
+  readonly #shapes = new ChunkShapes();
   #lookTimer: NodeJS.Timeout | undefined;
   readonly #closing = new AbortController();
   readonly #freshness: Freshness;
@@ -253,6 +255,7 @@ class OpenAiEngine implements Engine {
       completionTokensMax: request.maxTokens + request.reasoningRoomTokens,
     });
     return new ChunkDecoder({
+      shapes: this.#shapes,
       echo,
       requestId: request.id,
       choices,
@@ -333,14 +336,14 @@ class OpenAiEngine implements Engine {
 interface Opening {
   /** Asked at the first read: what to wait for, if anything. Never rejects. */
   readonly before: () => Promise<void> | undefined;
-  readonly open: () => AsyncIterator<GenerationBatch, undefined>;
+  readonly open: () => Exchange;
 }
 
 /** Opens its source at the first read; an abort before that is an abort too. To be read once. */
-class LazyStream implements AsyncIterableIterator<GenerationBatch, undefined> {
+class LazyStream implements GenerationStream, AsyncIterableIterator<GenerationBatch, undefined> {
   readonly #signal: AbortSignal;
   readonly #opening: Opening;
-  #source: AsyncIterator<GenerationBatch, undefined> | undefined;
+  #source: Exchange | undefined;
   /** Ends the wait of the first read, when its reader leaves. */
   #leave: (() => void) | undefined;
   #isOver = false;
@@ -358,30 +361,48 @@ class LazyStream implements AsyncIterableIterator<GenerationBatch, undefined> {
     if (this.#source !== undefined) return this.#source.next();
     if (this.#isOver) return Promise.resolve({ done: true, value: undefined });
     if (this.#leave !== undefined) return Promise.reject(new Error('a read of the stream is already pending'));
-    if (this.#signal.aborted) return this.#open();
-    const wait = this.#opening.before();
-    return wait === undefined ? this.#open() : this.#openAfter(wait);
+    const wait = this.#signal.aborted ? undefined : this.#opening.before();
+    return wait === undefined ? this.#first() : this.#firstAfter(wait);
+  }
+
+  async forEach(take: TakeBatch): Promise<void> {
+    if (this.#source !== undefined || this.#isOver) throw new Error('the stream is read once');
+    const wait = this.#signal.aborted ? undefined : this.#opening.before();
+    if (wait !== undefined) await this.#waited(wait);
+    return this.#open().forEach(take);
   }
 
   return(): Promise<IteratorResult<GenerationBatch, undefined>> {
     this.#isOver = true;
     this.#leave?.();
-    return this.#source?.return?.() ?? Promise.resolve({ done: true, value: undefined });
+    return this.#source?.return() ?? Promise.resolve({ done: true, value: undefined });
   }
 
-  #open(): Promise<IteratorResult<GenerationBatch, undefined>> {
+  #first(): Promise<IteratorResult<GenerationBatch, undefined>> {
     try {
-      this.#signal.throwIfAborted();
-      this.#source = this.#opening.open();
+      return this.#open().next();
     } catch (error) {
-      this.#isOver = true;
       return Promise.reject(error as Error);
     }
-    return this.#source.next();
+  }
+
+  #open(): Exchange {
+    try {
+      this.#signal.throwIfAborted();
+      return (this.#source = this.#opening.open());
+    } catch (error) {
+      this.#isOver = true;
+      throw error;
+    }
+  }
+
+  async #firstAfter(wait: Promise<void>): Promise<IteratorResult<GenerationBatch, undefined>> {
+    await this.#waited(wait);
+    return this.#isOver ? { done: true, value: undefined } : this.#first();
   }
 
   /** An abort or a reader that leaves ends the wait at once; what is waited for goes on. */
-  async #openAfter(wait: Promise<void>): Promise<IteratorResult<GenerationBatch, undefined>> {
+  async #waited(wait: Promise<void>): Promise<void> {
     let leave = (): void => {};
     const left = new Promise<void>((resolve) => (leave = resolve));
     this.#leave = leave;
@@ -389,7 +410,6 @@ class LazyStream implements AsyncIterableIterator<GenerationBatch, undefined> {
     await Promise.race([wait, left]);
     this.#signal.removeEventListener('abort', leave);
     this.#leave = undefined;
-    return this.#isOver ? { done: true, value: undefined } : this.#open();
   }
 }
 

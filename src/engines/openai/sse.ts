@@ -86,9 +86,19 @@ export class SseReader {
     for (;;) {
       const end = text.indexOf('\n', from);
       if (end === -1) return this.#keep(text, from);
-      this.#endLine(text.slice(from, end));
-      from = end + 1;
+      if (this.#isBetweenEvents && text.charCodeAt(end + 1) === 10 && text.startsWith('data: ', from)) {
+        // An event of one line, as nearly all are.
+        this.#onEvent(text.slice(from + 6, end), '');
+        from = end + 2;
+      } else {
+        this.#endLine(text.slice(from, end));
+        from = end + 1;
+      }
     }
+  }
+
+  get #isBetweenEvents(): boolean {
+    return this.#line === '' && this.#data === undefined && this.#name === '';
   }
 
   #splitAnyEnd(text: string, from: number): void {

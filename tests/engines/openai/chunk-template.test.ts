@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { ChunkTemplate } from '../../../src/engines/openai/chunk-template.ts';
+import { ChunkShapes, ChunkTemplate } from '../../../src/engines/openai/chunk-template.ts';
 import { recordedServers, recordedStreams, recording, type RecordedServer } from './decoding.ts';
 
 const chunk = (content: string, completion = '5', more = ''): string =>
@@ -100,15 +100,58 @@ describe('the template of a chunk', () => {
     );
   });
 
+  it('serves another stream of the server, and says of every change of its chunks what JSON.parse says, or nothing', () => {
+    const shapes = new ChunkShapes();
+    shapes.keep(template);
+    const other = chunk('" b"', '77')
+      .replace('"id":"c"', '"id":"another-é"')
+      .replace('"created":1', '"created":1763687000');
+    const found = shapes.templateFor(other.replace('"prompt_tokens":7', '"prompt_tokens":123456'));
+    assert.ok(assertHonest(found, other));
+    assert.ok(!assertHonest(found, chunk('" b"')), 'the id is that of one stream');
+    fc.assert(
+      fc.property(
+        fc.nat(other.length),
+        fc.nat(3),
+        fc.oneof(fc.string({ maxLength: 4 }), fc.constantFrom('"', '\\', '0', '9', '.', 'e1', ',', '}', '\n', '\0')),
+        (at, removed, inserted) => {
+          const text = other.slice(0, at) + inserted + other.slice(at + removed);
+          assertHonest(shapes.templateFor(text), text);
+        },
+      ),
+      { numRuns: 5_000 },
+    );
+  });
+
+  it('keeps of a stream only what says no word of its answer', () => {
+    const withWords = (more: string): string => chunk('" a"').replace('"logprobs":null', more);
+    for (const text of [
+      withWords('"logprobs":{"content":[{"token":" a"}]}'),
+      withWords('"token_ids":[5]'),
+      withWords('"text":"secret"'),
+      chunk('" a","reasoning_content":"secret"'),
+      chunk('" a"', '5', ',"note":"secret"'),
+    ]) {
+      const made = ChunkTemplate.of(text);
+      assert.ok(made !== undefined, text);
+      const shapes = new ChunkShapes();
+      shapes.keep(made);
+      assert.equal(shapes.templateFor(text), undefined, text);
+    }
+  });
+
   it('says of every recorded event what JSON.parse says, whichever it was made of', () => {
     let filled = 0;
     for (const server of Object.keys(recordedServers) as RecordedServer[]) {
+      const shapes = new ChunkShapes();
       for (const name of recordedStreams(server)) {
         const events = recording(`${name}.sse`, server).toString().split('\n');
         const texts = events.filter((line) => line.startsWith('data: {')).map((line) => line.slice(6));
         for (const of of texts.slice(0, 6)) {
           const made = ChunkTemplate.of(of);
           for (const text of texts) if (assertHonest(made, text)) filled++;
+          if (made !== undefined) shapes.keep(made);
+          for (const text of texts) assertHonest(shapes.templateFor(text), text);
         }
       }
     }
