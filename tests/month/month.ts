@@ -21,8 +21,9 @@ import type { TestService } from '../support/service.ts';
 import { uuid } from '../store/fixture.ts';
 import { askThroughService, compareAsked } from './asked.ts';
 import { play, setRates, type Stage, type Stop } from './play.ts';
-import { requestsIn, sumOf, valuesOf, type Moved, type Played, type Span } from './played.ts';
+import { requestsIn, sumOf, valuesOf, type Dimension, type Moved, type Played, type Span } from './played.ts';
 import {
+  allGroups,
   compareActivity,
   compareBuckets,
   compareGenerations,
@@ -58,6 +59,8 @@ export interface MonthSize {
   readonly requests: number;
   /** Sent through HTTP before it. */
   readonly asked: number;
+  /** How hours and minutes are grouped; left out: in every way, as days are. */
+  readonly fineGroups?: readonly (Dimension | undefined)[];
 }
 
 const config = {
@@ -69,17 +72,18 @@ const config = {
   },
 } as Partial<Config>;
 
-export async function proveMonth(t: TestContext, place: Place, { requests, asked }: MonthSize): Promise<void> {
+export async function proveMonth(t: TestContext, place: Place, size: MonthSize): Promise<void> {
   const seed = Number(process.env['TOKENHOUSE_MONTH_SEED'] ?? Math.floor(Math.random() * 2 ** 31));
   t.diagnostic(`seed ${seed}`);
   try {
-    await proveSeed(t, place, seed, { requests, asked });
+    await proveSeed(t, place, seed, size);
   } catch (error) {
     throw new Error(`with TOKENHOUSE_MONTH_SEED=${seed}: ${String(error)}`, { cause: error });
   }
 }
 
-async function proveSeed(t: TestContext, place: Place, seed: number, { requests, asked }: MonthSize): Promise<void> {
+async function proveSeed(t: TestContext, place: Place, seed: number, size: MonthSize): Promise<void> {
+  const { requests, asked, fineGroups: fine = allGroups } = size;
   const random = mulberry32(seed);
   let [since, busySince] = [performance.now(), process.cpuUsage()];
   const done = (what: string): void => {
@@ -162,9 +166,9 @@ async function proveSeed(t: TestContext, place: Place, seed: number, { requests,
         done('first half');
         // Rows alone, then with the hours that are added up, then in another zone, then with its days.
         await compareBuckets(await asker(), played, firstZone, beforeChange, '1d');
-        await compareBuckets(await asker(), played, firstZone, shortDay, '1m');
+        await compareBuckets(await asker(), played, firstZone, shortDay, '1m', fine);
         await addHours();
-        await compareBuckets(await asker(), played, firstZone, beforeChange, '1h');
+        await compareBuckets(await asker(), played, firstZone, beforeChange, '1h', fine);
         await zoneOf(accountId, secondZone);
         await zoneOf(bystanders[0], 'Pacific/Pago_Pago');
         await compareBuckets(await asker(), played, secondZone, beforeChange, '1d');
@@ -189,8 +193,8 @@ async function proveSeed(t: TestContext, place: Place, seed: number, { requests,
 
   await compareBuckets(await asker(), played, secondZone, statementSpan, '1d');
   await compareBuckets(await asker(), played, secondZone, month, '1d');
-  await compareBuckets(await asker(), played, secondZone, statementSpan, '1h');
-  await compareBuckets(await asker(), played, secondZone, lastDay, '1m');
+  await compareBuckets(await asker(), played, secondZone, statementSpan, '1h', fine);
+  await compareBuckets(await asker(), played, secondZone, lastDay, '1m', fine);
   const ask = await asker();
   await compareActivity(ask, played, secondZone, month);
   await compareReceipts(ask, played, sampleOf(random, own, 60));

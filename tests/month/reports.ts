@@ -28,12 +28,22 @@ const seconds = (ms: number): number => ms / 1000;
 const spanQuery = ({ from, to }: Span): string => `start_time=${seconds(from)}&end_time=${seconds(to)}`;
 const groupQuery = (by: Dimension | undefined): string => (by === undefined ? '' : `&group_by[]=${by}`);
 
-/** Usage and costs of a span, in buckets and by every dimension. */
-export async function compareBuckets(ask: Asker, played: Played, zone: string, span: Span, width: Width) {
+/** By every dimension, and by none. */
+export const allGroups = [undefined, ...dimensions] as const;
+
+/** Usage and costs of a span, in buckets and in groups. */
+export async function compareBuckets(
+  ask: Asker,
+  played: Played,
+  zone: string,
+  span: Span,
+  width: Width,
+  groups: readonly (Dimension | undefined)[] = allGroups,
+): Promise<void> {
   const { accountId } = played;
   const rows = requestsIn(played, accountId, span);
   const refunds = movedIn(played, accountId, span).filter(({ request }) => request !== undefined);
-  for (const by of [undefined, ...dimensions]) {
+  for (const by of groups) {
     const where = `${zone}, ${width}, by ${by}, ${JSON.stringify(span)}`;
     const bounds = new Set<number>();
     const usage: string[] = [];
