@@ -120,13 +120,14 @@ export function demoCheckoutPage(checkout: DemoCheckout): string {
       : status === 'paid'
         ? [button('refund', 'Refund what is left of it'), button('dispute', 'Have the bank take it back')]
         : status === 'disputed'
-          ? [button('win', 'Decide the dispute for this server')]
+          ? [button('win', 'Decide the dispute for this server'), button('lose', 'Decide the dispute for the payer')]
           : [];
+  const refunded = (checkout.refunds ?? []).length > 0 ? [button('refund_failure', 'Let the last refund fail')] : [];
   return page(
     'Demonstration payment',
     `<p><strong>No money moves here.</strong> This page stands for that of a provider of payments.</p>
 <dl><dt>Amount</dt><dd>${(amountCents / 100).toFixed(2)} ${escaped(currency.toUpperCase())}</dd><dt>Top-up</dt><dd><code>${escaped(topupId)}</code></dd><dt>State</dt><dd>${status}</dd></dl>
-<form method="post" action="/v1/payments/demo/${escaped(id)}">${choices.join('')}</form>
+<form method="post" action="/v1/payments/demo/${escaped(id)}">${[...choices, ...refunded].join('')}</form>
 <p><a href="${escaped(status === 'open' || status === 'failed' ? cancelUrl : successUrl)}">Back</a></p>`,
   );
 }

@@ -453,7 +453,18 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
     .argument('<topup-id>', 'as credits topups lists it')
     .addOption(
       new Option('--outcome <what>', 'what happens to it')
-        .choices(['success', 'duplicate', 'delay', 'failure', 'expire', 'refund', 'dispute', 'win'])
+        .choices([
+          'success',
+          'duplicate',
+          'delay',
+          'failure',
+          'expire',
+          'refund',
+          'refund_failure',
+          'dispute',
+          'win',
+          'lose',
+        ])
         .default('success'),
     )
     .action(action(() => import('./pay.ts').then(({ simulatePayment }) => simulatePayment)));

@@ -100,6 +100,13 @@ const movementNames: Readonly<Record<BookedMovement['kind'], string>> = {
   usage_closed: 'Usage of closed accounts',
 };
 
+/** Of payments that were taken back, and of those that came back because that has failed. */
+function nameOf({ kind, ofRevenue, microcents }: Pick<BookedMovement, 'kind' | 'ofRevenue' | 'microcents'>): string {
+  if (kind === 'refund' && !ofRevenue) return microcents < 0n ? 'Payments returned' : 'Returns of payments that failed';
+  if (kind === 'chargeback' && microcents > 0n) return 'Payments given back by the bank';
+  return movementNames[kind];
+}
+
 export interface StatementFigures {
   readonly openingMicrocents: bigint;
   readonly earlierMicrocents: bigint;
@@ -122,7 +129,7 @@ export function statementData(books: Books, figures: StatementFigures, parties: 
       usageMicrocents: String(usage),
       refundsMicrocents: String(refundsMicrocents),
       movements: books.movements.map(({ kind, ofRevenue, count, microcents }) => ({
-        name: kind === 'refund' && !ofRevenue ? 'Payments returned' : movementNames[kind],
+        name: nameOf({ kind, ofRevenue, microcents }),
         count,
         microcents: String(microcents),
       })),

@@ -66,11 +66,27 @@ export class Notices {
   ): Promise<readonly Omit<Mail, 'accountId' | 'idempotencyKey'>[]> {
     const { desk } = this.#services;
     if (notice.type === 'invoice.issued') return await this.#invoiceMails(notice.accountId, String(data['invoice_id']));
+    if (notice.type === 'refund.failed') return await this.#refundMails(notice.accountId, data);
     const members = await desk.memberAddresses({ accountId: notice.accountId, userIds: notice.recipients.members });
     const addresses = new Set([...members, ...notice.recipients.addresses]);
     const { subject, text } = wordsOf(notice.type, data, this.#services.accountUrl());
     const kind = notice.type.startsWith('balance.') ? 'low_balance' : 'spend_alert';
     return [...addresses].map((to) => ({ to, subject, text, kind }));
+  }
+
+  async #refundMails(accountId: string, data: Readonly<Record<string, unknown>>) {
+    const { desk, accountUrl } = this.#services;
+    const money = (name: string): string => dollars(BigInt(Number(data[name])));
+    const text = [
+      `The refund of ${money('amount_microcents')} of ${String(data['topup_id'])} has failed: the bank did not take it.`,
+      `${money('given_back_microcents')} that it had taken from the credit of account ${accountId} was put back.`,
+      '',
+      'The credit can be used, or another way to be paid back can be agreed on with whoever runs the service.',
+      '',
+      `${accountUrl()}/`,
+    ].join('\n');
+    const addresses = await desk.payersOf({ accountId });
+    return addresses.map((to) => ({ to, subject: 'A refund has failed', text, kind: 'refund' }));
   }
 
   async #invoiceMails(accountId: string, id: string) {

@@ -9,7 +9,18 @@ import type { ChargeWish, Checkout, CheckoutWish, PaymentEvent, PaymentProvider,
 import { checkSignature, signEvent } from './signature.ts';
 
 /** What can be played with a checkout, or with what it has paid. */
-export const demoOutcomes = ['success', 'duplicate', 'delay', 'failure', 'expire', 'refund', 'dispute', 'win'] as const;
+export const demoOutcomes = [
+  'success',
+  'duplicate',
+  'delay',
+  'failure',
+  'expire',
+  'refund',
+  'refund_failure',
+  'dispute',
+  'win',
+  'lose',
+] as const;
 export type DemoOutcome = (typeof demoOutcomes)[number];
 
 /** How late the events of `delay` are. */
@@ -25,10 +36,17 @@ export interface DemoCheckout {
   readonly currency: string;
   readonly successUrl: string;
   readonly cancelUrl: string;
-  readonly status: 'open' | 'paid' | 'failed' | 'expired' | 'refunded' | 'disputed';
+  readonly status: 'open' | 'paid' | 'failed' | 'expired' | 'refunded' | 'disputed' | 'lost';
   readonly paymentId: string | undefined;
   readonly disputeId: string | undefined;
   readonly refundedCents: number;
+  /** Refunds that have not failed, the newest last; undefined: made by an earlier version. */
+  readonly refunds?: readonly DemoRefund[] | undefined;
+}
+
+interface DemoRefund {
+  readonly id: string;
+  readonly amountCents: number;
 }
 
 export interface DemoOptions {
@@ -160,6 +178,17 @@ export class DemoProvider implements PaymentProvider {
         const left = checkout === undefined ? 0 : checkout.amountCents - checkout.refundedCents;
         return await this.#refund(id, `re_demo_${uuidText(this.#options.newId())}`, left);
       }
+      case 'refund_failure':
+        return await this.#change(id, (checkout) => {
+          const refunds = checkout.refunds ?? [];
+          const failed = refunds.at(-1);
+          if (failed === undefined) throw unfit(checkout, outcome);
+          const object = { ...refundOf(checkout, failed), status: 'failed', failure_reason: 'unknown' };
+          const events = [this.#event('refund.updated', object), this.#event('refund.failed', object)];
+          const status = checkout.status === 'refunded' ? 'paid' : checkout.status;
+          const refundedCents = checkout.refundedCents - failed.amountCents;
+          return [{ ...checkout, status, refundedCents, refunds: refunds.slice(0, -1) }, events];
+        });
       case 'dispute':
         return await this.#change(id, (checkout) => {
           if (checkout.status !== 'paid') throw unfit(checkout, outcome);
@@ -172,10 +201,12 @@ export class DemoProvider implements PaymentProvider {
           return [{ ...checkout, status: 'disputed', disputeId }, events];
         });
       case 'win':
+      case 'lose':
         return await this.#change(id, (checkout) => {
           if (checkout.status !== 'disputed') throw unfit(checkout, outcome);
-          const event = this.#event('charge.dispute.closed', disputeOf(checkout, 'won'));
-          return [{ ...checkout, status: 'paid' }, [event]];
+          const isWon = outcome === 'win';
+          const event = this.#event('charge.dispute.closed', disputeOf(checkout, isWon ? 'won' : 'lost'));
+          return [{ ...checkout, status: isWon ? 'paid' : 'lost' }, [event]];
         });
     }
   }
@@ -252,16 +283,11 @@ export class DemoProvider implements PaymentProvider {
           throw unfit(checkout, 'refund');
         if (refundedCents > checkout.amountCents)
           throw new PaymentError('declined', 'More would be refunded than was paid.');
-        const object = {
-          id: refundId,
-          object: 'refund',
-          payment_intent: checkout.paymentId,
-          amount: amountCents,
-          currency: checkout.currency,
-          status: 'succeeded',
-        };
+        const refund = { id: refundId, amountCents };
+        const object = { ...refundOf(checkout, refund), status: 'succeeded' };
         const status = refundedCents === checkout.amountCents ? 'refunded' : 'paid';
-        return [{ ...checkout, status, refundedCents }, [this.#event('refund.created', object, eventKey)]];
+        const refunds = [...(checkout.refunds ?? []), refund];
+        return [{ ...checkout, status, refundedCents, refunds }, [this.#event('refund.created', object, eventKey)]];
       },
       0,
       1,
@@ -331,6 +357,14 @@ const metadataOf = ({ topupId, accountId }: DemoCheckout, origin: string) => ({
   topup_id: topupId,
   account_id: accountId,
   origin,
+});
+
+const refundOf = (checkout: DemoCheckout, { id, amountCents }: DemoRefund) => ({
+  id,
+  object: 'refund',
+  payment_intent: checkout.paymentId,
+  amount: amountCents,
+  currency: checkout.currency,
 });
 
 const disputeOf = (checkout: DemoCheckout, status: string) => ({

@@ -44,7 +44,9 @@ function newsOf(type: string, data: Fields): PaymentNews {
     case 'refund.created':
     case 'refund.updated':
     case 'charge.refund.updated':
-      return data['status'] === 'succeeded' ? returned('refunded', data) : other;
+      if (data['status'] === 'succeeded') return returned('refunded', data);
+      // A refund that waits is none yet.
+      return data['status'] === 'failed' || data['status'] === 'canceled' ? returned('refund_failed', data) : other;
     case 'refund.failed':
       return returned('refund_failed', data);
     case 'charge.dispute.created':

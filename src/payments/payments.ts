@@ -6,7 +6,7 @@ import type { EventToRecord, Topup } from '../store/payment-queries.ts';
 import { StoreError } from '../store/store-error.ts';
 import { PaymentError } from './provider.ts';
 import type { PaymentEvent, PaymentNews, PaymentProvider } from './provider.ts';
-import { giveBackDispute, takeBack } from './returns.ts';
+import { giveBack, takeBack } from './returns.ts';
 
 export const microcentsPerCent = 1_000_000n;
 
@@ -176,9 +176,11 @@ export class Payments {
           ? 'the top-up is of another account'
           : topup.provider !== provider.name
             ? 'the top-up is of another provider'
-            : topup.amountMicrocents !== BigInt(news.amountCents) * microcentsPerCent || news.currency !== currency
-              ? 'another amount was paid than was asked for'
-              : undefined;
+            : news.currency !== currency
+              ? foreignCurrency(news.currency, currency)
+              : topup.amountMicrocents !== BigInt(news.amountCents) * microcentsPerCent
+                ? 'another amount was paid than was asked for'
+                : undefined;
     if (topup === undefined || fault !== undefined) return await this.#refuse(event, news.topupId, fault ?? '');
     if (news.method !== undefined)
       await desk.savePaymentMethod({
@@ -228,23 +230,22 @@ export class Payments {
   }
 
   async #return(event: PaymentEvent, news: Extract<PaymentNews, { readonly returnId: string }>): Promise<EventOutcome> {
-    const { desk, provider, currency, log } = this.#services;
+    const { desk, provider, currency } = this.#services;
     const payment = await desk.findPayment({ provider: provider.name, id: news.paymentId });
     if (payment === undefined) {
       // The provider's account may have other payments; of ours, this one has to wait for its payment.
       throw new PaymentError('unavailable', `The payment that ${news.returnId} is about has not been seen yet.`);
     }
     const amountMicrocents = BigInt(news.amountCents) * microcentsPerCent;
-    if (news.currency !== currency || amountMicrocents > payment.amountMicrocents)
+    if (news.currency !== currency)
+      return await this.#refuse(event, news.returnId, foreignCurrency(news.currency, currency));
+    if (amountMicrocents > payment.amountMicrocents)
       return await this.#refuse(event, news.returnId, 'more is taken back than was paid');
-    if (news.kind === 'refund_failed') {
-      log('error', 'refund_failed', { refund: news.returnId, topup: payment.topupId, account: payment.accountId });
-      return await this.#refuse(event, news.returnId, 'the refund has failed after it was recorded, or before');
-    }
     const record = this.#record(event, news.returnId);
-    if (news.kind === 'dispute_won') return await giveBackDispute(this.#services, news.returnId, record);
-    const kind = news.kind === 'refunded' ? 'refund' : 'dispute';
-    return await takeBack(this.#services, { kind, id: news.returnId, payment, amountMicrocents }, record);
+    const isTaken = news.kind === 'refunded' || news.kind === 'disputed';
+    const kind = news.kind === 'refunded' || news.kind === 'refund_failed' ? 'refund' : 'dispute';
+    const taken = { kind, id: news.returnId, payment, amountMicrocents } as const;
+    return await (isTaken ? takeBack : giveBack)(this.#services, taken, record);
   }
 
   /** It is recorded, so that it is looked at once; nothing moves, and the log says so loudly. */
@@ -268,6 +269,9 @@ export class Payments {
     };
   }
 }
+
+const foreignCurrency = (found: string, own: string): string =>
+  `it is in ${found.slice(0, 3)}, and this service takes ${own} only: settle it at the provider of payments`;
 
 export const newTopupId = (newId: () => Uint8Array): string => `top_${uuidText(newId()).replaceAll('-', '')}`;
 

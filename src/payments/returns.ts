@@ -1,5 +1,7 @@
+import { uuidText } from '../ids/uuid.ts';
+import { noticeRecording } from '../store/alert-queries.ts';
 import { houseAccounts } from '../store/ledger.ts';
-import type { EventToRecord, PaymentRow } from '../store/payment-queries.ts';
+import type { EventToRecord, PaymentReturn, PaymentRow } from '../store/payment-queries.ts';
 import type { Recording } from '../store/recordings.ts';
 import { StoreError } from '../store/store-error.ts';
 import { recordingOf } from './payments.ts';
@@ -27,7 +29,6 @@ export async function takeBack(
   const { desk, ledger, provider, now, newId, log } = services;
   const { accountId, topupId } = payment;
   const key = `${kind}:${provider.name}:${id}`;
-  const transferKind = kind === 'refund' ? 'refund' : 'chargeback';
   const decide = async (taken: bigint): Promise<boolean> => {
     const isAccount = taken > 0n;
     const at = now();
@@ -45,7 +46,7 @@ export async function takeBack(
       debitAccount: isAccount ? accountId : houseAccounts.badDebt,
       creditAccount: houseAccounts.cash,
       amountMicrocents: isAccount ? taken : amountMicrocents,
-      kind: transferKind,
+      kind: transferKinds[kind],
       idempotencyKey: isAccount ? key : `${key}:rest`,
       reference: topupId,
       by: 'system',
@@ -60,65 +61,123 @@ export async function takeBack(
     decided = await desk.findPaymentReturn({ provider: provider.name, id });
     if (decided === undefined) throw new StoreError('failed', `what became of ${key} is not known`);
   }
-  const missing = decided.amountMicrocents - decided.takenMicrocents;
-  if (missing > 0n) {
-    if (isNew)
-      log('error', 'payment_taken_back_unpaid', { account: accountId, topup: topupId, microcents: String(missing) });
-    // Nothing where it was said in one with the decision, or by an earlier try.
-    await ledger.transfer({
-      id: newId(),
-      debitAccount: houseAccounts.badDebt,
-      creditAccount: houseAccounts.cash,
-      amountMicrocents: missing,
-      kind: transferKind,
-      idempotencyKey: `${key}:rest`,
-      reference: topupId,
-      by: 'system',
-      at: now(),
-    });
+  if (decided.undoneAt !== null) {
+    // It has failed, or was won, which was heard of first.
+    await desk.recordPaymentEvent({ ...event, outcome: 'again' });
+    return 'again';
   }
+  const missing = decided.amountMicrocents - decided.takenMicrocents;
+  if (isNew && missing > 0n)
+    log('error', 'payment_taken_back_unpaid', { account: accountId, topup: topupId, microcents: String(missing) });
+  await takeRest(services, kind, decided);
   await desk.recordPaymentEvent(event);
   log(kind === 'dispute' ? 'error' : 'info', `topup_${kind}`, { account: accountId, topup: topupId, id });
   return isNew ? 'applied' : 'again';
 }
 
-/** A dispute that was won: what was taken comes back, to whom it was taken from. */
-export async function giveBackDispute(
-  { desk, ledger, provider, now, newId }: PaymentServices,
-  id: string,
+/**
+ * A refund that has failed, or a dispute that was won: what was taken comes back to whom it was taken from, with the event
+ * in one transaction. What has taken nothing yet never will, so that the order of the events does not matter.
+ */
+export async function giveBack(
+  services: PaymentServices,
+  { kind, id, payment, amountMicrocents }: PaymentTaken,
   event: EventToRecord,
 ): Promise<EventOutcome> {
-  const taken = await desk.findPaymentReturn({ provider: provider.name, id });
-  if (taken === undefined) {
-    // Won before it has taken anything: what takes it, if it still comes, is older news. A person looks at it.
-    await desk.recordPaymentEvent({ ...event, outcome: 'refused: the dispute had taken nothing' });
-    return 'refused';
+  const { desk, ledger, provider, now, newId, log } = services;
+  const decided = await desk.findPaymentReturn({ provider: provider.name, id });
+  const { topupId, accountId } = decided ?? payment;
+  const at = now();
+  const amount = decided?.amountMicrocents ?? amountMicrocents;
+  const taken = decided?.takenMicrocents ?? 0n;
+  const notice =
+    kind === 'dispute'
+      ? null
+      : {
+          id: `evt_${uuidText(newId())}`,
+          accountId,
+          type: 'refund.failed',
+          data: JSON.stringify({
+            topup_id: topupId,
+            refund_id: id,
+            amount_microcents: Number(amount),
+            given_back_microcents: Number(taken),
+          }),
+          recipients: { members: [], addresses: [] },
+          isWebhook: true,
+          at,
+        };
+  if (decided === undefined) {
+    const undone = { provider: provider.name, id, kind, paymentId: payment.id, topupId, accountId, amountMicrocents };
+    if (await desk.recordUndoneReturn({ undone, event, notice, at })) {
+      log(kind === 'refund' ? 'error' : 'warn', undoneEvents[kind], { account: accountId, topup: topupId, id });
+      return 'applied';
+    }
+    // Somebody has decided it meanwhile.
+    return await giveBack(services, { kind, id, payment, amountMicrocents }, event);
   }
-  const { accountId, topupId, amountMicrocents, takenMicrocents } = taken;
-  const key = `dispute_won:${provider.name}:${id}`;
+  if (decided.undoneAt !== null) {
+    await desk.recordPaymentEvent({ ...event, outcome: 'again' });
+    return 'again';
+  }
+  const key = `${kind === 'refund' ? 'refund_failed' : 'dispute_won'}:${provider.name}:${id}`;
   const give = (creditAccount: string, microcents: bigint, idempotencyKey: string, recording: readonly Recording[]) =>
     ledger.transfer({
       id: newId(),
       debitAccount: houseAccounts.cash,
       creditAccount,
       amountMicrocents: microcents,
-      kind: 'chargeback',
+      kind: transferKinds[kind],
       idempotencyKey,
       reference: topupId,
       by: 'system',
-      at: now(),
+      at,
       recording,
     });
-  const missing = amountMicrocents - takenMicrocents;
-  const won: Recording = {
-    name: 'topup_dispute_won',
-    values: [amountMicrocents, amountMicrocents, topupId, amountMicrocents],
-  };
-  let isNew: boolean;
-  if (takenMicrocents > 0n) {
-    isNew = await give(accountId, takenMicrocents, key, [won]);
-    if (missing > 0n) await give(houseAccounts.badDebt, missing, `${key}:rest`, []);
-  } else isNew = await give(houseAccounts.badDebt, missing, `${key}:rest`, [won]);
-  await desk.recordPaymentEvent(event);
+  const all: Recording[] = [
+    { name: 'payment_return_undone', values: [at, provider.name, id] },
+    kind === 'refund'
+      ? { name: 'topup_refund_failed', values: [amount, amount, topupId, amount] }
+      : { name: 'topup_dispute_won', values: [amount, amount, topupId, amount] },
+    recordingOf(event),
+    ...(notice === null ? [] : [noticeRecording(notice)]),
+  ];
+  const rest = amount - taken;
+  // Its taking may not have come so far.
+  await takeRest(services, kind, decided);
+  if (rest > 0n && taken > 0n) await give(houseAccounts.badDebt, rest, `${key}:rest`, []);
+  const isNew =
+    taken > 0n ? await give(accountId, taken, key, all) : await give(houseAccounts.badDebt, rest, `${key}:rest`, all);
+  if (isNew)
+    log(kind === 'refund' ? 'error' : 'warn', undoneEvents[kind], {
+      account: accountId,
+      topup: topupId,
+      id,
+      microcents: String(taken),
+    });
+  else await desk.recordPaymentEvent({ ...event, outcome: 'again' });
   return isNew ? 'applied' : 'again';
 }
+
+/** What the account did not have of a return is the house's loss; nothing where that was said before. */
+async function takeRest(
+  { ledger, provider, now, newId }: PaymentServices,
+  kind: PaymentTaken['kind'],
+  { id, topupId, amountMicrocents, takenMicrocents }: PaymentReturn,
+): Promise<void> {
+  if (amountMicrocents === takenMicrocents) return;
+  await ledger.transfer({
+    id: newId(),
+    debitAccount: houseAccounts.badDebt,
+    creditAccount: houseAccounts.cash,
+    amountMicrocents: amountMicrocents - takenMicrocents,
+    kind: transferKinds[kind],
+    idempotencyKey: `${kind}:${provider.name}:${id}:rest`,
+    reference: topupId,
+    by: 'system',
+    at: now(),
+  });
+}
+
+const transferKinds = { refund: 'refund', dispute: 'chargeback' } as const;
+const undoneEvents = { refund: 'refund_failed', dispute: 'dispute_won' } as const;

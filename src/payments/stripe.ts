@@ -154,6 +154,7 @@ export const eventTypes = [
   'refund.created',
   'refund.updated',
   'refund.failed',
+  'charge.refund.updated',
   'charge.dispute.created',
   'charge.dispute.funds_withdrawn',
   'charge.dispute.funds_reinstated',

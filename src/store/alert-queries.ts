@@ -1,6 +1,7 @@
 /** Alerts of accounts, and what is still to be told. Every statement of an account names it. */
 import type { Kysely, Selectable } from 'kysely';
 import type { AlertInterval, AlertKind, AlertSubject, AlertTable, Database, NoticeTable } from './database.ts';
+import type { Recording } from './recordings.ts';
 
 type Db = Kysely<Database>;
 
@@ -201,21 +202,38 @@ export async function noteLook(
       .where('version', '=', BigInt(alert.version))
       .executeTakeFirst();
     if (numUpdatedRows !== 1n) return false;
-    if (notice !== null)
-      await transaction
-        .insertInto('notice')
-        .values({
-          id: notice.id,
-          account_id: notice.accountId,
-          type: notice.type,
-          data: notice.data,
-          recipients: JSON.stringify(notice.recipients),
-          webhook: notice.isWebhook ? 1 : 0,
-          at: notice.at,
-        })
-        .execute();
+    if (notice !== null) await insertNotice(transaction, notice);
     return true;
   });
+}
+
+/** The same, together with a movement of money. */
+export const noticeRecording = (notice: Notice): Recording => ({
+  name: 'notice',
+  values: [
+    notice.id,
+    notice.accountId,
+    notice.type,
+    notice.data,
+    JSON.stringify(notice.recipients),
+    notice.isWebhook ? 1 : 0,
+    notice.at,
+  ],
+});
+
+export async function insertNotice(db: Db, notice: Notice): Promise<void> {
+  await db
+    .insertInto('notice')
+    .values({
+      id: notice.id,
+      account_id: notice.accountId,
+      type: notice.type,
+      data: notice.data,
+      recipients: JSON.stringify(notice.recipients),
+      webhook: notice.isWebhook ? 1 : 0,
+      at: notice.at,
+    })
+    .execute();
 }
 
 /** Oldest first, by id. */

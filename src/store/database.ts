@@ -623,6 +623,8 @@ export interface PaymentReturnTable {
   amount: Money;
   taken: Money;
   at: Whole;
+  /** The refund has failed, or the dispute was won; null: it holds. */
+  undone_at: Whole | null;
 }
 
 /** The provider's names for a payment method that may be charged without its owner. */

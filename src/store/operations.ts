@@ -147,6 +147,7 @@ const deskOperations = {
   paymentsSeenUntil: payments.paymentsSeenUntil,
   notePaymentsSeen: payments.notePaymentsSeen,
   findPaymentReturn: payments.findPaymentReturn,
+  recordUndoneReturn: payments.recordUndoneReturn,
   savePaymentMethod: payments.savePaymentMethod,
   getPaymentMethod: payments.getPaymentMethod,
   makeDemoObject: demoPayments.makeDemoObject,

@@ -1,5 +1,7 @@
 /** Top-ups, and what the provider of payments has said of them. What moves money rides with a transfer (recordings.ts). */
 import type { Kysely, Selectable } from 'kysely';
+import { insertNotice } from './alert-queries.ts';
+import type { Notice } from './alert-queries.ts';
 import type { Database, PaymentReturnTable, TopupStatus, TopupTable } from './database.ts';
 
 type Db = Kysely<Database>;
@@ -163,20 +165,7 @@ export async function recordPaymentEvent(
 ): Promise<boolean> {
   const { topup } = request;
   return await db.transaction().execute(async (transaction) => {
-    const inserted = await transaction
-      .insertInto('payment_event')
-      .values({
-        provider: request.provider,
-        id: request.id,
-        kind: request.kind,
-        subject: request.subject,
-        outcome: request.outcome,
-        created_at: request.createdAt,
-        received_at: request.receivedAt,
-      })
-      .onConflict((on) => on.columns(['provider', 'id']).doNothing())
-      .executeTakeFirst();
-    if (inserted.numInsertedOrUpdatedRows === 0n) return false;
+    if (!(await insertEvent(transaction, request))) return false;
     if (topup !== undefined)
       await transaction
         .updateTable('topup')
@@ -186,6 +175,24 @@ export async function recordPaymentEvent(
         .execute();
     return true;
   });
+}
+
+/** False: it is there. */
+async function insertEvent(db: Db, event: EventToRecord): Promise<boolean> {
+  const { numInsertedOrUpdatedRows } = await db
+    .insertInto('payment_event')
+    .values({
+      provider: event.provider,
+      id: event.id,
+      kind: event.kind,
+      subject: event.subject,
+      outcome: event.outcome,
+      created_at: event.createdAt,
+      received_at: event.receivedAt,
+    })
+    .onConflict((on) => on.columns(['provider', 'id']).doNothing())
+    .executeTakeFirst();
+  return numInsertedOrUpdatedRows === 1n;
 }
 
 /** Not an event: its row says until when the provider has been asked for missed ones. */
@@ -229,6 +236,8 @@ export interface PaymentReturn {
   readonly accountId: string;
   readonly amountMicrocents: bigint;
   readonly takenMicrocents: bigint;
+  /** The refund has failed, or the dispute was won, and all is given back; null: it holds. */
+  readonly undoneAt: number | null;
 }
 
 export async function findPaymentReturn(
@@ -250,7 +259,46 @@ export async function findPaymentReturn(
     accountId: row.account_id,
     amountMicrocents: row.amount,
     takenMicrocents: row.taken,
+    undoneAt: row.undone_at === null ? null : Number(row.undone_at),
   };
+}
+
+/**
+ * Records that a refund has failed, or that a dispute was won, before it has taken anything, so that it never will. False:
+ * what became of it is decided already, and nothing was done.
+ */
+export async function recordUndoneReturn(
+  db: Db,
+  request: {
+    readonly undone: Omit<PaymentReturn, 'takenMicrocents' | 'undoneAt'> & { readonly provider: string };
+    readonly event: EventToRecord;
+    readonly notice: Notice | null;
+    readonly at: number;
+  },
+): Promise<boolean> {
+  const { undone, event, notice, at } = request;
+  return await db.transaction().execute(async (transaction) => {
+    const { numInsertedOrUpdatedRows } = await transaction
+      .insertInto('payment_return')
+      .values({
+        provider: undone.provider,
+        id: undone.id,
+        kind: undone.kind,
+        payment_id: undone.paymentId,
+        topup_id: undone.topupId,
+        account_id: undone.accountId,
+        amount: undone.amountMicrocents,
+        taken: 0n,
+        at,
+        undone_at: at,
+      })
+      .onConflict((on) => on.columns(['provider', 'id']).doNothing())
+      .executeTakeFirst();
+    if (numInsertedOrUpdatedRows !== 1n) return false;
+    await insertEvent(transaction, event);
+    if (notice !== null) await insertNotice(transaction, notice);
+    return true;
+  });
 }
 
 /** The provider's references of a payment method that may be charged while its owner is away. */

@@ -28,6 +28,11 @@ export const recordings = {
     where id = ? and status in ('paid', 'refunded', 'disputed')`,
   topup_disputed: `update topup set returned = returned + ?, status = 'disputed'
     where id = ? and status in ('paid', 'refunded', 'disputed')`,
+  /** The refund has failed, or the dispute was won: once. */
+  payment_return_undone: `update payment_return set undone_at = ? where provider = ? and id = ? and undone_at is null`,
+  topup_refund_failed: `update topup set returned = returned - ?, status = case
+      when status = 'disputed' then 'disputed' when returned - ? >= amount then 'refunded' else 'paid' end
+    where id = ? and status in ('paid', 'refunded', 'disputed') and returned >= ?`,
   topup_dispute_won: `update topup set returned = returned - ?, status = case
       when returned - ? >= amount then 'refunded' else 'paid' end
     where id = ? and status = 'disputed' and returned >= ?`,
@@ -37,6 +42,8 @@ export const recordings = {
   first_member: `insert into member (account_id, user_id, role, created_at)
     select ?, id, 'owner', ? from auth_user
     where id = ? and not exists (select 1 from member where member.user_id = auth_user.id)`,
+  /** What is to be told of it. */
+  notice: `insert into notice (id, account_id, type, data, recipients, webhook, at) values (?, ?, ?, ?, ?, ?, ?)`,
   promotion: `insert into promotion (transfer_id, account_id, amount, granted_at, expires_at) values (?, ?, ?, ?, ?)`,
   promotion_closed: `update promotion set closed_at = ?, unused = ?, taken = ? where transfer_id = ? and closed_at is null`,
 } as const;

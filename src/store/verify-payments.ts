@@ -1,5 +1,6 @@
-import { sql, type Kysely } from 'kysely';
+import { sql, type Kysely, type RawBuilder } from 'kysely';
 import type { Database } from './database.ts';
+import { houseAccounts } from './ledger.ts';
 import { promotionUnused } from './promotion-queries.ts';
 import { uuidText } from '../ids/uuid.ts';
 
@@ -70,18 +71,97 @@ async function comparePayments(db: Kysely<Database>, report: Report): Promise<vo
     report({ accountId: row.account_id, what: `top-up ${row.id}`, expected: 'a payment', found: row.status });
 }
 
-/** A refund or a dispute has taken from the account what its row says. The rest follows by itself when it is not there yet. */
+/**
+ * A refund or a dispute has taken from the account what its row says, once, and given all back if it is undone. Its rest,
+ * which was the house's, follows by itself where it is not there yet. Top-ups say how much of them holds as returned.
+ */
 async function compareReturns(db: Kysely<Database>, report: Report): Promise<void> {
-  const key = sql<string>`payment_return.kind || ':' || payment_return.provider || ':' || payment_return.id`;
-  const wrong = await db
-    .selectFrom('payment_return')
-    .leftJoin('transfer', (join) => join.on('transfer.idempotency_key', '=', key))
-    .select(['payment_return.id', 'payment_return.account_id', 'payment_return.taken', 'transfer.amount as moved'])
-    .where(sql<boolean>`coalesce(transfer.amount, 0) <> payment_return.taken`)
+  const undone = sql<string>`case when payment_return.kind = 'refund' then 'refund_failed:' else 'dispute_won:' end`;
+  const key = sql<string>`payment_return.provider || ':' || payment_return.id`;
+  const moved = (start: RawBuilder<string>, end: '' | ':rest') =>
+    sql<bigint>`coalesce((select amount from transfer where idempotency_key = ${start} || ${key} || ${sql.lit(end)}), 0)`;
+  const kind = sql<string>`payment_return.kind || ':'`;
+  let last: { readonly provider: string; readonly id: string } | undefined;
+  for (;;) {
+    let query = db
+      .selectFrom('payment_return')
+      .select(['provider', 'id', 'account_id', 'amount', 'taken', 'undone_at'])
+      .select([
+        moved(kind, '').as('debited'),
+        moved(kind, ':rest').as('rest'),
+        moved(undone, '').as('credited'),
+        moved(undone, ':rest').as('restored'),
+      ])
+      .orderBy('provider')
+      .orderBy('id')
+      .limit(pageRows);
+    if (last !== undefined) {
+      const { provider, id } = last;
+      query = query.where((is) => is(is.refTuple('provider', 'id'), '>', is.tuple(provider, id)));
+    }
+    const rows = await query.execute();
+    for (const row of rows) {
+      const { account_id: accountId, amount, taken, debited, credited, rest, restored } = row;
+      const what = `return ${row.id}`;
+      const back = row.undone_at === null ? 0n : taken;
+      if (debited !== taken) report({ accountId, what, expected: taken, found: debited });
+      if (credited !== back) report({ accountId, what: `${what}: given back`, expected: back, found: credited });
+      if (rest !== 0n && rest !== amount - taken)
+        report({ accountId, what: `${what}: rest`, expected: amount - taken, found: rest });
+      // Of one that is being undone it comes first.
+      if (restored !== rest && (row.undone_at !== null || restored !== 0n))
+        report({ accountId, what: `${what}: rest given back`, expected: rest, found: restored });
+    }
+    if (rows.length < pageRows) break;
+    last = rows.at(-1)!;
+  }
+  const stray = await db
+    .selectFrom('transfer')
+    .select(['transfer.id', 'transfer.debit_account', 'transfer.amount'])
+    .where('transfer.by', '=', 'system')
+    .where('transfer.kind', 'in', ['refund', 'chargeback'])
+    .where((is) =>
+      is.or([
+        is('transfer.debit_account', '=', houseAccounts.cash),
+        is('transfer.credit_account', '=', houseAccounts.cash),
+      ]),
+    )
+    .where((is) =>
+      is.not(
+        is.exists(
+          is
+            .selectFrom('payment_return')
+            .select(sql`1`.as('one'))
+            .whereRef('payment_return.topup_id', '=', 'transfer.reference')
+            .where(
+              sql<boolean>`transfer.idempotency_key in (${kind} || ${key}, ${kind} || ${key} || ':rest',
+                ${undone} || ${key}, ${undone} || ${key} || ':rest')`,
+            ),
+        ),
+      ),
+    )
     .limit(pageRows)
     .execute();
-  for (const row of wrong)
-    report({ accountId: row.account_id, what: `return ${row.id}`, expected: row.taken, found: row.moved ?? 0n });
+  for (const row of stray)
+    report({
+      accountId: row.debit_account,
+      what: `transfer ${uuidText(row.id)}`,
+      expected: 'a refund or a dispute',
+      found: 'none',
+    });
+  const sums = await db
+    .selectFrom('topup')
+    .leftJoin('payment_return', (join) =>
+      join.onRef('payment_return.topup_id', '=', 'topup.id').on('payment_return.undone_at', 'is', null),
+    )
+    .select(['topup.id', 'topup.account_id', 'topup.returned'])
+    .select(sql<bigint>`coalesce(sum(payment_return.amount), 0)`.as('sum'))
+    .groupBy(['topup.id', 'topup.account_id', 'topup.returned'])
+    .having(sql<boolean>`topup.returned <> coalesce(sum(payment_return.amount), 0)`)
+    .limit(pageRows)
+    .execute();
+  for (const row of sums)
+    report({ accountId: row.account_id, what: `top-up ${row.id}: returned`, expected: row.sum, found: row.returned });
 }
 
 /** What was left of each promotion that ended is derived again from the charges; no more than that was taken. */

@@ -9,6 +9,7 @@ export const eventTypes = [
   'balance.low',
   'balance.ok',
   'auto_topup.failed',
+  'refund.failed',
   'key.revoked',
   'invoice.issued',
   'ping',

@@ -332,4 +332,159 @@ export function paymentClaims(open: (t: TestContext) => Promise<Books>): void {
     assert.equal(await balanceOf(books, accountId), 500n * cent);
     assert.deepEqual(await books.differences(), []);
   });
+
+  test('a refund that fails gives back what it took, once, whatever the order and the number of its events', async (t) => {
+    const books = await open(t);
+    const { desk } = books.store;
+    const till = openTill(books);
+    const states = ['succeeded', 'failed', 'updated', 'late'] as const;
+    const orders = [
+      ['succeeded', 'failed'],
+      ['failed', 'succeeded'],
+      ['succeeded', 'failed', 'updated', 'late'],
+      ['failed', 'updated', 'succeeded', 'late'],
+      ['updated', 'late', 'failed', 'succeeded'],
+      ['succeeded', 'succeeded', 'late', 'failed', 'failed', 'succeeded'],
+      // At once, as several replicas hear of it.
+      [states, states],
+      [['failed', 'updated'], ['succeeded']],
+      [['succeeded', 'failed', 'late', 'updated', 'succeeded', 'failed']],
+    ] as const;
+    const badDebt = await balanceOf(books, houseAccounts.badDebt);
+    for (const [number, order] of orders.entries()) {
+      const where = JSON.stringify(order);
+      const accountId = await newCustomer(books);
+      const topup = await till.payments.createTopup(wish(accountId));
+      const paymentId = `pi_failing_${number}`;
+      await say(till, event('checkout.session.completed', session(topup, paymentId)));
+      // 100 of 500 are spent: of 450 that are refunded it has 400.
+      await books.hold(accountId, 100n * cent);
+      await books.store.ledger.settle(usage(accountId, 100n * cent, { promptTokens: 100_000_000 }));
+      const refund = { id: `re_failing_${number}`, payment_intent: paymentId, amount: 450, currency: 'usd' };
+      const about = {
+        succeeded: event('refund.created', { ...refund, status: 'succeeded' }),
+        failed: event('refund.failed', { ...refund, status: 'failed' }),
+        updated: event('charge.refund.updated', { ...refund, status: 'failed' }),
+        late: event('refund.updated', { ...refund, status: 'canceled' }),
+      };
+      for (const step of order)
+        await Promise.all((typeof step === 'string' ? [step] : step).map((name) => say(till, about[name])));
+      assert.equal(await balanceOf(books, accountId), 400n * cent, where);
+      const after = (await desk.getTopup({ id: topup.id }))!;
+      assert.deepEqual([after.status, after.returnedMicrocents], ['paid', 0n], where);
+      const told = (await desk.listNotices({ after: '', limit: 1000 })).filter((one) => one.accountId === accountId);
+      assert.equal(told.length, 1, where);
+      assert.deepEqual([told[0]!.type, told[0]!.isWebhook], ['refund.failed', true]);
+      const data = JSON.parse(told[0]!.data) as { amount_microcents: number; given_back_microcents: number };
+      assert.equal(data.amount_microcents, 450_000_000);
+      // Money that did not move is not said to have moved.
+      const isFirst = (await desk.findPaymentReturn({ provider: 'demo', id: refund.id }))!.takenMicrocents === 0n;
+      if (!isFirst) assert.equal(data.given_back_microcents, 400_000_000, where);
+      assert.notEqual((await desk.findPaymentReturn({ provider: 'demo', id: refund.id }))!.undoneAt, null);
+      // The money can be asked for again, and that refund holds.
+      const again = event('refund.created', { ...refund, id: `${refund.id}_again`, amount: 300, status: 'succeeded' });
+      assert.equal(await say(till, again), 'applied');
+      assert.equal(await balanceOf(books, accountId), 100n * cent, where);
+    }
+    assert.equal(await balanceOf(books, houseAccounts.badDebt), badDebt);
+    assert.deepEqual(await books.differences(), []);
+  });
+
+  test('a refund that fails although the account had nothing left restores the house, and a dispute beside it stands', async (t) => {
+    const books = await open(t);
+    const till = openTill(books);
+    const accountId = await newCustomer(books);
+    const topup = await paid(books, till, accountId);
+    await books.hold(accountId, 500n * cent);
+    await books.store.ledger.settle(usage(accountId, 500n * cent, { promptTokens: 500_000_000 }));
+    const badDebt = await balanceOf(books, houseAccounts.badDebt);
+    await till.payments.provider.refund({ paymentId: topup.paymentId!, amountCents: 200, idempotencyKey: 'a' });
+    await till.demo.play(topup.checkoutId!, 'dispute');
+    assert.equal(await balanceOf(books, houseAccounts.badDebt), badDebt - 500n * cent);
+    await till.demo.play(topup.checkoutId!, 'refund_failure');
+    assert.deepEqual(
+      till.delivered.slice(-2).map(({ outcome }) => outcome),
+      ['applied', 'again'],
+    );
+    assert.equal(await balanceOf(books, houseAccounts.badDebt), badDebt - 300n * cent);
+    const disputed = (await books.store.desk.getTopup({ id: topup.id }))!;
+    assert.deepEqual([disputed.status, disputed.returnedMicrocents], ['disputed', 300n * cent]);
+    await assert.rejects(till.demo.play(topup.checkoutId!, 'refund_failure'), PaymentError, 'no refund is left');
+    assert.equal(await balanceOf(books, accountId), 0n);
+    assert.ok(till.logged.includes('refund_failed'));
+    assert.deepEqual(await books.differences(), []);
+  });
+
+  test('a refund that somebody has failed to pay is one at the built-in provider again', async (t) => {
+    const books = await open(t);
+    const till = openTill(books);
+    const accountId = await newCustomer(books);
+    const topup = await paid(books, till, accountId);
+    await till.demo.play(topup.checkoutId!, 'refund');
+    assert.equal(await balanceOf(books, accountId), 0n);
+    await till.demo.play(topup.checkoutId!, 'refund_failure');
+    assert.equal(await balanceOf(books, accountId), 500n * cent);
+    await till.demo.play(topup.checkoutId!, 'refund');
+    assert.equal(await balanceOf(books, accountId), 0n);
+    assert.equal((await books.store.desk.getTopup({ id: topup.id }))!.status, 'refunded');
+    assert.deepEqual(await books.differences(), []);
+  });
+
+  test('a dispute that is lost stays; one that was won first, or is said to be won twice, takes nothing', async (t) => {
+    const books = await open(t);
+    const till = openTill(books);
+    const accountId = await newCustomer(books);
+    const topup = await paid(books, till, accountId);
+    await till.demo.play(topup.checkoutId!, 'dispute');
+    await till.demo.play(topup.checkoutId!, 'lose');
+    assert.equal(await balanceOf(books, accountId), 0n);
+    const lost = (await books.store.desk.getTopup({ id: topup.id }))!;
+    assert.deepEqual([lost.status, lost.returnedMicrocents], ['disputed', 500n * cent]);
+    await assert.rejects(till.demo.play(topup.checkoutId!, 'win'), PaymentError);
+
+    const other = await till.payments.createTopup(wish(accountId));
+    await say(till, event('checkout.session.completed', session(other, 'pi_disputed')));
+    const dispute = { id: 'dp_early', payment_intent: 'pi_disputed', amount: 500, currency: 'usd' };
+    const outcomes = [];
+    for (const [type, status] of [
+      ['charge.dispute.closed', 'won'],
+      ['charge.dispute.created', 'needs_response'],
+      ['charge.dispute.funds_reinstated', 'won'],
+      ['charge.dispute.funds_withdrawn', 'needs_response'],
+    ] as const)
+      outcomes.push(await say(till, event(type, { ...dispute, status })));
+    assert.deepEqual(outcomes, ['applied', 'again', 'again', 'again']);
+    assert.equal(await balanceOf(books, accountId), 500n * cent);
+    assert.equal((await books.store.desk.getTopup({ id: other.id }))!.status, 'paid');
+    assert.deepEqual(await books.differences(), []);
+  });
+
+  test('what is in another currency is recorded, told to the operator, and moves nothing', async (t) => {
+    const books = await open(t);
+    const till = openTill(books);
+    const accountId = await newCustomer(books);
+    const topup = await till.payments.createTopup(wish(accountId));
+    const abroad = event('checkout.session.completed', session(topup, 'pi_abroad', { currency: 'eur' }));
+    assert.equal(await say(till, abroad), 'refused');
+    const why = 'refused: it is in eur, and this service takes usd only: settle it at the provider of payments';
+    const outcomeOf = (id: string) => books.store.desk.findPaymentEvent({ provider: 'demo', id });
+    assert.equal(await outcomeOf(abroad.id), why);
+    assert.equal(await balanceOf(books, accountId), 0n);
+    assert.equal((await books.store.desk.getTopup({ id: topup.id }))!.status, 'pending');
+    assert.equal(await say(till, event('checkout.session.completed', session(topup, 'pi_home'))), 'applied');
+    const object = { payment_intent: 'pi_home', amount: 100, currency: 'eur' };
+    for (const [type, status] of [
+      ['refund.created', 'succeeded'],
+      ['refund.failed', 'failed'],
+      ['charge.dispute.created', 'needs_response'],
+      ['charge.dispute.closed', 'won'],
+    ] as const) {
+      const value = event(type, { ...object, id: `abroad_${type}`, status });
+      assert.equal(await say(till, value), 'refused', type);
+      assert.equal(await outcomeOf(value.id), why, type);
+    }
+    assert.equal(till.logged.filter((line) => line === 'payment_event_contradicts').length, 5);
+    assert.equal(await balanceOf(books, accountId), 500n * cent);
+    assert.deepEqual(await books.differences(), []);
+  });
 }

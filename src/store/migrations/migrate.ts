@@ -24,6 +24,7 @@ import * as usageReports from './019-usage-reports.ts';
 import * as keysAndOperator from './020-keys-and-operator.ts';
 import * as alertsAndInvoices from './021-alerts-and-invoices.ts';
 import * as auditOfPeople from './026-audit-of-people.ts';
+import * as returnsUndone from './025-returns-undone.ts';
 
 interface MigrationSteps {
   up(db: Kysely<Database>, dialect: SchemaDialect): Promise<void>;
@@ -57,6 +58,7 @@ const migrations: Readonly<Record<string, MigrationSteps>> = {
   '020-keys-and-operator': keysAndOperator,
   '021-alerts-and-invoices': alertsAndInvoices,
   '026-audit-of-people': auditOfPeople,
+  '025-returns-undone': returnsUndone,
 };
 
 export const migrationNames: readonly string[] = Object.keys(migrations);
