@@ -52,6 +52,7 @@ export const suites = {
     about: 'a month of 200,000 requests that comes to the same everywhere, on both stores',
   },
   s3: { minutes: 15, fileMinutes: 10, concurrency: 1, about: 'files in a bucket of a real S3-compatible server' },
+  stripe: { minutes: 10, fileMinutes: 5, concurrency: 1, about: "payments against Stripe's own stand-in for its API" },
   soak: { minutes: 35, fileMinutes: 14, concurrency: 1, about: 'mixed load with faults for minutes or hours' },
 };
 

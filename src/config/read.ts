@@ -446,6 +446,11 @@ function paymentsOf(file: ConfigFile, { options, report }: Reading): PaymentsCon
   const topupCentsMax = payments?.topup_cents_max ?? defaultPayments.topup_cents_max;
   if (topupCentsMin > topupCentsMax)
     report(['payments', 'topup_cents_min'], `the least is above the most, which is ${topupCentsMax}; lower it`);
+  if (payments?.currency !== undefined && payments.currency !== defaultPayments.currency)
+    report(
+      ['payments', 'currency'],
+      `prices, credit and invoices are in US dollars, and nothing is converted; leave it out, or set it to ${defaultPayments.currency}`,
+    );
   const { secretKey, webhookSecret } = options.environment.stripe;
   const common = { provider, currency: payments?.currency ?? defaultPayments.currency, topupCentsMin, topupCentsMax };
   if (provider !== 'stripe') return { ...common, stripe: undefined };

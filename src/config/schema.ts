@@ -368,7 +368,7 @@ const payments = group('how accounts pay for credit', {
   currency: Type.Optional(
     Type.String({
       pattern: '^[a-z]{3}$',
-      description: 'what a cent is a hundredth of; prices are in it too',
+      description: 'what a cent is a hundredth of; usd is the only one so far',
       examples: [defaultPayments.currency],
       default: defaultPayments.currency,
     }),

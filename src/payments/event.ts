@@ -19,7 +19,14 @@ export function eventOf(value: unknown): PaymentEvent {
   const data = objectOf(objectOf(event['data'])['object']);
   if (typeof id !== 'string' || id === '' || id.length > 255 || typeof type !== 'string' || typeof created !== 'number')
     throw new PaymentError('refused', 'This event is refused: it has no id, type or time.');
-  return { id, type, createdAt: created * 1000, news: newsOf(type, data) };
+  const { api_version: version } = event;
+  return {
+    id,
+    type,
+    createdAt: created * 1000,
+    version: typeof version === 'string' ? version.slice(0, 64) : undefined,
+    news: newsOf(type, data),
+  };
 }
 
 /**

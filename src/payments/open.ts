@@ -10,7 +10,7 @@ import { Payments } from './payments.ts';
 import type { PaymentLog } from './payments.ts';
 import { closePromotions } from './promotions.ts';
 import type { PaymentProvider } from './provider.ts';
-import { StripeProvider } from './stripe.ts';
+import { apiVersion, StripeProvider } from './stripe.ts';
 
 export interface PayingServices {
   readonly operations: OperationServices;
@@ -50,7 +50,12 @@ export function openPayments({ operations, config, accountUrl, mailer, events, l
   let provider: PaymentProvider | undefined;
   if (config.provider === 'stripe' && config.stripe !== undefined) {
     const { secretKey, webhookSecret, apiUrl } = config.stripe;
-    provider = new StripeProvider({ secretKey: secretKey.reveal(), webhookSecret: webhookSecret.reveal(), apiUrl });
+    provider = new StripeProvider({
+      secretKey: secretKey.reveal(),
+      webhookSecret: webhookSecret.reveal(),
+      apiUrl,
+      otherVersion: (found) => log('warn', 'payment_events_version', { found, expected: apiVersion }),
+    });
   } else if (config.provider === 'demo') {
     const deliver = async (bytes: Uint8Array, signature: string): Promise<void> => {
       await payments?.receive(bytes, signature);

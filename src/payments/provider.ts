@@ -67,6 +67,8 @@ export interface PaymentEvent {
   readonly type: string;
   /** Milliseconds since 1970, by the provider's clock. */
   readonly createdAt: number;
+  /** Of the provider's API, in which the event is written; undefined: it does not say. */
+  readonly version: string | undefined;
   readonly news: PaymentNews;
 }
 

@@ -10,7 +10,18 @@ export interface StripeOptions {
   readonly webhookSecret: string;
   /** Instead of Stripe's own address. */
   readonly apiUrl: string | undefined;
+  /** Events come in a version of Stripe's API that this one was not written for: called once for each. */
+  readonly otherVersion: (version: string) => void;
 }
+
+/**
+ * The version of Stripe's API that calls name. Versions with the same word after the dot are compatible with each other
+ * (docs.stripe.com/api/versioning). Events come in the version that their webhook was made with.
+ */
+export const apiVersion = '2026-10-28.endive';
+const releaseOf = (version: string): string | undefined => version.split('.')[1];
+/** Versions that were told of, so that who sends many names fills nothing. */
+const versionsMax = 20;
 
 /** Each try of a call; two more follow a failure of the network, with the same idempotency key. */
 const timeoutMs = 20_000;
@@ -21,6 +32,7 @@ const pageMax = 100;
 export class StripeProvider implements PaymentProvider {
   readonly name = 'stripe';
   readonly #options: StripeOptions;
+  readonly #versions = new Set<string>();
   #client: Promise<Stripe> | undefined;
 
   constructor(options: StripeOptions) {
@@ -40,6 +52,8 @@ export class StripeProvider implements PaymentProvider {
           ],
           // For charges while nobody is there: automatic top-up.
           customer_creation: 'always',
+          // What is paid, refunded and disputed is in one currency: that of the books.
+          adaptive_pricing: { enabled: false },
           payment_intent_data: { setup_future_usage: 'off_session', metadata },
           metadata,
           success_url: successUrl,
@@ -80,7 +94,7 @@ export class StripeProvider implements PaymentProvider {
   readEvent(bytes: Uint8Array, signature: string | undefined, nowMs: number): Promise<PaymentEvent> {
     return Promise.resolve().then(() => {
       checkSignature(bytes, signature, this.#options.webhookSecret, nowMs);
-      return readEvent(Buffer.from(bytes).toString('utf8'));
+      return this.#known(readEvent(Buffer.from(bytes).toString('utf8')));
     });
   }
 
@@ -98,7 +112,7 @@ export class StripeProvider implements PaymentProvider {
             ...(after === undefined ? {} : { starting_after: after }),
           }),
         );
-        for (const event of page.data) events.push(eventOf(event));
+        for (const event of page.data) events.push(this.#known(eventOf(event)));
         after = page.has_more ? page.data.at(-1)?.id : undefined;
         if (events.length > eventsMax) throw new PaymentError('unavailable', 'Stripe has too many events of one day.');
       } while (after !== undefined && !signal.aborted);
@@ -108,6 +122,20 @@ export class StripeProvider implements PaymentProvider {
 
   async close(): Promise<void> {
     // Its connections are unused sockets of Node's own agent.
+  }
+
+  #known(event: PaymentEvent): PaymentEvent {
+    const { version } = event;
+    if (
+      version !== undefined &&
+      releaseOf(version) !== releaseOf(apiVersion) &&
+      !this.#versions.has(version) &&
+      this.#versions.size < versionsMax
+    ) {
+      this.#versions.add(version);
+      this.#options.otherVersion(version);
+    }
+    return event;
   }
 
   async #call<Value>(work: (stripe: Stripe) => Promise<Value>): Promise<Value> {
@@ -125,6 +153,7 @@ export class StripeProvider implements PaymentProvider {
     const { apiUrl, secretKey } = this.#options;
     const url = apiUrl === undefined ? undefined : new URL(apiUrl);
     return new Client(secretKey, {
+      apiVersion,
       timeout: timeoutMs,
       maxNetworkRetries: retriesMax,
       telemetry: false,

@@ -187,6 +187,7 @@ models:
 `,
     /max_concurrency is 3 and workers is 4.*raise it to 4, or lower workers/,
   ],
+  ['payments: { currency: ‸eur }\n', /prices, credit and invoices are in US dollars.*set it to usd/],
   ['server: { ‸telemetry: true }\n', /known here: inference, account, workers, trusted_proxies, limits/],
   [model('    ‸maxOutputTokens: 5\n'), /did you mean "max_output_tokens"\?/],
   ['‸__proto__: { polluted: 1 }\n', /unknown key "__proto__"/],

@@ -129,6 +129,55 @@ export function deathClaims(open: (t: TestContext) => Promise<Books>): void {
     assert.deepEqual(await books.differences(), []);
   });
 
+  test('a refund that fails and a dispute that is won give back once, wherever the process dies', async (t) => {
+    const books = await open(t);
+    const { desk, ledger } = books.store;
+    for (const order of [
+      ['refund.created', 'charge.dispute.created', 'refund.failed', 'charge.dispute.closed'],
+      ['refund.failed', 'charge.dispute.closed', 'refund.created', 'charge.dispute.created'],
+      ['charge.dispute.created', 'charge.dispute.closed', 'refund.created', 'refund.failed'],
+    ] as const) {
+      const deaths = await atEachCall(
+        books,
+        async () => {
+          const accountId = await newCustomer(books);
+          const till = openTill(books);
+          const topup = await till.payments.createTopup(wish(accountId));
+          await say(till, event('checkout.session.completed', session(topup, `pi_${accountId}`)));
+          // 100 of 500 are spent: what takes all of it takes a part from the house.
+          await books.hold(accountId, 100n * cent);
+          await ledger.settle(usage(accountId, 100n * cent, { promptTokens: 100_000_000 }));
+          return { accountId };
+        },
+        async (store, { accountId }) => {
+          const till = openTill({ store });
+          for (const type of order) {
+            const isRefund = type.startsWith('refund');
+            const object = {
+              id: `${isRefund ? 're' : 'dp'}_${accountId}`,
+              payment_intent: `pi_${accountId}`,
+              amount: isRefund ? 450 : 50,
+              currency: 'usd',
+              status: { 'refund.created': 'succeeded', 'refund.failed': 'failed', 'charge.dispute.closed': 'won' }[
+                type as string
+              ],
+            };
+            await say(till, event(type, object, { id: `evt_${type}_${accountId}` }));
+          }
+        },
+        async ({ accountId }, where) => {
+          const [topup] = await desk.listTopups({ accountId, limit: 10 });
+          assert.deepEqual([topup!.status, topup!.returnedMicrocents], ['paid', 0n], where);
+          assert.equal((await desk.getAccount({ accountId }))!.balanceMicrocents, 400n * cent, where);
+          const told = await desk.listNotices({ after: '', limit: 10_000 });
+          assert.equal(told.filter((notice) => notice.accountId === accountId).length, 1, where);
+        },
+      );
+      assert.ok(deaths > 12, `only ${deaths} calls`);
+    }
+    assert.deepEqual(await books.differences(), []);
+  });
+
   test('an automatic top-up charges once, wherever the process dies', async (t) => {
     const books = await open(t);
     const { desk } = books.store;

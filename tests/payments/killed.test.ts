@@ -1,50 +1,129 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { serialize } from 'node:v8';
 
 import { StoreError } from '../../src/store/store-error.ts';
-import { openSqliteStore } from '../../src/store/sqlite/store.ts';
-import { openTill, wish } from './claims.ts';
+import type { Transfer } from '../../src/store/ledger.ts';
+import { openSqliteStore, type SqliteStore } from '../../src/store/sqlite/store.ts';
+import { event, openTill, say, session, wish } from './claims.ts';
 import { creditOf } from './credit-of.ts';
 import { balanceOf, customer, differencesOf, openStore, temporaryFolder } from '../store/fixture.ts';
 
 const child = fileURLToPath(new URL('./transfer-and-die.js', import.meta.url));
 
+/**
+ * Carries out a movement in a process that is killed before its first statement, then one that is before its second, until
+ * one lives; `state` is as it was `before` until then, and `after` it from then on, also when the same comes again.
+ */
+async function dieAtEach<State>(
+  { file, folder }: { readonly file: string; readonly folder: string },
+  transfer: Transfer,
+  state: (store: SqliteStore) => Promise<State>,
+  { before, after }: { readonly before: State; readonly after: State },
+): Promise<void> {
+  const transferFile = join(folder, 'transfer');
+  writeFileSync(transferFile, serialize(transfer));
+  const run = (count: number) =>
+    spawnSync(process.execPath, [child, file, transferFile, String(count)], { encoding: 'utf8', timeout: 120_000 });
+  const found = async (): Promise<State> => {
+    const store = await openSqliteStore({ file, onFatal: assert.ifError });
+    const value = await state(store);
+    await store.close();
+    assert.deepEqual(await differencesOf(file, false), []);
+    return value;
+  };
+  for (let count = 1; ; count++) {
+    const { status, signal, stdout, stderr } = run(count);
+    assert.ok(status === 0 || signal === 'SIGKILL', stderr);
+    if (status === 0) {
+      assert.deepEqual([stdout, await found()], ['[{"value":true}]', after]);
+      assert.ok(count > 8, `only ${count} statements`);
+      break;
+    }
+    assert.deepEqual(await found(), before, `killed at statement ${count}`);
+  }
+  assert.equal(run(0).stdout, '[{"value":false}]');
+  assert.deepEqual(await found(), after);
+}
+
 test('killed before each statement of a credit in turn, the file has all of it or nothing, and in the end all, once', async (t) => {
-  const file = join(temporaryFolder(t), 'x.db');
+  const folder = temporaryFolder(t);
+  const file = join(folder, 'x.db');
   const first = await openSqliteStore({ file, onFatal: assert.ifError });
   await customer(first, 'acct_a', 0n);
   const topup = await openTill({ store: first }).payments.createTopup(wish('acct_a'));
   await first.close();
-  for (let count = 1; ; count++) {
-    const { status, signal, stdout, stderr } = spawnSync(
-      process.execPath,
-      [child, file, 'acct_a', topup.id, String(count)],
+  await dieAtEach(
+    { file, folder },
+    creditOf('acct_a', topup.id),
+    async (store) => [
+      await balanceOf(store, 'acct_a'),
+      (await store.desk.getTopup({ id: topup.id }))!.status,
+      await store.desk.findPaymentEvent({ provider: 'demo', id: `evt_${topup.id}` }),
+      (await store.desk.findPayment({ provider: 'demo', id: `pi_${topup.id}` }))?.amountMicrocents,
+    ],
+    { before: [0n, 'pending', undefined, undefined], after: [500_000_000n, 'paid', 'applied', 500_000_000n] },
+  );
+});
+
+for (const [what, type, status, taking] of [
+  ['a refund that has failed', 'refund.failed', 'failed', 'refund.created'],
+  ['a dispute that was won', 'charge.dispute.closed', 'won', 'charge.dispute.created'],
+] as const)
+  test(`killed before each statement of what gives back ${what}: all of it or nothing, and in the end all, once`, async (t) => {
+    const folder = temporaryFolder(t);
+    const file = join(folder, 'x.db');
+    const first = await openSqliteStore({ file, onFatal: assert.ifError });
+    await customer(first, 'acct_a', 0n);
+    const till = openTill({ store: first });
+    const topup = await till.payments.createTopup(wish('acct_a'));
+    await say(till, event('checkout.session.completed', session(topup, 'pi_1')));
+    const object = { id: 'return_1', payment_intent: 'pi_1', amount: 500, currency: 'usd' };
+    await say(till, event(taking, { ...object, status: 'succeeded' }));
+    assert.equal(await balanceOf(first, 'acct_a'), 0n);
+    // What the service itself would write, kept from being written.
+    let transfer: Transfer | undefined;
+    const keeping = openTill({
+      store: {
+        desk: first.desk,
+        now: () => first.now(),
+        ledger: Object.assign(Object.create(first.ledger) as typeof first.ledger, {
+          transfer: (wanted: Transfer) => {
+            transfer = wanted;
+            return Promise.reject(new Error('kept'));
+          },
+        }),
+      },
+    });
+    const failed = event(type, { ...object, status });
+    await assert.rejects(say(keeping, failed), /kept/);
+    await first.close();
+    const statusBefore = type === 'refund.failed' ? 'refunded' : 'disputed';
+    const notices = type === 'refund.failed' ? 1 : 0;
+    await dieAtEach(
+      { file, folder },
+      transfer!,
+      async (store) => {
+        const after = (await store.desk.getTopup({ id: topup.id }))!;
+        return [
+          await balanceOf(store, 'acct_a'),
+          after.status,
+          after.returnedMicrocents,
+          await store.desk.findPaymentEvent({ provider: 'demo', id: failed.id }),
+          (await store.desk.findPaymentReturn({ provider: 'demo', id: 'return_1' }))!.undoneAt !== null,
+          (await store.desk.listNotices({ after: '', limit: 10 })).length,
+        ];
+      },
       {
-        encoding: 'utf8',
-        timeout: 120_000,
+        before: [0n, statusBefore, 500_000_000n, undefined, false, 0],
+        after: [500_000_000n, 'paid', 0n, 'applied', true, notices],
       },
     );
-    assert.ok(status === 0 || signal === 'SIGKILL', stderr);
-    const store = await openSqliteStore({ file, onFatal: assert.ifError });
-    const paid = await store.desk.getTopup({ id: topup.id });
-    const event = await store.desk.findPaymentEvent({ provider: 'demo', id: `evt_${topup.id}` });
-    const payment = await store.desk.findPayment({ provider: 'demo', id: `pi_${topup.id}` });
-    const state = [await balanceOf(store, 'acct_a'), paid!.status, event, payment?.amountMicrocents];
-    await store.close();
-    assert.deepEqual(await differencesOf(file, false), []);
-    if (status === 0) {
-      assert.deepEqual([stdout, ...state], ['[{"value":true}]', 500_000_000n, 'paid', 'applied', 500_000_000n]);
-      assert.ok(count > 8, `only ${count} statements`);
-      break;
-    }
-    assert.deepEqual(state, [0n, 'pending', undefined, undefined], `killed at statement ${count}`);
-  }
-  const again = spawnSync(process.execPath, [child, file, 'acct_a', topup.id, '0'], { encoding: 'utf8' });
-  assert.equal(again.stdout, '[{"value":false}]');
-});
+  });
 
 test('what a movement carries is written with it or refuses it, and never twice', async (t) => {
   const file = join(temporaryFolder(t), 'x.db');

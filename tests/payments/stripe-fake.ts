@@ -3,6 +3,8 @@ import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 
 import { signEvent } from '../../src/payments/signature.ts';
+import { apiVersion } from '../../src/payments/stripe.ts';
+import { faultOf } from './stripe-parameters.ts';
 
 type Fields = Record<string, unknown>;
 
@@ -15,7 +17,10 @@ export class StripeFake {
   readonly #answers = new Map<string, { readonly text: string; readonly sent: string }>();
   readonly #sessions = new Map<string, Fields>();
   readonly #payments = new Map<string, Fields & { refunded: number }>();
+  readonly #refunds = new Map<string, Fields>();
   readonly events: Fields[] = [];
+  /** All that was asked, as it was sent. */
+  readonly requests: { readonly method: string; readonly url: string; readonly sent: string }[] = [];
   /** Of calls that were carried out, not answered from memory. */
   readonly calls: string[] = [];
   readonly key = 'sk_test_fake';
@@ -37,6 +42,10 @@ export class StripeFake {
 
   get url(): string {
     return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+  }
+
+  get sessionIds(): readonly string[] {
+    return [...this.#sessions.keys()];
   }
 
   close(): void {
@@ -63,10 +72,17 @@ export class StripeFake {
     return [this.emit('charge.dispute.created', object), this.emit('charge.dispute.funds_withdrawn', object)];
   }
 
+  /** The bank does not take a refund: what Stripe says then. */
+  failRefund(refundId: string): readonly Fields[] {
+    const refund = { ...this.#refunds.get(refundId)!, status: 'failed', failure_reason: 'expired_or_canceled_card' };
+    return [this.emit('refund.updated', refund), this.emit('refund.failed', refund)];
+  }
+
   emit(type: string, object: Fields): Fields {
     const event = {
       id: this.#id('evt'),
       object: 'event',
+      api_version: apiVersion,
       type,
       created: Math.floor(Date.now() / 1000),
       data: { object },
@@ -97,14 +113,19 @@ export class StripeFake {
     const fail = (status: number, code: string): void =>
       send(status, { error: { type: 'card_error', code, message: code } });
     if (request.headers.authorization !== `Bearer ${this.key}`) return fail(401, 'api_key_invalid');
+    this.requests.push({ method: request.method!, url: request.url!, sent });
+    if (request.headers['stripe-version'] !== apiVersion) return fail(400, 'api_version_unknown');
     const { pathname, searchParams } = new URL(request.url!, 'http://x');
+    const form = request.method === 'GET' ? searchParams : new URLSearchParams(sent);
+    const fault = faultOf(`${request.method} ${pathname}`, form);
+    if (fault !== undefined) return fail(400, fault);
     if (request.method === 'GET' && pathname === '/v1/events') return send(200, this.#list(searchParams));
     const key = request.headers['idempotency-key'];
     if (typeof key !== 'string') return fail(400, 'idempotency_key_missing');
     const earlier = this.#answers.get(key);
     if (earlier !== undefined)
       return earlier.sent === sent ? send(200, earlier.text) : fail(400, 'idempotency_key_in_use');
-    const made = this.#make(pathname, new URLSearchParams(sent));
+    const made = this.#make(pathname, form);
     if (typeof made === 'string') return fail(402, made);
     this.calls.push(pathname);
     const text = JSON.stringify(made);
@@ -159,6 +180,7 @@ export class StripeFake {
           currency: payment['currency'],
           status: 'succeeded',
         };
+        this.#refunds.set(refund.id, refund);
         this.emit('refund.created', refund);
         return refund;
       }

@@ -18,7 +18,13 @@ async function open(t: TestContext) {
   const file = join(temporaryFolder(t), 'x.db');
   const store = await openStore(t, file);
   await customer(store, 'acct_a', 0n);
-  const provider = new StripeProvider({ secretKey: fake.key, webhookSecret: fake.webhookSecret, apiUrl: fake.url });
+  const versions: string[] = [];
+  const provider = new StripeProvider({
+    secretKey: fake.key,
+    webhookSecret: fake.webhookSecret,
+    apiUrl: fake.url,
+    otherVersion: (version) => versions.push(version),
+  });
   const payments = new Payments({
     ...store,
     now: () => store.now(),
@@ -31,7 +37,7 @@ async function open(t: TestContext) {
     const { bytes, signature } = fake.signed(event);
     return payments.receive(bytes, signature);
   };
-  return { fake, file, store, provider, payments, deliver };
+  return { fake, file, store, provider, payments, deliver, versions };
 }
 
 test('a checkout at Stripe is paid, reported twice, and credits once', async (t) => {
@@ -67,6 +73,33 @@ test('a lost answer makes one checkout and one refund: the call is sent again wi
   );
   assert.equal(await payments.catchUp(AbortSignal.timeout(60_000)), 1, 'the refund, which nobody has delivered');
   assert.equal(await balanceOf(store, 'acct_a'), 0n);
+  assert.deepEqual(await differencesOf(file), []);
+});
+
+test('an event of another release of the API is read, and told of once', async (t) => {
+  const { fake, payments, deliver, versions } = await open(t);
+  const topup = await payments.createTopup(wish('acct_a', 500));
+  const [intent, session] = fake.pay(topup.checkoutId!);
+  assert.equal(await deliver({ ...intent, api_version: '2026-10-28.endive' }), 'applied');
+  assert.equal(await deliver({ ...session, api_version: '2026-12-16.endive' }), 'again');
+  assert.deepEqual(versions, []);
+  const old = (id: string) => deliver({ ...session, id, api_version: '2024-06-20' });
+  assert.deepEqual([await old('evt_1'), await old('evt_2')], ['again', 'again']);
+  assert.deepEqual(versions, ['2024-06-20']);
+});
+
+test('a refund that is made at Stripe, and fails there, is taken and given back; missed or delivered late', async (t) => {
+  const { fake, file, store, provider, payments, deliver } = await open(t);
+  const topup = await payments.createTopup(wish('acct_a', 500));
+  for (const event of fake.pay(topup.checkoutId!)) await deliver(event);
+  const { paymentId } = (await store.desk.getTopup({ id: topup.id }))!;
+  const id = await provider.refund({ paymentId: paymentId!, amountCents: 500, idempotencyKey: 'refund' });
+  const taken = fake.events.at(-1)!;
+  const [, failed] = fake.failRefund(id);
+  assert.equal(await payments.catchUp(AbortSignal.timeout(60_000)), 2, 'taken, and given back');
+  assert.equal(await balanceOf(store, 'acct_a'), 500n * cent);
+  assert.deepEqual([await deliver(failed!), await deliver(taken)], ['again', 'again']);
+  assert.equal(await balanceOf(store, 'acct_a'), 500n * cent);
   assert.deepEqual(await differencesOf(file), []);
 });
 

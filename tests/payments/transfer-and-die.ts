@@ -1,11 +1,18 @@
-/** Moves money with what it carries, and is killed at the statement that its arguments name: `FILE TRANSFER COUNT`. */
+/**
+ * Moves money with what it carries, and is killed at the statement that its arguments name: `FILE TRANSFER COUNT`, the
+ * transfer in a file, as `v8.serialize` writes it.
+ */
+import { readFileSync } from 'node:fs';
+import { deserialize } from 'node:v8';
+
+import type { Transfer } from '../../src/store/ledger.ts';
 import { openConnection, type Connection } from '../../src/store/sqlite/connection.ts';
 import { LedgerWriter } from '../../src/store/sqlite/ledger-writer.ts';
-import { creditOf } from './credit-of.ts';
 
-const [file = '', accountId = '', topupId = '', count = ''] = process.argv.slice(2);
+const [file = '', transferFile = '', count = ''] = process.argv.slice(2);
 let left = Number(count);
 const connection = openConnection(file);
+const transfer = deserialize(readFileSync(transferFile)) as Transfer;
 
 const dying = new Proxy(connection, {
   get: (target, name) => {
@@ -34,7 +41,7 @@ const reply = writer.write({
   ids: new Uint8Array(0),
   rows: [],
   opens: [],
-  operations: [{ kind: 'transfer', transfer: creditOf(accountId, topupId), reserved: false }],
+  operations: [{ kind: 'transfer', transfer, reserved: false }],
 });
 process.stdout.write(JSON.stringify(reply.results));
 writer.close();
