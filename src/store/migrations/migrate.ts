@@ -23,8 +23,8 @@ import * as payments from './018-payments.ts';
 import * as usageReports from './019-usage-reports.ts';
 import * as keysAndOperator from './020-keys-and-operator.ts';
 import * as alertsAndInvoices from './021-alerts-and-invoices.ts';
-import * as auditOfPeople from './026-audit-of-people.ts';
 import * as returnsUndone from './025-returns-undone.ts';
+import * as auditOfPeople from './026-audit-of-people.ts';
 
 interface MigrationSteps {
   up(db: Kysely<Database>, dialect: SchemaDialect): Promise<void>;
@@ -57,8 +57,8 @@ const migrations: Readonly<Record<string, MigrationSteps>> = {
   '019-usage-reports': usageReports,
   '020-keys-and-operator': keysAndOperator,
   '021-alerts-and-invoices': alertsAndInvoices,
-  '026-audit-of-people': auditOfPeople,
   '025-returns-undone': returnsUndone,
+  '026-audit-of-people': auditOfPeople,
 };
 
 export const migrationNames: readonly string[] = Object.keys(migrations);
