@@ -135,7 +135,6 @@ export function deathClaims(open: (t: TestContext) => Promise<Books>): void {
     for (const order of [
       ['refund.created', 'charge.dispute.created', 'refund.failed', 'charge.dispute.closed'],
       ['refund.failed', 'charge.dispute.closed', 'refund.created', 'charge.dispute.created'],
-      ['charge.dispute.created', 'charge.dispute.closed', 'refund.created', 'refund.failed'],
     ] as const) {
       const deaths = await atEachCall(
         books,

@@ -1,0 +1,4 @@
+import { deathClaims } from './death-claims.ts';
+import { openBooks } from './sqlite-books.ts';
+
+deathClaims(openBooks);
