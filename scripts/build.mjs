@@ -3,6 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
+import { unpackedLibraries } from './pack.mjs';
 import { fail, isStarted, root, say, setup } from './setup.mjs';
 
 const dist = path.join(root, 'dist');
@@ -16,6 +17,14 @@ export function build() {
   const { own, clients } = sourceFiles();
   compile({ project: root, sources: own, read: own });
   removeLeftovers(new Set([...own, ...clients].map(outputOf)));
+  packLibraries();
+}
+
+/** What is not packed is loaded as it is installed: slower, and the same. */
+function packLibraries() {
+  if (unpackedLibraries().length === 0) return;
+  const script = path.join(root, 'scripts', 'pack.mjs');
+  spawnSync(process.execPath, [script], { cwd: root, stdio: ['ignore', 2, 2] });
 }
 
 /** After `build`, and with the client libraries installed. */

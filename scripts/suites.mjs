@@ -1,20 +1,45 @@
 // The suites of tests: which files belong to each, how long they may take, and what they need.
 import fs from 'node:fs';
+import os from 'node:os';
 import path from 'node:path';
 
 const minutesMs = 60_000;
 
+/** A file waits for a quarter of its time, and what one file leaves of the processors another takes. Memory bounds them. */
+const filesAtOnce = Math.min(os.availableParallelism() + 1, 8);
+
+/**
+ * What the newest Node cannot change: what models write and how it is read, which llama.cpp and pure functions of ours decide.
+ * That the engine's program, its library and its real model work there is in the other files of the folder.
+ */
+const sameOnEveryNode = [
+  'architecture',
+  'billing/budgets',
+  'cli/lazy-imports',
+  ...['completions', 'constraint', 'continuation', 'logprobs', 'loop', 'reasoning', 'tools', 'tools-default-model'].map(
+    (name) => `engines/llama/${name}`,
+  ),
+].map((name) => path.normalize(`${name}.test.js`));
+
 /**
  * `minutes` ends a suite that hangs, several times what it takes on two slow cores; `fileMinutes` ends one file of it.
  * A suite without `files` has the files of its folder `tests/suites/<name>/`; if there is a `setup.mjs`, it is run first.
+ * It does not have the files of `except`.
  */
 export const suites = {
-  ordinary: { minutes: 35, fileMinutes: 5, concurrency: 2, files: 'ordinary', about: 'everything a change must pass' },
+  ordinary: {
+    minutes: 35,
+    fileMinutes: 5,
+    concurrency: filesAtOnce,
+    files: 'ordinary',
+    about: 'everything a change must pass',
+  },
   node24: {
     minutes: 35,
     fileMinutes: 5,
-    concurrency: 2,
+    concurrency: filesAtOnce,
     files: 'ordinary',
+    except: sameOnEveryNode,
     node: '24',
     newestClients: true,
     about: 'the ordinary tests on the newest Node 24, with the newest client libraries',
@@ -71,11 +96,13 @@ const isLong = (file) => isSoak(file) || file.startsWith(`suites${path.sep}`);
 
 /** Compiled test files of a suite, relative to the root, that contain one of the words; all without words. */
 export function testFiles(root, name, words) {
+  const { except = [] } = suites[name];
   const own = suites[name].files === undefined ? `suites${path.sep}${name}${path.sep}` : undefined;
   const files = sourcesBelow(path.join(root, 'tests'))
     .map((file) => path.relative(path.join(root, 'tests'), file))
     .filter((file) => file.endsWith('.test.ts'))
     .map((file) => file.replace(/\.ts$/, '.js'))
+    .filter((file) => !except.includes(file))
     .filter((file) => (own === undefined ? !isLong(file) : file.startsWith(own) || (name === 'soak' && isSoak(file))))
     .toSorted();
   return {

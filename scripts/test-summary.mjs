@@ -42,10 +42,15 @@ function entriesOf(file) {
   return lines.flatMap((line) => (line === '' ? [] : [JSON.parse(line)]));
 }
 
-/** The slowest files, what was skipped and what failed; the last line counts. */
+/** Where `processor-time.mjs` notes, beside the notes of the reporter. */
+export const processorNotes = (file) => `${file}.processor`;
+
+/** The slowest files, what was skipped and what failed; the last line counts. A file that was killed has no processor time. */
 export function summaryLines({ suite, file, root, seconds }) {
   const all = entriesOf(file);
   const where = ({ file: at }) => (at === undefined ? '' : sourceOf(at, root));
+  const processorMs = new Map(entriesOf(processorNotes(file)).map((entry) => [where(entry), entry.processorMs]));
+  const processorSum = [...processorMs.values()].reduce((sum, ms) => sum + ms, 0) / 1000;
   const slowest = all
     .filter((entry) => entry.durationMs !== undefined)
     .toSorted((a, b) => b.durationMs - a.durationMs)
@@ -55,10 +60,14 @@ export function summaryLines({ suite, file, root, seconds }) {
   const passed = all.filter((entry) => entry.passed !== undefined).length;
   return [
     '',
-    `${suite} took ${seconds.toFixed(0)} s; its slowest files:`,
-    ...slowest.map((entry) => `${(entry.durationMs / 1000).toFixed(1).padStart(8)} s  ${where(entry)}`),
+    `${suite} took ${seconds.toFixed(0)} s, and ${processorSum.toFixed(0)} s of processors; its slowest files, and their processors:`,
+    ...slowest.map((entry) =>
+      [secondsText(entry.durationMs), secondsText(processorMs.get(where(entry))), where(entry)].join('  '),
+    ),
     ...skipped.map((entry) => `skipped: ${where(entry)}: ${entry.skipped}`),
     ...failed.map((entry) => `failed: ${where(entry)}: ${entry.failed}`),
     `${suite}: ${passed} passed, ${failed.length} failed, ${skipped.length} skipped`,
   ];
 }
+
+const secondsText = (ms) => (ms === undefined ? '?'.padStart(10) : `${(ms / 1000).toFixed(1).padStart(8)} s`);

@@ -16,10 +16,11 @@ import { writeAccountClient } from './account-client.mjs';
 import { setUpClients } from './clients.mjs';
 import { newestClients } from './newest-clients.mjs';
 import { nodeBinary } from './node-binary.mjs';
+import { notingOption } from './processor-time.mjs';
 import { fail, root, say, setup } from './setup.mjs';
 import { readArguments, suiteLimits, suites, testFiles } from './suites.mjs';
 import { runOnceMore } from './once-more.mjs';
-import { failedFiles, summaryLines } from './test-summary.mjs';
+import { failedFiles, processorNotes, summaryLines } from './test-summary.mjs';
 
 const {
   problem,
@@ -101,7 +102,8 @@ async function runTests(files, concurrency, variables) {
   const summaryFile = path.join(folder, 'summary');
   const { suiteMs, fileMs } = suiteLimits(suite);
   const parameters = [
-    ...['--enable-source-maps', ...imports.flatMap((file) => ['--import', file]), '--test'],
+    ...['--enable-source-maps', ...imports.flatMap((file) => ['--import', file])],
+    ...[...notingOption(processorNotes(summaryFile)), '--test'],
     ...[`--test-concurrency=${concurrency}`, `--test-timeout=${fileMs}`],
     ...['--test-reporter=spec', '--test-reporter-destination=stdout'],
     ...[`--test-reporter=${pathToFileURL(path.join(root, 'scripts', 'test-summary.mjs')).href}`],

@@ -100,11 +100,11 @@ describe('a share', () => {
       if (taking instanceof Promise) waited++;
       assert.ok('taken' in (await taking));
       if (count % 8 !== 7) continue;
-      await nextTurn(); // in which it is asked for more
+      // More is asked for in the next turn. Before it nothing is under way, and the next sixteen would use up what is there.
+      await nextTurn();
       await until(() => !lease.isBusy, 60_000);
     }
-    // Two on a machine that keeps up; one that is busy may come to its renewal late.
-    assert.ok(waited <= 200, `${waited} waited`);
+    assert.equal(waited, 1, 'the first one, however slow the machine is');
     assert.ok(lease.exchanges <= 300, `${lease.exchanges} exchanges`);
     const leased = arbiter.used(rule);
     assert.ok(leased >= 2_000 && leased < 12_000, String(leased));

@@ -5,6 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+import type { Printer } from '../../src/cli/output.ts';
+
 const main = fileURLToPath(new URL('../../src/main.js', import.meta.url));
 /** Half a second on a quiet machine. */
 const startTimeoutMs = 120_000;
@@ -176,10 +178,25 @@ export class TestService {
     return { requests: printed.requests, balanceMicrocents: printed.balances[0]?.balance_microcents ?? 0 };
   }
 
-  /** Throws unless `tokenhouse ledger verify` finds everything right (invariants I1 to I3). */
+  /** Throws unless the code behind `tokenhouse ledger verify` finds everything right (invariants I1 to I3). */
   async verify(): Promise<void> {
-    const { code, stdout, stderr } = await this.command('ledger', 'verify');
-    if (code !== 0) throw new Error(`the ledger is wrong:\n${stdout}${stderr}`);
+    // Imported here, because many tests need nothing but the program.
+    const [{ readContext }, { verify }] = await Promise.all([
+      import('../../src/cli/read-context.ts'),
+      import('../../src/cli/ledger.ts'),
+    ]);
+    const said: string[] = [];
+    const print: Printer = {
+      json: false,
+      result: (_value, lines) => said.push(...lines),
+      raw: (text) => Promise.resolve(void said.push(text)),
+      say: (line) => said.push(line),
+    };
+    const code = await verify({
+      ...readContext(undefined, { directory: this.folder, variables: this.#environment }),
+      print,
+    });
+    if (code !== 0) throw new Error(`the ledger is wrong:\n${said.join('\n')}`);
   }
 
   /** A chat completion with the first key. */
