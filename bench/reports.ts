@@ -5,10 +5,11 @@ import { pathToFileURL } from 'node:url';
 import { sql, type Kysely } from 'kysely';
 import type { Database } from '../src/store/database.ts';
 import { listGenerations } from '../src/store/generation-queries.ts';
+import { readBooks } from '../src/store/invoice-queries.ts';
 import { migrate } from '../src/store/migrations/migrate.ts';
 import { kyselyOnPostgres } from '../src/store/postgres/dialect.ts';
 import { makePartitions } from '../src/store/postgres/partitions.ts';
-import { monthTotals, reportUsage, spendSince, type ReportDimension } from '../src/store/report-queries.ts';
+import { reportUsage, spendSince, type ReportDimension } from '../src/store/report-queries.ts';
 import { openConnection } from '../src/store/sqlite/connection.ts';
 import { kyselyOn } from '../src/store/sqlite/dialect.ts';
 import { bucketBounds, hourMs, startOfDay, type BucketWidth } from '../src/store/time-zone.ts';
@@ -56,8 +57,8 @@ const cases: readonly Case[] = [
     run: report('1d', 30 * dayMs, ['model'], 'Asia/Kathmandu'),
   },
   {
-    name: 'total of a calendar month',
-    run: (db, accountId) => monthTotals(db, { accountId, year: 2026, month: 8 }),
+    name: 'what a statement reads of a month',
+    run: (db, accountId) => readBooks(db, { accountId, from: Date.UTC(2026, 7), to: Date.UTC(2026, 8) }),
   },
   {
     name: 'spend of a key since 30 days',

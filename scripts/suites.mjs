@@ -45,6 +45,12 @@ export const suites = {
   },
   'llama-server': { minutes: 15, fileMinutes: 10, concurrency: 1, about: 'a real llama-server behind the service' },
   postgres: { minutes: 20, fileMinutes: 8, concurrency: 1, about: 'a real PostgreSQL below one and several replicas' },
+  month: {
+    minutes: 25,
+    fileMinutes: 12,
+    concurrency: 1,
+    about: 'a month of 200,000 requests that comes to the same everywhere, on both stores',
+  },
   s3: { minutes: 15, fileMinutes: 10, concurrency: 1, about: 'files in a bucket of a real S3-compatible server' },
   soak: { minutes: 35, fileMinutes: 14, concurrency: 1, about: 'mixed load with faults for minutes or hours' },
 };

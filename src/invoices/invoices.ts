@@ -21,6 +21,8 @@ export interface InvoiceServices {
   /** Name of the account's time zone. */
   readonly timeZoneOf: (accountId: string) => Promise<string>;
   readonly buyerOf: (account: { readonly id: string; readonly name: string }) => Promise<Buyer>;
+  /** Periods that ended before are closed, and nobody is told. */
+  readonly since: () => Promise<number>;
   /** Makes UUIDv7s. */
   readonly newId: () => Uint8Array;
   readonly now: () => number;
@@ -76,7 +78,7 @@ export class Invoices {
 
   /** False: its month is not over. */
   async #closeMonth(account: OpenBooks): Promise<boolean> {
-    const { desk, settings, now, newId } = this.#services;
+    const { desk, settings, since, now, newId } = this.#services;
     const { accountId, closedUntil } = account;
     const timeZone = await this.#zone(accountId);
     const from = closedUntil ?? startOfMonthIn(monthOf(account.createdAt, timeZone), timeZone);
@@ -85,6 +87,8 @@ export class Invoices {
     if (to + settlingMs > at) return false;
     const books = await desk.readBooks({ accountId, from, to });
     const invoices = isEmpty(books) ? [] : await this.#documents(account, { from, to, timeZone, books });
+    // Months that were over before there were invoices here: whoever wants one finds it, nobody is sent them all at once.
+    const isTold = to > (await since());
     // Where somebody else was first, the next look finds what they left.
     await desk.closeBooks({
       accountId,
@@ -93,7 +97,7 @@ export class Invoices {
       year: new Date(at).getUTCFullYear(),
       prefix: settings().prefix,
       at,
-      invoices: invoices.map((invoice) => ({ ...invoice, noticeId: `evt_${uuidText(newId())}` })),
+      invoices: invoices.map((invoice) => ({ ...invoice, noticeId: isTold ? `evt_${uuidText(newId())}` : null })),
     });
     return true;
   }

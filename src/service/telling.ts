@@ -77,6 +77,7 @@ export function openTelling(options: TellingOptions): Telling {
         email: billing?.invoiceEmail ?? null,
       };
     },
+    since: () => desk.invoicesSince({}),
     newId,
     now,
   });

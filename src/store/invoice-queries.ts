@@ -3,6 +3,7 @@ import { sql, type Kysely, type Selectable } from 'kysely';
 import type { Database, InvoiceKind, InvoiceTable } from './database.ts';
 import { houseAccounts } from './ledger.ts';
 import type { TransferKind } from './ledger.ts';
+import { ranAt } from './migrations/migrate.ts';
 import { StoreError } from './store-error.ts';
 import { inMonthsOf } from './usage-months.ts';
 
@@ -236,6 +237,11 @@ export async function transferredBefore(
   return (await side('credit_account')) - (await side('debit_account'));
 }
 
+/** Since when this database has invoices: it was made then, or brought up to date from a version that had none. */
+export async function invoicesSince(db: Db, _request: object): Promise<number> {
+  return (await ranAt(db, '021-alerts-and-invoices')) ?? 0;
+}
+
 export interface OpenBooks {
   readonly accountId: string;
   readonly name: string;
@@ -287,8 +293,8 @@ export interface NewInvoice {
   readonly closingMicrocents: bigint;
   /** JSON: all that it says, except number and date. */
   readonly data: string;
-  /** Of the event that tells of it. */
-  readonly noticeId: string;
+  /** Of the event that tells of it; null: nobody is told. */
+  readonly noticeId: string | null;
 }
 
 /**
@@ -356,6 +362,7 @@ export async function closeBooks(
           data: invoice.data,
         })
         .execute();
+      if (invoice.noticeId === null) continue;
       await transaction
         .insertInto('notice')
         .values({

@@ -2,7 +2,6 @@
 import type { Kysely } from 'kysely';
 import type { Database } from './database.ts';
 import { daysOf, tagsSince } from './roll-ups.ts';
-import { startOfZoneMonth } from './time-zone.ts';
 import { closedBefore, listOf } from './usage-expressions.ts';
 import { addSums, sumBuckets, type BucketSum, type SumDimension, type SumFilter, type Sums } from './usage-sums.ts';
 
@@ -130,67 +129,6 @@ export async function spendSince(db: Db, { accountId, from, to, by, id = '' }: S
     const places = await placesOf(moment, accountId, timeZone);
     const [sum] = await sumBuckets(moment, filter, { bounds: [from, to], by: [], places });
     return sum?.cost ?? 0n;
-  });
-}
-
-/** What a month of an account comes to, in its time zone. */
-export interface MonthTotals {
-  readonly timeZone: string;
-  /** Milliseconds since 1970: `from` is in, `to` is out. */
-  readonly from: number;
-  readonly to: number;
-  /** Of requests that ended in the month. */
-  readonly requests: number;
-  readonly costMicrocents: bigint;
-  /** What of charges was given back in the month, whenever they were made. */
-  readonly refundMicrocents: bigint;
-  /** One for each model, by their ids. */
-  readonly models: readonly {
-    readonly modelId: string;
-    readonly requests: number;
-    readonly promptTokens: number;
-    readonly cachedTokens: number;
-    readonly completionTokens: number;
-    readonly costMicrocents: bigint;
-  }[];
-}
-
-/** What invoices are made of. `timeZone` where an earlier invoice has fixed it; else the account's. */
-export async function monthTotals(
-  db: Db,
-  request: {
-    readonly accountId: string;
-    readonly year: number;
-    /** From 1. */
-    readonly month: number;
-    readonly timeZone?: string;
-  },
-): Promise<MonthTotals> {
-  const { accountId, year, month } = request;
-  return await inOneMoment(db, async (moment) => {
-    const timeZone = request.timeZone ?? (await timeZoneOf(moment, accountId));
-    const [from, to] = [startOfZoneMonth(timeZone, year, month), startOfZoneMonth(timeZone, year, month + 1)];
-    const places = await placesOf(moment, accountId, timeZone);
-    const sums = await sumBuckets(moment, { accountId }, { bounds: [from, to], by: ['model'], places });
-    return {
-      timeZone,
-      from,
-      to,
-      requests: Number(sums.reduce((sum, one) => sum + one.requests, 0n)),
-      costMicrocents: sums.reduce((sum, one) => sum + one.cost, 0n),
-      refundMicrocents: (await refundsBetween(moment, { accountId, from, to })).reduce(
-        (sum, { amountMicrocents }) => sum + amountMicrocents,
-        0n,
-      ),
-      models: sums.map((sum) => ({
-        modelId: sum.model!,
-        requests: Number(sum.requests),
-        promptTokens: Number(sum.prompt_tokens),
-        cachedTokens: Number(sum.cached_tokens),
-        completionTokens: Number(sum.completion_tokens),
-        costMicrocents: sum.cost,
-      })),
-    };
   });
 }
 

@@ -17,7 +17,8 @@ import type { Mail } from '../../src/mail/mailer.ts';
 import { createLog } from '../../src/log.ts';
 import { People } from '../../src/people/people.ts';
 import { publicIdOf } from '../../src/ids/uuid.ts';
-import { openConnection } from '../../src/store/sqlite/connection.ts';
+import type { AccountLedger } from '../../src/store/ledger.ts';
+import type { Desk } from '../../src/store/operations.ts';
 import { exchange } from '../http/raw.ts';
 import type { RawAnswer, RawRequest } from '../http/raw.ts';
 import { openStore, temporaryFolder, uuid } from '../store/fixture.ts';
@@ -50,6 +51,8 @@ export interface HostOptions {
   /** What else of the configuration the test is about. */
   readonly config?: Partial<Config>;
   readonly trustedProxies?: AddressRanges;
+  /** In place of one on a new file. */
+  readonly store?: { readonly ledger: AccountLedger; readonly desk: Desk };
   /** More of the services, made of the others. */
   readonly more?: (services: AccountServices) => Partial<AccountServices>;
 }
@@ -59,11 +62,10 @@ export async function openHost(
   t: TestContext,
   routes: readonly AccountRoute[],
   now: () => number = Date.now,
-  { signIn = { signUp: 'invitation', oidc: [] }, config = {}, more = () => ({}), trustedProxies }: HostOptions = {},
+  { signIn = { signUp: 'invitation', oidc: [] }, config = {}, more = () => ({}), ...options }: HostOptions = {},
 ): Promise<TestHost> {
   const folder = temporaryFolder(t);
-  const file = join(folder, 'store.db');
-  const store = await openStore(t, file);
+  const store = options.store ?? (await openStore(t, join(folder, 'store.db')));
   const secret = openSecret({ fromEnvironment: undefined, dataFolder: folder, warn: () => {} });
   const failures: unknown[] = [];
   const mails: Mail[] = [];
@@ -91,7 +93,7 @@ export async function openHost(
       newRequestId: () => publicIdOf(uuid()),
       metrics: { token: undefined, isProxied: false, text: () => '' },
       limits: defaultEdgeLimits,
-      trustedProxies: () => trustedProxies,
+      trustedProxies: () => options.trustedProxies,
       failed: (error) => failures.push(error),
     },
     routes,
@@ -113,13 +115,9 @@ export async function openHost(
       return id;
     },
     key: async (accountId, role, isOperator = false) => {
-      const { text, row } = issueKey({ accountId, name: `${role} of ${accountId}`, secret, now: Date.now() });
+      const wish = { accountId, name: `${role} of ${accountId}`, role, isOperator, secret, now: Date.now() };
+      const { text, row } = issueKey(wish);
       await store.desk.createKey({ key: row, changeId: uuid() });
-      const connection = openConnection(file);
-      connection
-        .prepare('update api_key set role = ?, is_operator = ? where id = ?')
-        .run(role, isOperator ? 1n : 0n, row.id);
-      connection.close();
       return text;
     },
     ask: (method, path, { key, json, headers = [], body } = {}) =>

@@ -23,6 +23,7 @@ test('invoices are issued, listed, shown and printed; webhooks are listed, teste
   const lastMonth = Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - 1, 2);
   const connection = openConnection(join(service.folder, 'data', 'tokenhouse.db'));
   connection.prepare('update account set created_at = ? where id = ?').run(BigInt(lastMonth), service.accountId);
+  connection.prepare(`update kysely_migration set timestamp = ?`).run(new Date(lastMonth).toISOString());
   const move = connection.prepare(
     `insert into transfer (id, debit_account, credit_account, amount, kind, idempotency_key, "by", at) values (?, ?, ?, 700000000, ?, ?, 'test', ?)`,
   );

@@ -32,7 +32,8 @@ export async function openPaper(t: TestContext, at: number): Promise<Paper & { r
   return { ...paperOn(store, at), file };
 }
 
-export function paperOn(store: Paper['store'], at: number): Paper {
+/** `since`: when the books got invoices. */
+export function paperOn(store: Paper['store'], at: number, since = 0): Paper {
   const clock = { now: at };
   const zones = new Map<string, string>();
   const invoices = new Invoices({
@@ -40,6 +41,7 @@ export function paperOn(store: Paper['store'], at: number): Paper {
     settings: () => settings,
     timeZoneOf: async (accountId) => zones.get(accountId) ?? 'UTC',
     buyerOf: async ({ name }) => ({ name, address: [], taxId: null, email: null }),
+    since: async () => since,
     newId: uuidMaker(() => clock.now),
     now: () => clock.now,
   });

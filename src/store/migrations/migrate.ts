@@ -114,6 +114,17 @@ export async function migrationsThatRan(db: Kysely<Database>): Promise<readonly 
   return ran.map(({ name }) => name);
 }
 
+/** When a migration ran here, by the clock of the machine; undefined: it has not. Milliseconds since 1970. */
+export async function ranAt(db: Kysely<Database>, name: string): Promise<number | undefined> {
+  const row = await db
+    .withTables<{ kysely_migration: { name: string; timestamp: string } }>()
+    .selectFrom('kysely_migration')
+    .select('timestamp')
+    .where('name', '=', name)
+    .executeTakeFirst();
+  return row === undefined ? undefined : Date.parse(row.timestamp);
+}
+
 /** Throws when a newer version has written the database. */
 export async function refuseNewer(db: Kysely<Database>): Promise<void> {
   const tables = await db.introspection.getTables({ withInternalKyselyTables: true });

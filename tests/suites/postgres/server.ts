@@ -1,4 +1,4 @@
-/** A PostgreSQL server of one test file: its own data in a temporary folder, fsync on, a port of its own on 127.0.0.1. */
+/** A PostgreSQL server of one test file: its own data in a temporary folder, a port of its own on 127.0.0.1, and fsync as asked. */
 import { execFileSync, spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { chownSync, mkdtempSync, rmSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
@@ -17,23 +17,25 @@ const startTimeoutMs = 60_000;
 export class PostgresServer {
   readonly #folder: string;
   readonly #user: User | undefined;
+  readonly #fsync: 'on' | 'off';
   readonly port: number;
   #process: ChildProcess | undefined;
   #said = '';
   #databases = 0;
 
-  private constructor(folder: string, port: number, user: User | undefined) {
+  private constructor(folder: string, port: number, user: User | undefined, fsync: 'on' | 'off') {
+    this.#fsync = fsync;
     this.#folder = folder;
     this.port = port;
     this.#user = user;
   }
 
-  /** A server that runs. `dispose` it after the tests. */
-  static async start(): Promise<PostgresServer> {
+  /** A server that runs. `dispose` it after the tests. Without `fsync` where nothing is about what survives. */
+  static async start({ fsync = 'on' }: { readonly fsync?: 'on' | 'off' } = {}): Promise<PostgresServer> {
     const folder = mkdtempSync(join(tmpdir(), 'tokenhouse-postgres-'));
     const user = unprivileged();
     if (user !== undefined) chownSync(folder, user.uid, user.gid);
-    const server = new PostgresServer(folder, await freePort(), user);
+    const server = new PostgresServer(folder, await freePort(), user, fsync);
     const words = ['-D', join(folder, 'data'), '-U', 'tokenhouse', '-A', 'trust', '-E', 'UTF8', '--locale=C'];
     execFileSync(program('initdb'), words, { ...server.#as(), stdio: ['ignore', 'ignore', 'pipe'] });
     await server.resume();
@@ -42,7 +44,12 @@ export class PostgresServer {
 
   /** Starts the server on the data that is there, after `kill`. Resolves when it takes connections. */
   async resume(): Promise<void> {
-    const settings = { listen_addresses: '127.0.0.1', port: this.port, unix_socket_directories: '', fsync: 'on' };
+    const settings = {
+      listen_addresses: '127.0.0.1',
+      port: this.port,
+      unix_socket_directories: '',
+      fsync: this.#fsync,
+    };
     const words = Object.entries({ ...settings, max_connections: 200, log_min_messages: 'panic' }).flatMap(
       ([name, value]) => ['-c', `${name}=${value}`],
     );

@@ -4,8 +4,7 @@ import { after, before, test } from 'node:test';
 import { kyselyOnPostgres } from '../../../src/store/postgres/dialect.ts';
 import { makeAccounts } from '../../usage/accounts.ts';
 import { compareWithRows, keys, people } from '../../usage/sums.ts';
-import { compareMonth, monthAccount, monthOf, playMonth } from '../../usage/month.ts';
-import { assertRight, balanceOf, customer, hold, openReplica } from './fixture.ts';
+import { openReplica } from './fixture.ts';
 import { PostgresServer } from './server.ts';
 
 let server: PostgresServer;
@@ -25,20 +24,4 @@ test('reports are what the rows come to, whatever has been added up, in every zo
   t.diagnostic(`seed ${seed}`);
   await compareWithRows(db, seed, 15);
   assert.ok(await db.selectFrom('usage_day').select('day').executeTakeFirst(), 'days were added up');
-});
-
-test('a month comes to the same everywhere, to the microcent', async (t) => {
-  const url = await server.createDatabase();
-  const replica = await openReplica(t, url);
-  await customer(replica.store, monthAccount, 10n ** 14n);
-  const seed = Math.floor(Math.random() * 2 ** 31);
-  t.diagnostic(`seed ${seed}`);
-  const month = monthOf(seed, 10_000);
-  const cost = month.rows.reduce((sum, row) => sum + row.costMicrocents, 0n);
-  const refunded = month.refunds.reduce((sum, { amount }) => sum + amount, 0n);
-  assert.ok(await hold(replica, monthAccount, cost));
-  await playMonth(replica.store.ledger, month);
-  await compareMonth(replica.store.desk, month);
-  assert.equal(await balanceOf(replica.store, monthAccount), 10n ** 14n - cost + refunded);
-  await assertRight(url);
 });
