@@ -4,7 +4,7 @@ import type { Ending } from './ledger.ts';
 import { leased } from './queries.ts';
 import { sumUsageByHour } from './roll-ups.ts';
 import { hourMs } from './time-zone.ts';
-import { closedBefore } from './usage-expressions.ts';
+import { closedBefore, sumColumns } from './usage-expressions.ts';
 import { isInMonthsOf } from './usage-months.ts';
 import { verifyPayments } from './verify-payments.ts';
 import { BudgetBooks } from './verify-budgets.ts';
@@ -294,16 +294,6 @@ async function compareHours(db: Kysely<Database>, everywhere: boolean, report: R
   }
   return seen.size;
 }
-
-const sumColumns = [
-  'requests',
-  'prompt_tokens',
-  'cached_tokens',
-  'completion_tokens',
-  'reasoning_tokens',
-  'cost',
-  'uncharged',
-] as const;
 
 /** The earliest hour that either table knows. */
 async function firstHour(db: Kysely<Database>): Promise<number> {
