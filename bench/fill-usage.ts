@@ -88,7 +88,7 @@ export async function fillUsage({ name, dialect, db, run, rows }: Filling): Prom
     const { rows: counted } = await sql<{ n: bigint }>`select count(*) as n from ${sql.table(table)}`.execute(db);
     counts.push(`${table} ${Number(counted[0]!.n).toLocaleString('en')}`);
   }
-  return `- ${name}: ${counts.join(', ')} rows; filled in ${Math.round((performance.now() - begun) / 1000)} s\n`;
+  return `${name}: ${counts.join(', ')} rows; filled in ${Math.round((performance.now() - begun) / 1000)} s`;
 }
 
 /** The statement that adds up a span; the keys of the rows begin with their times. */

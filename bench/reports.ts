@@ -22,6 +22,7 @@ import {
   filledZone as zone,
 } from './fill-usage.ts';
 import { startPostgres } from './postgres.ts';
+import type { PostgresServer } from '../tests/suites/postgres/server.ts';
 
 const dayMs = 24 * hourMs;
 const times = 21;
@@ -81,75 +82,92 @@ interface Reading {
   readonly cpuMs: number;
 }
 
-/** What was measured on a store: for each case, the readings of the accounts. */
+/** For each case, the readings of the accounts. */
 type Readings = readonly (readonly Reading[])[];
+
+/** Of a store. */
+interface Measurement {
+  readonly store: string;
+  /** What was in it. */
+  readonly filled: string;
+  readonly readings: Readings;
+  readonly load: number;
+  /** By each case for the largest account, where the store counts them. */
+  readonly rowsRead: readonly number[];
+}
 
 /** How long the reports of the console take on many rows: 1000 accounts, of which the largest has a tenth. Resolves with a table. */
 export async function measureReports(options: {
   readonly root: string;
   readonly rows: number;
+  readonly stores: readonly ('sqlite' | 'postgres')[];
   readonly folder: string | undefined;
 }): Promise<string> {
-  const { root, rows } = options;
-  const folder = mkdtempSync(join(options.folder ?? os.tmpdir(), 'tokenhouse-bench-'));
-  const results = new Map<string, Readings>();
-  let rowsRead: readonly number[] = [];
-  let sizes = '';
-  try {
-    const path = join(folder, 'reports.db');
-    const filled = kyselyOn(openConnection(path));
-    await migrate(filled, 'sqlite');
-    const run = (text: string) => sql.raw(text).execute(filled);
-    for (const pragma of ['synchronous = off', 'cache_size = -1000000', 'temp_store = memory'])
-      await run(`pragma ${pragma}`);
-    sizes += await fillUsage({ name: 'SQLite', dialect: 'sqlite', db: filled, run, rows });
-    await filled.destroy();
-    const db = kyselyOn(openConnection(path));
-    results.set('SQLite', await measured(db, ownProcessor));
-    sizes += loadLine('SQLite');
-    await db.destroy();
-    say(tableOf(results, rowsRead));
-    rmSync(path, { force: true });
-
+  const { root, rows, stores } = options;
+  const measurements: Measurement[] = [];
+  if (stores.includes('sqlite')) {
+    const folder = mkdtempSync(join(options.folder ?? os.tmpdir(), 'tokenhouse-bench-'));
+    try {
+      measurements.push(await onSqlite(join(folder, 'reports.db'), rows));
+    } finally {
+      rmSync(folder, { recursive: true, force: true });
+    }
+    say(tableOf(measurements));
+  }
+  if (stores.includes('postgres')) {
     const server = await startPostgres(root);
     try {
-      const url = await server.createDatabase();
-      const db = kyselyOnPostgres({ url }, 1);
-      await migrate(db, 'postgres');
-      for (const month of [0, 1, 2, 3]) await makePartitions(db, filledFrom + month * 30 * dayMs);
-      const settings =
-        "set work_mem = '512MB'; set maintenance_work_mem = '512MB'; set synchronous_commit = off; set jit = off";
-      sizes += await fillUsage({
-        name: 'PostgreSQL',
-        dialect: 'postgres',
-        db,
-        // A vacuum stands alone.
-        run: (text) => server.sql(url, text.startsWith('vacuum') ? text : `${settings}; ${text}`),
-        rows,
-      });
-      rowsRead = await countedRows(db);
-      const { rows: backend } = await sql<{ pid: bigint }>`select pg_backend_pid() as pid`.execute(db);
-      const pid = Number(backend[0]!.pid);
-      results.set('PostgreSQL', await measured(db, () => ownProcessor() + processorMs(pid)));
-      sizes += loadLine('PostgreSQL');
-      await db.destroy();
+      measurements.push(await onPostgres(server, rows));
     } finally {
       await server.dispose();
     }
-  } finally {
-    rmSync(folder, { recursive: true, force: true });
   }
   return [
-    tableOf(results, rowsRead),
+    tableOf(measurements),
     '',
-    `${sizes}- ${rows.toLocaleString('en')} rows of usage over ${filledDays} days, ${filledAccounts} accounts, 5 keys, 8 models, a label on every fourth; the largest account has a tenth; its day is that of ${zone}`,
+    ...measurements.map(({ filled }) => `- ${filled}`),
+    ...measurements.map(({ store, load }) => `- ${store}: load average ${load.toFixed(1)} when it had been measured`),
+    `- ${rows.toLocaleString('en')} rows of usage over ${filledDays} days, ${filledAccounts} accounts, 5 keys, 8 models, a label on every fourth; the largest account has a tenth; its day is that of ${zone}`,
     `- milliseconds p50 / p95 of ${times}, the first left out, and in parentheses the median of processor time, of our process and of the server's that answers; the largest account, and one of the middle`,
     "- rows: of tables, that the largest account's report reads, as PostgreSQL counts them",
   ].join('\n');
 }
 
-const loadLine = (store: string): string =>
-  `- ${store}: load average ${os.loadavg()[0]!.toFixed(1)} when it had been measured\n`;
+async function onSqlite(path: string, rows: number): Promise<Measurement> {
+  const empty = kyselyOn(openConnection(path));
+  await migrate(empty, 'sqlite');
+  const run = (text: string) => sql.raw(text).execute(empty);
+  for (const pragma of ['synchronous = off', 'cache_size = -1000000', 'temp_store = memory'])
+    await run(`pragma ${pragma}`);
+  const filled = await fillUsage({ name: 'SQLite', dialect: 'sqlite', db: empty, run, rows });
+  await empty.destroy();
+  const db = kyselyOn(openConnection(path));
+  const readings = await measured(db, ownProcessor);
+  await db.destroy();
+  return { store: 'SQLite', filled, readings, load: os.loadavg()[0]!, rowsRead: [] };
+}
+
+async function onPostgres(server: PostgresServer, rows: number): Promise<Measurement> {
+  const url = await server.createDatabase();
+  const db = kyselyOnPostgres({ url }, 1);
+  await migrate(db, 'postgres');
+  for (const month of [0, 1, 2, 3]) await makePartitions(db, filledFrom + month * 30 * dayMs);
+  const settings = `set work_mem = '512MB'; set maintenance_work_mem = '512MB'; set synchronous_commit = off; set jit = off`;
+  const filled = await fillUsage({
+    name: 'PostgreSQL',
+    dialect: 'postgres',
+    db,
+    // A vacuum stands alone.
+    run: (text) => server.sql(url, text.startsWith('vacuum') ? text : `${settings}; ${text}`),
+    rows,
+  });
+  const rowsRead = await countedRows(db);
+  const { rows: backend } = await sql<{ pid: bigint }>`select pg_backend_pid() as pid`.execute(db);
+  const pid = Number(backend[0]!.pid);
+  const readings = await measured(db, () => ownProcessor() + processorMs(pid));
+  await db.destroy();
+  return { store: 'PostgreSQL', filled, readings, load: os.loadavg()[0]!, rowsRead };
+}
 
 function ownProcessor(): number {
   const { user, system } = process.cpuUsage();
@@ -203,15 +221,15 @@ async function countedRows(db: Kysely<Database>): Promise<readonly number[]> {
   return counts;
 }
 
-function tableOf(results: ReadonlyMap<string, Readings>, rowsRead: readonly number[]): string {
-  const stores = [...results.keys()];
+function tableOf(measurements: readonly Measurement[]): string {
+  const rowsRead = measurements.find((one) => one.rowsRead.length > 0)?.rowsRead ?? [];
   const cell = ({ p50Ms, p95Ms, cpuMs }: Reading): string =>
     `${p50Ms.toFixed(1)} / ${p95Ms.toFixed(1)} (${cpuMs.toFixed(1)})`;
   return [
-    `| | rows | ${stores.flatMap((store) => [`${store}, largest`, `${store}, middle`]).join(' | ')} |`,
-    `|-|-:|${'-:|'.repeat(stores.length * 2)}`,
+    `| | rows | ${measurements.flatMap(({ store }) => [`${store}, largest`, `${store}, middle`]).join(' | ')} |`,
+    `|-|-:|${'-:|'.repeat(measurements.length * 2)}`,
     ...cases.map(({ name }, index) => {
-      const cells = stores.flatMap((store) => results.get(store)![index]!.map(cell));
+      const cells = measurements.flatMap(({ readings }) => readings[index]!.map(cell));
       return `| ${name} | ${rowsRead[index]?.toLocaleString('en') ?? ''} | ${cells.join(' | ')} |`;
     }),
   ].join('\n');

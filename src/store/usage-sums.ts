@@ -9,6 +9,7 @@ import { StoreError } from './store-error.ts';
 import { hourMs, quarterMs } from './time-zone.ts';
 import { addSums, listOf, quarters, sumColumns, sumsOf, tagPattern, type Sums } from './usage-expressions.ts';
 import { inMonthsOf } from './usage-months.ts';
+import { rollUpRange } from './usage-range.ts';
 import { mergedHours, runsOf, segmentsOf, type CutHour, type Segment, type SumPlaces } from './usage-segments.ts';
 
 type Db = Kysely<Database>;
@@ -160,9 +161,7 @@ async function readRollUp(
     readonly at: RawBuilder<bigint> | undefined;
   },
 ): Promise<readonly SegmentRow[]> {
-  let query = rollUpOf(db, question, place)
-    .where(place, '>=', BigInt(from) as never)
-    .where(place, '<', BigInt(to) as never);
+  let query = rollUpOf(db, question, place, { from, to });
   const missing = without.filter((hour) => hour >= from && hour < to);
   if (missing.length > 0) query = query.where(place, 'not in', missing.map(BigInt) as never);
   const tag = question.by.includes('tag') ? sql<string>`tag` : undefined;
@@ -170,13 +169,17 @@ async function readRollUp(
 }
 
 /** One query for four tables of the same columns. */
-function rollUpOf(db: Db, { filter, hasTags }: Question, place: 'day' | 'hour') {
-  const table = hasTags ? (`usage_tag_${place}` as const) : (`usage_${place}` as const);
-  const query = (db as Kysely<Record<string, Record<string, never>>>)
-    .selectFrom(table)
-    .where('account_id', '=', filter.accountId as never)
+function rollUpOf(
+  db: Db,
+  { filter, hasTags }: Question,
+  place: 'day' | 'hour',
+  span: { readonly from: number; readonly to: number; readonly among?: readonly number[] },
+) {
+  const { accountId, tag } = filter;
+  return (db as Kysely<Record<string, Record<string, never>>>)
+    .selectFrom(hasTags ? (`usage_tag_${place}` as const) : (`usage_${place}` as const))
+    .where(rollUpRange(db, { accountId, tag, time: place, ...span }))
     .where(conditions(filter));
-  return filter.tag === undefined ? query : query.where('tag', '=', filter.tag as never);
 }
 
 const hoursAtOnce = 500;
@@ -199,9 +202,10 @@ async function readFirstQuarters(
   for (let index = 0; index < cuts.length; index += hoursAtOnce) {
     const hours = cuts.slice(index, index + hoursAtOnce).map(({ hour }) => hour);
     const found = await grouped<{ readonly lacking: bigint }>(
-      rollUpOf(db, question, 'hour')
-        .where('hour', 'in', hours.map(BigInt) as never)
-        .select([...sums, lacking] as never) as never,
+      rollUpOf(db, question, 'hour', { from: hours[0]!, to: hours.at(-1)! + hourMs, among: hours }).select([
+        ...sums,
+        lacking,
+      ] as never) as never,
       question,
       {
         from: hours[0]!,
