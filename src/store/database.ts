@@ -231,8 +231,9 @@ interface UsageSums {
  * What of them fell into the first, second and third quarter of the hour: null is 0, but for `requests_q1`, where null says
  * that none of the row's quarters have been added up.
  */
-type UsageQuarterSums = Partial<
-  Record<`${keyof UsageSums}_q${1 | 2 | 3}`, ColumnType<bigint | null, number | bigint | null | undefined>>
+type UsageQuarterSums = Record<
+  `${keyof UsageSums}_q${1 | 2 | 3}`,
+  ColumnType<bigint | null, number | bigint | null | undefined, number | bigint | null>
 >;
 
 /** Sums of usage by the hour in which requests ended. Recomputed from usage, never incremented. */
