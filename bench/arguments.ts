@@ -18,6 +18,7 @@ export interface Arguments {
   readonly settles: boolean;
   readonly reports: boolean;
   readonly rows: number;
+  readonly stores: readonly ('sqlite' | 'postgres')[];
   readonly isHelp: boolean;
 }
 
@@ -38,7 +39,8 @@ export const usage = `npm run bench -- [options]
   --families             what the other API families cost beside chat: ends with 1 when one is above 1.25 times
   --micro                single functions, in this process
   --settle               the ledger alone, on SQLite and on PostgreSQL: how many settlements, and what one costs
-  --reports              reports on many rows of usage (--rows, default 10000000), on SQLite and on PostgreSQL
+  --reports              reports on many rows of usage (--rows, default 10000000), on SQLite and on PostgreSQL,
+                         or on one of them (--store sqlite, --store postgres)
 `;
 
 /** Words that the command does not understand; it ends with 64. */
@@ -74,6 +76,7 @@ function parsed(args: readonly string[]): Arguments {
       settle: { type: 'boolean', default: false },
       reports: { type: 'boolean', default: false },
       rows: { type: 'string' },
+      store: { type: 'string' },
       help: { type: 'boolean', short: 'h', default: false },
     },
   });
@@ -96,8 +99,14 @@ function parsed(args: readonly string[]): Arguments {
     settles: values.settle,
     reports: values.reports,
     rows: values.rows === undefined ? 10_000_000 : wholeNumber('--rows', values.rows, 1_000_000_000),
+    stores: values.store === undefined ? ['sqlite', 'postgres'] : [storeNamed(values.store)],
     isHelp: values.help,
   };
+}
+
+function storeNamed(name: string): 'sqlite' | 'postgres' {
+  if (name !== 'sqlite' && name !== 'postgres') throw new Error('--store is sqlite or postgres');
+  return name;
 }
 
 function wholeNumber(name: string, text: string, most: number): number {

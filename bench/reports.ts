@@ -1,7 +1,6 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
-import { pathToFileURL } from 'node:url';
 import { sql, type Kysely } from 'kysely';
 import type { Database } from '../src/store/database.ts';
 import { listGenerations } from '../src/store/generation-queries.ts';
@@ -13,19 +12,19 @@ import { reportUsage, spendSince, type ReportDimension } from '../src/store/repo
 import { openConnection } from '../src/store/sqlite/connection.ts';
 import { kyselyOn } from '../src/store/sqlite/dialect.ts';
 import { bucketBounds, hourMs, startOfDay, type BucketWidth } from '../src/store/time-zone.ts';
-import { PostgresServer } from '../tests/suites/postgres/server.ts';
 import { say } from './command.ts';
-import { Problem } from './problem.ts';
+import {
+  fillUsage,
+  filledAccounts,
+  filledDays,
+  filledFrom,
+  filledNow as now,
+  filledZone as zone,
+} from './fill-usage.ts';
+import { startPostgres } from './postgres.ts';
+import type { PostgresServer } from '../tests/suites/postgres/server.ts';
 
 const dayMs = 24 * hourMs;
-const days = 90;
-/** The first of July, so that three months of partitions have rows. */
-const from = Date.UTC(2026, 6, 1);
-const to = from + days * dayMs;
-/** Twenty minutes into an hour: the last hours are open, as they are whenever somebody looks. */
-const now = to - 40 * 60_000;
-const zone = 'Asia/Kolkata';
-const zoneOffsetMs = 5.5 * hourMs;
 const times = 21;
 
 interface Case {
@@ -75,175 +74,163 @@ const cases: readonly Case[] = [
   },
 ];
 
+/** Of one case and one account. */
+interface Reading {
+  readonly p50Ms: number;
+  readonly p95Ms: number;
+  /** Processor time of our process and of the server's, once. */
+  readonly cpuMs: number;
+}
+
+/** For each case, the readings of the accounts. */
+type Readings = readonly (readonly Reading[])[];
+
+/** Of a store. */
+interface Measurement {
+  readonly store: string;
+  /** What was in it. */
+  readonly filled: string;
+  readonly readings: Readings;
+  readonly load: number;
+  /** By each case for the largest account, where the store counts them. */
+  readonly rowsRead: readonly number[];
+}
+
 /** How long the reports of the console take on many rows: 1000 accounts, of which the largest has a tenth. Resolves with a table. */
 export async function measureReports(options: {
   readonly root: string;
   readonly rows: number;
+  readonly stores: readonly ('sqlite' | 'postgres')[];
   readonly folder: string | undefined;
 }): Promise<string> {
-  const { root, rows } = options;
-  const folder = mkdtempSync(join(options.folder ?? os.tmpdir(), 'tokenhouse-bench-'));
-  const results = new Map<string, readonly (readonly number[])[]>();
-  let sizes = '';
-  try {
-    const file = kyselyOn(openConnection(join(folder, 'reports.db')));
-    await sql`pragma synchronous = off`.execute(file); // for the filling alone: nothing is written after it
-    await migrate(file, 'sqlite');
-    sizes += await filled('SQLite', file, 'sqlite', rows);
-    results.set('SQLite', await measured(file));
-    say(tableOf(results));
-    await file.destroy();
-    rmSync(join(folder, 'reports.db'), { force: true });
-
-    const server = await startServer(root);
+  const { root, rows, stores } = options;
+  const measurements: Measurement[] = [];
+  if (stores.includes('sqlite')) {
+    const folder = mkdtempSync(join(options.folder ?? os.tmpdir(), 'tokenhouse-bench-'));
     try {
-      const db = kyselyOnPostgres({ url: await server.createDatabase() }, 1);
-      await migrate(db, 'postgres');
-      for (const month of [0, 1, 2, 3]) await makePartitions(db, from + month * 30 * dayMs);
-      sizes += await filled('PostgreSQL', db, 'postgres', rows);
-      results.set('PostgreSQL', await measured(db));
-      await db.destroy();
+      measurements.push(await onSqlite(join(folder, 'reports.db'), rows));
+    } finally {
+      rmSync(folder, { recursive: true, force: true });
+    }
+    say(tableOf(measurements));
+  }
+  if (stores.includes('postgres')) {
+    const server = await startPostgres(root);
+    try {
+      measurements.push(await onPostgres(server, rows));
     } finally {
       await server.dispose();
     }
-  } finally {
-    rmSync(folder, { recursive: true, force: true });
   }
-  return `${tableOf(results)}\n\n${sizes}- ${rows.toLocaleString('en')} rows of usage over ${days} days, ${accounts} accounts, 5 keys, 8 models, a label on every fourth; the largest account has a tenth; its day is that of ${zone}\n- milliseconds p50 / p95 of ${times}, the first left out; the largest account, and one of the middle`;
+  return [
+    tableOf(measurements),
+    '',
+    ...measurements.map(({ filled }) => `- ${filled}`),
+    ...measurements.map(({ store, load }) => `- ${store}: load average ${load.toFixed(1)} when it had been measured`),
+    `- ${rows.toLocaleString('en')} rows of usage over ${filledDays} days, ${filledAccounts} accounts, 5 keys, 8 models, a label on every fourth; the largest account has a tenth; its day is that of ${zone}`,
+    `- milliseconds p50 / p95 of ${times}, the first left out, and in parentheses the median of processor time, of our process and of the server's that answers; the largest account, and one of the middle`,
+    "- rows: of tables, that the largest account's report reads, as PostgreSQL counts them",
+  ].join('\n');
 }
 
-async function startServer(root: string): Promise<PostgresServer> {
-  const module = pathToFileURL(join(root, 'scripts', 'postgres.mjs')).href;
-  const { postgresBinaries } = (await import(module)) as { postgresBinaries(): string };
-  try {
-    process.env['TOKENHOUSE_TEST_POSTGRES'] = postgresBinaries();
-  } catch (error) {
-    throw new Problem('There are no programs of a PostgreSQL server.', (error as Error).message);
-  }
-  return await PostgresServer.start();
+async function onSqlite(path: string, rows: number): Promise<Measurement> {
+  const empty = kyselyOn(openConnection(path));
+  await migrate(empty, 'sqlite');
+  const run = (text: string) => sql.raw(text).execute(empty);
+  for (const pragma of ['synchronous = off', 'cache_size = -1000000', 'temp_store = memory'])
+    await run(`pragma ${pragma}`);
+  const filled = await fillUsage({ name: 'SQLite', dialect: 'sqlite', db: empty, run, rows });
+  await empty.destroy();
+  const db = kyselyOn(openConnection(path));
+  const readings = await measured(db, ownProcessor);
+  await db.destroy();
+  return { store: 'SQLite', filled, readings, load: os.loadavg()[0]!, rowsRead: [] };
 }
 
-const accounts = 1000;
-const rowsAtOnce = 500_000;
-const rollUpDays = 10;
-
-/** Rows in bulk, in the order of their keys, then what the jobs would have added up of them. */
-async function filled(
-  name: string,
-  db: Kysely<Database>,
-  dialect: 'sqlite' | 'postgres',
-  rows: number,
-): Promise<string> {
-  const isSqlite = dialect === 'sqlite';
-  const begun = performance.now();
-  const run = (text: string) => sql.raw(text).execute(db);
-  for (let id = 0; id < accounts; id++)
-    await run(
-      `insert into account (id, kind, name, status, available, credit_limit, version, created_at, time_zone) values ('acct_${id}', 0, '', 'active', 0, 0, 1, 0, '${zone}')`,
-    );
-  if (isSqlite) for (const index of ['account', 'client_id']) await run(`drop index usage_${index}`);
-  const stepMs = (to - from) / rows;
-  for (let at = 0; at < rows; at += rowsAtOnce) {
-    say(`${name}: ${at.toLocaleString('en')} rows`);
-    const last = Math.min(at + rowsAtOnce, rows) - 1;
-    // A number of 31 bits from the row's own: the same on both, and spread well enough.
-    const hash = (salt: number) => `((n * 1103515245 + ${salt}) % 2147483647)`;
-    const u = `(${hash(12345)} / 2147483647.0)`;
-    const whole = (text: string) => (isSqlite ? `cast(${text} as integer)` : `floor(${text})::bigint`);
-    const time = `(${from} + ${whole(`n * ${stepMs}`)})`;
-    const id = isSqlite
-      ? `unhex(printf('%012x', ${time}) || '7' || printf('%019x', n))`
-      : `decode(lpad(to_hex(${time}), 12, '0') || '7' || lpad(to_hex(n), 19, '0'), 'hex')`;
-    const numbers = isSqlite
-      ? `with recursive numbers(n) as (select ${at} union all select n + 1 from numbers where n < ${last})`
-      : `with numbers as (select n from generate_series(${at}::bigint, ${last}::bigint) as n)`;
-    await run(`
-      ${isSqlite ? `insert into usage ${columns} ${numbers}` : `${numbers} insert into usage ${columns}`}
-      select ${id}, 'req_0', 'acct_' || ${whole(`${u} * ${u} * ${u} * ${accounts}`)}, 'key_' || (${hash(7)} % 5),
-        'model-' || (${hash(99)} % 8), 'chat', 1, ${time}, ${time}, 1800, 600, 200, 50, 1000, 0, 2000, 'finished', 'stop', 0,
-        5000000, 20000000, 2500000, 'bench', 80, 900, case when ${hash(3)} % 4 = 0 then '["tag-' || (${hash(31)} % 20) || '"]' end
-      from numbers`);
-  }
-  if (isSqlite) {
-    await run('create index usage_account on usage (account_id, ended_at)');
-    await run('create index usage_client_id on usage (account_id, client_id) where client_id is not null');
-  } else await run('vacuum analyze usage');
-  say(`${name}: roll-ups`);
-  const sums =
-    'count(*), sum(prompt_tokens), sum(cached_tokens), sum(completion_tokens), sum(reasoning_tokens), sum(cost), sum(uncharged)';
-  const hour = `ended_at - ended_at % ${hourMs}`;
-  const tag = 'substr(tags, 3, length(tags) - 4)';
-  const day = (time: string) => `${time} - (${time} + ${zoneOffsetMs}) % ${dayMs}`;
-  const until = startOfDay(zone, now);
-  const sumNames = 'requests, prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens, cost, uncharged';
-  // The zone is at half past: its days are cut out of the rows themselves. Some days at a time, because a statement has an end.
-  for (let begin = startOfDay(zone, from); begin < to + dayMs; begin += rollUpDays * dayMs) {
-    const spanOf = (at: number) => `ended_at >= ${at} and ended_at < ${at + rollUpDays * dayMs}`;
-    for (const [time, at, where] of [
-      ['hour', hour, spanOf(begin - hourMs / 2)],
-      ['day', day('ended_at'), `${spanOf(begin)} and ended_at < ${until}`],
-    ] as const) {
-      await run(
-        `insert into usage_${time} (account_id, ${time}, model_id, key_id, ${sumNames})
-         select account_id, ${at}, model_id, key_id, ${sums} from usage where ${where} group by 1, 2, 3, 4`,
-      );
-      await run(
-        `insert into usage_tag_${time} (account_id, ${time}, tag, model_id, key_id, ${sumNames})
-         select account_id, ${at}, ${tag}, model_id, key_id, ${sums} from usage where tags is not null and ${where} group by 1, 2, 3, 4, 5`,
-      );
-    }
-  }
-  await run(
-    `insert into usage_days (account_id, time_zone, until) select id, time_zone, ${until} from account where kind = 0`,
-  );
-  await run(isSqlite ? 'analyze' : 'vacuum analyze');
-  const counts = [];
-  for (const table of ['usage_hour', 'usage_tag_hour', 'usage_day', 'usage_tag_day'] as const) {
-    const { rows: counted } = await sql<{ n: bigint }>`select count(*) as n from ${sql.table(table)}`.execute(db);
-    counts.push(`${table} ${Number(counted[0]!.n).toLocaleString('en')}`);
-  }
-  return `- ${name}: ${counts.join(', ')} rows; filled in ${Math.round((performance.now() - begun) / 1000)} s\n`;
+async function onPostgres(server: PostgresServer, rows: number): Promise<Measurement> {
+  const url = await server.createDatabase();
+  const db = kyselyOnPostgres({ url }, 1);
+  await migrate(db, 'postgres');
+  for (const month of [0, 1, 2, 3]) await makePartitions(db, filledFrom + month * 30 * dayMs);
+  const settings = `set work_mem = '512MB'; set maintenance_work_mem = '512MB'; set synchronous_commit = off; set jit = off`;
+  const filled = await fillUsage({
+    name: 'PostgreSQL',
+    dialect: 'postgres',
+    db,
+    // A vacuum stands alone.
+    run: (text) => server.sql(url, text.startsWith('vacuum') ? text : `${settings}; ${text}`),
+    rows,
+  });
+  const rowsRead = await countedRows(db);
+  const { rows: backend } = await sql<{ pid: bigint }>`select pg_backend_pid() as pid`.execute(db);
+  const pid = Number(backend[0]!.pid);
+  const readings = await measured(db, () => ownProcessor() + processorMs(pid));
+  await db.destroy();
+  return { store: 'PostgreSQL', filled, readings, load: os.loadavg()[0]!, rowsRead };
 }
 
-const columns = `(request_id, public_id, account_id, key_id, model_id, api, streamed, started_at, ended_at, prompt_tokens, cached_tokens,
-  completion_tokens, reasoning_tokens, cost, uncharged, hold, ending, finish, counted, input_price, output_price, cache_read_price,
-  backend, first_token_ms, total_ms, tags)`;
+function ownProcessor(): number {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1000;
+}
+
+/** Finer than ticks: the kernel's scheduler counts in nanoseconds. */
+const processorMs = (pid: number): number => Number(readFileSync(`/proc/${pid}/schedstat`, 'utf8').split(' ')[0]) / 1e6;
 
 const measuredAccounts = ['acct_0', 'acct_500'] as const;
 
-/** Milliseconds of each case, for each account. */
-async function measured(db: Kysely<Database>): Promise<readonly (readonly number[])[]> {
-  const results: number[][] = [];
+async function measured(db: Kysely<Database>, processor: () => number): Promise<Readings> {
+  const results: Reading[][] = [];
   for (const { name, run } of cases) {
     say(name);
-    const ofCase: number[] = [];
+    const ofCase: Reading[] = [];
     for (const accountId of measuredAccounts) {
       const took: number[] = [];
+      const used: number[] = [];
       for (let time = 0; time <= times; time++) {
-        const begun = performance.now();
+        const [begun, before] = [performance.now(), processor()];
         await run(db, accountId);
         took.push(performance.now() - begun);
+        used.push(processor() - before);
       }
-      const sorted = took.slice(1).sort((a, b) => a - b);
-      ofCase.push(sorted[Math.floor(sorted.length / 2)]!, sorted[Math.floor(sorted.length * 0.95)]!);
+      const quantile = (all: readonly number[], share: number): number => {
+        const sorted = all.slice(1).sort((a, b) => a - b);
+        return sorted[Math.floor(sorted.length * share)]!;
+      };
+      ofCase.push({ p50Ms: quantile(took, 0.5), p95Ms: quantile(took, 0.95), cpuMs: quantile(used, 0.5) });
     }
     results.push(ofCase);
   }
   return results;
 }
 
-function tableOf(results: ReadonlyMap<string, readonly (readonly number[])[]>): string {
-  const stores = [...results.keys()];
-  const cell = (p50: number, p95: number): string => `${p50.toFixed(1)} / ${p95.toFixed(1)}`;
+/** Rows of tables that each case reads for the largest account. */
+async function countedRows(db: Kysely<Database>): Promise<readonly number[]> {
+  const counter = async (): Promise<number> => {
+    await sql`select pg_stat_force_next_flush()`.execute(db);
+    const { rows } = await sql<{ n: bigint }>`
+      select sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)) as n from pg_stat_user_tables`.execute(db);
+    return Number(rows[0]!.n);
+  };
+  const counts: number[] = [];
+  for (const { run } of cases) {
+    const before = await counter();
+    await run(db, measuredAccounts[0]);
+    counts.push((await counter()) - before);
+  }
+  return counts;
+}
+
+function tableOf(measurements: readonly Measurement[]): string {
+  const rowsRead = measurements.find((one) => one.rowsRead.length > 0)?.rowsRead ?? [];
+  const cell = ({ p50Ms, p95Ms, cpuMs }: Reading): string =>
+    `${p50Ms.toFixed(1)} / ${p95Ms.toFixed(1)} (${cpuMs.toFixed(1)})`;
   return [
-    `| | ${stores.flatMap((store) => [`${store}, largest`, `${store}, middle`]).join(' | ')} |`,
-    `|-|${'-:|'.repeat(stores.length * 2)}`,
+    `| | rows | ${measurements.flatMap(({ store }) => [`${store}, largest`, `${store}, middle`]).join(' | ')} |`,
+    `|-|-:|${'-:|'.repeat(measurements.length * 2)}`,
     ...cases.map(({ name }, index) => {
-      const cells = stores.flatMap((store) => {
-        const [a, b, c, d] = results.get(store)![index]!;
-        return [cell(a!, b!), cell(c!, d!)];
-      });
-      return `| ${name} | ${cells.join(' | ')} |`;
+      const cells = measurements.flatMap(({ readings }) => readings[index]!.map(cell));
+      return `| ${name} | ${rowsRead[index]?.toLocaleString('en') ?? ''} | ${cells.join(' | ')} |`;
     }),
   ].join('\n');
 }

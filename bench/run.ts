@@ -49,7 +49,7 @@ async function main(args: readonly string[]): Promise<void> {
 
   if (options.reports) {
     const facts = machineFacts({ root, dataFolder: options.folder ?? tmpdir(), contenders: [], isRaised: false });
-    const table = await measureReports({ root, rows: options.rows, folder: options.folder });
+    const table = await measureReports({ root, rows: options.rows, stores: options.stores, folder: options.folder });
     return report(options, args, [table, ...facts.map((fact) => `- ${fact}`)].join('\n'));
   }
 

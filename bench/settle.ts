@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath, pathToFileURL } from 'node:url';
+import { fileURLToPath } from 'node:url';
 import { uuidMaker } from '../src/ids/uuid.ts';
 import { houseAccounts, type AccountLedger } from '../src/store/ledger.ts';
 import { openPostgresStore } from '../src/store/postgres/store.ts';
@@ -11,9 +11,9 @@ import { openSqliteStore } from '../src/store/sqlite/store.ts';
 import { verifyLedger } from '../src/store/verify.ts';
 import { kyselyOnPostgres } from '../src/store/postgres/dialect.ts';
 import { openReadOnly } from '../src/store/sqlite/dialect.ts';
-import { PostgresServer } from '../tests/suites/postgres/server.ts';
+import type { PostgresServer } from '../tests/suites/postgres/server.ts';
 import { say } from './command.ts';
-import { Problem } from './problem.ts';
+import { startPostgres } from './postgres.ts';
 import { processorSeconds } from './processes.ts';
 import type { SettleJob, SettleReading } from './settle-process.ts';
 import { median } from './table.ts';
@@ -56,7 +56,7 @@ export async function settle(options: {
 }): Promise<string> {
   const { root, rounds, seconds } = options;
   const folder = mkdtempSync(join(options.folder ?? os.tmpdir(), 'tokenhouse-bench-'));
-  const server = await startServer(root);
+  const server = await startPostgres(root);
   const results = new Map<Case, Result[]>(cases.map((one) => [one, []]));
   try {
     for (let round = 1; round <= rounds; round++) {
@@ -75,17 +75,6 @@ export async function settle(options: {
     rmSync(folder, { recursive: true, force: true });
   }
   return tableOf(results);
-}
-
-async function startServer(root: string): Promise<PostgresServer> {
-  const module = pathToFileURL(join(root, 'scripts', 'postgres.mjs')).href;
-  const { postgresBinaries } = (await import(module)) as { postgresBinaries(): string };
-  try {
-    process.env['TOKENHOUSE_TEST_POSTGRES'] = postgresBinaries();
-  } catch (error) {
-    throw new Problem('There are no programs of a PostgreSQL server.', (error as Error).message);
-  }
-  return await PostgresServer.start();
 }
 
 async function onSqlite(job: SettleJob & { readonly place: { readonly file: string } }): Promise<Result> {

@@ -61,6 +61,7 @@ export interface Database {
   readonly usage_tag_day: UsageTagDayTable;
   readonly usage_days: UsageDaysTable;
   readonly usage_tags: UsageTagsTable;
+  readonly usage_quarters: UsageQuartersTable;
 }
 
 export type AccountStatus = 'active' | 'suspended';
@@ -226,8 +227,17 @@ interface UsageSums {
   uncharged: Money;
 }
 
+/**
+ * What of them fell into the first, second and third quarter of the hour: null is 0, but for `requests_q1`, where null says
+ * that none of the row's quarters have been added up.
+ */
+type UsageQuarterSums = Record<
+  `${keyof UsageSums}_q${1 | 2 | 3}`,
+  ColumnType<bigint | null, number | bigint | null | undefined, number | bigint | null>
+>;
+
 /** Sums of usage by the hour in which requests ended. Recomputed from usage, never incremented. */
-export interface UsageHourTable extends UsageSums {
+export interface UsageHourTable extends UsageSums, UsageQuarterSums {
   account_id: string;
   /** Start of the hour. */
   hour: Whole;
@@ -264,6 +274,11 @@ export interface UsageDaysTable {
 
 /** One row: the hour from which on labels have been added up; 0: all. */
 export interface UsageTagsTable {
+  since: Whole;
+}
+
+/** One row: hours before it may lack quarters and labels; 0: none does but what an older version has written since. */
+export interface UsageQuartersTable {
   since: Whole;
 }
 

@@ -2,8 +2,8 @@
 import type { Kysely } from 'kysely';
 import type { Database } from './database.ts';
 import { daysOf, tagsSince } from './roll-ups.ts';
-import { closedBefore, listOf } from './usage-expressions.ts';
-import { addSums, sumBuckets, type BucketSum, type SumDimension, type SumFilter, type Sums } from './usage-sums.ts';
+import { addSums, closedBefore, listOf, type Sums } from './usage-expressions.ts';
+import { sumBuckets, type BucketSum, type SumDimension, type SumFilter } from './usage-sums.ts';
 
 type Db = Kysely<Database>;
 

@@ -3,65 +3,78 @@
  * label (`usage_tag_hour`), and by the day of an account's time zone (`usage_day`, `usage_tag_day`). All are recomputed from
  * usage, never incremented, so that the job may run at any time and as often as one likes.
  */
-import { sql, type Insertable, type Kysely } from 'kysely';
+import { sql, type Insertable, type Kysely, type Selectable } from 'kysely';
 import type { Database, UsageDayTable, UsageHourTable, UsageTagDayTable, UsageTagHourTable } from './database.ts';
 import { hourMs, nextDay, startOfDay } from './time-zone.ts';
-import { closedBefore, listOf, sumsOf } from './usage-expressions.ts';
+import {
+  addSums,
+  closedBefore,
+  listOf,
+  quarterColumns,
+  quarterSumsOfUsage,
+  sumsOf,
+  type QuarterSums,
+  type Sums,
+} from './usage-expressions.ts';
 import { inMonthsOf } from './usage-months.ts';
-import { addSums, sumBuckets } from './usage-sums.ts';
+import { sumBuckets } from './usage-sums.ts';
 
 type Db = Kysely<Database>;
 
 /**
  * Writes usage_hour and usage_tag_hour anew: the open hour, the one before it, and whatever a stopped service has missed
- * since its last run; and a day of labels from before they were added up. Returns the number of hours written.
+ * since its last run. Returns the number of hours written.
  */
 export async function recomputeUsageHours(db: Db, request: { readonly now: number }): Promise<number> {
   const openHour = Math.floor(request.now / hourMs) * hourMs;
   const from = Math.min(openHour - hourMs, await missedSince(db));
   let written = 0;
   // A day at a time: the sums are read first, and each hour is a short write of its own, so settlements do not wait.
-  for (let start = from; start <= openHour; start += 24 * hourMs) {
-    const end = Math.min(start + 24 * hourMs, openHour + hourMs);
-    const sums = await sumUsageByHour(db, start, end);
-    const labelled = await sumTagsByHour(db, start, end);
-    const hours = new Set([...sums.map((sum) => sum.hour), ...(await storedHours(db, start, end))]);
-    for (const hour of hours) {
-      await db.transaction().execute(async (transaction) => {
-        const ofHour = <Sum extends { readonly hour: unknown }>(all: readonly Sum[]) =>
-          all.filter((sum) => sum.hour === hour);
-        await transaction.deleteFrom('usage_hour').where('hour', '=', hour).execute();
-        await transaction.deleteFrom('usage_tag_hour').where('hour', '=', hour).execute();
-        await insertAll(transaction, 'usage_hour', ofHour(sums));
-        await insertAll(transaction, 'usage_tag_hour', ofHour(labelled));
-      });
-      written += 1;
-    }
-  }
-  await addOlderTags(db);
+  for (let start = from; start <= openHour; start += 24 * hourMs)
+    written += await writeHours(db, start, Math.min(start + 24 * hourMs, openHour + hourMs));
   return written;
 }
 
-/** Labels of the day before the first hour whose labels are added up, until there is no older usage. */
-async function addOlderTags(db: Db): Promise<void> {
-  const since = await tagsSince(db);
-  if (since === 0) return;
-  const oldest = await db.selectFrom('usage_hour').select('hour').orderBy('hour').limit(1).executeTakeFirst();
-  const from = since - 24 * hourMs;
-  const sums = await sumTagsByHour(db, from, since);
+async function writeHours(db: Db, from: number, to: number): Promise<number> {
+  const sums = await sumUsageByHour(db, from, to);
+  const labelled = await sumTagsByHour(db, from, to);
+  const hours = new Set([...sums.map((sum) => sum.hour), ...(await storedHours(db, from, to))]);
+  for (const hour of hours) {
+    await db.transaction().execute(async (transaction) => {
+      const ofHour = <Sum extends { readonly hour: unknown }>(all: readonly Sum[]) =>
+        all.filter((sum) => sum.hour === hour);
+      await transaction.deleteFrom('usage_hour').where('hour', '=', hour).execute();
+      await transaction.deleteFrom('usage_tag_hour').where('hour', '=', hour).execute();
+      await insertAll(transaction, 'usage_hour', ofHour(sums));
+      await insertAll(transaction, 'usage_tag_hour', ofHour(labelled));
+    });
+  }
+  return hours.size;
+}
+
+const olderHoursAtOnce = 6;
+
+/**
+ * Writes hours anew that may be from before quarters and labels were added up, from the newest backwards, some at a time: an
+ * upgrade waits for none of it. Returns whether there were any.
+ */
+async function writeOlderHours(db: Db): Promise<boolean> {
+  const { since } = await db.selectFrom('usage_quarters').select('since').executeTakeFirstOrThrow();
+  if (since === 0n) return false;
+  const { hour } = await db
+    .selectFrom('usage_hour')
+    .select((of) => of.fn.max('hour').as('hour'))
+    .where('hour', '<', since)
+    .executeTakeFirstOrThrow();
+  const newest: bigint | null = hour; // null: none is left
+  const to = Number(newest ?? 0n) + hourMs;
+  const from = newest === null ? 0 : to - olderHoursAtOnce * hourMs;
+  if (newest !== null) await writeHours(db, from, to);
   await db.transaction().execute(async (transaction) => {
-    await transaction
-      .deleteFrom('usage_tag_hour')
-      .where('hour', '>=', BigInt(from))
-      .where('hour', '<', BigInt(since))
-      .execute();
-    await insertAll(transaction, 'usage_tag_hour', sums);
-    const isLast = oldest === undefined || Number(oldest.hour) >= from;
-    await transaction
-      .updateTable('usage_tags')
-      .set({ since: isLast ? 0 : from })
-      .execute();
+    await transaction.updateTable('usage_quarters').set({ since: from }).execute();
+    await transaction.updateTable('usage_tags').set({ since: from }).where('since', '>', BigInt(from)).execute();
   });
+  return newest !== null;
 }
 
 /** From which hour on labels have been added up; 0: all. */
@@ -90,11 +103,13 @@ const daysAtOnceMax = 31;
 const dayMaxMs = 26 * hourMs;
 
 /**
- * Adds up days that are over, a month of days at most for a few accounts, each in a short write of its own. `isMore`: call it
- * again. What is not added up yet is read by the hour, so it may be late without anything being wrong.
+ * Adds up days that are over, a month of days at most for a few accounts, each in a short write of its own; and a few hours from
+ * before quarters or labels were added up. `isMore`: call it again. What is not added up yet is read from what it is made of, so
+ * it may be late without anything being wrong.
  */
 export async function recomputeUsageDays(db: Db): Promise<{ readonly isMore: boolean }> {
-  if ((await tagsSince(db)) !== 0) return { isMore: false };
+  const wereOlder = await writeOlderHours(db);
+  if ((await tagsSince(db)) !== 0) return { isMore: wereOlder };
   const closed = await closedBefore(db);
   const accounts = await db
     .selectFrom('account')
@@ -112,7 +127,7 @@ export async function recomputeUsageDays(db: Db): Promise<{ readonly isMore: boo
     .execute();
   for (const { id, time_zone: timeZone, added_zone: addedZone, until } of accounts)
     await addDays(db, { id, timeZone, until: addedZone === timeZone ? Number(until) : undefined }, closed);
-  return { isMore: accounts.length > 0 };
+  return { isMore: wereOlder || accounts.length > 0 };
 }
 
 async function addDays(
@@ -189,7 +204,16 @@ async function insertAll<Table extends keyof Inserted>(
 }
 
 /** As `sumUsageByHour`, once for each label. */
-async function sumTagsByHour(db: Db, from: number, to: number): Promise<readonly Insertable<UsageTagHourTable>[]> {
+export async function sumTagsByHour(
+  db: Db,
+  from: number,
+  to: number,
+  { everywhere = false } = {},
+): Promise<
+  readonly (Sums &
+    QuarterSums &
+    Pick<Selectable<UsageTagHourTable>, 'account_id' | 'hour' | 'tag' | 'model_id' | 'key_id'>)[]
+> {
   const hour = sql<bigint>`ended_at - ended_at % ${sql.lit(hourMs)}`;
   const rows = await db
     .selectFrom('account')
@@ -198,20 +222,29 @@ async function sumTagsByHour(db: Db, from: number, to: number): Promise<readonly
     .where('ended_at', '>=', BigInt(from))
     .where('ended_at', '<', BigInt(to))
     .where('tags', 'is not', null)
-    .where(inMonthsOf(db, { from, to }))
+    .where(inMonthsOf(db, everywhere ? {} : { from, to }))
     .select(['account_id', hour.as('hour'), 'model_id', 'key_id', 'tags'])
     .select(sumsOf(sql`count(*)`))
+    .select(quarterSumsOfUsage)
     .groupBy(['account_id', hour, 'model_id', 'key_id', 'tags'])
     .execute();
-  const sums = new Map<string, Insertable<UsageTagHourTable>>();
+  const sums = new Map<string, Omit<(typeof rows)[number], 'tags'> & { readonly tag: string }>();
   for (const { tags, ...row } of rows)
     for (const tag of listOf(tags)!) {
       const name = JSON.stringify([row.account_id, Number(row.hour), tag, row.model_id, row.key_id]);
       const sum = sums.get(name);
-      sums.set(name, sum === undefined ? { ...row, tag } : addSums(sum as typeof row & { tag: string }, row));
+      sums.set(name, sum === undefined ? { ...row, tag } : { ...addSums(sum, row), ...addQuarters(sum, row) });
     }
   return [...sums.values()];
 }
+
+const addQuarters = (one: QuarterSums, other: QuarterSums): QuarterSums =>
+  Object.fromEntries(
+    quarterColumns.map((column) => {
+      const [a, b] = [one[column], other[column]];
+      return [column, a === null ? b : a + (b ?? 0n)];
+    }),
+  ) as QuarterSums;
 
 /**
  * What usage says about the hours of a span: one row for each account, hour, model and key. `everywhere`: also where a key
@@ -231,6 +264,7 @@ export function sumUsageByHour(db: Db, from: number, to: number, { everywhere = 
       .where(inMonthsOf(db, everywhere ? {} : { from, to }))
       .select(['account_id', hour.as('hour'), 'model_id', 'key_id'])
       .select(sumsOf(sql`count(*)`))
+      .select(quarterSumsOfUsage)
       .groupBy(['account_id', hour, 'model_id', 'key_id'])
       .execute()
   );

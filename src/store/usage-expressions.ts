@@ -1,9 +1,33 @@
 /** What queries of usage and of its roll-ups share. */
 import { sql, type Kysely, type RawBuilder } from 'kysely';
 import type { Database } from './database.ts';
-import { hourMs } from './time-zone.ts';
+import { hourMs, quarterMs } from './time-zone.ts';
 
 export type TokenColumn = 'prompt_tokens' | 'cached_tokens' | 'completion_tokens' | 'reasoning_tokens';
+
+export const sumColumns = [
+  'requests',
+  'prompt_tokens',
+  'cached_tokens',
+  'completion_tokens',
+  'reasoning_tokens',
+  'cost',
+  'uncharged',
+] as const;
+export type SumColumn = (typeof sumColumns)[number];
+export type Sums = Readonly<Record<SumColumn, bigint>>;
+
+export const quarters = [1, 2, 3] as const;
+export type QuarterColumn = `${SumColumn}_q${(typeof quarters)[number]}`;
+/** Of an hour: what fell into each of its first three quarters (database.ts, `UsageHourTable`). */
+export const quarterColumns: readonly QuarterColumn[] = quarters.flatMap((quarter) =>
+  sumColumns.map((column): QuarterColumn => `${column}_q${quarter}`),
+);
+export type QuarterSums = Readonly<Record<QuarterColumn, bigint | null>>;
+
+export function addSums<Sum extends Sums>(to: Sum, other: Sums): Sum {
+  return { ...to, ...Object.fromEntries(sumColumns.map((column) => [column, to[column] + other[column]])) };
+}
 
 /** What a query adds up; `requests` is how it counts them. */
 export function sumsOf(requests: RawBuilder<bigint>) {
@@ -19,6 +43,17 @@ export function sumsOf(requests: RawBuilder<bigint>) {
     sum('uncharged'),
   ] as const;
 }
+
+/** The quarters of rows of usage that are grouped by the hour. Null for 0, which takes no room. */
+export const quarterSumsOfUsage = quarters.flatMap((quarter) => {
+  const isThen = sql`ended_at % ${sql.lit(hourMs)} / ${sql.lit(quarterMs)} = ${sql.lit(quarter - 1)}`;
+  return sumColumns.map((column) => {
+    const name: QuarterColumn = `${column}_q${quarter}`;
+    const value = column === 'requests' ? sql`1` : sql.ref(column);
+    const sum = sql<bigint | null>`sum(case when ${isThen} then ${value} else 0 end)`;
+    return (name === 'requests_q1' ? sum : sql<bigint | null>`nullif(${sum}, 0)`).as(name);
+  });
+});
 
 /** Labels are kept as a list of JSON. */
 export const tagPattern = (tag: string): string => `%${JSON.stringify(tag).replace(/[%_!]/g, '!$&')}%`;

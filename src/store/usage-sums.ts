@@ -1,14 +1,16 @@
 /**
- * Adds up the usage of one account between any times: days that are added up come from usage_day, closed hours from
- * usage_hour, and the ends, the open hours, and hours that a bound goes through, from the rows of usage. So the sums are exact
- * for every span and every time zone, and most of a long span is read from few rows.
+ * Adds up the usage of one account between any times: days that are added up come from usage_day, closed hours and their quarters
+ * from usage_hour, and the ends, the open hours, and hours that other bounds go through, from the rows of usage. So the sums are
+ * exact for every span and every time zone, and most of a long span is read from few rows.
  */
 import { sql, type Kysely, type RawBuilder, type SelectQueryBuilder, type SqlBool } from 'kysely';
 import type { Database } from './database.ts';
 import { StoreError } from './store-error.ts';
-import { hourMs, minuteMs, nextDay, quarterMs, startOfDay } from './time-zone.ts';
-import { listOf, sumsOf, tagPattern } from './usage-expressions.ts';
+import { hourMs, quarterMs } from './time-zone.ts';
+import { addSums, listOf, quarters, sumColumns, sumsOf, tagPattern, type Sums } from './usage-expressions.ts';
 import { inMonthsOf } from './usage-months.ts';
+import { rollUpRange } from './usage-range.ts';
+import { mergedHours, runsOf, segmentsOf, type CutHour, type Segment, type SumPlaces } from './usage-segments.ts';
 
 type Db = Kysely<Database>;
 
@@ -26,17 +28,6 @@ export interface SumFilter {
 
 export type SumDimension = 'model' | 'key' | 'tag';
 
-export const sumColumns = [
-  'requests',
-  'prompt_tokens',
-  'cached_tokens',
-  'completion_tokens',
-  'reasoning_tokens',
-  'cost',
-  'uncharged',
-] as const;
-export type Sums = Readonly<Record<(typeof sumColumns)[number], bigint>>;
-
 /** What a bucket has; what was not asked for is null. */
 export interface BucketSum extends Sums {
   /** The one that begins at `bounds[bucket]`. */
@@ -46,21 +37,22 @@ export interface BucketSum extends Sums {
   readonly tag: string | null;
 }
 
-/** What can be read where, of one moment of the database. */
-export interface SumPlaces {
-  /** Hours before it are in usage_hour, and will not change. */
-  readonly closed: number;
-  /** Hours before it are not in usage_tag_hour. */
-  readonly tagsSince: number;
-  /** The days that are in usage_day, all before `until`. */
-  readonly days: { readonly timeZone: string; readonly until: number } | undefined;
-}
-
 export interface BucketRequest {
   /** Ascending; `bounds[i]` to `bounds[i + 1]` is a bucket. At least two. */
   readonly bounds: readonly number[];
   readonly by: readonly SumDimension[];
   readonly places: SumPlaces;
+  /** Also rows whose key lies in a month that it should not: slow. */
+  readonly everywhere?: boolean;
+}
+
+/** What every part of a report is read by. */
+interface Question {
+  readonly filter: SumFilter;
+  readonly bounds: readonly number[];
+  readonly by: readonly SumDimension[];
+  readonly hasTags: boolean;
+  readonly everywhere: boolean;
 }
 
 /** More groups than anybody reads; each query and the answer have at most so many. */
@@ -70,25 +62,36 @@ const groupsMax = 100_000;
 export async function sumBuckets(
   db: Db,
   filter: SumFilter,
-  { bounds, by, places }: BucketRequest,
+  { bounds, by, places, everywhere = false }: BucketRequest,
 ): Promise<readonly BucketSum[]> {
+  const hasTags = filter.tag !== undefined || by.includes('tag');
+  const question: Question = { filter, bounds, by, hasTags, everywhere };
   const sums = new Map<string, BucketSum>();
-  for (const segment of segmentsOf(bounds, filter.tag !== undefined || by.includes('tag'), places)) {
-    for (const row of await readSegment(db, filter, segment, { bounds, by })) {
-      // Rows are grouped by steps of the clock, which may begin before the span does.
-      const bucket = bucketAt(bounds, Math.max(Number(row.at), segment.from));
-      const name = JSON.stringify([bucket, row.model, row.key, row.tag]);
-      const sum = sums.get(name);
-      if (sum === undefined) {
-        const { at: _, ...rest } = row;
-        sums.set(name, { ...rest, bucket });
-      } else sums.set(name, addSums(sum, row));
-    }
+  const add = (bucket: number, { at: _, ...row }: SegmentRow): void => {
+    const name = JSON.stringify([bucket, row.model, row.key, row.tag]);
+    const sum = sums.get(name);
+    sums.set(name, sum === undefined ? { ...row, bucket } : addSums(sum, row));
     if (sums.size > groupsMax) throw tooManyGroups();
+  };
+  const { segments, cuts } = segmentsOf(bounds, hasTags, places);
+  for (const segment of segments) {
+    // A whole hour counts for the bound that cuts it, until what was before that is moved.
+    const ends = segment.place === 'hour' ? bounds.map((bound) => Math.floor(bound / hourMs) * hourMs) : bounds;
+    // Rows are grouped by steps that may begin before the span does.
+    for (const row of await readSegment(db, question, segment, ends))
+      add(bucketAt(ends, Math.max(Number(row.at), segment.from)), row);
   }
-  return [...sums.values()].sort(
-    (a, b) => a.bucket - b.bucket || compare(a.model, b.model) || compare(a.key, b.key) || compare(a.tag, b.tag),
-  );
+  for (const firstMs of new Set(cuts.map((cut) => cut.firstMs))) {
+    const hours = new Map(cuts.filter((cut) => cut.firstMs === firstMs).map((cut) => [cut.hour, cut]));
+    for (const row of await readFirstQuarters(db, question, [...hours.values()], firstMs)) {
+      const { hour, isAfter, isBefore } = hours.get(Number(row.at))!;
+      if (isBefore) add(bucketAt(bounds, hour), row);
+      if (isAfter) add(bucketAt(bounds, hour + firstMs), negative(row));
+    }
+  }
+  return [...sums.values()]
+    .filter((sum) => sum.requests > 0n)
+    .sort((a, b) => a.bucket - b.bucket || compare(a.model, b.model) || compare(a.key, b.key) || compare(a.tag, b.tag));
 }
 
 const tooManyGroups = (): StoreError =>
@@ -96,9 +99,10 @@ const tooManyGroups = (): StoreError =>
 
 const compare = (a: string | null, b: string | null): number => (a === b ? 0 : (a ?? '') < (b ?? '') ? -1 : 1);
 
-export function addSums<Sum extends Sums>(to: Sum, other: Sums): Sum {
-  return { ...to, ...Object.fromEntries(sumColumns.map((column) => [column, to[column] + other[column]])) };
-}
+const negative = (row: SegmentRow): SegmentRow => ({
+  ...row,
+  ...Object.fromEntries(sumColumns.map((column) => [column, -row[column]])),
+});
 
 /** The last bound that is not behind the time. */
 function bucketAt(bounds: readonly number[], at: number): number {
@@ -112,116 +116,147 @@ function bucketAt(bounds: readonly number[], at: number): number {
   return low;
 }
 
-interface Segment {
-  readonly place: 'day' | 'hour' | 'usage';
-  readonly from: number;
-  readonly to: number;
-  /** Starts of hours that are read elsewhere. */
-  readonly without: readonly number[];
-}
-
-function segmentsOf(
-  bounds: readonly number[],
-  hasTags: boolean,
-  { closed, tagsSince, days }: SumPlaces,
-): readonly Segment[] {
-  const [from, to] = [bounds[0]!, bounds.at(-1)!];
-  if (from >= to) return [];
-  const inner = bounds.slice(1, -1);
-  const since = hasTags ? tagsSince : 0;
-  const segments: Segment[] = [];
-  let [daysFrom, daysTo] = [from, from];
-  if (days !== undefined && since <= from) {
-    const { timeZone, until } = days;
-    if (inner.every((bound) => startOfDay(timeZone, bound) === bound)) {
-      daysFrom = Math.min(startOfDay(timeZone, from) === from ? from : nextDay(timeZone, from), to);
-      daysTo = Math.max(daysFrom, Math.min(startOfDay(timeZone, to), until));
-      if (daysFrom < daysTo) segments.push({ place: 'day', from: daysFrom, to: daysTo, without: [] });
-      else daysFrom = daysTo = from;
-    }
-  }
-  for (const [restFrom, restTo] of [
-    [from, daysFrom],
-    [daysTo, to],
-  ] as const) {
-    const hoursFrom = Math.min(Math.ceil(Math.max(restFrom, since) / hourMs) * hourMs, restTo);
-    const hoursTo = Math.max(hoursFrom, Math.min(Math.floor(restTo / hourMs) * hourMs, closed));
-    const cut = [
-      ...new Set(inner.filter((bound) => bound % hourMs !== 0).map((bound) => Math.floor(bound / hourMs) * hourMs)),
-    ].filter((hour) => hour >= hoursFrom && hour < hoursTo);
-    segments.push(
-      { place: 'usage', from: restFrom, to: hoursFrom, without: [] },
-      { place: 'hour', from: hoursFrom, to: hoursTo, without: cut },
-      ...merged(cut).map((span): Segment => ({ place: 'usage', ...span, without: [] })),
-      { place: 'usage', from: hoursTo, to: restTo, without: [] },
-    );
-  }
-  return segments.filter((one) => one.from < one.to && one.without.length * hourMs < one.to - one.from);
-}
-
-/** Spans of hours that follow each other. */
-function merged(hours: readonly number[]): readonly { readonly from: number; readonly to: number }[] {
-  const spans: { from: number; to: number }[] = [];
-  for (const hour of hours) {
-    const last = spans.at(-1);
-    if (last?.to === hour) last.to += hourMs;
-    else spans.push({ from: hour, to: hour + hourMs });
-  }
-  return spans;
-}
-
 type SegmentRow = Sums & Pick<BucketSum, 'model' | 'key' | 'tag'> & { readonly at: bigint };
 
+/** `ends`: of the buckets, in the steps of the place. */
 async function readSegment(
   db: Db,
-  filter: SumFilter,
+  question: Question,
   segment: Segment,
-  { bounds, by }: Pick<BucketRequest, 'bounds' | 'by'>,
+  ends: readonly number[],
 ): Promise<readonly SegmentRow[]> {
-  const hasTags = filter.tag !== undefined || by.includes('tag');
-  if (segment.place === 'usage') return await readUsage(db, filter, segment, { bounds, by });
-  const time = segment.place;
-  const table = hasTags ? (`usage_tag_${time}` as const) : (`usage_${time}` as const);
-  // One query for four tables of the same columns.
-  let query = (db as Kysely<Record<string, Record<string, never>>>)
-    .selectFrom(table)
-    .where('account_id', '=', filter.accountId as never)
-    .where(time, '>=', BigInt(segment.from) as never)
-    .where(time, '<', BigInt(segment.to) as never)
-    .where(conditions(filter));
-  if (filter.tag !== undefined) query = query.where('tag', '=', filter.tag as never);
-  if (segment.without.length > 0) query = query.where(time, 'not in', segment.without.map(BigInt) as never);
-  const at = bounds.length > 2 ? sql<bigint>`${sql.ref(time)}` : undefined;
-  return await grouped(
-    query as never,
+  const { place, from, to, without } = segment;
+  const inner = [...new Set(ends)].filter((end) => end > from && end < to);
+  const rows: SegmentRow[] = [];
+  for (const run of place === 'day' ? [{ from, to, base: from, step: undefined }] : runsOf([from, ...inner, to])) {
+    const column = sql<bigint>`${sql.ref(place === 'usage' ? 'ended_at' : place)}`;
+    const { base, step } = run;
+    const isWhole = step === undefined || (place === 'hour' && step === hourMs);
+    const at = isWhole ? column : sql<bigint>`${column} - (${column} - ${sql.lit(base)}) % ${sql.lit(step)}`;
+    const isOne = place === 'day' ? inner.length === 0 : step === undefined;
+    const options = { from: run.from, to: run.to, at: isOne ? undefined : at };
+    rows.push(
+      ...(place === 'usage'
+        ? await readUsage(db, question, options)
+        : await readRollUp(db, question, { ...options, place, without })),
+    );
+  }
+  return rows;
+}
+
+async function readRollUp(
+  db: Db,
+  question: Question,
+  {
+    place,
+    from,
+    to,
+    without,
     at,
-    by,
-    segment.from,
-    by.includes('tag') ? sql<string>`tag` : undefined,
-    sql`sum(requests)`,
-  );
+  }: {
+    readonly place: 'day' | 'hour';
+    readonly from: number;
+    readonly to: number;
+    readonly without: readonly number[];
+    readonly at: RawBuilder<bigint> | undefined;
+  },
+): Promise<readonly SegmentRow[]> {
+  let query = rollUpOf(db, question, place, { from, to });
+  const missing = without.filter((hour) => hour >= from && hour < to);
+  if (missing.length > 0) query = query.where(place, 'not in', missing.map(BigInt) as never);
+  const tag = question.by.includes('tag') ? sql<string>`tag` : undefined;
+  return await grouped(query.select(sumsOf(sql`sum(requests)`) as never) as never, question, { from, at, tag });
+}
+
+/** One query for four tables of the same columns. */
+function rollUpOf(
+  db: Db,
+  { filter, hasTags }: Question,
+  place: 'day' | 'hour',
+  span: { readonly from: number; readonly to: number; readonly among?: readonly number[] },
+) {
+  const { accountId, tag } = filter;
+  return (db as Kysely<Record<string, Record<string, never>>>)
+    .selectFrom(hasTags ? (`usage_tag_${place}` as const) : (`usage_${place}` as const))
+    .where(rollUpRange(db, { accountId, tag, time: place, ...span }))
+    .where(conditions(filter));
+}
+
+const hoursAtOnce = 500;
+
+/** What of some hours ended in their first so many milliseconds, which are whole quarters; `at` is the hour. */
+async function readFirstQuarters(
+  db: Db,
+  question: Question,
+  cuts: readonly CutHour[],
+  firstMs: number,
+): Promise<readonly SegmentRow[]> {
+  const chosen = quarters.filter((quarter) => quarter * quarterMs <= firstMs);
+  const sums = sumColumns.map((column) => {
+    const terms = chosen.map((quarter) => sql`coalesce(sum(${sql.ref(`${column}_q${quarter}`)}), 0)`);
+    return sql<bigint>`${sql.join(terms, sql` + `)}`.as(column);
+  });
+  const lacking = sql<bigint>`sum(case when requests_q1 is null then 1 else 0 end)`.as('lacking');
+  const rows: SegmentRow[] = [];
+  const lackingHours = new Set<number>();
+  for (let index = 0; index < cuts.length; index += hoursAtOnce) {
+    const hours = cuts.slice(index, index + hoursAtOnce).map(({ hour }) => hour);
+    const found = await grouped<{ readonly lacking: bigint }>(
+      rollUpOf(db, question, 'hour', { from: hours[0]!, to: hours.at(-1)! + hourMs, among: hours }).select([
+        ...sums,
+        lacking,
+      ] as never) as never,
+      question,
+      {
+        from: hours[0]!,
+        at: sql<bigint>`hour`,
+        tag: question.by.includes('tag') ? sql<string>`tag` : undefined,
+        isAlsoEmpty: true,
+      },
+    );
+    for (const { lacking: count, at } of found) if (count > 0n) lackingHours.add(Number(at));
+    for (const { lacking: _, ...row } of found)
+      if (row.requests > 0n && !lackingHours.has(Number(row.at))) rows.push(row);
+  }
+  // Written by an older version, or not yet filled in.
+  const sorted = [...lackingHours].sort((a, b) => a - b);
+  for (const { from, to } of mergedHours(sorted)) {
+    const at = sql<bigint>`ended_at - ended_at % ${sql.lit(hourMs)}`;
+    rows.push(...(await readUsage(db, question, { from, to, at, firstMs })));
+  }
+  return rows;
 }
 
 async function readUsage(
   db: Db,
-  filter: SumFilter,
-  { from, to }: Segment,
-  { bounds, by }: Pick<BucketRequest, 'bounds' | 'by'>,
+  question: Question,
+  {
+    from,
+    to,
+    at,
+    firstMs,
+  }: {
+    readonly from: number;
+    readonly to: number;
+    readonly at: RawBuilder<bigint> | undefined;
+    /** Only the first so many milliseconds of hours. */
+    readonly firstMs?: number;
+  },
 ): Promise<readonly SegmentRow[]> {
+  const { filter, by, everywhere } = question;
   let query = db
     .selectFrom('usage')
     .where('account_id', '=', filter.accountId)
     .where('ended_at', '>=', BigInt(from))
     .where('ended_at', '<', BigInt(to))
-    .where(inMonthsOf(db, { from, to }))
+    .where(inMonthsOf(db, everywhere ? {} : { from, to }))
     .where(conditions(filter));
+  if (firstMs !== undefined) query = query.where(sql<SqlBool>`ended_at % ${sql.lit(hourMs)} < ${sql.lit(firstMs)}`);
   if (filter.tag !== undefined) query = query.where(sql<SqlBool>`tags like ${tagPattern(filter.tag)} escape '!'`);
   const byTag = by.includes('tag');
   if (byTag) query = query.where('tags', 'is not', null);
-  const inner = bounds.slice(1, -1).filter((bound) => bound > from && bound < to);
-  const step = [hourMs, quarterMs].find((ms) => inner.every((bound) => bound % ms === 0)) ?? minuteMs;
-  const at = bounds.length > 2 ? sql<bigint>`ended_at - ended_at % ${sql.lit(step)}` : undefined;
-  const rows = await grouped(query as never, at, by, from, byTag ? sql<string>`tags` : undefined, sql`count(*)`);
+  const tag = byTag ? sql<string>`tags` : undefined;
+  const rows = await grouped(query.select(sumsOf(sql`count(*)`)) as never, question, { from, at, tag });
   if (!byTag) return rows;
   return rows.flatMap((row) =>
     listOf(row.tag)!
@@ -245,17 +280,25 @@ export const isKeyOf = (accountId: string, userId: string | null): RawBuilder<Sq
     ? sql`key_id in (select id from api_key where account_id = ${accountId} and user_id is null)`
     : sql`key_id in (select id from api_key where account_id = ${accountId} and user_id = ${userId})`;
 
-async function grouped(
+/** `at`: what tells buckets apart; undefined: all is the one at `from`. Groups of no requests are left out, or not. */
+async function grouped<Also extends object = object>(
   query: SelectQueryBuilder<Database, 'usage', object>,
-  at: RawBuilder<bigint> | undefined,
-  by: readonly SumDimension[],
-  from: number,
-  tag: RawBuilder<string> | undefined,
-  requests: RawBuilder<bigint>,
-): Promise<readonly SegmentRow[]> {
+  { by }: Question,
+  {
+    from,
+    at,
+    tag,
+    isAlsoEmpty = false,
+  }: {
+    readonly from: number;
+    readonly at: RawBuilder<bigint> | undefined;
+    readonly tag: RawBuilder<string> | undefined;
+    readonly isAlsoEmpty?: boolean;
+  },
+): Promise<readonly (SegmentRow & Also)[]> {
   const model = by.includes('model') ? sql<string>`model_id` : undefined;
   const key = by.includes('key') ? sql<string>`key_id` : undefined;
-  let select = query.select(sumsOf(requests)).limit(groupsMax + 1);
+  let select = query.limit(groupsMax + 1);
   const named = { at, model, key, tag };
   for (const [name, expression] of Object.entries(named))
     if (expression !== undefined) select = select.select((expression as RawBuilder<string>).as(name)) as never;
@@ -266,6 +309,6 @@ async function grouped(
   })[];
   if (rows.length > groupsMax) throw tooManyGroups();
   return rows
-    .filter((row) => row.requests !== null && row.requests > 0n) // one row of nothing where nothing is grouped
-    .map((row) => ({ at: BigInt(from), model: null, key: null, tag: null, ...row }) as SegmentRow);
+    .filter((row) => isAlsoEmpty || (row.requests !== null && row.requests > 0n)) // one row of nothing where nothing is grouped
+    .map((row) => ({ at: BigInt(from), model: null, key: null, tag: null, ...row }) as SegmentRow & Also);
 }

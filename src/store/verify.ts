@@ -2,11 +2,9 @@ import type { Kysely } from 'kysely';
 import type { Database } from './database.ts';
 import type { Ending } from './ledger.ts';
 import { leased } from './queries.ts';
-import { sumUsageByHour } from './roll-ups.ts';
-import { hourMs } from './time-zone.ts';
-import { closedBefore } from './usage-expressions.ts';
 import { isInMonthsOf } from './usage-months.ts';
 import { verifyPayments } from './verify-payments.ts';
+import { verifyRollUps } from './verify-usage.ts';
 import { BudgetBooks } from './verify-budgets.ts';
 import { timeOfUuid, uuidText } from '../ids/uuid.ts';
 
@@ -39,7 +37,7 @@ const differencesMax = 1000;
 const pageRows = 2000;
 
 /**
- * Derives every balance and every budget again from the rows that made it, and every price from its tokens. Sums are made here in bigint,
+ * Derives every balance, every budget and every roll-up again from the rows that made it, and every price from its tokens. Sums are made here in bigint,
  * so they are exact at any size, and nothing is taken from a figure that the hot path has computed. Reads one moment of
  * the database, beside a running service if there is one.
  */
@@ -59,7 +57,7 @@ export function verifyLedger(db: Kysely<Database>, options: VerifyOptions): Prom
       for (const difference of budgets.differences()) report(difference);
       const accounts = await compareBalances(transaction, transfers.net, usage.cost, report);
       if (!options.owned) await refuseOpenRequests(transaction, report);
-      const hours = await compareHours(transaction, usage.strays > 0, report);
+      const hours = await verifyRollUps(transaction, { everywhere: usage.strays > 0 }, report);
       await verifyPayments(transaction, report);
       return { differences, accounts, transfers: transfers.count, usageRows: usage.count, hours };
     });
@@ -263,58 +261,6 @@ async function refuseOpenRequests(db: Kysely<Database>, report: Report): Promise
     const what = `open request ${uuidText(row.request_id)}`;
     report({ accountId: row.account_id, what, expected: 'none, because no process runs', found: 'open' });
   }
-}
-
-/** Closed hours of usage_hour against usage, a day at a time. */
-async function compareHours(db: Kysely<Database>, everywhere: boolean, report: Report): Promise<number> {
-  const closed = await closedBefore(db);
-  const first = await firstHour(db);
-  const seen = new Set<number>();
-  for (let start = first; start < closed; start += 24 * hourMs) {
-    const end = Math.min(start + 24 * hourMs, closed);
-    const expected = new Map((await sumUsageByHour(db, start, end, { everywhere })).map((sum) => [hourKey(sum), sum]));
-    const stored = await db
-      .selectFrom('usage_hour')
-      .selectAll()
-      .where('hour', '>=', BigInt(start))
-      .where('hour', '<', BigInt(end))
-      .execute();
-    const found = new Map(stored.map((sum) => [hourKey(sum), sum]));
-    for (const key of new Set([...expected.keys(), ...found.keys()])) {
-      const one = expected.get(key);
-      const other = found.get(key);
-      const { account_id: accountId, hour } = (one ?? other)!;
-      seen.add(Number(hour));
-      for (const column of sumColumns) {
-        const should = one?.[column] ?? 0n;
-        const is = other?.[column] ?? 0n;
-        if (should !== is) report({ accountId, what: `usage_hour ${key}: ${column}`, expected: should, found: is });
-      }
-    }
-  }
-  return seen.size;
-}
-
-const sumColumns = [
-  'requests',
-  'prompt_tokens',
-  'cached_tokens',
-  'completion_tokens',
-  'reasoning_tokens',
-  'cost',
-  'uncharged',
-] as const;
-
-/** The earliest hour that either table knows. */
-async function firstHour(db: Kysely<Database>): Promise<number> {
-  const stored = await db.selectFrom('usage_hour').select('hour').orderBy('hour').limit(1).executeTakeFirst();
-  const used = await db.selectFrom('usage').select('started_at').orderBy('request_id').limit(1).executeTakeFirst();
-  const times = [stored?.hour, used?.started_at].filter((time) => time !== undefined).map(Number);
-  return Math.floor(Math.min(...times) / hourMs) * hourMs; // Infinity when there is nothing: no hour is compared
-}
-
-function hourKey(sum: { account_id: string; hour: bigint; model_id: string; key_id: string }): string {
-  return `${new Date(Number(sum.hour)).toISOString()} ${sum.account_id} ${sum.model_id} ${sum.key_id}`;
 }
 
 function add(sums: Map<string, bigint>, key: string, value: bigint): void {

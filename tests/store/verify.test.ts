@@ -263,3 +263,48 @@ test('beside a running service, open requests are no fault', async (t) => {
 function printBigint(_key: string, value: unknown): unknown {
   return typeof value === 'bigint' ? value.toString() : value;
 }
+
+test('one wrong row of a roll-up is found and named', async (t) => {
+  const file = join(temporaryFolder(t), 'right.db');
+  const store = await openStore(t, file);
+  await customer(store, 'acct_a', balance);
+  for (const hoursAgo of [100, 75, 3, 0]) {
+    const at = now - hoursAgo * hourMs;
+    const tags = '["red","blue"]';
+    await store.ledger.settle(usage('acct_a', 7n, { requestId: uuid(), startedAt: at, endedAt: at, tags }));
+  }
+  await store.desk.recomputeUsageHours({ now });
+  while ((await store.desk.recomputeUsageDays({})).isMore);
+  await store.close();
+  assert.deepEqual(await differencesOf(file, false), []);
+  const cases: readonly [statement: string, what: RegExp][] = [
+    [`update usage_hour set cost_q1 = 8 where hour = ${now - 5 - 100 * hourMs}`, /^usage_hour .*acct_a.*: cost_q1$/],
+    [
+      `update usage_tag_hour set requests = 2 where tag = 'red' and hour = ${now - 5 - 75 * hourMs}`,
+      /^usage_tag_hour .* red: requests$/,
+    ],
+    [
+      `update usage_day set cost = cost + 1 where day = (select min(day) from usage_day)`,
+      /^usage_day .*acct_a.*: cost$/,
+    ],
+    [
+      `update usage_tag_day set cost = cost - 1 where tag = 'blue' and day = (select min(day) from usage_day)`,
+      /^usage_tag_day .* blue: cost$/,
+    ],
+    [
+      `update usage_day set uncharged = 1 where day = (select max(day) from usage_day)`,
+      /^usage_day .*acct_a.*: uncharged$/,
+    ],
+  ];
+  for (const [statement, what] of cases) {
+    const [difference, ...others] = await planted(file, statement);
+    assert.match(difference?.what ?? 'nothing', what, statement);
+    assert.equal(difference?.accountId, 'acct_a');
+    assert.deepEqual(others, [], statement);
+  }
+  const gone = await planted(
+    file,
+    `delete from usage_tag_day where tag = 'red' and day = (select min(day) from usage_day)`,
+  );
+  assert.ok(gone.length > 0 && gone.every(({ what }) => /^usage_tag_day .* red: /.test(what)));
+});

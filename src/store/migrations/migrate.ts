@@ -24,6 +24,7 @@ import * as usageReports from './019-usage-reports.ts';
 import * as keysAndOperator from './020-keys-and-operator.ts';
 import * as alertsAndInvoices from './021-alerts-and-invoices.ts';
 import * as returnsUndone from './025-returns-undone.ts';
+import * as usageQuarters from './022-usage-quarters.ts';
 import * as auditOfPeople from './026-audit-of-people.ts';
 
 interface MigrationSteps {
@@ -58,6 +59,7 @@ const migrations: Readonly<Record<string, MigrationSteps>> = {
   '020-keys-and-operator': keysAndOperator,
   '021-alerts-and-invoices': alertsAndInvoices,
   '025-returns-undone': returnsUndone,
+  '022-usage-quarters': usageQuarters,
   '026-audit-of-people': auditOfPeople,
 };
 

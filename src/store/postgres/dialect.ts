@@ -33,8 +33,8 @@ export function kyselyOnPostgres(address: PostgresAddress, connections: number):
       pool,
       onCreateConnection: async (connection) => {
         await connection.executeQuery(CompiledQuery.raw(durable));
-        // Compiling a report takes longer than running it.
-        await connection.executeQuery(CompiledQuery.raw('set jit = off'));
+        // Compiling a report, and starting helpers for it, takes longer than running it.
+        await connection.executeQuery(CompiledQuery.raw('set jit = off; set max_parallel_workers_per_gather = 0'));
       },
     }),
   });

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { kyselyOnPostgres } from '../../../src/store/postgres/dialect.ts';
+import { verifyLedger } from '../../../src/store/verify.ts';
 import { makeAccounts } from '../../usage/accounts.ts';
 import { compareWithRows, keys, people } from '../../usage/sums.ts';
 import { openReplica } from './fixture.ts';
@@ -24,4 +25,11 @@ test('reports are what the rows come to, whatever has been added up, in every zo
   t.diagnostic(`seed ${seed}`);
   await compareWithRows(db, seed, 15);
   assert.ok(await db.selectFrom('usage_day').select('day').executeTakeFirst(), 'days were added up');
+
+  const wrong = async () =>
+    (await verifyLedger(db, { owned: true })).differences.filter(({ what }) => what.startsWith('usage_'));
+  assert.deepEqual(await wrong(), []);
+  await server.sql(url, 'update usage_day set cost = cost + 1 where day = (select min(day) from usage_day)');
+  const found = await wrong();
+  assert.ok(found.length > 0 && found.every(({ what }) => /^usage_day .*: cost$/.test(what)));
 });

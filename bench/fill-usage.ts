@@ -1,0 +1,145 @@
+/** Many rows of usage, written in bulk, and what the jobs would have added up of them. */
+import { sql, type Kysely } from 'kysely';
+import type { Database } from '../src/store/database.ts';
+import { hourMs, quarterMs, startOfDay } from '../src/store/time-zone.ts';
+import { quarterColumns, quarters, sumColumns } from '../src/store/usage-expressions.ts';
+import { say } from './command.ts';
+
+const dayMs = 24 * hourMs;
+export const filledDays = 90;
+/** The first of July, so that three months of partitions have rows. */
+export const filledFrom = Date.UTC(2026, 6, 1);
+export const filledTo = filledFrom + filledDays * dayMs;
+/** Twenty minutes into an hour: the last hours are open, as they are whenever somebody looks. */
+export const filledNow = filledTo - 40 * 60_000;
+export const filledZone = 'Asia/Kolkata';
+const zoneOffsetMs = 5.5 * hourMs;
+export const filledAccounts = 1000;
+
+const rowsAtOnce = 500_000;
+const rollUpDays = 10;
+
+export interface Filling {
+  readonly name: string;
+  readonly dialect: 'sqlite' | 'postgres';
+  /** To look at what has become of it. */
+  readonly db: Kysely<Database>;
+  /** Takes as long as it takes. */
+  run(text: string): Promise<unknown>;
+  readonly rows: number;
+}
+
+/** Resolves with a line that says how much it was. */
+export async function fillUsage({ name, dialect, db, run, rows }: Filling): Promise<string> {
+  const isSqlite = dialect === 'sqlite';
+  const begun = performance.now();
+  const numbers = (first: number, last: number) =>
+    isSqlite
+      ? `with recursive numbers(n) as (select ${first} union all select n + 1 from numbers where n < ${last})`
+      : `with numbers as (select n from generate_series(${first}::bigint, ${last}::bigint) as n)`;
+  const insert = (into: string, first: number, last: number) =>
+    isSqlite ? `insert into ${into} ${numbers(first, last)}` : `${numbers(first, last)} insert into ${into}`;
+  await run(
+    `${insert('account (id, kind, name, status, available, credit_limit, version, created_at, time_zone)', 0, filledAccounts - 1)}
+     select 'acct_' || n, 0, '', 'active', 0, 0, 1, 0, '${filledZone}' from numbers`,
+  );
+
+  const indexes = await indexesOfUsage(db, dialect);
+  for (const index of indexes) await run(`drop index ${index.name}`);
+  const stepMs = (filledTo - filledFrom) / rows;
+  for (let at = 0; at < rows; at += rowsAtOnce) {
+    say(`${name}: ${at.toLocaleString('en')} rows`);
+    const last = Math.min(at + rowsAtOnce, rows) - 1;
+    // A number of 31 bits from the row's own: the same on both, and spread well enough.
+    const hash = (salt: number) => `((n * 1103515245 + ${salt}) % 2147483647)`;
+    const u = `(${hash(12345)} / 2147483647.0)`;
+    const whole = (text: string) => (isSqlite ? `cast(${text} as integer)` : `floor(${text})::bigint`);
+    const time = `(${filledFrom} + ${whole(`n * ${stepMs}`)})`;
+    const id = isSqlite
+      ? `unhex(printf('%012x', ${time}) || '7' || printf('%019x', n))`
+      : `decode(lpad(to_hex(${time}), 12, '0') || '7' || lpad(to_hex(n), 19, '0'), 'hex')`;
+    await run(`
+      ${insert(`usage ${columns}`, at, last)}
+      select ${id}, 'req_0', 'acct_' || ${whole(`${u} * ${u} * ${u} * ${filledAccounts}`)}, 'key_' || (${hash(7)} % 5),
+        'model-' || (${hash(99)} % 8), 'chat', 1, ${time}, ${time}, 1800, 600, 200, 50, 1000, 0, 2000, 'finished', 'stop', 0,
+        5000000, 20000000, 2500000, 'bench', 80, 900, case when ${hash(3)} % 4 = 0 then '["tag-' || (${hash(31)} % 20) || '"]' end
+      from numbers`);
+  }
+  say(`${name}: indexes`);
+  for (const index of indexes) await run(index.definition);
+  if (!isSqlite) await run('vacuum analyze usage');
+
+  const until = startOfDay(filledZone, filledNow);
+  for (let begin = startOfDay(filledZone, filledFrom); begin < filledTo + dayMs; begin += rollUpDays * dayMs) {
+    say(`${name}: sums since ${new Date(begin).toISOString()}`);
+    const end = begin + rollUpDays * dayMs;
+    // The zone is at half past.
+    await run(rollUp('usage_hour', begin - hourMs / 2, end - hourMs / 2, isSqlite));
+    await run(rollUp('usage_tag_hour', begin - hourMs / 2, end - hourMs / 2, isSqlite));
+    await run(rollUp('usage_day', begin, Math.min(end, until), isSqlite));
+    await run(rollUp('usage_tag_day', begin, Math.min(end, until), isSqlite));
+  }
+  await run(
+    `insert into usage_days (account_id, time_zone, until) select id, time_zone, ${until} from account where kind = 0`,
+  );
+  await run(isSqlite ? 'analyze' : 'vacuum analyze');
+  const counts = [];
+  for (const table of ['usage_hour', 'usage_tag_hour', 'usage_day', 'usage_tag_day'] as const) {
+    const { rows: counted } = await sql<{ n: bigint }>`select count(*) as n from ${sql.table(table)}`.execute(db);
+    counts.push(`${table} ${Number(counted[0]!.n).toLocaleString('en')}`);
+  }
+  return `${name}: ${counts.join(', ')} rows; filled in ${Math.round((performance.now() - begun) / 1000)} s`;
+}
+
+/** The statement that adds up a span; the keys of the rows begin with their times. */
+function rollUp(
+  table: 'usage_hour' | 'usage_tag_hour' | 'usage_day' | 'usage_tag_day',
+  from: number,
+  to: number,
+  isSqlite: boolean,
+): string {
+  const isHour = table.endsWith('hour');
+  const hasTag = table.includes('tag');
+  const time = isHour ? `ended_at - ended_at % ${hourMs}` : `ended_at - (ended_at + ${zoneOffsetMs}) % ${dayMs}`;
+  const groups = [
+    ['account_id', 'account_id'],
+    [isHour ? 'hour' : 'day', time],
+    ...(hasTag ? [['tag', 'substr(tags, 3, length(tags) - 4)']] : []),
+    ['model_id', 'model_id'],
+    ['key_id', 'key_id'],
+  ];
+  const ofQuarters = quarters.flatMap((quarter) =>
+    sumColumns.map((column) => {
+      const when = `case when ended_at % ${hourMs} / ${quarterMs} = ${quarter - 1} then ${column === 'requests' ? '1' : column} else 0 end`;
+      return column === 'requests' && quarter === 1 ? `sum(${when})` : `nullif(sum(${when}), 0)`;
+    }),
+  );
+  const sums = [
+    ...sumColumns.map((column) => (column === 'requests' ? 'count(*)' : `sum(${column})`)),
+    ...(isHour ? ofQuarters : []),
+  ];
+  const names = [...groups.map(([column]) => column), ...sumColumns, ...(isHour ? quarterColumns : [])];
+  const hex = (ms: number) => ms.toString(16).padStart(12, '0');
+  const key = (ms: number) => (isSqlite ? `x'${hex(ms)}'` : `'\\x${hex(ms)}'::bytea`);
+  return `insert into ${table} (${names.join(', ')})
+    select ${[...groups.map(([, expression]) => expression), ...sums].join(', ')} from usage
+    where request_id >= ${key(from)} and request_id < ${key(Math.max(from, to))} ${hasTag ? 'and tags is not null' : ''}
+    group by ${groups.map((_, index) => index + 1).join(', ')}`;
+}
+
+/** But for that of its key: an index is made faster of all rows at once. */
+async function indexesOfUsage(db: Kysely<Database>, dialect: 'sqlite' | 'postgres') {
+  const { rows } = await (
+    dialect === 'sqlite'
+      ? sql<{ name: string; definition: string }>`
+          select name, sql as definition from sqlite_schema where type = 'index' and tbl_name = 'usage' and sql is not null`
+      : sql<{ name: string; definition: string }>`
+          select relname as name, pg_get_indexdef(indexrelid) as definition
+          from pg_index join pg_class on pg_class.oid = indexrelid where indrelid = 'usage'::regclass and not indisprimary`
+  ).execute(db);
+  return rows;
+}
+
+const columns = `(request_id, public_id, account_id, key_id, model_id, api, streamed, started_at, ended_at, prompt_tokens, cached_tokens,
+  completion_tokens, reasoning_tokens, cost, uncharged, hold, ending, finish, counted, input_price, output_price, cache_read_price,
+  backend, first_token_ms, total_ms, tags)`;
