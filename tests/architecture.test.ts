@@ -104,7 +104,7 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   // Mail that waits to be sent, and is sent by SMTP.
   mail: ['store', 'config', 'log'],
   // Who takes payments, and what their messages mean for the books.
-  payments: ['accounts', 'store', 'ids', 'mail', 'config', 'jobs', 'log', 'webhooks'],
+  payments: ['accounts', 'store', 'ids', 'mail', 'config', 'jobs', 'log'],
   // Days and months of time zones.
   calendar: ['store'],
   // Monthly statements.

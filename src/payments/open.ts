@@ -3,7 +3,6 @@ import type { Job } from '../jobs/jobs.ts';
 import type { Log } from '../log.ts';
 import type { Mailer } from '../mail/mailer.ts';
 import type { OperationServices } from '../accounts/operation.ts';
-import type { Events } from '../webhooks/events.ts';
 import { AutoTopups } from './auto-topup.ts';
 import { DemoProvider } from './demo.ts';
 import { Payments } from './payments.ts';
@@ -17,7 +16,6 @@ export interface PayingServices {
   readonly config: PaymentsConfig;
   readonly accountUrl: () => string;
   readonly mailer: Mailer;
-  readonly events: Events;
   readonly log: Log;
 }
 
@@ -37,7 +35,7 @@ const autoTopupEveryMs = 10_000;
 const promotionsEveryMs = 60_000;
 
 /** Who takes payments here, with the work that goes on beside them. */
-export function openPayments({ operations, config, accountUrl, mailer, events, log: output }: PayingServices): Paying {
+export function openPayments({ operations, config, accountUrl, mailer, log: output }: PayingServices): Paying {
   const { ledger, desk, now, newId, secret } = operations;
   const log: PaymentLog = (level, event, detail) => output.service({ level, event, detail });
   const promotions: Job = {
@@ -66,7 +64,7 @@ export function openPayments({ operations, config, accountUrl, mailer, events, l
       close: () => Promise.resolve(),
     };
   const payments: Payments = new Payments({ ledger, desk, now, newId, provider, currency: config.currency, log });
-  const autoTopups = new AutoTopups({ desk, payments, mailer, events, now, newId, accountUrl, log });
+  const autoTopups = new AutoTopups({ desk, payments, mailer, now, newId, accountUrl, log });
   const ended = new AbortController();
   let first: Promise<void> | undefined;
   return {

@@ -146,7 +146,6 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
     config: config.payments,
     accountUrl: () => accountUrl,
     mailer: outbox,
-    events: telling.events,
     log,
   });
   opened.push(() => paying.close());

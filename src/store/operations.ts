@@ -3,6 +3,7 @@ import * as audit from './audit-queries.ts';
 import { authStore } from './auth-queries.ts';
 import * as accounts from './account-queries.ts';
 import * as alerts from './alert-queries.ts';
+import * as notices from './notice-queries.ts';
 import * as budgets from './budget-queries.ts';
 import * as erasing from './erase-account.ts';
 import type { Database } from './database.ts';
@@ -96,9 +97,9 @@ const deskOperations = {
   deleteAlert: alerts.deleteAlert,
   alertsToLookAt: alerts.alertsToLookAt,
   noteLook: alerts.noteLook,
-  listNotices: alerts.listNotices,
-  forgetNotice: alerts.forgetNotice,
-  memberAddresses: alerts.memberAddresses,
+  listNotices: notices.listNotices,
+  forgetNotice: notices.forgetNotice,
+  memberAddresses: notices.memberAddresses,
   addWebhookEndpoint: webhooks.addWebhookEndpoint,
   listWebhookEndpoints: webhooks.listWebhookEndpoints,
   getWebhookEndpoint: webhooks.getWebhookEndpoint,

@@ -239,8 +239,6 @@ export const keyRoutes: readonly AccountRoute[] = [
       const key = await liveKey(call);
       checkMayChange(call, key, { isOwnAllowed: true });
       await operate({ kind: 'revoke_key', keyId: key.id }, operationsOf(call));
-      const { account, services } = call;
-      await services.events.emit(account.id, 'key.revoked', { key_id: key.id, name: key.name }, `evt_${key.id}`);
       return { id: key.id, object: 'key.deleted', deleted: true };
     },
   }),
