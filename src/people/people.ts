@@ -2,7 +2,6 @@ import { ApiError } from '../errors.ts';
 import { newAccountId } from '../accounts/base62.ts';
 import type { OperationServices } from '../accounts/operation.ts';
 import type { SignInConfig } from '../config/config.ts';
-import type { Log } from '../log.ts';
 import type { Mailer } from '../mail/mailer.ts';
 import { StoreError } from '../store/store-error.ts';
 import { Attempts } from './attempts.ts';
@@ -17,7 +16,6 @@ export interface PeopleOptions {
   /** Where the account host is reached. */
   readonly accountUrl: () => string;
   readonly mailer: Mailer;
-  readonly log: Log;
 }
 
 /** A person who is signed in. */
@@ -31,7 +29,6 @@ export interface SignedInPerson {
   readonly provedAt: number;
 }
 
-const tidyEveryMs = 600_000;
 /** Mails of one kind to one address in an hour; more are not sent, and nobody is told. */
 const mailsAnHourMax = 3;
 const hourMs = 3_600_000;
@@ -45,7 +42,6 @@ export class People {
   readonly attempts: Attempts;
   #auth: { readonly signIn: SignInConfig; readonly accountUrl: string; readonly made: Promise<Auth> } | undefined;
   readonly #mailed = new Map<string, { readonly startsAt: number; count: number }>();
-  #tidying: NodeJS.Timeout | undefined;
 
   constructor(options: PeopleOptions) {
     this.#options = options;
@@ -53,17 +49,10 @@ export class People {
     this.attempts = new Attempts(options.operations.now);
   }
 
-  start(): void {
-    const { operations, log } = this.#options;
-    this.#tidying = setInterval(() => {
-      operations.desk.forgetExpired({ at: operations.now() }).catch(() => {
-        log.service({ level: 'warn', event: 'people_tidy_failed' });
-      });
-    }, tidyEveryMs).unref();
-  }
-
-  close(): void {
-    clearInterval(this.#tidying);
+  /** Forgets a batch of the sessions, links and invitations that are over; false: there were none. */
+  async tidy(): Promise<boolean> {
+    const { desk, now } = this.#options.operations;
+    return (await desk.forgetExpired({ at: now() })) > 0;
   }
 
   /** By the `Cookie` header; undefined: there is no session, or it is over. Asks the database each time, so what ends, ends at once. */

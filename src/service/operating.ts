@@ -71,6 +71,7 @@ export interface Operating {
 }
 
 const tidyEveryMs = 60_000;
+const forgetEveryMs = 600_000;
 
 /**
  * Opens what an operator has of the service: the account host with pages and metrics, the control socket, and the file of
@@ -126,6 +127,7 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
     run: () => addUp(store),
   });
   jobs.add({ name: 'store_tidy', everyMs: tidyEveryMs, runs: 'anywhere', run: () => store.tidy() });
+  jobs.add({ name: 'mail_tidy', everyMs: forgetEveryMs, runs: 'alone', run: () => outbox.tidy() });
   opened.push(() => jobs.close());
 
   const people: People = new People({
@@ -133,9 +135,8 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
     config: () => reloader.config.signIn,
     accountUrl: () => accountUrl,
     mailer: outbox,
-    log,
   });
-  opened.push(() => people.close());
+  jobs.add({ name: 'people_tidy', everyMs: forgetEveryMs, runs: 'alone', run: () => people.tidy() });
 
   // Pages and errors name the account host by its public address, which a free port (0) tells only when it listens.
   let accountUrl = publicUrl(config.server.account);
@@ -217,7 +218,6 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
       );
       jobs.start();
       outbox.start();
-      people.start();
       const link = await firstOwnerLink(operations);
       paying.begin();
       urls = {
@@ -234,7 +234,6 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
     quiet: async () => {
       watched.close();
       control.close();
-      people.close();
       await Promise.all([reloader.stop(), jobs.close(), outbox.close(), paying.close()]);
     },
     close: () => {

@@ -65,14 +65,16 @@ export async function endSessions(
   return Number((await query.executeTakeFirst()).numDeletedRows);
 }
 
-/** Deletes sessions, verifications and invitations that are over, so many of each at most. */
-export async function forgetExpired(db: Db, { at }: { readonly at: number }): Promise<void> {
+/** Deletes sessions, verifications and invitations that are over, so many of each at most, and returns how many. */
+export async function forgetExpired(db: Db, { at }: { readonly at: number }): Promise<number> {
+  let forgotten = 0n;
   for (const table of ['auth_session', 'auth_verification'] as const) {
     const over = db.selectFrom(table).select('id').where('expiresAt', '<=', BigInt(at)).limit(500);
-    await db.deleteFrom(table).where('id', 'in', over).execute();
+    forgotten += (await db.deleteFrom(table).where('id', 'in', over).executeTakeFirst()).numDeletedRows;
   }
   const over = db.selectFrom('invitation').select('id').where('expires_at', '<=', BigInt(at)).limit(500);
-  await db.deleteFrom('invitation').where('id', 'in', over).execute();
+  forgotten += (await db.deleteFrom('invitation').where('id', 'in', over).executeTakeFirst()).numDeletedRows;
+  return Number(forgotten);
 }
 
 /** The role of a person in an account; without one that is named, in the first that they joined. */
