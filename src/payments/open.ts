@@ -1,4 +1,4 @@
-import type { PaymentsConfig } from '../config/config.ts';
+import type { Config } from '../config/config.ts';
 import type { Job } from '../jobs/jobs.ts';
 import type { Log } from '../log.ts';
 import type { Mailer } from '../mail/mailer.ts';
@@ -13,7 +13,8 @@ import { StripeProvider } from './stripe.ts';
 
 export interface PayingServices {
   readonly operations: OperationServices;
-  readonly config: PaymentsConfig;
+  /** What it says of payments at the start is in force until the end. */
+  readonly config: () => Pick<Config, 'payments'>;
   readonly accountUrl: () => string;
   readonly mailer: Mailer;
   readonly log: Log;
@@ -35,7 +36,9 @@ const autoTopupEveryMs = 10_000;
 const promotionsEveryMs = 60_000;
 
 /** Who takes payments here, with the work that goes on beside them. */
-export function openPayments({ operations, config, accountUrl, mailer, log: output }: PayingServices): Paying {
+export function openPayments(services: PayingServices): Paying {
+  const { operations, accountUrl, mailer, log: output } = services;
+  const config = services.config().payments;
   const { ledger, desk, now, newId, secret } = operations;
   const log: PaymentLog = (level, event, detail) => output.service({ level, event, detail });
   const promotions: Job = {

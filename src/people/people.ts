@@ -1,7 +1,7 @@
 import { ApiError } from '../errors.ts';
 import { newAccountId } from '../accounts/base62.ts';
 import type { OperationServices } from '../accounts/operation.ts';
-import type { SignInConfig } from '../config/config.ts';
+import type { Config, SignInConfig } from '../config/config.ts';
 import type { Mailer } from '../mail/mailer.ts';
 import { StoreError } from '../store/store-error.ts';
 import { Attempts } from './attempts.ts';
@@ -12,7 +12,7 @@ import { Passwords } from './password.ts';
 
 export interface PeopleOptions {
   readonly operations: OperationServices;
-  readonly config: () => SignInConfig;
+  readonly config: () => Pick<Config, 'signIn'>;
   /** Where the account host is reached. */
   readonly accountUrl: () => string;
   readonly mailer: Mailer;
@@ -75,7 +75,7 @@ export class People {
 
   /** What signs in; loaded when it is first needed, and made anew when the configuration of sign-in has changed. */
   async auth(): Promise<Auth> {
-    const signIn = this.#options.config();
+    const { signIn } = this.#options.config();
     const accountUrl = this.#options.accountUrl();
     if (this.#auth?.signIn !== signIn || this.#auth.accountUrl !== accountUrl)
       this.#auth = { signIn, accountUrl, made: this.#make(signIn, accountUrl) };
@@ -85,7 +85,7 @@ export class People {
   /** Whoever has no account gets one of their own, where sign-up is open. */
   async welcome(userId: string, name: string): Promise<void> {
     const { operations, config } = this.#options;
-    if (config().signUp !== 'open') return;
+    if (config().signIn.signUp !== 'open') return;
     const { desk, ledger, newId, now } = operations;
     if ((await desk.findMembership({ userId, accountId: undefined })) !== undefined) return;
     const [id, at] = [newAccountId(), now()];

@@ -77,7 +77,7 @@ export async function openHost(
     mailer: { send: (mail: Mail) => Promise.resolve(void mails.push(mail)) },
   };
   const log = createLog({ write: () => true, once: () => {} });
-  const people = new People({ ...shared, config: () => signIn });
+  const people = new People(shared);
   const jobs = new Jobs({ alone: (work) => work(), log, codeOf: String });
   t.after(() => jobs.close());
   const services: AccountServices = {
