@@ -17,6 +17,8 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   // One of each code, for its page and for the API description.
   'error-examples': ['errors'],
   log: [],
+  // Texts in pages.
+  html: [],
   // Counting, and the text that scrapers read.
   metrics: [],
   // What is done again and again beside the requests.
@@ -75,6 +77,7 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
     'metrics',
   ],
   'account-api': [
+    'html',
     'error-examples',
     'pipeline',
     'dialects',
@@ -108,7 +111,7 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   // Days and months of time zones.
   calendar: ['store'],
   // Monthly statements.
-  invoices: ['accounts', 'billing', 'calendar', 'ids', 'store'],
+  invoices: ['accounts', 'billing', 'calendar', 'html', 'ids', 'store'],
   alerts: ['calendar', 'ids', 'store'],
   // Sent to addresses that customers name, through the gates of images.
   webhooks: ['errors', 'ids', 'images', 'log', 'store'],

@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 
 import { hashKey, parseKey } from '../accounts/key.ts';
+import { presentedKey } from '../accounts/presented-key.ts';
 import { ApiError } from '../errors.ts';
 import { notThere } from './input.ts';
 import { roles } from './route.ts';
@@ -30,13 +31,6 @@ export async function senderOf(headers: IncomingHttpHeaders, services: AccountSe
   if (presented !== undefined) return await senderOfKey(presented, services);
   const signedIn = headers.cookie === undefined ? undefined : await services.people.signedIn(headers.cookie);
   return signedIn === undefined ? { kind: 'nobody' } : { kind: 'user', ...signedIn };
-}
-
-function presentedKey(headers: IncomingHttpHeaders): string | undefined {
-  const { authorization } = headers;
-  if (authorization !== undefined) return /^Bearer +(\S+) *$/i.exec(authorization)?.[1] ?? '';
-  const other = headers['x-api-key'];
-  return Array.isArray(other) ? other[0] : other;
 }
 
 async function senderOfKey(presented: string, { operations }: AccountServices): Promise<Principal> {

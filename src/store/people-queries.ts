@@ -352,20 +352,28 @@ export async function acceptInvitation(
   db: Db,
   request: { readonly tokenHash: Uint8Array; readonly userId: string; readonly email: string; readonly at: number },
 ): Promise<{ readonly accountId: string; readonly role: MemberRole } | undefined> {
-  const { tokenHash, userId, email, at } = request;
+  const { userId, at } = request;
   return await db.transaction().execute(async (transaction) => {
-    const taken = await transaction
-      .deleteFrom('invitation')
-      .where('token_hash', '=', tokenHash)
-      .where('email', '=', email)
-      .where('expires_at', '>', BigInt(at))
-      .returning(['account_id as accountId', 'role'])
-      .executeTakeFirst();
+    const taken = await takeInvitation(transaction, request);
     if (taken === undefined) return undefined;
     await addMember(transaction, { ...taken, userId, at });
     const now = await findMembership(transaction, { userId, accountId: taken.accountId });
     return { accountId: taken.accountId, role: now!.role };
   });
+}
+
+/** Uses up what was sent to this address; undefined: there is none, or it is too old. */
+async function takeInvitation(
+  transaction: Db,
+  { tokenHash, email, at }: { readonly tokenHash: Uint8Array; readonly email: string; readonly at: number },
+): Promise<{ readonly accountId: string; readonly role: MemberRole } | undefined> {
+  return await transaction
+    .deleteFrom('invitation')
+    .where('token_hash', '=', tokenHash)
+    .where('email', '=', email)
+    .where('expires_at', '>', BigInt(at))
+    .returning(['account_id as accountId', 'role'])
+    .executeTakeFirst();
 }
 
 /** Whether somebody has this address. */
@@ -389,15 +397,9 @@ export async function joinAnew(
     readonly at: number;
   },
 ): Promise<{ readonly accountId: string; readonly userId: string; readonly role: MemberRole } | undefined> {
-  const { tokenHash, userId, email, at } = request;
+  const { userId, at } = request;
   return await db.transaction().execute(async (transaction) => {
-    const taken = await transaction
-      .deleteFrom('invitation')
-      .where('token_hash', '=', tokenHash)
-      .where('email', '=', email)
-      .where('expires_at', '>', BigInt(at))
-      .returning(['account_id as accountId', 'role'])
-      .executeTakeFirst();
+    const taken = await takeInvitation(transaction, request);
     if (taken === undefined) return undefined;
     await insertPerson(transaction, request);
     await addMember(transaction, { ...taken, userId, at });

@@ -4,6 +4,7 @@ import { sessionCookie } from '../../people/cookies.ts';
 import { notThere } from '../input.ts';
 import { route } from '../route.ts';
 import type { AccountRoute, Call } from '../route.ts';
+import { secondsOf } from '../wire.ts';
 import {
   askAuth,
   beginAttempt,
@@ -19,7 +20,6 @@ import {
 } from './sign-in.ts';
 
 const tag = 'Sign-in';
-const secondsOf = (ms: number): number => Math.floor(ms / 1000);
 type Person = Extract<Call['principal'], { readonly kind: 'user' }>;
 /** Of a route with the access `user`. */
 export const personOf = (call: Pick<Call, 'principal'>): Person => call.principal as Person;
