@@ -33,6 +33,7 @@ export interface SignedInPerson {
 const mailsAnHourMax = 3;
 const hourMs = 3_600_000;
 const addressesMax = 10_000;
+const askAgainMs = 5_000;
 
 /** People: who is signed in, by which account they belong to, and what signs them in. */
 export class People {
@@ -40,7 +41,9 @@ export class People {
   readonly #secret: string;
   readonly passwords = new Passwords();
   readonly attempts: Attempts;
-  #auth: { readonly signIn: SignInConfig; readonly accountUrl: string; readonly made: Promise<Auth> } | undefined;
+  #auth:
+    | { readonly signIn: SignInConfig; readonly accountUrl: string; readonly made: Promise<Auth>; askedAt: number }
+    | undefined;
   readonly #mailed = new Map<string, { readonly startsAt: number; count: number }>();
 
   constructor(options: PeopleOptions) {
@@ -78,8 +81,31 @@ export class People {
     const { signIn } = this.#options.config();
     const accountUrl = this.#options.accountUrl();
     if (this.#auth?.signIn !== signIn || this.#auth.accountUrl !== accountUrl)
-      this.#auth = { signIn, accountUrl, made: this.#make(signIn, accountUrl) };
+      this.#auth = {
+        signIn,
+        accountUrl,
+        made: this.#make(signIn, accountUrl),
+        askedAt: this.#options.operations.now(),
+      };
     return await this.#auth.made;
+  }
+
+  /**
+   * The same for sign-in at a provider of the configuration. A provider that could not be asked what it is, is asked again when
+   * it is next needed, every five seconds at most; until it answers, what signs in goes without it.
+   */
+  async authFor(provider: string): Promise<Auth> {
+    const auth = await this.auth();
+    const { now } = this.#options.operations;
+    const known = this.#auth;
+    if (known === undefined || now() < known.askedAt + askAgainMs || (await knows(auth, provider))) return auth;
+    known.askedAt = now();
+    const again = this.#make(known.signIn, known.accountUrl);
+    const made = await again;
+    // Who signs in by a password meanwhile does not wait for it.
+    if (!(await knows(made, provider))) return auth;
+    if (this.#auth === known) this.#auth = { ...known, made: again };
+    return made;
   }
 
   /** Whoever has no account gets one of their own, where sign-up is open. */
@@ -142,6 +168,12 @@ export class People {
     this.#mailed.set(key, { startsAt: now, count: 1 });
     return true;
   }
+}
+
+/** Whether it could be asked what it is. */
+async function knows(auth: Auth, provider: string): Promise<boolean> {
+  const { socialProviders } = await auth.$context;
+  return socialProviders.some(({ id }) => id === provider);
 }
 
 /** The one answer for a link that was forged, used, taken back, or is too old. */
