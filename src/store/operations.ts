@@ -6,6 +6,7 @@ import * as alerts from './alert-queries.ts';
 import * as notices from './notice-queries.ts';
 import * as budgets from './budget-queries.ts';
 import * as erasing from './erase-account.ts';
+import * as persons from './erase-person.ts';
 import type { Database } from './database.ts';
 import * as changes from './change-queries.ts';
 import * as keys from './key-queries.ts';
@@ -36,6 +37,8 @@ const deskOperations = {
   chargedUsage: accounts.chargedUsage,
   eraseAccount: erasing.eraseAccount,
   exportPage: erasing.exportPage,
+  whyPersonStays: persons.whyPersonStays,
+  erasePerson: persons.erasePerson,
   createKey: queries.createKey,
   listKeys: queries.listKeys,
   revokeKey: queries.revokeKey,

@@ -209,7 +209,7 @@ export async function setMemberRole(
 }
 
 /** Makes changes of the people of an account come one after the other, until the transaction ends. */
-async function lockAccount(transaction: Db, accountId: string): Promise<void> {
+export async function lockAccount(transaction: Db, accountId: string): Promise<void> {
   // A write that changes nothing takes the row's lock on PostgreSQL; on SQLite the desk is alone.
   await transaction
     .updateTable('account')

@@ -25,6 +25,8 @@ import { openStore, temporaryFolder, uuid } from '../store/fixture.ts';
 
 export interface TestHost {
   readonly url: string;
+  /** The database. */
+  readonly file: string;
   readonly services: AccountServices;
   /** What was told of failures of our own. */
   readonly failures: unknown[];
@@ -106,6 +108,7 @@ export async function openHost(
   url = `http://127.0.0.1:${(host.address() as AddressInfo).port}`;
   return {
     url,
+    file,
     services,
     jobs,
     failures,

@@ -1,7 +1,11 @@
 import Type from 'typebox';
 
+import { operate } from '../../accounts/operations.ts';
+import { ApiError } from '../../errors.ts';
 import { sessionCookie } from '../../people/cookies.ts';
+import type { PersonStays } from '../../store/erase-person.ts';
 import { notThere } from '../input.ts';
+import { operationsOf } from '../operations-of.ts';
 import { route } from '../route.ts';
 import type { AccountRoute, Call } from '../route.ts';
 import { secondsOf } from '../wire.ts';
@@ -292,7 +296,61 @@ export const peopleRoutes: readonly AccountRoute[] = [
       };
     },
   }),
+  route({
+    method: 'delete',
+    path: '/v1/me',
+    operationId: 'deleteMe',
+    tag: 'Sign-in',
+    summary: 'Delete yourself',
+    description:
+      'For good: how you sign in, what you belong to, your mail and your name everywhere; keys that were made in your name are revoked. The log of changes keeps ids alone. An account keeps one owner, and the server one operator: where you are the last, the answer is 409.',
+    access: 'user',
+    stepUp: true,
+    answers: [
+      {
+        status: 200,
+        description: 'You are gone, and signed out everywhere.',
+        schema: Type.Object({ id: Type.String(), object: Type.Literal('user.deleted'), deleted: Type.Literal(true) }),
+      },
+    ],
+    errors: ['http_409'],
+    handle: async (call) => {
+      const { userId } = personOf(call);
+      await erase(call, userId);
+      return withCookies(200, { id: userId, object: 'user.deleted', deleted: true }, [
+        emptyCookie(call.services.accountUrl()),
+      ]);
+    },
+  }),
 ];
+
+const erasuresMax = 100;
+/** Entries of the log: of so many accounts that are left. */
+const accountsMax = 100;
+
+/** Each round revokes the keys that there are; whoever makes more meanwhile is not followed for ever. */
+async function erase(call: Call, userId: string): Promise<void> {
+  const { desk, newId, now } = call.services.operations;
+  let stays = await desk.whyPersonStays({ userId });
+  for (let rounds = 0; rounds < erasuresMax; rounds++) {
+    if (stays?.kind === 'keys')
+      for (const keyId of stays.ids) await operate({ kind: 'revoke_key', keyId }, operationsOf(call));
+    else if (stays !== undefined) throw new ApiError('http_409', whyOf(stays));
+    stays = await desk.erasePerson({
+      userId,
+      at: now(),
+      requestId: call.requestId,
+      entryIds: Array.from({ length: accountsMax + 1 }, newId),
+    });
+    if (stays === undefined) return;
+  }
+  throw new ApiError('http_409', 'Keys are being made in your name. Try again.');
+}
+
+const whyOf = (stays: Exclude<PersonStays, { readonly kind: 'keys' }>): string =>
+  stays.kind === 'last_owner'
+    ? `You are the last owner of ${stays.accountId}. Make somebody else its owner, or delete the account, first.`
+    : 'You are the last who runs this server. Make somebody else its operator first: tokenhouse owner create.';
 
 const emptyCookie = (accountUrl: string): string =>
   `${sessionCookie(accountUrl)}=; Max-Age=0; Path=/; HttpOnly; SameSite=Lax${accountUrl.startsWith('https://') ? '; Secure' : ''}`;
