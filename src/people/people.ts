@@ -49,13 +49,15 @@ export class People {
   constructor(options: PeopleOptions) {
     this.#options = options;
     this.#secret = options.operations.secret.signIn.export().toString('hex');
-    this.attempts = new Attempts(options.operations.now);
+    const { desk, now } = options.operations;
+    this.attempts = new Attempts({ desk, now, secret: this.#secret });
   }
 
-  /** Forgets a batch of the sessions, links and invitations that are over; false: there were none. */
+  /** Forgets a batch of the sessions, links, invitations and failed attempts that are over; false: there were none. */
   async tidy(): Promise<boolean> {
     const { desk, now } = this.#options.operations;
-    return (await desk.forgetExpired({ at: now() })) > 0;
+    const isMore = await this.attempts.tidy();
+    return (await desk.forgetExpired({ at: now() })) > 0 || isMore;
   }
 
   /** By the `Cookie` header; undefined: there is no session, or it is over. Asks the database each time, so what ends, ends at once. */

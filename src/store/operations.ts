@@ -1,5 +1,6 @@
 import type { Kysely } from 'kysely';
 import * as audit from './audit-queries.ts';
+import * as attempts from './attempt-queries.ts';
 import { authStore } from './auth-queries.ts';
 import * as accounts from './account-queries.ts';
 import * as alerts from './alert-queries.ts';
@@ -118,6 +119,9 @@ const deskOperations = {
   getKey: keys.getKey,
   listAccountKeys: keys.listAccountKeys,
   lastUseOfKeys: keys.lastUseOfKeys,
+  beginAttempt: attempts.beginAttempt,
+  attemptWasRight: attempts.attemptWasRight,
+  forgetAttempts: attempts.forgetAttempts,
   recordAudit: audit.recordAudit,
   listAudit: audit.listAudit,
   addMail: mail.addMail,

@@ -44,7 +44,7 @@ export const peopleRoutes: readonly AccountRoute[] = [
     errors: ['unsupported_value', 'rate_limit_exceeded'],
     handle: async (call) => {
       // Each sign-up is a hash and a mail: one network makes few.
-      beginAttempt(call, 'sign-up');
+      await beginAttempt(call, 'sign-up');
       await askAuth(call, (auth, headers) => auth.api.signUpEmail({ body: call.body, headers, returnHeaders: true }));
       return { done: true };
     },
@@ -62,11 +62,11 @@ export const peopleRoutes: readonly AccountRoute[] = [
     answers: [signedInAnswer],
     errors: ['invalid_api_key', 'http_403', 'rate_limit_exceeded'],
     handle: async (call) => {
-      const right = beginAttempt(call, call.body.email);
+      const right = await beginAttempt(call, call.body.email);
       const answered = await askAuth(call, (auth, headers) =>
         auth.api.signInEmail({ body: call.body, headers, returnHeaders: true }),
       );
-      right();
+      await right();
       return await signedIn(call, answered);
     },
   }),
@@ -180,7 +180,7 @@ export const peopleRoutes: readonly AccountRoute[] = [
     errors: ['invalid_api_key', 'unsupported_value', 'rate_limit_exceeded'],
     handle: async (call) => {
       const { email: person, userId } = personOf(call);
-      const right = beginAttempt(call, person);
+      const right = await beginAttempt(call, person);
       const { current_password: currentPassword, new_password: newPassword } = call.body;
       const { cookies } = await askAuth(call, (auth, headers) =>
         auth.api.changePassword({
@@ -189,7 +189,7 @@ export const peopleRoutes: readonly AccountRoute[] = [
           returnHeaders: true,
         }),
       );
-      right();
+      await right();
       await call.audit({ action: 'password.change', target: userId });
       return withCookies(200, { done: true }, cookies);
     },
@@ -207,7 +207,7 @@ export const peopleRoutes: readonly AccountRoute[] = [
     answers: [done],
     errors: ['rate_limit_exceeded'],
     handle: async (call) => {
-      beginAttempt(call, 'forgot');
+      await beginAttempt(call, 'forgot');
       await askAuth(call, (auth, headers) =>
         auth.api.requestPasswordReset({ body: { email: call.body.email.toLowerCase() }, headers, returnHeaders: true }),
       );
@@ -226,7 +226,7 @@ export const peopleRoutes: readonly AccountRoute[] = [
     answers: [done],
     errors: ['http_404', 'unsupported_value', 'rate_limit_exceeded'],
     handle: async (call) => {
-      const right = beginAttempt(call, 'reset');
+      const right = await beginAttempt(call, 'reset');
       await askAuth(call, (auth, headers) =>
         auth.api.resetPassword({
           body: { token: call.body.token, newPassword: call.body.password },
@@ -234,7 +234,7 @@ export const peopleRoutes: readonly AccountRoute[] = [
           returnHeaders: true,
         }),
       );
-      right();
+      await right();
       await call.audit({ action: 'password.reset' });
       return { done: true };
     },
@@ -251,11 +251,11 @@ export const peopleRoutes: readonly AccountRoute[] = [
     answers: [done],
     errors: ['http_404', 'rate_limit_exceeded'],
     handle: async (call) => {
-      const right = beginAttempt(call, 'verify');
+      const right = await beginAttempt(call, 'verify');
       await askAuth(call, (auth, headers) =>
         auth.api.verifyEmail({ query: { token: call.body.token }, headers, returnHeaders: true }),
       );
-      right();
+      await right();
       return { done: true };
     },
   }),

@@ -125,8 +125,8 @@ function refusalOf(error: unknown): unknown {
   );
 }
 
-/** Counts an attempt to prove who somebody is. Throws 429; call the result when it was right. */
-export const beginAttempt = ({ services, address }: AnyCall, person: string): (() => void) =>
+/** Counts an attempt to prove who somebody is. Rejects with 429; call what it resolves with when it was right. */
+export const beginAttempt = ({ services, address }: AnyCall, person: string): Promise<() => Promise<void>> =>
   services.people.attempts.begin(person.toLowerCase(), networkOf(address));
 
 /** An answer that sets cookies. */

@@ -23,6 +23,7 @@ import * as payments from './018-payments.ts';
 import * as usageReports from './019-usage-reports.ts';
 import * as keysAndOperator from './020-keys-and-operator.ts';
 import * as alertsAndInvoices from './021-alerts-and-invoices.ts';
+import * as signInAttempts from './024-sign-in-attempts.ts';
 import * as auditOfPeople from './026-audit-of-people.ts';
 
 interface MigrationSteps {
@@ -56,6 +57,7 @@ const migrations: Readonly<Record<string, MigrationSteps>> = {
   '019-usage-reports': usageReports,
   '020-keys-and-operator': keysAndOperator,
   '021-alerts-and-invoices': alertsAndInvoices,
+  '024-sign-in-attempts': signInAttempts,
   '026-audit-of-people': auditOfPeople,
 };
 
