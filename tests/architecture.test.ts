@@ -17,6 +17,8 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   // One of each code, for its page and for the API description.
   'error-examples': ['errors'],
   log: [],
+  // Texts in pages.
+  html: [],
   // Counting, and the text that scrapers read.
   metrics: [],
   // What is done again and again beside the requests.
@@ -75,6 +77,7 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
     'metrics',
   ],
   'account-api': [
+    'html',
     'error-examples',
     'pipeline',
     'dialects',
@@ -104,11 +107,11 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   // Mail that waits to be sent, and is sent by SMTP.
   mail: ['store', 'config', 'log'],
   // Who takes payments, and what their messages mean for the books.
-  payments: ['accounts', 'store', 'ids', 'mail', 'config', 'jobs', 'log', 'webhooks'],
+  payments: ['accounts', 'store', 'ids', 'mail', 'config', 'jobs', 'log'],
   // Days and months of time zones.
   calendar: ['store'],
   // Monthly statements.
-  invoices: ['accounts', 'billing', 'calendar', 'ids', 'store'],
+  invoices: ['accounts', 'billing', 'calendar', 'html', 'ids', 'store'],
   alerts: ['calendar', 'ids', 'store'],
   // Sent to addresses that customers name, through the gates of images.
   webhooks: ['errors', 'ids', 'images', 'log', 'store'],

@@ -112,7 +112,7 @@ export class AccountApi {
     const network = networkOf(address);
     this.#failures.check(network);
     try {
-      return await senderOf(request.headers, this.#services);
+      return await senderOf(request.headers, address, this.#services);
     } catch (error) {
       if (error instanceof ApiError && error.status === 401) this.#failures.take(network);
       throw operateError(error);

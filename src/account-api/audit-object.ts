@@ -1,6 +1,7 @@
 import Type from 'typebox';
 import type { Static } from 'typebox';
 
+import { auditId, readPrinted } from '../accounts/audit.ts';
 import type { AuditEntry } from '../store/audit-queries.ts';
 import { nullable, secondsOf } from './wire.ts';
 
@@ -27,17 +28,6 @@ export const auditSchema = Type.Object({
 });
 export type AuditObject = Static<typeof auditSchema>;
 
-const read = (text: string | null | undefined): unknown =>
-  text === undefined || text === null ? null : (JSON.parse(text) as unknown);
-
-export const auditId = ({ id }: AuditEntry): string => `audit_${Buffer.from(id).toString('hex')}`;
-
-/** undefined: that is no id of an entry. */
-export function readAuditId(text: string): Uint8Array | undefined {
-  const hex = /^audit_([0-9a-f]{32})$/.exec(text)?.[1];
-  return hex === undefined ? undefined : Uint8Array.from(Buffer.from(hex, 'hex'));
-}
-
 export const auditObject = (entry: AuditEntry): AuditObject => ({
   id: auditId(entry),
   object: 'audit_log',
@@ -47,9 +37,9 @@ export const auditObject = (entry: AuditEntry): AuditObject => ({
   action: entry.action,
   target: entry.target,
   outcome: entry.outcome ?? 'done',
-  asked: read(entry.wish),
-  before: read(entry.before),
-  after: read(entry.after),
+  asked: readPrinted(entry.wish),
+  before: readPrinted(entry.before),
+  after: readPrinted(entry.after),
   request_id: entry.requestId,
   address: entry.address,
 });

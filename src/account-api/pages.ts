@@ -1,4 +1,5 @@
 import type { DemoCheckout, DemoOutcome } from '../payments/demo.ts';
+import { escaped } from '../html.ts';
 import { chargeOf, errorTable } from '../errors.ts';
 import type { ErrorCode, ErrorRow } from '../errors.ts';
 import { errorExamples } from '../error-examples.ts';
@@ -145,6 +146,3 @@ ${body}
 
 /** Text of the table: escaped, with `code` set as code. */
 const prose = (text: string): string => escaped(text).replaceAll(/`([^`]+)`/g, '<code>$1</code>');
-
-const escaped = (text: string): string =>
-  text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;');

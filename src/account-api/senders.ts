@@ -1,6 +1,8 @@
 import type { IncomingHttpHeaders } from 'node:http';
 
 import { hashKey, parseKey } from '../accounts/key.ts';
+import { keyAccess, readLimits } from '../accounts/key-limits.ts';
+import { presentedKey } from '../accounts/presented-key.ts';
 import { ApiError } from '../errors.ts';
 import { notThere } from './input.ts';
 import { roles } from './route.ts';
@@ -23,23 +25,20 @@ export const provedForMs = 15 * 60_000;
 
 /**
  * Who sends a request: a management key (`Authorization: Bearer` or `x-api-key`), or else a person by their session.
- * Throws `invalid_api_key` 401; `http_403` for a key that manages nothing.
+ * Throws `invalid_api_key` 401; `http_403` for a key that manages nothing, or not from this address.
  */
-export async function senderOf(headers: IncomingHttpHeaders, services: AccountServices): Promise<Principal> {
+export async function senderOf(
+  headers: IncomingHttpHeaders,
+  address: string,
+  services: AccountServices,
+): Promise<Principal> {
   const presented = presentedKey(headers);
-  if (presented !== undefined) return await senderOfKey(presented, services);
+  if (presented !== undefined) return await senderOfKey(presented, address, services);
   const signedIn = headers.cookie === undefined ? undefined : await services.people.signedIn(headers.cookie);
   return signedIn === undefined ? { kind: 'nobody' } : { kind: 'user', ...signedIn };
 }
 
-function presentedKey(headers: IncomingHttpHeaders): string | undefined {
-  const { authorization } = headers;
-  if (authorization !== undefined) return /^Bearer +(\S+) *$/i.exec(authorization)?.[1] ?? '';
-  const other = headers['x-api-key'];
-  return Array.isArray(other) ? other[0] : other;
-}
-
-async function senderOfKey(presented: string, { operations }: AccountServices): Promise<Principal> {
+async function senderOfKey(presented: string, address: string, { operations }: AccountServices): Promise<Principal> {
   const { desk, secret, now } = operations;
   const key = parseKey(presented);
   // Junk costs no look-up.
@@ -48,6 +47,8 @@ async function senderOfKey(presented: string, { operations }: AccountServices): 
   const role = roles.find((known) => known === found.role);
   if (role === undefined)
     throw new ApiError('http_403', 'This is a key for inference. The account API takes management keys.');
+  if (!keyAccess(readLimits(found.limits)).mayComeFrom(address))
+    throw new ApiError('http_403', 'This key may not be used from the address that the request comes from.');
   return {
     kind: 'key',
     keyId: found.id,

@@ -1,4 +1,4 @@
-import type { Actor } from '../store/audit-queries.ts';
+import type { Actor, AuditEntry } from '../store/audit-queries.ts';
 import type { AuditOutcome } from '../store/database.ts';
 import type { Desk } from '../store/operations.ts';
 import type { Account, ApiKey } from '../store/queries.ts';
@@ -53,6 +53,18 @@ const audited = {
   owner_link: ['owner.link', 'owner'],
   create_owner: ['owner.create', 'owner'],
 } as const satisfies Readonly<Record<Operation['kind'], readonly [action: string, subject: Subject]>>;
+
+export const auditId = ({ id }: Pick<AuditEntry, 'id'>): string => `audit_${Buffer.from(id).toString('hex')}`;
+
+/** undefined: that is no id of an entry. */
+export function readAuditId(text: string): Uint8Array | undefined {
+  const hex = /^audit_([0-9a-f]{32})$/.exec(text)?.[1];
+  return hex === undefined ? undefined : Uint8Array.from(Buffer.from(hex, 'hex'));
+}
+
+/** What an entry keeps as JSON. */
+export const readPrinted = (text: string | null | undefined): unknown =>
+  text === undefined || text === null ? null : (JSON.parse(text) as unknown);
 
 /** What every operation is called in the audit log. */
 export const auditedActions: readonly string[] = Object.values(audited).map(([action]) => action);

@@ -409,7 +409,7 @@ async function followKey(keyId: string, { desk, directory }: OperationServices):
   if (key !== undefined) directory.apply({ kind: 'key_changed', key });
 }
 
-/** A management key makes no requests, so nothing that requests are kept to has a meaning for it. */
+/** A management key makes no requests, so nothing that requests are kept to has a meaning for it but where they come from. */
 function managementOf(wish: Extract<Operation, { kind: 'create_key' }>): {
   readonly role: Role | null;
   readonly isOperator: boolean;
@@ -420,7 +420,7 @@ function managementOf(wish: Extract<Operation, { kind: 'create_key' }>): {
     return { role: null, isOperator: false };
   }
   if (!roles.includes(role)) throw new OperationError(`A role is one of ${roles.join(', ')}.`);
-  const isKept = Object.values(limits).some((value) => value !== undefined);
+  const isKept = Object.entries(limits).some(([name, value]) => name !== 'addresses' && value !== undefined);
   if (models !== undefined || budget !== undefined || isKept || tags.length > 0)
     throw new OperationError('A management key makes no requests: it has no models, limits, budget or tags.');
   return { role, isOperator };

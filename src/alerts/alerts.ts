@@ -1,7 +1,8 @@
 import { dateText } from '../calendar/months.ts';
 import { startOfPeriod } from '../calendar/periods.ts';
 import { uuidText } from '../ids/uuid.ts';
-import type { Alert, Notice } from '../store/alert-queries.ts';
+import type { Alert } from '../store/alert-queries.ts';
+import type { Notice } from '../store/notice-queries.ts';
 import type { Desk } from '../store/operations.ts';
 
 export interface AlertServices {

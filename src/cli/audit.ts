@@ -1,3 +1,4 @@
+import { auditId, readPrinted } from '../accounts/audit.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
 import { table } from './output.ts';
@@ -10,20 +11,18 @@ export async function listAudit(
   const entries = await reading(context, (desk) =>
     desk.listAudit({ accountId: options.account, limit: options.limit }),
   );
-  const read = (text: string | null | undefined): unknown =>
-    text === undefined || text === null ? null : (JSON.parse(text) as unknown);
   context.print.result(
     entries.map((entry) => ({
-      id: `audit_${Buffer.from(entry.id).toString('hex')}`,
+      id: auditId(entry),
       at: new Date(entry.at).toISOString(),
       account: entry.accountId,
       actor: entry.actor,
       action: entry.action,
       target: entry.target,
       outcome: entry.outcome ?? 'done',
-      asked: read(entry.wish),
-      before: read(entry.before),
-      after: read(entry.after),
+      asked: readPrinted(entry.wish),
+      before: readPrinted(entry.before),
+      after: readPrinted(entry.after),
       request: entry.requestId,
       address: entry.address,
     })),

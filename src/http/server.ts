@@ -2,6 +2,7 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 
 import { modelCard, modelList } from '../catalog/card.ts';
 import type { Caller } from '../accounts/directory.ts';
+import { presentedKey } from '../accounts/presented-key.ts';
 import type { Receipt } from '../billing/hold.ts';
 import { clientAddress } from '../edge/client-address.ts';
 import { createEdge } from '../edge/edge.ts';
@@ -30,7 +31,7 @@ import type { KeptItems } from '../pipeline/kept-items.ts';
 import { run } from '../pipeline/run.ts';
 import type { Deliver, RunServices } from '../pipeline/run.ts';
 import type { Running } from '../pipeline/running.ts';
-import { authenticate, presentedKey, requireCaller, serve, serveCount, zdrRequired } from '../pipeline/serve.ts';
+import { authenticate, requireCaller, serve, serveCount, zdrRequired } from '../pipeline/serve.ts';
 import type { ServeServices } from '../pipeline/serve.ts';
 import type { Lease, Snapshot } from '../pipeline/snapshot.ts';
 import { keptIds, requestIds } from '../ids/request-id.ts';

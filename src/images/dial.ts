@@ -1,6 +1,7 @@
 import { connect as connectPlain, isIP } from 'node:net';
 import type { Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
+import { Client } from 'undici';
 import type { buildConnector } from 'undici';
 import { ApiError } from '../errors.ts';
 import { isGlobalUnicast } from './address.ts';
@@ -10,6 +11,7 @@ import type { NameResolver } from './resolver.ts';
 const connectTimeoutMs = 3_000;
 /** Addresses that are tried; IPv4 stands first, because containers often have no other. */
 const dialsMax = 3;
+const headerBytesMax = 16_384;
 
 export interface DialOptions {
   /** The port that a URL without one means. */
@@ -34,11 +36,26 @@ export async function judgedAddresses(
   return addresses;
 }
 
+/** A connection to addresses that were judged, for one request; the signal is its only clock. To be destroyed by the caller. */
+export const clientTo = (
+  target: FetchTarget,
+  addresses: readonly string[],
+  options: DialOptions,
+  signal: AbortSignal,
+): Client =>
+  new Client(target.url.origin, {
+    connect: connectorTo(target, addresses, options, signal),
+    pipelining: 1,
+    maxHeaderSize: headerBytesMax,
+    headersTimeout: 0,
+    bodyTimeout: 0,
+  });
+
 /**
  * Dials the addresses that were judged, one after the other, and looks once more at what it has reached. undici and
  * `net.connect` are never given a name, so nothing is resolved a second time.
  */
-export function connectorTo(
+function connectorTo(
   { url, host, isAllowed }: FetchTarget,
   addresses: readonly string[],
   { httpsPort, certificates }: DialOptions,

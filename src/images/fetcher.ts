@@ -1,7 +1,6 @@
-import { Client } from 'undici';
 import type { Dispatcher } from 'undici';
 import { ApiError } from '../errors.ts';
-import { connectorTo, judgedAddresses } from './dial.ts';
+import { clientTo, judgedAddresses } from './dial.ts';
 import type { DialOptions } from './dial.ts';
 import { Gate } from './gate.ts';
 import { checkUrl, fetchedImage } from './image-url.ts';
@@ -139,14 +138,7 @@ export class ImageFetcher {
     signal: AbortSignal,
   ): Promise<Buffer | { readonly location: string }> {
     const { url } = target;
-    const client = new Client(url.origin, {
-      connect: connectorTo(target, addresses, this.#dial, signal),
-      pipelining: 1,
-      maxHeaderSize: headerBytesMax,
-      // The signal is the clock.
-      headersTimeout: 0,
-      bodyTimeout: 0,
-    });
+    const client = clientTo(target, addresses, this.#dial, signal);
     try {
       const response = await client.request({
         method: 'GET',
@@ -195,8 +187,6 @@ export class ImageFetcher {
     return rejected(`has more than ${this.#limits.bytesMax} bytes`, subject);
   }
 }
-
-const headerBytesMax = 16_384;
 
 const requestHeaders = {
   'accept-encoding': 'identity',

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 
+import { escaped } from '../html.ts';
 import type { Invoice } from '../store/invoice-queries.ts';
 import { paperOf } from './document.ts';
 import type { Table } from './document.ts';
@@ -44,11 +45,3 @@ function tableHtml({ caption, head, rows, words }: Table): string {
     .map((row) => `<tr>${row.map(cell('td')).join('')}</tr>`)
     .join('')}</tbody></table>`;
 }
-
-const escaped = (text: string): string =>
-  text
-    .replaceAll('&', '&amp;')
-    .replaceAll('<', '&lt;')
-    .replaceAll('>', '&gt;')
-    .replaceAll('"', '&quot;')
-    .replaceAll("'", '&#39;');

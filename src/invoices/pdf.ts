@@ -1,5 +1,4 @@
 import { existsSync } from 'node:fs';
-import PdfDocument from 'pdfkit';
 
 import type { Invoice } from '../store/invoice-queries.ts';
 import { paperOf, readData } from './document.ts';
@@ -37,6 +36,8 @@ const bold = 'Helvetica-Bold';
  * same font make the same bytes. Rejects when the font cannot be read.
  */
 export async function invoicePdf(invoice: Invoice, { font }: PdfOptions): Promise<Uint8Array> {
+  // Loaded with the first document: it takes 27 MB, and most processes print none.
+  const { default: PdfDocument } = await import('pdfkit');
   const paper = paperOf(invoice);
   const { seller } = readData(invoice);
   const at = new Date(invoice.issuedAt);

@@ -25,7 +25,6 @@ export const mailsKeptMax = 10_000;
 export const mailBounds = { subject: 200, text: 100_000, attachmentBytes: 5_000_000, attachments: 5 } as const;
 
 const lookEveryMs = 15_000;
-const tidyEveryMs = 600_000;
 /** Mails of one look; what is more waits for the next one. */
 const mailsAtOnce = 100;
 /** A sender that has not said what became of a mail for so long is dead. */
@@ -38,10 +37,13 @@ export const pausesMs = [60_000, 300_000, 900_000, 3_600_000, 3 * 3_600_000, 8 *
  * Mail on its way out: durable in the database first, sent from there by SMTP, again with growing pauses when the server
  * cannot take it. A process that dies after the server took a mail sends it twice, with the same Message-ID. Where no
  * server is configured mail waits for whoever reads the outbox, as long as it is kept.
+ *
+ * It has a clock of its own, and is no job: whoever is sent a link waits for it, so mail that comes while another is being
+ * sent goes right after that one, and the end of the service waits for what became of the mail under way.
  */
 export class Outbox implements Mailer {
   readonly #options: OutboxOptions;
-  #timers: NodeJS.Timeout[] = [];
+  #timer: NodeJS.Timeout | undefined;
   #sending: Promise<void> | undefined;
   #isWanted = false;
   #isClosed = false;
@@ -51,15 +53,14 @@ export class Outbox implements Mailer {
   }
 
   start(): void {
-    this.#timers = [setInterval(() => this.#poke(), lookEveryMs), setInterval(() => void this.#tidy(), tidyEveryMs)];
-    for (const timer of this.#timers) timer.unref();
+    this.#timer = setInterval(() => this.#poke(), lookEveryMs).unref();
     this.#poke();
   }
 
   /** Ends after the mail that is being sent. */
   async close(): Promise<void> {
     this.#isClosed = true;
-    for (const timer of this.#timers) clearInterval(timer);
+    clearInterval(this.#timer);
     await this.#sending;
   }
 
@@ -88,7 +89,7 @@ export class Outbox implements Mailer {
 
   /** Sends what is due, now or right after what is being sent. */
   #poke(): void {
-    if (this.#timers.length === 0 || this.#isClosed) return;
+    if (this.#timer === undefined || this.#isClosed) return;
     this.#isWanted = true;
     this.#sending ??= this.#sendDue().finally(() => {
       this.#sending = undefined;
@@ -137,13 +138,10 @@ export class Outbox implements Mailer {
     });
   }
 
-  async #tidy(): Promise<void> {
-    const { desk, log, now } = this.#options;
-    try {
-      await desk.forgetMail({ before: now() - mailKeptMs, keepMax: mailsKeptMax });
-    } catch {
-      log.service({ level: 'warn', event: 'outbox_tidy_failed' });
-    }
+  /** Forgets a batch of what is too old or too much; false: there was none. */
+  async tidy(): Promise<boolean> {
+    const { desk, now } = this.#options;
+    return (await desk.forgetMail({ before: now() - mailKeptMs, keepMax: mailsKeptMax })) > 0;
   }
 }
 

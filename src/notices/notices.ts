@@ -1,7 +1,7 @@
 import { dollars } from '../billing/cents.ts';
 import type { Log } from '../log.ts';
 import type { Mail, Mailer } from '../mail/mailer.ts';
-import type { Notice } from '../store/alert-queries.ts';
+import type { Notice } from '../store/notice-queries.ts';
 import type { Invoice } from '../store/invoice-queries.ts';
 import type { Desk } from '../store/operations.ts';
 import { readData } from '../invoices/document.ts';
@@ -69,9 +69,9 @@ export class Notices {
     if (notice.type === 'refund.failed') return await this.#refundMails(notice.accountId, data);
     const members = await desk.memberAddresses({ accountId: notice.accountId, userIds: notice.recipients.members });
     const addresses = new Set([...members, ...notice.recipients.addresses]);
-    const { subject, text } = wordsOf(notice.type, data, this.#services.accountUrl());
-    const kind = notice.type.startsWith('balance.') ? 'low_balance' : 'spend_alert';
-    return [...addresses].map((to) => ({ to, subject, text, kind }));
+    if (addresses.size === 0) return [];
+    const { subject, text } = wordsOf(notice, data, this.#services.accountUrl());
+    return [...addresses].map((to) => ({ to, subject, text, kind: kindOf(notice.type) }));
   }
 
   async #refundMails(accountId: string, data: Readonly<Record<string, unknown>>) {
@@ -121,8 +121,30 @@ export class Notices {
   }
 }
 
+function kindOf(type: string): string {
+  if (type === 'auto_topup.failed') return 'auto_topup';
+  return type.startsWith('balance.') ? 'low_balance' : 'spend_alert';
+}
+
 /** What a mail says. Names are the customer's own words, printed as text. */
-function wordsOf(type: string, data: Readonly<Record<string, unknown>>, accountUrl: string) {
+function wordsOf(notice: Notice, data: Readonly<Record<string, unknown>>, accountUrl: string) {
+  if (notice.type === 'auto_topup.failed')
+    return {
+      subject: 'Automatic top-up has stopped',
+      text: [
+        `Account ${notice.accountId}`,
+        '',
+        `The last ${Number(data['failures'])} charges have failed: ${String(data['reason'])}`,
+        'No further charge is tried. Requests are answered until the credit is used up.',
+        'To go on, pay once by hand, which also saves the payment method anew, and switch automatic top-up on again.',
+        '',
+        `${accountUrl}/topup`,
+      ].join('\n'),
+    };
+  return alertWords(notice.type, data, accountUrl);
+}
+
+function alertWords(type: string, data: Readonly<Record<string, unknown>>, accountUrl: string) {
   const money = (value: unknown): string => dollars(BigInt(Number(value)));
   const name = String(data['name']);
   const seen = money(data['observed_microcents']);

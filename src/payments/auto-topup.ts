@@ -4,13 +4,11 @@ import { newTopupId } from './payments.ts';
 import type { Payments, PaymentLog } from './payments.ts';
 import { PaymentError } from './provider.ts';
 import { microcentsPerCent } from './payments.ts';
-import type { Events } from '../webhooks/events.ts';
 
 export interface AutoTopupServices {
   readonly desk: Desk;
   readonly payments: Payments;
   readonly mailer: Mailer;
-  readonly events: Events;
   readonly now: () => number;
   readonly newId: () => Uint8Array;
   readonly accountUrl: () => string;
@@ -141,7 +139,7 @@ export class AutoTopups {
   }
 
   async #fail(accountId: string, topupId: string, reason: string): Promise<void> {
-    const { desk, events, now, log } = this.#services;
+    const { desk, now, log } = this.#services;
     const after = await desk.failAutoTopup({ accountId, topupId, reason, failuresMax, at: now() });
     if (after === undefined) return;
     log(after.stoppedAt === null ? 'warn' : 'error', 'auto_topup_failed', {
@@ -149,14 +147,6 @@ export class AutoTopups {
       topup: topupId,
       failures: String(after.failures),
     });
-    if (after.stoppedAt === null) return;
-    const data = { topup_id: topupId, failures: after.failures, reason };
-    await events.emit(accountId, 'auto_topup.failed', data, `evt_${topupId}`);
-    await this.#tell(accountId, `stopped:${after.stoppedAt}`, 'Automatic top-up has stopped', [
-      `The last ${failuresMax} charges have failed: ${reason}`,
-      'No further charge is tried. Requests are answered until the credit is used up.',
-      'To go on, pay once by hand, which also saves the payment method anew, and switch automatic top-up on again.',
-    ]);
   }
 
   async #tell(accountId: string, what: string, subject: string, lines: readonly string[]): Promise<void> {

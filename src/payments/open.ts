@@ -1,9 +1,8 @@
-import type { PaymentsConfig } from '../config/config.ts';
+import type { Config } from '../config/config.ts';
 import type { Job } from '../jobs/jobs.ts';
 import type { Log } from '../log.ts';
 import type { Mailer } from '../mail/mailer.ts';
 import type { OperationServices } from '../accounts/operation.ts';
-import type { Events } from '../webhooks/events.ts';
 import { AutoTopups } from './auto-topup.ts';
 import { DemoProvider } from './demo.ts';
 import { Payments } from './payments.ts';
@@ -14,10 +13,10 @@ import { apiVersion, StripeProvider } from './stripe.ts';
 
 export interface PayingServices {
   readonly operations: OperationServices;
-  readonly config: PaymentsConfig;
+  /** What it says of payments at the start is in force until the end. */
+  readonly config: () => Pick<Config, 'payments'>;
   readonly accountUrl: () => string;
   readonly mailer: Mailer;
-  readonly events: Events;
   readonly log: Log;
 }
 
@@ -37,7 +36,9 @@ const autoTopupEveryMs = 10_000;
 const promotionsEveryMs = 60_000;
 
 /** Who takes payments here, with the work that goes on beside them. */
-export function openPayments({ operations, config, accountUrl, mailer, events, log: output }: PayingServices): Paying {
+export function openPayments(services: PayingServices): Paying {
+  const { operations, accountUrl, mailer, log: output } = services;
+  const config = services.config().payments;
   const { ledger, desk, now, newId, secret } = operations;
   const log: PaymentLog = (level, event, detail) => output.service({ level, event, detail });
   const promotions: Job = {
@@ -71,7 +72,7 @@ export function openPayments({ operations, config, accountUrl, mailer, events, l
       close: () => Promise.resolve(),
     };
   const payments: Payments = new Payments({ ledger, desk, now, newId, provider, currency: config.currency, log });
-  const autoTopups = new AutoTopups({ desk, payments, mailer, events, now, newId, accountUrl, log });
+  const autoTopups = new AutoTopups({ desk, payments, mailer, now, newId, accountUrl, log });
   const ended = new AbortController();
   let first: Promise<void> | undefined;
   return {

@@ -1,5 +1,5 @@
 import { uuidText } from '../ids/uuid.ts';
-import { noticeRecording } from '../store/alert-queries.ts';
+import { noticeRecording } from '../store/notice-queries.ts';
 import { houseAccounts } from '../store/ledger.ts';
 import type { EventToRecord, PaymentReturn, PaymentRow } from '../store/payment-queries.ts';
 import type { Recording } from '../store/recordings.ts';

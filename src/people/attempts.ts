@@ -1,86 +1,69 @@
-import { ApiError } from '../errors.ts';
+import { createHmac } from 'node:crypto';
 
-interface Count {
-  failures: number;
-  /** Nothing before then. */
-  openAt: number;
-  lastAt: number;
+import { ApiError } from '../errors.ts';
+import type { AttemptRules } from '../store/attempt-queries.ts';
+import type { Desk } from '../store/operations.ts';
+
+export const attemptRules = {
+  pair: { free: 5, pauseMaxMs: 900_000 },
+  network: { free: 20, pauseMaxMs: 900_000 },
+  person: { free: 30 },
+} as const satisfies AttemptRules;
+
+export interface AttemptServices {
+  readonly desk: Pick<Desk, 'beginAttempt' | 'attemptWasRight' | 'forgetAttempts'>;
+  /** Of those who share the database; what counts are kept under is hashed with it. */
+  readonly secret: string;
+  readonly now: () => number;
 }
 
-/** Failures that cost nothing, and the longest pause after more. */
-export const attemptRules = {
-  /** Of one person from one network. */
-  pair: { free: 5, pauseMaxMs: 900_000 },
-  /** Of one network, whoever it tries to be. */
-  network: { free: 20, pauseMaxMs: 900_000 },
-  /** Failures at one person, from everywhere, from which on each network has one free attempt instead of five. */
-  person: { free: 30 },
-} as const;
-
-const firstPauseMs = 1000;
-/** What was quiet for so long is forgotten. */
-const forgetAfterMs = 86_400_000;
-const countsMax = 50_000;
+/** Rows that are kept: of people, networks and both together. */
+export const countsMax = 150_000;
+/** So often the rows are looked through, beside what the job does. */
+const tidyEvery = 500;
 
 /**
  * Attempts to sign in, per person and per network, with pauses that double. There is no lock on a person: whoever comes
  * from a network that has not failed can try at once, whatever others do meanwhile. An attempt counts as failed from its
- * begin, so that a hundred at once are a hundred. Counts are this process's own.
+ * begin, so that a hundred at once are a hundred. Counts stand in the database, so they are those of all replicas.
  */
 export class Attempts {
-  readonly #now: () => number;
-  readonly #pairs = new Map<string, Count>();
-  readonly #networks = new Map<string, Count>();
-  readonly #people = new Map<string, Count>();
+  readonly #services: AttemptServices;
+  #begun = 0;
 
-  constructor(now: () => number) {
-    this.#now = now;
+  constructor(services: AttemptServices) {
+    this.#services = services;
   }
 
-  /** Begins an attempt. Throws `rate_limit_exceeded` 429 with the pause that is left. Call what it returns when it was right. */
-  begin(person: string, network: string): () => void {
-    const pairKey = `${network} ${person}`;
-    const [pair, from, at] = [
-      this.#count(this.#pairs, pairKey),
-      this.#count(this.#networks, network),
-      this.#count(this.#people, person),
-    ];
-    const waitMs = Math.max(pair.openAt, from.openAt) - this.#now();
+  /** Begins an attempt. Rejects with `rate_limit_exceeded` 429 and the pause that is left. Call what it resolves with when it was right. */
+  async begin(person: string, network: string): Promise<() => Promise<void>> {
+    const { desk, now } = this.#services;
+    const attempted = {
+      pair: this.#hash('pair', network, person),
+      network: this.#hash('network', network),
+      person: this.#hash('person', person),
+    };
+    const waitMs = await desk.beginAttempt({ attempted, rules: attemptRules, at: now() });
     if (waitMs > 0) {
       const seconds = Math.ceil(waitMs / 1000);
       throw new ApiError('rate_limit_exceeded', `Too many failed attempts. Try again in ${seconds} s.`, {
         retryAfterSeconds: seconds,
       });
     }
-    const isUnderAttack = at.failures >= attemptRules.person.free;
-    this.#fail(pair, isUnderAttack ? 1 : attemptRules.pair.free, attemptRules.pair.pauseMaxMs);
-    this.#fail(from, attemptRules.network.free, attemptRules.network.pauseMaxMs);
-    this.#fail(at, Number.POSITIVE_INFINITY, 0);
-    return () => {
-      this.#pairs.delete(pairKey);
-      from.failures = Math.max(0, from.failures - 1);
-      at.failures = Math.max(0, at.failures - 1);
-      if (from.failures <= attemptRules.network.free) from.openAt = 0;
-    };
+    this.#begun += 1;
+    if (this.#begun % tidyEvery === 0) await this.tidy();
+    return () => desk.attemptWasRight({ attempted, rules: attemptRules });
   }
 
-  #fail(count: Count, free: number, pauseMaxMs: number): void {
-    count.failures += 1;
-    const beyond = count.failures - free;
-    if (beyond < 0 || pauseMaxMs === 0) return;
-    count.openAt = this.#now() + Math.min(firstPauseMs * 2 ** Math.min(beyond, 20), pauseMaxMs);
+  /** Forgets a batch of what was quiet for a day, and of what is too much; false: there was none. */
+  async tidy(): Promise<boolean> {
+    const { desk, now } = this.#services;
+    return (await desk.forgetAttempts({ at: now(), keepMax: countsMax })) > 0;
   }
 
-  #count(counts: Map<string, Count>, key: string): Count {
-    const now = this.#now();
-    const known = counts.get(key);
-    // Put last, so that the first ones are those that were quiet for longest.
-    counts.delete(key);
-    const count =
-      known === undefined || now - known.lastAt > forgetAfterMs ? { failures: 0, openAt: 0, lastAt: now } : known;
-    count.lastAt = now;
-    counts.set(key, count);
-    if (counts.size > countsMax) counts.delete(counts.keys().next().value!);
-    return count;
+  #hash(...who: readonly string[]): string {
+    return createHmac('sha256', this.#services.secret)
+      .update(JSON.stringify(['attempt', ...who]))
+      .digest('base64url');
   }
 }

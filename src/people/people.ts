@@ -1,8 +1,7 @@
 import { ApiError } from '../errors.ts';
 import { newAccountId } from '../accounts/base62.ts';
 import type { OperationServices } from '../accounts/operation.ts';
-import type { SignInConfig } from '../config/config.ts';
-import type { Log } from '../log.ts';
+import type { Config, SignInConfig } from '../config/config.ts';
 import type { Mailer } from '../mail/mailer.ts';
 import { StoreError } from '../store/store-error.ts';
 import { Attempts } from './attempts.ts';
@@ -13,11 +12,10 @@ import { Passwords } from './password.ts';
 
 export interface PeopleOptions {
   readonly operations: OperationServices;
-  readonly config: () => SignInConfig;
+  readonly config: () => Pick<Config, 'signIn'>;
   /** Where the account host is reached. */
   readonly accountUrl: () => string;
   readonly mailer: Mailer;
-  readonly log: Log;
 }
 
 /** A person who is signed in. */
@@ -31,11 +29,11 @@ export interface SignedInPerson {
   readonly provedAt: number;
 }
 
-const tidyEveryMs = 600_000;
 /** Mails of one kind to one address in an hour; more are not sent, and nobody is told. */
 const mailsAnHourMax = 3;
 const hourMs = 3_600_000;
 const addressesMax = 10_000;
+const askAgainMs = 5_000;
 
 /** People: who is signed in, by which account they belong to, and what signs them in. */
 export class People {
@@ -43,27 +41,23 @@ export class People {
   readonly #secret: string;
   readonly passwords = new Passwords();
   readonly attempts: Attempts;
-  #auth: { readonly signIn: SignInConfig; readonly accountUrl: string; readonly made: Promise<Auth> } | undefined;
+  #auth:
+    | { readonly signIn: SignInConfig; readonly accountUrl: string; readonly made: Promise<Auth>; askedAt: number }
+    | undefined;
   readonly #mailed = new Map<string, { readonly startsAt: number; count: number }>();
-  #tidying: NodeJS.Timeout | undefined;
 
   constructor(options: PeopleOptions) {
     this.#options = options;
     this.#secret = options.operations.secret.signIn.export().toString('hex');
-    this.attempts = new Attempts(options.operations.now);
+    const { desk, now } = options.operations;
+    this.attempts = new Attempts({ desk, now, secret: this.#secret });
   }
 
-  start(): void {
-    const { operations, log } = this.#options;
-    this.#tidying = setInterval(() => {
-      operations.desk.forgetExpired({ at: operations.now() }).catch(() => {
-        log.service({ level: 'warn', event: 'people_tidy_failed' });
-      });
-    }, tidyEveryMs).unref();
-  }
-
-  close(): void {
-    clearInterval(this.#tidying);
+  /** Forgets a batch of the sessions, links, invitations and failed attempts that are over; false: there were none. */
+  async tidy(): Promise<boolean> {
+    const { desk, now } = this.#options.operations;
+    const isMore = await this.attempts.tidy();
+    return (await desk.forgetExpired({ at: now() })) > 0 || isMore;
   }
 
   /** By the `Cookie` header; undefined: there is no session, or it is over. Asks the database each time, so what ends, ends at once. */
@@ -86,17 +80,40 @@ export class People {
 
   /** What signs in; loaded when it is first needed, and made anew when the configuration of sign-in has changed. */
   async auth(): Promise<Auth> {
-    const signIn = this.#options.config();
+    const { signIn } = this.#options.config();
     const accountUrl = this.#options.accountUrl();
     if (this.#auth?.signIn !== signIn || this.#auth.accountUrl !== accountUrl)
-      this.#auth = { signIn, accountUrl, made: this.#make(signIn, accountUrl) };
+      this.#auth = {
+        signIn,
+        accountUrl,
+        made: this.#make(signIn, accountUrl),
+        askedAt: this.#options.operations.now(),
+      };
     return await this.#auth.made;
+  }
+
+  /**
+   * The same for sign-in at a provider of the configuration. A provider that could not be asked what it is, is asked again when
+   * it is next needed, every five seconds at most; until it answers, what signs in goes without it.
+   */
+  async authFor(provider: string): Promise<Auth> {
+    const auth = await this.auth();
+    const { now } = this.#options.operations;
+    const known = this.#auth;
+    if (known === undefined || now() < known.askedAt + askAgainMs || (await knows(auth, provider))) return auth;
+    known.askedAt = now();
+    const again = this.#make(known.signIn, known.accountUrl);
+    const made = await again;
+    // Who signs in by a password meanwhile does not wait for it.
+    if (!(await knows(made, provider))) return auth;
+    if (this.#auth === known) this.#auth = { ...known, made: again };
+    return made;
   }
 
   /** Whoever has no account gets one of their own, where sign-up is open. */
   async welcome(userId: string, name: string): Promise<void> {
     const { operations, config } = this.#options;
-    if (config().signUp !== 'open') return;
+    if (config().signIn.signUp !== 'open') return;
     const { desk, ledger, newId, now } = operations;
     if ((await desk.findMembership({ userId, accountId: undefined })) !== undefined) return;
     const [id, at] = [newAccountId(), now()];
@@ -153,6 +170,12 @@ export class People {
     this.#mailed.set(key, { startsAt: now, count: 1 });
     return true;
   }
+}
+
+/** Whether it could be asked what it is. */
+async function knows(auth: Auth, provider: string): Promise<boolean> {
+  const { socialProviders } = await auth.$context;
+  return socialProviders.some(({ id }) => id === provider);
 }
 
 /** The one answer for a link that was forged, used, taken back, or is too old. */

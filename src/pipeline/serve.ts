@@ -1,4 +1,5 @@
 import type { Caller, Directory } from '../accounts/directory.ts';
+import { presentedKey } from '../accounts/presented-key.ts';
 import type { AccountPrices } from '../catalog/account-prices.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import { capabilitiesFor } from '../catalog/model.ts';
@@ -76,21 +77,6 @@ export function requireCaller(caller: Caller | undefined): Caller {
     'The request carries no API key. Send Authorization: Bearer <key>, or x-api-key: <key>.',
   );
 }
-
-/** What the request carries as its key, if anything; throws when it cannot be one. */
-export function presentedKey(headers: Headers): string | undefined {
-  const authorization = single(headers['authorization']);
-  if (authorization !== undefined && authorization !== '') {
-    const [, token] = /^Bearer (.*)$/is.exec(authorization) ?? [];
-    if (token === undefined) throw new ApiError('invalid_api_key', 'The Authorization header must be: Bearer <key>.');
-    if (token !== '') return token;
-  }
-  const apiKey = single(headers['x-api-key']);
-  return apiKey === undefined || apiKey === '' ? undefined : apiKey;
-}
-
-const single = (value: string | readonly string[] | undefined): string | undefined =>
-  typeof value === 'string' || value === undefined ? value : value[0];
 
 /** Specification §4.2.6: only the exact value counts, everything else is refused rather than read kindly. */
 export function zdrRequired(headers: Headers, { key }: Caller): boolean {

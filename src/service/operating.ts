@@ -1,4 +1,7 @@
+import type { Server } from 'node:http';
+
 import { createAccountHost } from '../account-api/server.ts';
+import type { AccountServices } from '../account-api/services.ts';
 import { createFirstAccount } from '../accounts/first-account.ts';
 import type { FirstAccount } from '../accounts/first-account.ts';
 import { firstOwnerLink, ownerLinkUrl } from '../accounts/owner.ts';
@@ -7,23 +10,26 @@ import type { Config } from '../config/config.ts';
 import type { Environment } from '../config/environment.ts';
 import { localUrl, publicUrl } from '../config/public-url.ts';
 import type { ReloadOutcome } from '../config/reload-outcome.ts';
-import { watchFile } from '../config/watch.ts';
 import { listenForControl } from '../control/server.ts';
 import { controlSocketPath } from '../control/socket-path.ts';
 import type { ServiceStatus } from '../control/status.ts';
 import { openPayments } from '../payments/open.ts';
+import type { Paying } from '../payments/open.ts';
 import { publicIdOf } from '../ids/uuid.ts';
-import { countSockets, edgeLimitsOf, listen, trustedProxiesOf } from './listening.ts';
+import { followConfiguration } from './followed.ts';
+import type { FollowedConfiguration } from './followed.ts';
+import { countSockets, listen } from './listening.ts';
 import { Jobs } from '../jobs/jobs.ts';
+import type { Job } from '../jobs/jobs.ts';
 import type { Log } from '../log.ts';
 import { Outbox } from '../mail/outbox.ts';
 import type { ConfigReading } from '../metrics/service-metrics.ts';
 import { People } from '../people/people.ts';
-import { Reloader } from './reload.ts';
 import type { ReloadServices } from './reload.ts';
 import { StoreError } from '../store/store-error.ts';
 import type { Store } from './stores.ts';
 import { openTelling } from './telling.ts';
+import type { Telling } from './telling.ts';
 
 export interface OperatingOptions {
   readonly config: Config;
@@ -71,121 +77,30 @@ export interface Operating {
 }
 
 const tidyEveryMs = 60_000;
+const forgetEveryMs = 600_000;
 
 /**
  * Opens what an operator has of the service: the account host with pages and metrics, the control socket, and the file of
  * the configuration, which is read again when it changes. `opened` is given what closes each part, as soon as it is open.
  */
 export async function openOperating(options: OperatingOptions, opened: (() => unknown)[]): Promise<Operating> {
-  const { config, environment, log, store, operations } = options;
-  const edge = edgeLimitsOf(config.server.limits);
-  let trustedProxies = trustedProxiesOf(config.server);
-  const reloader = new Reloader(config, {
-    read: options.readConfig,
-    log,
-    prepare: async (next, signal) => {
-      const prepared = await options.prepare(next, signal);
-      return {
-        ...prepared,
-        commit: async () => {
-          edge.readerStallMs = next.server.limits.readerStallTimeoutMs;
-          trustedProxies = trustedProxiesOf(next.server);
-          await prepared.commit();
-        },
-      };
-    },
-  });
-  const watched = watchFile(options.configFile, () => void reloader.reload());
-  const reload = async (): Promise<ReloadOutcome> => {
-    watched.note();
-    return await reloader.reload();
-  };
-  opened.push(async () => {
-    watched.close();
-    await reloader.stop();
-  });
-
-  const outbox = new Outbox({
-    desk: store.desk,
-    config: () => reloader.config.mail,
-    log,
-    newId: operations.newId,
-    now: () => store.now(),
-  });
-  opened.push(() => outbox.close());
-
-  const jobs = new Jobs({
-    alone: (work) => store.alone(work),
-    log,
-    codeOf: (error) => (error instanceof StoreError ? error.code : 'unexpected'),
-  });
-  jobs.add({
-    name: 'usage_hours',
-    everyMs: tidyEveryMs,
-    runs: 'anywhere',
-    run: () => addUp(store),
-  });
-  jobs.add({ name: 'store_tidy', everyMs: tidyEveryMs, runs: 'anywhere', run: () => store.tidy() });
-  opened.push(() => jobs.close());
-
-  const people: People = new People({
-    operations,
-    config: () => reloader.config.signIn,
-    accountUrl: () => accountUrl,
-    mailer: outbox,
-    log,
-  });
-  opened.push(() => people.close());
-
+  const { config, store, operations } = options;
+  const followed = followConfiguration(options);
+  opened.push(() => followed.close());
   // Pages and errors name the account host by its public address, which a free port (0) tells only when it listens.
   let accountUrl = publicUrl(config.server.account);
-  const shared = { operations, config: () => reloader.config, accountUrl: () => accountUrl, mailer: outbox };
-  const telling = openTelling({ ...shared, log, jobs });
-  const paying = openPayments({
-    operations,
-    config: config.payments,
-    accountUrl: () => accountUrl,
-    mailer: outbox,
-    events: telling.events,
-    log,
-  });
-  opened.push(() => paying.close());
-  const accountHost = createAccountHost(
-    {
-      ...shared,
-      ...telling,
-      people,
-      payments: paying.payments,
-      demo: paying.demo,
-      backends: options.backends,
-    },
-    {
-      version: options.version,
-      newRequestId: () => publicIdOf(operations.newId()),
-      metrics: {
-        token: environment.metricsToken?.reveal(),
-        isProxied: config.server.account.publicUrl !== undefined,
-        text: options.metricsText,
-      },
-      limits: edge,
-      trustedProxies: () => trustedProxies,
-      failed: (error, publicId) =>
-        log.service({
-          level: 'error',
-          event: 'account_request_failed',
-          detail: { request: publicId, ...reasonOf(error) },
-        }),
-    },
-  );
-  const accountSockets = countSockets(accountHost);
+  const parts = openParts(options, followed.config, () => accountUrl, opened);
+  const { outbox, jobs, telling, paying } = parts;
+  const accountHost = openAccountHost(options, followed, parts);
   opened.push(() => accountHost.close());
+  const accountSockets = countSockets(accountHost);
   accountUrl = publicUrl(config.server.account, await listen(accountHost, config.server.account));
 
   const startedAt = Date.now();
   let urls: Urls | undefined;
   const control = await listenForControl(controlSocketPath(config.storage.directory), {
     operations,
-    reload,
+    reload: followed.reload,
     tell: (wish) => telling.tell(wish),
     status: async () => ({
       version: options.version,
@@ -199,50 +114,117 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
   });
   opened.push(() => control.close());
 
-  for (const job of paying.jobs) jobs.add(job);
+  const begin: Operating['begin'] = async (inferencePort) => {
+    // Last: its key is shown once, by whoever started us, which a start that fails on the way never does.
+    const firstAccount = await store.alone(() => createFirstAccount(operations, config.accounts.firstCreditMicrocents));
+    jobs.start();
+    outbox.start();
+    const link = await firstOwnerLink(operations);
+    paying.begin();
+    urls = {
+      inferenceUrl: publicUrl(config.server.inference, inferencePort),
+      accountUrl,
+      localUrl: localUrl(config.server.inference, inferencePort),
+    };
+    return {
+      ...urls,
+      firstAccount,
+      ownerLink: link === undefined ? undefined : ownerLinkUrl(accountUrl, link.token),
+    };
+  };
   return {
     accountUrl,
     accountSockets,
     jobs,
-    configReading: () => ({
-      version: reloader.version,
-      failures: reloader.failures,
-      lastSuccess: reloader.lastSuccess,
-    }),
-    config: () => reloader.config,
-    reload,
-    begin: async (inferencePort) => {
-      // Last: its key is shown once, by whoever started us, which a start that fails on the way never does.
-      const firstAccount = await store.alone(() =>
-        createFirstAccount(operations, config.accounts.firstCreditMicrocents),
-      );
-      jobs.start();
-      outbox.start();
-      people.start();
-      const link = await firstOwnerLink(operations);
-      paying.begin();
-      urls = {
-        inferenceUrl: publicUrl(config.server.inference, inferencePort),
-        accountUrl,
-        localUrl: localUrl(config.server.inference, inferencePort),
-      };
-      return {
-        ...urls,
-        firstAccount,
-        ownerLink: link === undefined ? undefined : ownerLinkUrl(accountUrl, link.token),
-      };
-    },
+    configReading: followed.reading,
+    config: followed.config,
+    reload: followed.reload,
+    begin,
     quiet: async () => {
-      watched.close();
       control.close();
-      people.close();
-      await Promise.all([reloader.stop(), jobs.close(), outbox.close(), paying.close()]);
+      await Promise.all([followed.close(), jobs.close(), outbox.close(), paying.close()]);
     },
     close: () => {
       accountHost.close();
       accountHost.closeAllConnections();
     },
   };
+}
+
+/** What works beside the routes of the account host, and for them. */
+interface Parts {
+  readonly outbox: Outbox;
+  readonly jobs: Jobs;
+  readonly telling: Telling;
+  readonly paying: Paying;
+  readonly services: AccountServices;
+}
+
+function openParts(
+  options: OperatingOptions,
+  config: () => Config,
+  accountUrl: () => string,
+  opened: (() => unknown)[],
+): Parts {
+  const { log, store, operations, backends } = options;
+  const outbox = new Outbox({
+    desk: store.desk,
+    config: () => config().mail,
+    log,
+    newId: operations.newId,
+    now: () => store.now(),
+  });
+  opened.push(() => outbox.close());
+  const jobs = new Jobs({
+    alone: (work) => store.alone(work),
+    log,
+    codeOf: (error) => (error instanceof StoreError ? error.code : 'unexpected'),
+  });
+  opened.push(() => jobs.close());
+
+  const shared = { operations, config, accountUrl, mailer: outbox };
+  const people = new People(shared);
+  const telling = openTelling({ ...shared, log, jobs });
+  const paying = openPayments({ ...shared, log });
+  opened.push(() => paying.close());
+  const ownJobs: readonly Job[] = [
+    { name: 'usage_hours', everyMs: tidyEveryMs, runs: 'anywhere', run: () => addUp(store) },
+    { name: 'store_tidy', everyMs: tidyEveryMs, runs: 'anywhere', run: () => store.tidy() },
+    { name: 'mail_tidy', everyMs: forgetEveryMs, runs: 'alone', run: () => outbox.tidy() },
+    { name: 'people_tidy', everyMs: forgetEveryMs, runs: 'alone', run: () => people.tidy() },
+  ];
+  for (const job of [...ownJobs, ...paying.jobs]) jobs.add(job);
+  return {
+    outbox,
+    jobs,
+    telling,
+    paying,
+    services: { ...shared, ...telling, people, payments: paying.payments, demo: paying.demo, backends },
+  };
+}
+
+function openAccountHost(
+  { config, environment, version, operations, metricsText, log }: OperatingOptions,
+  { edge, trustedProxies }: FollowedConfiguration,
+  { services }: Parts,
+): Server {
+  return createAccountHost(services, {
+    version,
+    newRequestId: () => publicIdOf(operations.newId()),
+    metrics: {
+      token: environment.metricsToken?.reveal(),
+      isProxied: config.server.account.publicUrl !== undefined,
+      text: metricsText,
+    },
+    limits: edge,
+    trustedProxies,
+    failed: (error, publicId) =>
+      log.service({
+        level: 'error',
+        event: 'account_request_failed',
+        detail: { request: publicId, ...reasonOf(error) },
+      }),
+  });
 }
 
 /** Each round is short, so that reports come between; what is left over is added up a minute later. */

@@ -1,15 +1,10 @@
-/** Alerts of accounts, and what is still to be told. Every statement of an account names it. */
+/** Alerts of accounts. Every statement of an account names it. */
 import type { Kysely, Selectable } from 'kysely';
-import type { AlertInterval, AlertKind, AlertSubject, AlertTable, Database, NoticeTable } from './database.ts';
-import type { Recording } from './recordings.ts';
+import type { AlertInterval, AlertKind, AlertSubject, AlertTable, Database } from './database.ts';
+import { addNotice } from './notice-queries.ts';
+import type { Notice, Recipients } from './notice-queries.ts';
 
 type Db = Kysely<Database>;
-
-export interface Recipients {
-  /** Ids of members. */
-  readonly members: readonly string[];
-  readonly addresses: readonly string[];
-}
 
 /** What an alert is set to. */
 export interface AlertSetting {
@@ -160,19 +155,6 @@ export async function alertsToLookAt(
   return rows.map(toAlert);
 }
 
-/** What happened to an alert, to be told in the same transaction. */
-export interface Notice {
-  /** Also the id of the event. */
-  readonly id: string;
-  readonly accountId: string;
-  readonly type: string;
-  /** JSON. */
-  readonly data: string;
-  readonly recipients: Recipients;
-  readonly isWebhook: boolean;
-  readonly at: number;
-}
-
 /** Notes what a look at an alert has seen, and what is to be told of it. False: it was changed meanwhile, and nothing was done. */
 export async function noteLook(
   db: Db,
@@ -202,63 +184,10 @@ export async function noteLook(
       .where('version', '=', BigInt(alert.version))
       .executeTakeFirst();
     if (numUpdatedRows !== 1n) return false;
-    if (notice !== null) await insertNotice(transaction, notice);
+    if (notice !== null) await addNotice(transaction, notice);
     return true;
   });
 }
-
-/** The same, together with a movement of money. */
-export const noticeRecording = (notice: Notice): Recording => ({
-  name: 'notice',
-  values: [
-    notice.id,
-    notice.accountId,
-    notice.type,
-    notice.data,
-    JSON.stringify(notice.recipients),
-    notice.isWebhook ? 1 : 0,
-    notice.at,
-  ],
-});
-
-export async function insertNotice(db: Db, notice: Notice): Promise<void> {
-  await db
-    .insertInto('notice')
-    .values({
-      id: notice.id,
-      account_id: notice.accountId,
-      type: notice.type,
-      data: notice.data,
-      recipients: JSON.stringify(notice.recipients),
-      webhook: notice.isWebhook ? 1 : 0,
-      at: notice.at,
-    })
-    .execute();
-}
-
-/** Oldest first, by id. */
-export async function listNotices(
-  db: Db,
-  { after, limit }: { readonly after: string; readonly limit: number },
-): Promise<readonly Notice[]> {
-  const rows = await db.selectFrom('notice').selectAll().where('id', '>', after).orderBy('id').limit(limit).execute();
-  return rows.map(toNotice);
-}
-
-/** It has been told. */
-export async function forgetNotice(db: Db, { id }: { readonly id: string }): Promise<void> {
-  await db.deleteFrom('notice').where('id', '=', id).execute();
-}
-
-const toNotice = (row: Selectable<NoticeTable>): Notice => ({
-  id: row.id,
-  accountId: row.account_id,
-  type: row.type,
-  data: row.data,
-  recipients: JSON.parse(row.recipients) as Recipients,
-  isWebhook: row.webhook !== 0n,
-  at: Number(row.at),
-});
 
 const columnsOf = (setting: AlertSetting) => ({
   kind: setting.kind,
@@ -295,21 +224,3 @@ const toAlert = (row: Selectable<AlertTable>): Alert => ({
 });
 
 const numberOrNull = (value: bigint | null): number | null => (value === null ? null : Number(value));
-
-/** Addresses of members of an account, of those who have confirmed them. */
-export async function memberAddresses(
-  db: Db,
-  { accountId, userIds }: { readonly accountId: string; readonly userIds: readonly string[] },
-): Promise<readonly string[]> {
-  if (userIds.length === 0) return [];
-  const rows = await db
-    .selectFrom('member')
-    .innerJoin('auth_user', 'auth_user.id', 'member.user_id')
-    .where('member.account_id', '=', accountId)
-    .where('member.user_id', 'in', userIds)
-    .where('auth_user.emailVerified', '=', 1n)
-    .select('auth_user.email')
-    .orderBy('auth_user.email')
-    .execute();
-  return rows.map(({ email }) => email);
-}

@@ -1,6 +1,7 @@
 /** Automatic top-ups: who wants them, which charge is under way, and how often it failed. */
 import { sql, type Kysely, type Selectable } from 'kysely';
 import type { AutoTopupTable, Database } from './database.ts';
+import { addNotice } from './notice-queries.ts';
 import { getTopup, type Topup } from './payment-queries.ts';
 
 type Db = Kysely<Database>;
@@ -184,7 +185,10 @@ export async function endAutoTopup(
     .execute();
 }
 
-/** The charge under way has failed; counted once, whoever notices it. Resolves with the state it leads to, or undefined: somebody else has. */
+/**
+ * The charge under way has failed; counted once, whoever notices it, and who pays is told of the last one in the same
+ * transaction. Resolves with the state it leads to, or undefined: somebody else has.
+ */
 export async function failAutoTopup(
   db: Db,
   request: {
@@ -210,13 +214,24 @@ export async function failAutoTopup(
       .where('pending_topup', '=', topupId)
       .executeTakeFirst();
     if (counted.numUpdatedRows !== 1n) return undefined;
-    await transaction
+    const stopped = await transaction
       .updateTable('auto_topup')
       .set({ stopped_at: at, stop_reason: reason })
       .where('account_id', '=', accountId)
       .where('failures', '>=', BigInt(failuresMax))
-      .execute();
-    return await getAutoTopup(transaction, { accountId });
+      .executeTakeFirst();
+    const after = (await getAutoTopup(transaction, { accountId }))!;
+    if (stopped.numUpdatedRows === 1n)
+      await addNotice(transaction, {
+        id: `evt_${topupId}`,
+        accountId,
+        type: 'auto_topup.failed',
+        data: JSON.stringify({ topup_id: topupId, failures: after.failures, reason }),
+        recipients: { members: (await payers(transaction, accountId)).map(({ userId }) => userId), addresses: [] },
+        isWebhook: true,
+        at,
+      });
+    return after;
   });
 }
 
@@ -224,18 +239,20 @@ const payersMax = 50;
 
 /** Addresses of those who are told about money: owners and billing members, as far as they have confirmed them. */
 export async function payersOf(db: Db, request: { readonly accountId: string }): Promise<readonly string[]> {
-  const rows = await db
+  return (await payers(db, request.accountId)).map(({ email }) => email);
+}
+
+const payers = (db: Db, accountId: string) =>
+  db
     .selectFrom('member')
     .innerJoin('auth_user', 'auth_user.id', 'member.user_id')
-    .select('auth_user.email')
-    .where('member.account_id', '=', request.accountId)
+    .select(['auth_user.email as email', 'auth_user.id as userId'])
+    .where('member.account_id', '=', accountId)
     .where('member.role', 'in', ['owner', 'billing'])
     .where('auth_user.emailVerified', '=', 1n)
     .orderBy('auth_user.email')
     .limit(payersMax)
     .execute();
-  return rows.map(({ email }) => email);
-}
 
 const toAutoTopup = (row: Selectable<AutoTopupTable>): AutoTopup => ({
   accountId: row.account_id,

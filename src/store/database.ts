@@ -39,6 +39,7 @@ export interface Database {
   readonly auth_two_factor: AuthTwoFactorTable;
   readonly auth_passkey: AuthPasskeyTable;
   readonly server_operator: ServerOperatorTable;
+  readonly sign_in_attempt: SignInAttemptTable;
   readonly member: MemberTable;
   readonly invitation: InvitationTable;
   readonly owner_link: OwnerLinkTable;
@@ -537,6 +538,16 @@ export interface AuthPasskeyTable {
   transports: string | null;
   createdAt: Whole | null;
   aaguid: string | null;
+}
+
+/** Failed attempts to sign in. */
+export interface SignInAttemptTable {
+  /** A keyed hash of a person, a network, or both. */
+  who: string;
+  failures: Whole;
+  /** Nothing before then. */
+  open_at: Whole;
+  last_at: Whole;
 }
 
 /** Who runs the server. */

@@ -4,6 +4,7 @@ import type { Database, InvoiceKind, InvoiceTable } from './database.ts';
 import { houseAccounts } from './ledger.ts';
 import type { TransferKind } from './ledger.ts';
 import { ranAt } from './migrations/migrate.ts';
+import { addNotice, nobody } from './notice-queries.ts';
 import { StoreError } from './store-error.ts';
 import { inMonthsOf } from './usage-months.ts';
 
@@ -363,18 +364,15 @@ export async function closeBooks(
         })
         .execute();
       if (invoice.noticeId === null) continue;
-      await transaction
-        .insertInto('notice')
-        .values({
-          id: invoice.noticeId,
-          account_id: accountId,
-          type: 'invoice.issued',
-          data: JSON.stringify({ invoice_id: invoice.id, number, kind: invoice.kind, month: invoice.month }),
-          recipients: '{"members":[],"addresses":[]}',
-          webhook: 1,
-          at,
-        })
-        .execute();
+      await addNotice(transaction, {
+        id: invoice.noticeId,
+        accountId,
+        type: 'invoice.issued',
+        data: JSON.stringify({ invoice_id: invoice.id, number, kind: invoice.kind, month: invoice.month }),
+        recipients: nobody,
+        isWebhook: true,
+        at,
+      });
     }
     return true;
   });

@@ -1,10 +1,13 @@
 import type { Kysely } from 'kysely';
 import * as audit from './audit-queries.ts';
+import * as attempts from './attempt-queries.ts';
 import { authStore } from './auth-queries.ts';
 import * as accounts from './account-queries.ts';
 import * as alerts from './alert-queries.ts';
+import * as notices from './notice-queries.ts';
 import * as budgets from './budget-queries.ts';
 import * as erasing from './erase-account.ts';
+import * as persons from './erase-person.ts';
 import type { Database } from './database.ts';
 import * as changes from './change-queries.ts';
 import * as keys from './key-queries.ts';
@@ -35,6 +38,8 @@ const deskOperations = {
   chargedUsage: accounts.chargedUsage,
   eraseAccount: erasing.eraseAccount,
   exportPage: erasing.exportPage,
+  whyPersonStays: persons.whyPersonStays,
+  erasePerson: persons.erasePerson,
   createKey: queries.createKey,
   listKeys: queries.listKeys,
   revokeKey: queries.revokeKey,
@@ -96,9 +101,9 @@ const deskOperations = {
   deleteAlert: alerts.deleteAlert,
   alertsToLookAt: alerts.alertsToLookAt,
   noteLook: alerts.noteLook,
-  listNotices: alerts.listNotices,
-  forgetNotice: alerts.forgetNotice,
-  memberAddresses: alerts.memberAddresses,
+  listNotices: notices.listNotices,
+  forgetNotice: notices.forgetNotice,
+  memberAddresses: notices.memberAddresses,
   addWebhookEndpoint: webhooks.addWebhookEndpoint,
   listWebhookEndpoints: webhooks.listWebhookEndpoints,
   getWebhookEndpoint: webhooks.getWebhookEndpoint,
@@ -114,6 +119,9 @@ const deskOperations = {
   getKey: keys.getKey,
   listAccountKeys: keys.listAccountKeys,
   lastUseOfKeys: keys.lastUseOfKeys,
+  beginAttempt: attempts.beginAttempt,
+  attemptWasRight: attempts.attemptWasRight,
+  forgetAttempts: attempts.forgetAttempts,
   recordAudit: audit.recordAudit,
   listAudit: audit.listAudit,
   addMail: mail.addMail,

@@ -1,7 +1,7 @@
 /** Top-ups, and what the provider of payments has said of them. What moves money rides with a transfer (recordings.ts). */
 import type { Kysely, Selectable } from 'kysely';
-import { insertNotice } from './alert-queries.ts';
-import type { Notice } from './alert-queries.ts';
+import { addNotice } from './notice-queries.ts';
+import type { Notice } from './notice-queries.ts';
 import type { Database, PaymentReturnTable, TopupStatus, TopupTable } from './database.ts';
 
 type Db = Kysely<Database>;
@@ -296,7 +296,7 @@ export async function recordUndoneReturn(
       .executeTakeFirst();
     if (numInsertedOrUpdatedRows !== 1n) return false;
     await insertEvent(transaction, event);
-    if (notice !== null) await insertNotice(transaction, notice);
+    if (notice !== null) await addNotice(transaction, notice);
     return true;
   });
 }

@@ -65,14 +65,16 @@ export async function endSessions(
   return Number((await query.executeTakeFirst()).numDeletedRows);
 }
 
-/** Deletes sessions, verifications and invitations that are over, so many of each at most. */
-export async function forgetExpired(db: Db, { at }: { readonly at: number }): Promise<void> {
+/** Deletes sessions, verifications and invitations that are over, so many of each at most, and returns how many. */
+export async function forgetExpired(db: Db, { at }: { readonly at: number }): Promise<number> {
+  let forgotten = 0n;
   for (const table of ['auth_session', 'auth_verification'] as const) {
     const over = db.selectFrom(table).select('id').where('expiresAt', '<=', BigInt(at)).limit(500);
-    await db.deleteFrom(table).where('id', 'in', over).execute();
+    forgotten += (await db.deleteFrom(table).where('id', 'in', over).executeTakeFirst()).numDeletedRows;
   }
   const over = db.selectFrom('invitation').select('id').where('expires_at', '<=', BigInt(at)).limit(500);
-  await db.deleteFrom('invitation').where('id', 'in', over).execute();
+  forgotten += (await db.deleteFrom('invitation').where('id', 'in', over).executeTakeFirst()).numDeletedRows;
+  return Number(forgotten);
 }
 
 /** The role of a person in an account; without one that is named, in the first that they joined. */
@@ -207,7 +209,7 @@ export async function setMemberRole(
 }
 
 /** Makes changes of the people of an account come one after the other, until the transaction ends. */
-async function lockAccount(transaction: Db, accountId: string): Promise<void> {
+export async function lockAccount(transaction: Db, accountId: string): Promise<void> {
   // A write that changes nothing takes the row's lock on PostgreSQL; on SQLite the desk is alone.
   await transaction
     .updateTable('account')
@@ -350,20 +352,28 @@ export async function acceptInvitation(
   db: Db,
   request: { readonly tokenHash: Uint8Array; readonly userId: string; readonly email: string; readonly at: number },
 ): Promise<{ readonly accountId: string; readonly role: MemberRole } | undefined> {
-  const { tokenHash, userId, email, at } = request;
+  const { userId, at } = request;
   return await db.transaction().execute(async (transaction) => {
-    const taken = await transaction
-      .deleteFrom('invitation')
-      .where('token_hash', '=', tokenHash)
-      .where('email', '=', email)
-      .where('expires_at', '>', BigInt(at))
-      .returning(['account_id as accountId', 'role'])
-      .executeTakeFirst();
+    const taken = await takeInvitation(transaction, request);
     if (taken === undefined) return undefined;
     await addMember(transaction, { ...taken, userId, at });
     const now = await findMembership(transaction, { userId, accountId: taken.accountId });
     return { accountId: taken.accountId, role: now!.role };
   });
+}
+
+/** Uses up what was sent to this address; undefined: there is none, or it is too old. */
+async function takeInvitation(
+  transaction: Db,
+  { tokenHash, email, at }: { readonly tokenHash: Uint8Array; readonly email: string; readonly at: number },
+): Promise<{ readonly accountId: string; readonly role: MemberRole } | undefined> {
+  return await transaction
+    .deleteFrom('invitation')
+    .where('token_hash', '=', tokenHash)
+    .where('email', '=', email)
+    .where('expires_at', '>', BigInt(at))
+    .returning(['account_id as accountId', 'role'])
+    .executeTakeFirst();
 }
 
 /** Whether somebody has this address. */
@@ -387,15 +397,9 @@ export async function joinAnew(
     readonly at: number;
   },
 ): Promise<{ readonly accountId: string; readonly userId: string; readonly role: MemberRole } | undefined> {
-  const { tokenHash, userId, email, at } = request;
+  const { userId, at } = request;
   return await db.transaction().execute(async (transaction) => {
-    const taken = await transaction
-      .deleteFrom('invitation')
-      .where('token_hash', '=', tokenHash)
-      .where('email', '=', email)
-      .where('expires_at', '>', BigInt(at))
-      .returning(['account_id as accountId', 'role'])
-      .executeTakeFirst();
+    const taken = await takeInvitation(transaction, request);
     if (taken === undefined) return undefined;
     await insertPerson(transaction, request);
     await addMember(transaction, { ...taken, userId, at });

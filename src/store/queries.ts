@@ -24,6 +24,7 @@ import type {
   UsageTable,
 } from './database.ts';
 import type { Ending, TransferKind, UsageRow } from './ledger.ts';
+import { addNotice, nobody } from './notice-queries.ts';
 import { StoreError } from './store-error.ts';
 import { hourMs } from './time-zone.ts';
 import { closedBefore, listOf, sumsOf, tagPattern, type TokenColumn } from './usage-expressions.ts';
@@ -214,7 +215,10 @@ export async function listKeys(
   return (await query.execute()).map(toKey);
 }
 
-/** Revokes for good; undefined when there is no such key. A key that was revoked before keeps its first time. */
+/**
+ * Revokes for good, and notes that it is to be told; undefined when there is no such key. A key that was revoked before keeps
+ * its first time.
+ */
 export async function revokeKey(
   db: Db,
   request: { readonly keyId: string; readonly at: number; readonly changeId: Uint8Array },
@@ -227,9 +231,21 @@ export async function revokeKey(
       .where('id', '=', keyId)
       .where('status', '=', 'active')
       .executeTakeFirst();
-    if (revoked.numUpdatedRows === 1n) await recordChange(transaction, changeId, at, 'key_revoked', keyId);
     const row = await transaction.selectFrom('api_key').selectAll().where('id', '=', keyId).executeTakeFirst();
-    return row === undefined ? undefined : toKey(row);
+    if (row === undefined) return undefined;
+    if (revoked.numUpdatedRows === 1n) {
+      await recordChange(transaction, changeId, at, 'key_revoked', keyId);
+      await addNotice(transaction, {
+        id: `evt_${keyId}`,
+        accountId: row.account_id,
+        type: 'key.revoked',
+        data: JSON.stringify({ key_id: keyId, name: row.name }),
+        recipients: nobody,
+        isWebhook: true,
+        at,
+      });
+    }
+    return toKey(row);
   });
 }
 

@@ -1,7 +1,5 @@
-import { Client } from 'undici';
-
 import { ApiError } from '../errors.ts';
-import { connectorTo, judgedAddresses } from '../images/dial.ts';
+import { clientTo, judgedAddresses } from '../images/dial.ts';
 import type { DialOptions } from '../images/dial.ts';
 import type { NameResolver } from '../images/resolver.ts';
 import { webhookTarget } from './target.ts';
@@ -19,7 +17,6 @@ export interface Posted {
 /** From the look-up of the name to the end of the answer. */
 export const tryTimeoutMs = 10_000;
 export const answerBytesMax = 1_024;
-const headerBytesMax = 16_384;
 
 /**
  * Posts JSON to an address that a customer has named, through the gates of images: no private network, no redirect, TLS
@@ -38,14 +35,7 @@ export async function post(
     const target = webhookTarget(url, services.rules, 'url');
     const addresses = await judgedAddresses(target, services.resolver, { at: 'url', noun: 'webhook' }, signal);
     if (addresses.length === 0) return failed('the host of its URL is not known');
-    const client = new Client(target.url.origin, {
-      connect: connectorTo(target, addresses, services.dial, signal),
-      pipelining: 1,
-      maxHeaderSize: headerBytesMax,
-      // The signal is the clock.
-      headersTimeout: 0,
-      bodyTimeout: 0,
-    });
+    const client = clientTo(target, addresses, services.dial, signal);
     try {
       const response = await client.request({
         method: 'POST',

@@ -25,6 +25,8 @@ import { openStore, temporaryFolder, uuid } from '../store/fixture.ts';
 
 export interface TestHost {
   readonly url: string;
+  /** The database. */
+  readonly file: string;
   readonly services: AccountServices;
   /** What was told of failures of our own. */
   readonly failures: unknown[];
@@ -65,7 +67,8 @@ export async function openHost(
   { signIn = { signUp: 'invitation', oidc: [] }, config = {}, more = () => ({}), ...options }: HostOptions = {},
 ): Promise<TestHost> {
   const folder = temporaryFolder(t);
-  const store = options.store ?? (await openStore(t, join(folder, 'store.db')));
+  const file = join(folder, 'store.db');
+  const store = options.store ?? (await openStore(t, file));
   const secret = openSecret({ fromEnvironment: undefined, dataFolder: folder, warn: () => {} });
   const failures: unknown[] = [];
   const mails: Mail[] = [];
@@ -77,7 +80,7 @@ export async function openHost(
     mailer: { send: (mail: Mail) => Promise.resolve(void mails.push(mail)) },
   };
   const log = createLog({ write: () => true, once: () => {} });
-  const people = new People({ ...shared, config: () => signIn, log });
+  const people = new People(shared);
   const jobs = new Jobs({ alone: (work) => work(), log, codeOf: String });
   t.after(() => jobs.close());
   const services: AccountServices = {
@@ -106,6 +109,7 @@ export async function openHost(
   url = `http://127.0.0.1:${(host.address() as AddressInfo).port}`;
   return {
     url,
+    file,
     services,
     jobs,
     failures,

@@ -413,9 +413,9 @@ test('limits and rates are those of the account, now and to come', async (t) => 
       },
     ],
     models: [
-      { id: 'GLM', pricing, dedicatedTo: [] },
-      { id: 'theirs', pricing, dedicatedTo: ['acct_b'] },
-      { id: 'other', pricing, dedicatedTo: [] },
+      { id: 'GLM', pricing, dedicatedTo: [], contextLength: 8192, maxOutputTokens: null },
+      { id: 'theirs', pricing, dedicatedTo: ['acct_b'], contextLength: 1, maxOutputTokens: 1 },
+      { id: 'other', pricing, dedicatedTo: [], contextLength: 4096, maxOutputTokens: 1024 },
     ],
   } as unknown as Config;
   Object.assign(host.services, { config: () => config });
@@ -424,11 +424,14 @@ test('limits and rates are those of the account, now and to come', async (t) => 
     [limits['plan_tier'], limits['quota'], limits['concurrent_requests'], limits['allowed_models']],
     [null, null, { limit: 32, source: 'server' }, null],
   );
+  const glm = { model: 'GLM', context_length: 8192, max_output_tokens: null };
+  assert.deepEqual(limits['models'], [glm, { model: 'other', context_length: 4096, max_output_tokens: 1024 }]);
   await desk.planAccount({ accountId: 'acct_a', plan: 'team', at: now, changeId: uuid() });
   await desk.allowAccount({ accountId: 'acct_a', models: ['glm'], at: now, changeId: uuid() });
   const planned = await get('/v1/limits');
   const quota = planned['quota'] as Record<string, number>;
   assert.deepEqual([quota['request_limit'], quota['used']], [1_000, 0]);
+  assert.deepEqual(planned['models'], [glm]);
   await desk.addLimitWindows({
     changes: [
       {

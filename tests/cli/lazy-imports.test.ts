@@ -7,8 +7,8 @@ import { fileURLToPath } from 'node:url';
 import ts from 'typescript';
 
 /**
- * Help and completion must not wait for a database and a validator: what is imported before a command runs is counted
- * instead of timed.
+ * Help and completion must not wait for a database and a validator, nor a start for what prints, mails, pays or signs in:
+ * what is imported before is counted instead of timed.
  */
 const sources = join(fileURLToPath(new URL('../../../', import.meta.url)), 'src');
 
@@ -39,3 +39,19 @@ test('the completion script needs the table of errors besides', () => {
   const { files, packages } = loadedBy(join(sources, 'cli/completion.ts'));
   assert.deepEqual([files, packages], [['cli/completion.ts', 'errors.ts'], []]);
 });
+
+for (const entry of [
+  'cli/serve.ts',
+  'cli/serve-worker.ts',
+  'service/start.ts',
+  'service/workers/parent.ts',
+  'cli/invoices.ts',
+])
+  test(`${entry} loads what prints, mails, pays and signs in only when it is needed`, () => {
+    const { files, packages } = loadedBy(join(sources, entry));
+    assert.ok(files.length > 5);
+    assert.deepEqual(
+      packages.filter((name) => /^(pdfkit|nodemailer|stripe|better-auth|@better-auth)(\/|$)/.test(name)),
+      [],
+    );
+  });

@@ -162,6 +162,14 @@ test('after known traffic every figure is what the ledger has', async () => {
   assert.equal(total(families, 'tokenhouse_build_info'), 1);
 });
 
+test('what is tidied up beside the requests is a job, whose successes are told', async () => {
+  const { families } = await scrape();
+  const jobs = families
+    .get('tokenhouse_job_last_success_timestamp_seconds')!
+    .samples.map(({ labels }) => labels['job']);
+  for (const name of ['store_tidy', 'mail_tidy', 'people_tidy', 'webhooks_tidy']) assert.ok(jobs.includes(name), name);
+});
+
 test('what runs is shown while it runs', async () => {
   const { client } = await leaving('silence');
   await until(() => client.events.length > 1, 30_000);

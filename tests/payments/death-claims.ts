@@ -6,77 +6,22 @@ import assert from 'node:assert/strict';
 import { test, type TestContext } from 'node:test';
 
 import type { Mail } from '../../src/mail/mailer.ts';
-import { WebhookEvents } from '../../src/webhooks/events.ts';
 import { AutoTopups } from '../../src/payments/auto-topup.ts';
 import { demoMethods } from '../../src/payments/demo.ts';
 import { closePromotions } from '../../src/payments/promotions.ts';
+import { atEachCall } from '../store/deaths.ts';
 import { grant, usage, uuid } from '../store/fixture.ts';
 import { event, newCustomer, openTill, say, session, wish, type Books } from './claims.ts';
 
 const cent = 1_000_000n;
 const dayMs = 86_400_000;
 
-type Store = Books['store'];
-
-class Death extends Error {}
-
-/** The same store until its `calls`th call; from then on nothing answers. `carriedOut`: that call still happens. */
-function mortal(
-  store: Store,
-  calls: number,
-  carriedOut: boolean,
-): { readonly store: Store; readonly died: () => boolean } {
-  let left = calls;
-  const wrap = <Part extends object>(part: Part): Part =>
-    new Proxy(part, {
-      get: (target, name) => {
-        const value: unknown = Reflect.get(target, name);
-        if (typeof value !== 'function') return value;
-        return async (...args: unknown[]): Promise<unknown> => {
-          left--;
-          if (left < 0 || (left === 0 && !carriedOut)) throw new Death();
-          const answer: unknown = await (value as (...args: unknown[]) => unknown).apply(target, args);
-          if (left === 0) throw new Death();
-          return answer;
-        };
-      },
-    });
-  return {
-    store: { ledger: wrap(store.ledger), desk: wrap(store.desk), now: () => store.now() },
-    died: () => left <= 0,
-  };
-}
-
-/** Runs `work` with a death at each of its calls in turn, then once more without; ends when a run has outlived them all. */
-async function atEachCall<Scene>(
-  books: Books,
-  prepare: () => Promise<Scene>,
-  work: (store: Store, scene: Scene) => Promise<void>,
-  check: (scene: Scene, where: string) => Promise<void>,
-): Promise<number> {
-  for (let calls = 1; ; calls++) {
-    let outlived = false;
-    for (const carriedOut of [false, true]) {
-      const scene = await prepare();
-      const { store, died } = mortal(books.store, calls, carriedOut);
-      await work(store, scene).catch((error: unknown) => {
-        if (!died()) throw error;
-      });
-      outlived = !died();
-      await work(books.store, scene);
-      await work(books.store, scene);
-      await check(scene, `death at call ${calls}, ${carriedOut ? 'after' : 'before'} it`);
-    }
-    if (outlived) return calls;
-  }
-}
-
 export function deathClaims(open: (t: TestContext) => Promise<Books>): void {
   test('a top-up, its payment, a refund and a dispute happen once, wherever the process dies', async (t) => {
     const books = await open(t);
     const { desk, ledger } = books.store;
     const deaths = await atEachCall(
-      books,
+      books.store,
       async () => {
         const accountId = await newCustomer(books);
         return {
@@ -137,7 +82,7 @@ export function deathClaims(open: (t: TestContext) => Promise<Books>): void {
       ['refund.failed', 'charge.dispute.closed', 'refund.created', 'charge.dispute.created'],
     ] as const) {
       const deaths = await atEachCall(
-        books,
+        books.store,
         async () => {
           const accountId = await newCustomer(books);
           const till = openTill(books);
@@ -181,7 +126,7 @@ export function deathClaims(open: (t: TestContext) => Promise<Books>): void {
     const books = await open(t);
     const { desk } = books.store;
     const deaths = await atEachCall(
-      books,
+      books.store,
       async () => {
         const accountId = await newCustomer(books);
         await desk.setAutoTopup({
@@ -204,7 +149,6 @@ export function deathClaims(open: (t: TestContext) => Promise<Books>): void {
           desk: store.desk,
           payments: till.payments,
           mailer: { send: (mail) => Promise.resolve(void mails.push(mail)) },
-          events: new WebhookEvents({ desk: store.desk, newId: uuid, now: () => store.now(), woken: () => {} }),
           now: () => store.now(),
           newId: uuid,
           accountUrl: () => '',
@@ -233,7 +177,7 @@ export function deathClaims(open: (t: TestContext) => Promise<Books>): void {
     const books = await open(t);
     const { desk, ledger } = books.store;
     await atEachCall(
-      books,
+      books.store,
       async () => {
         const accountId = await newCustomer(books);
         const transfer = { ...grant(accountId, 100n * cent), at: Date.now() - 2 * dayMs };

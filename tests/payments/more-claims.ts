@@ -8,7 +8,9 @@ import { demoMethods } from '../../src/payments/demo.ts';
 import { closePromotions, closingGraceMs } from '../../src/payments/promotions.ts';
 import { houseAccounts } from '../../src/store/ledger.ts';
 import type { LedgerCursor, LedgerEntry } from '../../src/store/credit-queries.ts';
+import { createLog } from '../../src/log.ts';
 import type { Mail } from '../../src/mail/mailer.ts';
+import { Notices } from '../../src/notices/notices.ts';
 import { WebhookEvents } from '../../src/webhooks/events.ts';
 import { mulberry32 } from '../support/random.ts';
 import { grant, usage, uuid } from '../store/fixture.ts';
@@ -115,7 +117,6 @@ export function moreClaims(open: (t: TestContext) => Promise<Books>): void {
         desk,
         payments: till.payments,
         mailer: { send: (mail) => Promise.resolve(void mails.push(mail)) },
-        events: new WebhookEvents({ desk, newId: uuid, now: () => at.ms, woken: () => {} }),
         now: () => at.ms,
         newId: uuid,
         accountUrl: () => 'http://localhost:1',
@@ -176,7 +177,19 @@ export function moreClaims(open: (t: TestContext) => Promise<Books>): void {
       at: at.ms,
       max: 1,
     });
-    const told = () => desk.listDeliveries({ accountId, endpointId: 'whk_failed', limit: 10 });
+    const notices = new Notices({
+      desk,
+      mailer: { send: (mail) => Promise.resolve(void mails.push(mail)) },
+      events: new WebhookEvents({ desk, newId: uuid, now: () => at.ms, woken: () => {} }),
+      printInvoice: () => Promise.reject(new Error('no invoice is meant')),
+      accountUrl: () => 'http://localhost:1',
+      now: () => at.ms,
+      log: createLog({ write: () => true, once: () => {} }),
+    });
+    const told = async () => {
+      await notices.tell();
+      return await desk.listDeliveries({ accountId, endpointId: 'whk_failed', limit: 10 });
+    };
     await method(demoMethods.declined);
     for (let failure = 1; failure <= failuresMax; failure++) {
       await run();

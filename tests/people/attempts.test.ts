@@ -1,77 +1,42 @@
 import assert from 'node:assert/strict';
+import { join } from 'node:path';
 import { test } from 'node:test';
 
 import { peopleRoutes } from '../../src/account-api/routes/people.ts';
-import { ApiError } from '../../src/errors.ts';
-import { Attempts, attemptRules } from '../../src/people/attempts.ts';
+import { Attempts } from '../../src/people/attempts.ts';
+import { openConnection } from '../../src/store/sqlite/connection.ts';
 import { openHost } from '../account-api/host.ts';
+import { openStore, temporaryFolder } from '../store/fixture.ts';
+import { attemptClaims, dayMs, secret } from './attempt-claims.ts';
 import { Browser, password, person } from './person.ts';
 
-const dayMs = 86_400_000;
+attemptClaims(async (t, now) => {
+  const { desk } = await openStore(t, join(temporaryFolder(t), 'x.db'));
+  return [new Attempts({ desk, secret, now })];
+});
 
-/** How many of these tries, spread over a time, got as far as a password. */
-function passing(
-  attempts: Attempts,
-  clock: { now: number },
-  tries: number,
-  overMs: number,
-  at: (index: number) => [string, string],
-) {
-  let passed = 0;
-  for (let index = 0; index < tries; index++) {
-    clock.now += overMs / tries;
-    try {
-      attempts.begin(...at(index));
-      passed += 1;
-    } catch (error) {
-      assert.ok(error instanceof ApiError && error.code === 'rate_limit_exceeded' && error.retryAfterSeconds! >= 1);
-    }
+test('counts are of nobody by name, and so many at most', async (t) => {
+  const file = join(temporaryFolder(t), 'x.db');
+  const { desk } = await openStore(t, file);
+  const clock = { now: 1_700_000_000_000 };
+  const attempts = new Attempts({ desk, secret, now: () => clock.now });
+  for (let index = 0; index < 10; index++) {
+    clock.now += 1;
+    await attempts.begin(`ada${index}@example.org`, '192.0.2.1');
   }
-  return passed;
-}
-
-test('ten thousand tries at one person from one network are a hundred in a day, and fifteen in a minute', () => {
-  const clock = { now: 0 };
-  const day = passing(new Attempts(() => clock.now), clock, 10_000, dayMs, () => ['ada', '192.0.2.1']);
-  assert.ok(day <= 5 + 10 + dayMs / attemptRules.pair.pauseMaxMs, `${day}`);
-  const minute = passing(new Attempts(() => clock.now), clock, 10_000, 60_000, () => ['ada', '192.0.2.1']);
-  assert.ok(minute <= 15, `${minute}`);
-});
-
-test('ten thousand tries from one network at as many people are as few', () => {
-  const clock = { now: 0 };
-  const passed = passing(new Attempts(() => clock.now), clock, 10_000, dayMs, (index) => [`p${index}`, '192.0.2.1']);
-  assert.ok(passed <= 20 + 10 + dayMs / attemptRules.network.pauseMaxMs, `${passed}`);
-});
-
-test('a hundred at the same moment are a hundred', () => {
-  assert.equal(
-    passing(new Attempts(() => 0), { now: 0 }, 100, 0, () => ['ada', '192.0.2.1']),
-    5,
+  const connection = openConnection(file);
+  t.after(() => connection.close());
+  const rows = (): readonly unknown[] => connection.prepare('select who, failures from sign_in_attempt').all();
+  assert.equal(rows().length, 21);
+  assert.doesNotMatch(
+    JSON.stringify(rows(), (_, value: unknown) => (typeof value === 'bigint' ? String(value) : value)),
+    /ada|192/,
   );
-});
-
-test('tries from many networks slow each of them, and never keep the right person out who comes from elsewhere', () => {
-  const clock = { now: 0 };
-  const attempts = new Attempts(() => clock.now);
-  const passed = passing(attempts, clock, 10_000, 3_600_000, (index) => ['ada', `10.0.0.${index % 200}`]);
-  // Some get their five before the attack is one; then each has one, and what the pauses leave of an hour.
-  assert.ok(passed <= 30 + 200 * (1 + 12), `${passed}`);
-  const right = attempts.begin('ada', '198.51.100.7');
-  right();
-  for (let times = 0; times < 50; times++) attempts.begin('ada', '198.51.100.7')();
-});
-
-test('who was right begins anew', () => {
-  const attempts = new Attempts(() => 0);
-  const fails = (): void => {
-    for (let failures = 0; failures < 4; failures++) attempts.begin('ada', '192.0.2.1');
-  };
-  fails();
-  attempts.begin('ada', '192.0.2.1')();
-  fails();
-  attempts.begin('ada', '192.0.2.1');
-  assert.throws(() => attempts.begin('ada', '192.0.2.1'), /Try again in 1 s/);
+  assert.equal(await desk.forgetAttempts({ at: clock.now, keepMax: 10 }), 12, 'those of one moment go together');
+  assert.equal(await attempts.tidy(), false);
+  clock.now += dayMs + 1;
+  assert.equal(await attempts.tidy(), true);
+  assert.equal(rows().length, 0);
 });
 
 test('over HTTP: the sixth wrong password in a row waits, and so do the right one from there', async (t) => {

@@ -17,6 +17,7 @@ type Claims = Readonly<Record<string, unknown>>;
 
 /** A provider of OpenID Connect: whoever comes is who the test says; the verifier of PKCE is checked. */
 async function startProvider(t: TestContext) {
+  const state = { isDown: false, asked: 0 };
   const { publicKey, privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
   const other = generateKeyPairSync('rsa', { modulusLength: 2048 });
   const codes = new Map<
@@ -33,6 +34,11 @@ async function startProvider(t: TestContext) {
     request.on('end', () => {
       switch (request.url) {
         case '/.well-known/openid-configuration':
+          state.asked += 1;
+          if (state.isDown) {
+            answer({}, 503);
+            return;
+          }
           answer({
             issuer: url,
             authorization_endpoint: `${url}/authorize`,
@@ -85,6 +91,7 @@ async function startProvider(t: TestContext) {
   };
   return {
     config,
+    state,
     /** What the provider would send the browser back with. */
     authorize: (target: string, claims: Claims, forged = false): string => {
       const asked = new URL(target).searchParams;
@@ -181,4 +188,36 @@ test('who took somebody else\u2019s address before them, without confirming it, 
   const { status } = await mallory.ask('POST', '/v1/auth/sign-in', { email: 'ada@example.org', password });
   assert.notEqual(status, 200, 'the password of before opens nothing');
   assert.equal(await me(mallory), undefined);
+});
+
+test('a provider that is down at first is asked again, every five seconds at most; passwords do not wait for it', async (t) => {
+  const provider = await startProvider(t);
+  const { state } = provider;
+  const clock = { now: Date.now() };
+  const host = await openHost(t, [...peopleRoutes, ...oidcRoutes], () => clock.now, {
+    signIn: { signUp: 'open', oidc: [provider.config] },
+  });
+  state.isDown = true;
+  await person(host, 'bob@example.org');
+  const browser = new Browser(host);
+  const ask = () => browser.ask('POST', '/v1/auth/oidc/company');
+  const first = await ask();
+  assert.deepEqual([first.status, first.body['error'].code], [409, 'http_409']);
+  const asked = state.asked;
+  assert.ok(asked > 0);
+  assert.equal((await ask()).status, 409);
+  assert.equal(state.asked, asked, 'not again at once');
+  clock.now += 5_000;
+  assert.equal((await ask()).status, 409);
+  assert.ok(state.asked > asked);
+  state.isDown = false;
+  assert.equal((await ask()).status, 409, 'not again at once');
+  await browser.signIn('bob@example.org', password);
+  clock.now += 5_000;
+  assert.equal((await browser.ask('GET', provider.authorize(await begin(browser), ada))).status, 302);
+  assert.equal(await me(browser), 'ada@example.org');
+  const known = state.asked;
+  clock.now += 60_000;
+  await begin(new Browser(host));
+  assert.equal(state.asked, known, 'a provider that is known is not asked again');
 });

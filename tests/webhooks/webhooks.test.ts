@@ -87,6 +87,7 @@ test('a key that is revoked is told of', async (t) => {
   const keys = await host.services.operations.desk.listKeys({ accountId: 'acct_a' });
   const { id, name } = keys.find((key) => key.name.startsWith('null'))!;
   assert.equal((await ask('DELETE', `/v1/keys/${id}`)).status, 200);
+  await host.jobs.run('notices');
   await host.jobs.run('webhooks');
   const event = JSON.parse(receiver.received[0]!.body) as { readonly type: string; readonly data: object };
   assert.deepEqual([event.type, event.data], ['key.revoked', { key_id: id, name }]);

@@ -1,5 +1,6 @@
 import Type from 'typebox';
 
+import { auditId, readAuditId } from '../../accounts/audit.ts';
 import { addressLinesMax } from '../../accounts/billing-details.ts';
 import { exportAccount } from '../../accounts/export-account.ts';
 import { operate } from '../../accounts/operations.ts';
@@ -7,7 +8,7 @@ import { ApiError } from '../../errors.ts';
 import type { AuditEntry } from '../../store/audit-queries.ts';
 import { accountObjects, accountSchema, spendIntervals, spendLimits, spendLimitSchema } from '../account-object.ts';
 import type { AccountObject } from '../account-object.ts';
-import { auditId, auditObject, auditSchema, readAuditId } from '../audit-object.ts';
+import { auditObject, auditSchema } from '../audit-object.ts';
 import { notThere } from '../input.ts';
 import { operationsOf } from '../operations-of.ts';
 import { everyRole, mayManage, mayPay, Reply, route } from '../route.ts';

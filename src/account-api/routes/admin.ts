@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import Type from 'typebox';
 import type { Static } from 'typebox';
 
+import { auditId } from '../../accounts/audit.ts';
 import type { Movement } from '../../accounts/credit.ts';
 import { operate } from '../../accounts/operations.ts';
 import type { Operation } from '../../accounts/operations.ts';
@@ -10,7 +11,7 @@ import { ApiError } from '../../errors.ts';
 import type { AccountPrice } from '../../store/queries.ts';
 import { accountObjects, accountSchema } from '../account-object.ts';
 import type { AccountObject } from '../account-object.ts';
-import { auditId, auditObject, auditSchema } from '../audit-object.ts';
+import { auditObject, auditSchema } from '../audit-object.ts';
 import { notThere } from '../input.ts';
 import { operationsOf } from '../operations-of.ts';
 import { route } from '../route.ts';

@@ -202,7 +202,10 @@ export const keyRoutes: readonly AccountRoute[] = [
       const key = await liveKey(call);
       checkMayChange(call, key, { isOwnAllowed: false });
       if (key.role !== null && Object.keys(body).some((field) => !ofEveryKey.has(field)))
-        throw new ApiError('unsupported_value', 'Of a management key only name, expires_at and disabled can change.');
+        throw new ApiError(
+          'unsupported_value',
+          'Of a management key only name, expires_at, ip_ranges and disabled can change.',
+        );
       const wish = readSettings(call, body, body.type);
       const budget = await changedBudget(call, key.id);
       const services = operationsOf(call);
@@ -239,8 +242,6 @@ export const keyRoutes: readonly AccountRoute[] = [
       const key = await liveKey(call);
       checkMayChange(call, key, { isOwnAllowed: true });
       await operate({ kind: 'revoke_key', keyId: key.id }, operationsOf(call));
-      const { account, services } = call;
-      await services.events.emit(account.id, 'key.revoked', { key_id: key.id, name: key.name }, `evt_${key.id}`);
       return { id: key.id, object: 'key.deleted', deleted: true };
     },
   }),
@@ -275,7 +276,7 @@ export const keyRoutes: readonly AccountRoute[] = [
   }),
 ];
 
-const ofEveryKey: ReadonlySet<string> = new Set(['name', 'expires_at', 'disabled']);
+const ofEveryKey: ReadonlySet<string> = new Set(['name', 'expires_at', 'disabled', 'ip_ranges']);
 
 type KeyCall = Pick<Call, 'account' | 'principal' | 'services' | 'requestId' | 'address'>;
 

@@ -1,7 +1,7 @@
 import Type from 'typebox';
 
 import { readAccountLimits } from '../../accounts/key-limits.ts';
-import type { Config, PlanConfig } from '../../config/config.ts';
+import type { Config, ModelConfig, PlanConfig } from '../../config/config.ts';
 import { windowStart } from '../../limits/windows.ts';
 import type { WindowCount } from '../../store/limit-windows.ts';
 import type { Account, AccountPrice } from '../../store/queries.ts';
@@ -34,7 +34,7 @@ export const limitRoutes: readonly AccountRoute[] = [
     tag: 'Limits',
     summary: 'What limits the account',
     description:
-      'Its plan, what of it is used, requests at the same time and in a minute, and which models it may use.',
+      'Its plan, what of it is used, requests at the same time and in a minute, which models it may use, and how long their requests may be.',
     access: everyRole,
     answers: [
       {
@@ -51,6 +51,16 @@ export const limitRoutes: readonly AccountRoute[] = [
           requests_per_minute: windowSchema('limit'),
           tokens_per_minute: windowSchema('limit'),
           allowed_models: nullable(Type.Array(Type.String(), { description: 'null: every model.' })),
+          models: Type.Array(
+            Type.Object({
+              model: Type.String(),
+              context_length: Type.Integer({ description: 'Tokens of a prompt and its answer together.' }),
+              max_output_tokens: nullable(
+                Type.Integer({ description: 'Of one answer; null: as many as the context has left.' }),
+              ),
+            }),
+            { description: 'What one request may have on each model that the account may use, by its id.' },
+          ),
         }),
       },
     ],
@@ -86,6 +96,11 @@ export const limitRoutes: readonly AccountRoute[] = [
         requests_per_minute: perMinute('requests', plan?.requestsPerMinute),
         tokens_per_minute: perMinute('tokens', plan?.tokensPerMinute),
         allowed_models: account.models,
+        models: usableModels(account, config).map(({ id, contextLength, maxOutputTokens }) => ({
+          model: id,
+          context_length: contextLength,
+          max_output_tokens: maxOutputTokens,
+        })),
       };
     },
   }),
@@ -128,10 +143,7 @@ export const limitRoutes: readonly AccountRoute[] = [
       const at = services.operations.now();
       const account = await accountOf(call);
       const prices = await pricesOf(call, at);
-      const models = services
-        .config()
-        .models.filter(({ id, dedicatedTo }) => mayUse(account, id, dedicatedTo))
-        .toSorted((a, b) => (a.id < b.id ? -1 : 1));
+      const models = usableModels(account, services.config());
       return {
         object: 'list',
         data: models.map(({ id, pricing }) => {
@@ -183,9 +195,15 @@ function concurrencyOf(account: Account, plan: PlanConfig | undefined, config: C
   return { limit: config.server.limits.concurrencyPerAccountMax, source: 'server' };
 }
 
-const mayUse = (account: Account, modelId: string, dedicatedTo: readonly string[]): boolean =>
-  (dedicatedTo.length === 0 || dedicatedTo.includes(account.id)) &&
-  (account.models === null || account.models.includes(modelId.toLowerCase()));
+/** By id. */
+const usableModels = (account: Account, { models }: Config): readonly ModelConfig[] =>
+  models
+    .filter(
+      ({ id, dedicatedTo }) =>
+        (dedicatedTo.length === 0 || dedicatedTo.includes(account.id)) &&
+        (account.models === null || account.models.includes(id.toLowerCase())),
+    )
+    .toSorted((a, b) => (a.id < b.id ? -1 : 1));
 
 const pagesMax = 100;
 

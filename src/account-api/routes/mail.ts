@@ -4,6 +4,7 @@ import type { OutboxMail } from '../../store/mail-queries.ts';
 import { notThere } from '../input.ts';
 import { route } from '../route.ts';
 import type { AccountRoute } from '../route.ts';
+import { secondsOf, secondsOrNull } from '../wire.ts';
 
 const seconds = (description: string) => Type.Union([Type.Integer(), Type.Null()], { description });
 
@@ -87,8 +88,6 @@ export const mailRoutes: readonly AccountRoute[] = [
   }),
 ];
 
-const secondsOf = (ms: number): number => Math.floor(ms / 1000);
-
 const wireOf = (mail: OutboxMail) => ({
   id: mail.id,
   object: 'mail' as const,
@@ -99,6 +98,6 @@ const wireOf = (mail: OutboxMail) => ({
   account_id: mail.accountId,
   state: mail.state,
   attempts: mail.attempts,
-  sent_at: mail.sentAt === null ? null : secondsOf(mail.sentAt),
+  sent_at: secondsOrNull(mail.sentAt),
   last_error: mail.lastError,
 });

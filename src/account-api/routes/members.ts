@@ -255,7 +255,7 @@ export const memberRoutes: readonly AccountRoute[] = [
     handle: async (call) => {
       const { people, operations } = call.services;
       const { desk, now } = operations;
-      const right = beginAttempt(call, 'invite');
+      const right = await beginAttempt(call, 'invite');
       const tokenHash = hashLinkToken(call.body.token);
       const offered = await desk.findInvitation({ tokenHash, at: now() });
       if (offered === undefined) throw deadLink();
@@ -267,7 +267,7 @@ export const memberRoutes: readonly AccountRoute[] = [
       if (sender !== undefined) {
         const joined = await desk.acceptInvitation({ ...invited, userId: sender.userId });
         if (joined === undefined) throw deadLink();
-        right();
+        await right();
         await call.audit({
           action: 'invite.accept',
           accountId: joined.accountId,
@@ -292,7 +292,7 @@ export const memberRoutes: readonly AccountRoute[] = [
         passwordHash: await people.passwords.hash(text),
       });
       if (joined === undefined) throw deadLink();
-      right();
+      await right();
       await call.audit({
         action: 'invite.accept',
         accountId: joined.accountId,

@@ -45,18 +45,21 @@ export const oidcRoutes: readonly AccountRoute[] = [
     access: 'anyone',
     params: providerId,
     answers: [{ status: 200, description: 'Go there.', schema: Type.Object({ url: Type.String() }) }],
-    errors: ['http_404'],
+    errors: ['http_404', 'http_409'],
     handle: async (call) => {
       const { provider } = call.params;
       const { services } = call;
       if (!services.config().signIn.oidc.some(({ id }) => id === provider)) throw notThere();
       const home = `${services.accountUrl()}/`;
-      const { response, cookies } = await askAuth(call, (auth, headers) =>
-        auth.api.signInSocial({
-          body: { provider, callbackURL: home, errorCallbackURL: `${home}?sign_in=failed`, disableRedirect: true },
-          headers,
-          returnHeaders: true,
-        }),
+      const { response, cookies } = await askAuth(
+        call,
+        (auth, headers) =>
+          auth.api.signInSocial({
+            body: { provider, callbackURL: home, errorCallbackURL: `${home}?sign_in=failed`, disableRedirect: true },
+            headers,
+            returnHeaders: true,
+          }),
+        provider,
       );
       return withCookies(200, { url: (response as { readonly url: string }).url }, cookies);
     },
@@ -90,7 +93,7 @@ export const oidcRoutes: readonly AccountRoute[] = [
       const { params, query, services } = call;
       const { people, operations } = services;
       if (!services.config().signIn.oidc.some(({ id }) => id === params.provider)) throw notThere();
-      const auth = await people.auth();
+      const auth = await people.authFor(params.provider);
       const home = `${services.accountUrl()}/`;
       const failed = new Reply(302, { location: `${home}?sign_in=failed` });
       const answered = (await auth.api

@@ -36,14 +36,14 @@ export const ownerRoutes: readonly AccountRoute[] = [
     handle: async (call) => {
       const { people, operations } = call.services;
       const { token, email: address, name, password: text } = call.body;
-      const right = beginAttempt(call, 'owner');
+      const right = await beginAttempt(call, 'owner');
       if (!(await operations.desk.isOwnerLink({ tokenHash: hashLinkToken(token), at: operations.now() })))
         throw deadLink();
       checkPassword(text);
       const passwordHash = await people.passwords.hash(text);
       const made = await createOwner({ email: address, name, passwordHash }, operations, token);
       if (made === undefined) throw deadLink();
-      right();
+      await right();
       await call.audit({ action: 'owner.create', target: made.userId, by: made });
       const answered = await askAuth(call, (auth, headers) =>
         auth.api.signInEmail({ body: { email: made.email, password: text }, headers, returnHeaders: true }),

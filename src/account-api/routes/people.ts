@@ -1,9 +1,14 @@
 import Type from 'typebox';
 
+import { operate } from '../../accounts/operations.ts';
+import { ApiError } from '../../errors.ts';
 import { sessionCookie } from '../../people/cookies.ts';
+import type { PersonStays } from '../../store/erase-person.ts';
 import { notThere } from '../input.ts';
+import { operationsOf } from '../operations-of.ts';
 import { route } from '../route.ts';
 import type { AccountRoute, Call } from '../route.ts';
+import { secondsOf } from '../wire.ts';
 import {
   askAuth,
   beginAttempt,
@@ -19,7 +24,6 @@ import {
 } from './sign-in.ts';
 
 const tag = 'Sign-in';
-const secondsOf = (ms: number): number => Math.floor(ms / 1000);
 type Person = Extract<Call['principal'], { readonly kind: 'user' }>;
 /** Of a route with the access `user`. */
 export const personOf = (call: Pick<Call, 'principal'>): Person => call.principal as Person;
@@ -40,7 +44,7 @@ export const peopleRoutes: readonly AccountRoute[] = [
     errors: ['unsupported_value', 'rate_limit_exceeded'],
     handle: async (call) => {
       // Each sign-up is a hash and a mail: one network makes few.
-      beginAttempt(call, 'sign-up');
+      await beginAttempt(call, 'sign-up');
       await askAuth(call, (auth, headers) => auth.api.signUpEmail({ body: call.body, headers, returnHeaders: true }));
       return { done: true };
     },
@@ -58,11 +62,11 @@ export const peopleRoutes: readonly AccountRoute[] = [
     answers: [signedInAnswer],
     errors: ['invalid_api_key', 'http_403', 'rate_limit_exceeded'],
     handle: async (call) => {
-      const right = beginAttempt(call, call.body.email);
+      const right = await beginAttempt(call, call.body.email);
       const answered = await askAuth(call, (auth, headers) =>
         auth.api.signInEmail({ body: call.body, headers, returnHeaders: true }),
       );
-      right();
+      await right();
       return await signedIn(call, answered);
     },
   }),
@@ -176,7 +180,7 @@ export const peopleRoutes: readonly AccountRoute[] = [
     errors: ['invalid_api_key', 'unsupported_value', 'rate_limit_exceeded'],
     handle: async (call) => {
       const { email: person, userId } = personOf(call);
-      const right = beginAttempt(call, person);
+      const right = await beginAttempt(call, person);
       const { current_password: currentPassword, new_password: newPassword } = call.body;
       const { cookies } = await askAuth(call, (auth, headers) =>
         auth.api.changePassword({
@@ -185,7 +189,7 @@ export const peopleRoutes: readonly AccountRoute[] = [
           returnHeaders: true,
         }),
       );
-      right();
+      await right();
       await call.audit({ action: 'password.change', target: userId });
       return withCookies(200, { done: true }, cookies);
     },
@@ -203,7 +207,7 @@ export const peopleRoutes: readonly AccountRoute[] = [
     answers: [done],
     errors: ['rate_limit_exceeded'],
     handle: async (call) => {
-      beginAttempt(call, 'forgot');
+      await beginAttempt(call, 'forgot');
       await askAuth(call, (auth, headers) =>
         auth.api.requestPasswordReset({ body: { email: call.body.email.toLowerCase() }, headers, returnHeaders: true }),
       );
@@ -222,7 +226,7 @@ export const peopleRoutes: readonly AccountRoute[] = [
     answers: [done],
     errors: ['http_404', 'unsupported_value', 'rate_limit_exceeded'],
     handle: async (call) => {
-      const right = beginAttempt(call, 'reset');
+      const right = await beginAttempt(call, 'reset');
       await askAuth(call, (auth, headers) =>
         auth.api.resetPassword({
           body: { token: call.body.token, newPassword: call.body.password },
@@ -230,7 +234,7 @@ export const peopleRoutes: readonly AccountRoute[] = [
           returnHeaders: true,
         }),
       );
-      right();
+      await right();
       await call.audit({ action: 'password.reset' });
       return { done: true };
     },
@@ -247,11 +251,11 @@ export const peopleRoutes: readonly AccountRoute[] = [
     answers: [done],
     errors: ['http_404', 'rate_limit_exceeded'],
     handle: async (call) => {
-      const right = beginAttempt(call, 'verify');
+      const right = await beginAttempt(call, 'verify');
       await askAuth(call, (auth, headers) =>
         auth.api.verifyEmail({ query: { token: call.body.token }, headers, returnHeaders: true }),
       );
-      right();
+      await right();
       return { done: true };
     },
   }),
@@ -292,7 +296,61 @@ export const peopleRoutes: readonly AccountRoute[] = [
       };
     },
   }),
+  route({
+    method: 'delete',
+    path: '/v1/me',
+    operationId: 'deleteMe',
+    tag: 'Sign-in',
+    summary: 'Delete yourself',
+    description:
+      'For good: how you sign in, what you belong to, your mail and your name everywhere; keys that were made in your name are revoked. The log of changes keeps ids alone. An account keeps one owner, and the server one operator: where you are the last, the answer is 409.',
+    access: 'user',
+    stepUp: true,
+    answers: [
+      {
+        status: 200,
+        description: 'You are gone, and signed out everywhere.',
+        schema: Type.Object({ id: Type.String(), object: Type.Literal('user.deleted'), deleted: Type.Literal(true) }),
+      },
+    ],
+    errors: ['http_409'],
+    handle: async (call) => {
+      const { userId } = personOf(call);
+      await erase(call, userId);
+      return withCookies(200, { id: userId, object: 'user.deleted', deleted: true }, [
+        emptyCookie(call.services.accountUrl()),
+      ]);
+    },
+  }),
 ];
+
+const erasuresMax = 100;
+/** Entries of the log: of so many accounts that are left. */
+const accountsMax = 100;
+
+/** Each round revokes the keys that there are; whoever makes more meanwhile is not followed for ever. */
+async function erase(call: Call, userId: string): Promise<void> {
+  const { desk, newId, now } = call.services.operations;
+  let stays = await desk.whyPersonStays({ userId });
+  for (let rounds = 0; rounds < erasuresMax; rounds++) {
+    if (stays?.kind === 'keys')
+      for (const keyId of stays.ids) await operate({ kind: 'revoke_key', keyId }, operationsOf(call));
+    else if (stays !== undefined) throw new ApiError('http_409', whyOf(stays));
+    stays = await desk.erasePerson({
+      userId,
+      at: now(),
+      requestId: call.requestId,
+      entryIds: Array.from({ length: accountsMax + 1 }, newId),
+    });
+    if (stays === undefined) return;
+  }
+  throw new ApiError('http_409', 'Keys are being made in your name. Try again.');
+}
+
+const whyOf = (stays: Exclude<PersonStays, { readonly kind: 'keys' }>): string =>
+  stays.kind === 'last_owner'
+    ? `You are the last owner of ${stays.accountId}. Make somebody else its owner, or delete the account, first.`
+    : 'You are the last who runs this server. Make somebody else its operator first: tokenhouse owner create.';
 
 const emptyCookie = (accountUrl: string): string =>
   `${sessionCookie(accountUrl)}=; Max-Age=0; Path=/; HttpOnly; SameSite=Lax${accountUrl.startsWith('https://') ? '; Secure' : ''}`;

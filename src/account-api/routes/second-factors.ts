@@ -52,11 +52,11 @@ export const secondFactorRoutes: readonly AccountRoute[] = [
     ],
     errors: ['invalid_api_key', 'http_409', 'rate_limit_exceeded'],
     handle: async (call) => {
-      const right = beginAttempt(call, personOf(call).email);
+      const right = await beginAttempt(call, personOf(call).email);
       const { response } = await askAuth(call, (auth, headers) =>
         auth.api.enableTwoFactor({ body: { password: call.body.password }, headers, returnHeaders: true }),
       );
-      right();
+      await right();
       const { totpURI, backupCodes } = response as {
         readonly totpURI: string;
         readonly backupCodes: readonly string[];
@@ -87,13 +87,13 @@ export const secondFactorRoutes: readonly AccountRoute[] = [
       const { code, backup_code: backupCode } = call.body;
       if ((code === undefined) === (backupCode === undefined))
         throw new ApiError('unsupported_value', 'Send code or backup_code, one of the two.', { param: 'code' });
-      const right = beginAttempt(call, 'code');
+      const right = await beginAttempt(call, 'code');
       const answered = await askAuth(call, (auth, headers) =>
         code === undefined
           ? auth.api.verifyBackupCode({ body: { code: backupCode! }, headers, returnHeaders: true })
           : auth.api.verifyTOTP({ body: { code }, headers, returnHeaders: true }),
       );
-      right();
+      await right();
       return await signedIn(call, answered);
     },
   }),
@@ -110,11 +110,11 @@ export const secondFactorRoutes: readonly AccountRoute[] = [
     answers: [done],
     errors: ['invalid_api_key', 'rate_limit_exceeded'],
     handle: async (call) => {
-      const right = beginAttempt(call, personOf(call).email);
+      const right = await beginAttempt(call, personOf(call).email);
       const { cookies } = await askAuth(call, (auth, headers) =>
         auth.api.disableTwoFactor({ body: { password: call.body.password }, headers, returnHeaders: true }),
       );
-      right();
+      await right();
       await call.audit({ action: 'two_factor.disable', target: personOf(call).userId });
       return withCookies(200, { done: true }, cookies);
     },
@@ -132,11 +132,11 @@ export const secondFactorRoutes: readonly AccountRoute[] = [
     answers: [{ status: 200, description: 'The codes.', schema: Type.Object({ backup_codes: codes }) }],
     errors: ['invalid_api_key', 'rate_limit_exceeded'],
     handle: async (call) => {
-      const right = beginAttempt(call, personOf(call).email);
+      const right = await beginAttempt(call, personOf(call).email);
       const { response } = await askAuth(call, (auth, headers) =>
         auth.api.generateBackupCodes({ body: { password: call.body.password }, headers, returnHeaders: true }),
       );
-      right();
+      await right();
       await call.audit({ action: 'two_factor.backup_codes', target: personOf(call).userId });
       return { backup_codes: (response as { readonly backupCodes: readonly string[] }).backupCodes };
     },
@@ -287,7 +287,7 @@ export const secondFactorRoutes: readonly AccountRoute[] = [
     answers: [signedInAnswer],
     errors: ['invalid_api_key', 'unsupported_value', 'rate_limit_exceeded'],
     handle: async (call) => {
-      const right = beginAttempt(call, 'passkey');
+      const right = await beginAttempt(call, 'passkey');
       refuseUnchecked(call.body.credential.response);
       const answered = await askAuth(call, (auth, headers) =>
         auth.api.verifyPasskeyAuthentication({
@@ -296,7 +296,7 @@ export const secondFactorRoutes: readonly AccountRoute[] = [
           returnHeaders: true,
         }),
       );
-      right();
+      await right();
       return await signedIn(call, answered);
     },
   }),

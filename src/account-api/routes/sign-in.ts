@@ -57,10 +57,13 @@ export function authHeaders(call: AnyCall): Headers {
 export async function askAuth(
   call: AnyCall,
   ask: (auth: Auth, headers: Headers) => Promise<unknown>,
+  provider?: string,
 ): Promise<{ readonly response: unknown; readonly cookies: readonly string[] }> {
   const headers = authHeaders(call);
   try {
-    const { headers: set, response } = (await ask(await call.services.people.auth(), headers)) as Answered;
+    const { people } = call.services;
+    const auth = await (provider === undefined ? people.auth() : people.authFor(provider));
+    const { headers: set, response } = (await ask(auth, headers)) as Answered;
     return { response, cookies: set.getSetCookie() };
   } catch (error) {
     throw refusalOf(error);
@@ -102,6 +105,8 @@ function refusalOf(error: unknown): unknown {
       return new ApiError('invalid_api_key', 'The password is wrong.', details);
     case 'CREDENTIAL_ACCOUNT_NOT_FOUND':
       return new ApiError('http_409', 'You have no password yet. Ask for a new one by mail.', details);
+    case 'PROVIDER_NOT_FOUND':
+      return new ApiError('http_409', 'The provider cannot be reached now. Try again in some seconds.', details);
     case 'NOT_ALLOWED':
     case 'NOT_INVITED':
       return new ApiError('http_403', 'With this address nobody can sign in here. Ask for an invitation.', details);
@@ -120,8 +125,8 @@ function refusalOf(error: unknown): unknown {
   );
 }
 
-/** Counts an attempt to prove who somebody is. Throws 429; call the result when it was right. */
-export const beginAttempt = ({ services, address }: AnyCall, person: string): (() => void) =>
+/** Counts an attempt to prove who somebody is. Rejects with 429; call what it resolves with when it was right. */
+export const beginAttempt = ({ services, address }: AnyCall, person: string): Promise<() => Promise<void>> =>
   services.people.attempts.begin(person.toLowerCase(), networkOf(address));
 
 /** An answer that sets cookies. */

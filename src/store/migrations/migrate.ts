@@ -23,9 +23,10 @@ import * as payments from './018-payments.ts';
 import * as usageReports from './019-usage-reports.ts';
 import * as keysAndOperator from './020-keys-and-operator.ts';
 import * as alertsAndInvoices from './021-alerts-and-invoices.ts';
-import * as returnsUndone from './025-returns-undone.ts';
 import * as usageQuarters from './022-usage-quarters.ts';
-import * as auditOfPeople from './026-audit-of-people.ts';
+import * as auditOfPeople from './023-audit-of-people.ts';
+import * as signInAttempts from './024-sign-in-attempts.ts';
+import * as returnsUndone from './025-returns-undone.ts';
 
 interface MigrationSteps {
   up(db: Kysely<Database>, dialect: SchemaDialect): Promise<void>;
@@ -58,9 +59,10 @@ const migrations: Readonly<Record<string, MigrationSteps>> = {
   '019-usage-reports': usageReports,
   '020-keys-and-operator': keysAndOperator,
   '021-alerts-and-invoices': alertsAndInvoices,
-  '025-returns-undone': returnsUndone,
   '022-usage-quarters': usageQuarters,
-  '026-audit-of-people': auditOfPeople,
+  '023-audit-of-people': auditOfPeople,
+  '024-sign-in-attempts': signInAttempts,
+  '025-returns-undone': returnsUndone,
 };
 
 export const migrationNames: readonly string[] = Object.keys(migrations);

@@ -1,12 +1,14 @@
 /** People on a real PostgreSQL, changed by several replicas at once; the rest in tests/people. */
 import assert from 'node:assert/strict';
-import { after, before, test, type TestContext } from 'node:test';
+import { after, before, describe, test, type TestContext } from 'node:test';
 
 import { newAccountId } from '../../../src/accounts/base62.ts';
 import { hashLinkToken } from '../../../src/accounts/link-token.ts';
 import { createOwner, firstOwnerLink, newPersonId } from '../../../src/accounts/owner.ts';
 import type { Desk } from '../../../src/store/operations.ts';
 import { StoreError } from '../../../src/store/store-error.ts';
+import { Attempts } from '../../../src/people/attempts.ts';
+import { attemptClaims, secret } from '../../people/attempt-claims.ts';
 import { uuid } from '../../store/fixture.ts';
 import { customer, openReplica, type Replica } from './fixture.ts';
 import { PostgresServer } from './server.ts';
@@ -33,6 +35,12 @@ async function open(t: TestContext): Promise<Scene> {
   await customer(replicas[0].store, 'acct_a', 0n);
   return { url, replicas, desks: [replicas[0].store.desk, replicas[1].store.desk] };
 }
+
+describe('two replicas count attempts to sign in as one:', () =>
+  attemptClaims(async (t, now) => {
+    const { desks } = await open(t);
+    return desks.map((desk) => new Attempts({ desk, secret, now }));
+  }));
 
 const userRow = (id: string, email: string) => ({
   id,

@@ -14,7 +14,8 @@ import { sql } from 'kysely';
 import { account, dayMs, issuedTo, moved, paperOn, refunded, spent } from '../../invoices/house.ts';
 import { uuid } from '../../store/fixture.ts';
 import { startReceiver } from '../../webhooks/receiver.ts';
-import { openReplica } from './fixture.ts';
+import { noticeClaims } from '../../notices/claims.ts';
+import { differencesOf, openReplica } from './fixture.ts';
 import { PostgresServer } from './server.ts';
 
 let server: PostgresServer;
@@ -22,6 +23,15 @@ before(async () => {
   server = await PostgresServer.start();
 });
 after(() => server.dispose());
+
+noticeClaims(async (t) => {
+  const url = await server.createDatabase();
+  return {
+    store: (await openReplica(t, url)).store,
+    differences: () => differencesOf(url),
+    hold: () => Promise.reject(new Error('nothing runs here')),
+  };
+});
 
 const september = Date.UTC(2026, 8, 1);
 const october = Date.UTC(2026, 9, 1);

@@ -1,0 +1,22 @@
+import { ApiError } from '../errors.ts';
+
+/**
+ * The key that a request carries, on either host: `Authorization: Bearer <key>`, else `x-api-key` (specification §5.1).
+ * undefined: none, for what is empty is not there. Throws `invalid_api_key` for an `Authorization` of another form, whatever
+ * else was sent.
+ */
+export function presentedKey(
+  headers: Readonly<Record<string, string | readonly string[] | undefined>>,
+): string | undefined {
+  const authorization = single(headers['authorization']);
+  if (authorization !== undefined && authorization !== '') {
+    const [, token] = /^Bearer (.*)$/is.exec(authorization) ?? [];
+    if (token === undefined) throw new ApiError('invalid_api_key', 'The Authorization header must be: Bearer <key>.');
+    if (token !== '') return token;
+  }
+  const apiKey = single(headers['x-api-key']);
+  return apiKey === undefined || apiKey === '' ? undefined : apiKey;
+}
+
+const single = (value: string | readonly string[] | undefined): string | undefined =>
+  typeof value === 'string' || value === undefined ? value : value[0];
