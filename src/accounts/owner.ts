@@ -1,4 +1,4 @@
-import { randomUUID } from 'node:crypto';
+import { createHmac, randomUUID } from 'node:crypto';
 
 import { hashLinkToken, newLinkToken } from './link-token.ts';
 import { checkedText, OperationError } from './operation.ts';
@@ -46,9 +46,29 @@ export async function makeOwnerLink({ desk, now }: Services): Promise<OwnerLink>
   return { kind: 'owner_link', token: token.text, expiresAt };
 }
 
-/** While nobody runs the server; else undefined. */
-export async function firstOwnerLink(services: Services): Promise<OwnerLink | undefined> {
-  return (await services.desk.hasOperator({})) ? undefined : await makeOwnerLink(services);
+/**
+ * The link that a start prints, while nobody runs the server. All who start on the same books within its half hour print the
+ * same one: it follows from their secret and its end, and has no use without its row. Call it under `Store.alone`. Undefined:
+ * somebody runs the server, or has been given a link by `makeOwnerLink`, which stays good.
+ */
+export async function firstOwnerLink({
+  desk,
+  now,
+  secret,
+}: Services & Pick<OperationServices, 'secret'>): Promise<OwnerLink | undefined> {
+  if (await desk.hasOperator({})) return undefined;
+  const linkUntil = (expiresAt: number): OwnerLink & { readonly hash: Uint8Array } => {
+    const token = createHmac('sha256', secret.signIn).update(`first owner link ${expiresAt}`).digest('base64url');
+    return { kind: 'owner_link', token, hash: hashLinkToken(token), expiresAt };
+  };
+  const known = await desk.getOwnerLink({});
+  if (known !== undefined && known.expiresAt > now()) {
+    const link = linkUntil(known.expiresAt);
+    return Buffer.from(known.tokenHash).equals(link.hash) ? link : undefined;
+  }
+  const link = linkUntil(now() + ownerLinkMs);
+  await desk.setOwnerLink({ tokenHash: link.hash, expiresAt: link.expiresAt });
+  return link;
 }
 
 const emailForm = /^[^\s@<>"(),;:\\[\]\p{Cc}]{1,64}@[^\s@<>"(),;:\\[\]\p{Cc}]{1,189}$/u;

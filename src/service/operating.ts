@@ -119,7 +119,8 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
     const firstAccount = await store.alone(() => createFirstAccount(operations, config.accounts.firstCreditMicrocents));
     jobs.start();
     outbox.start();
-    const link = await firstOwnerLink(operations);
+    // Who starts beside us on the same new database waits, and is given the same link.
+    const link = await store.alone(() => firstOwnerLink(operations));
     paying.begin();
     urls = {
       inferenceUrl: publicUrl(config.server.inference, inferencePort),

@@ -188,6 +188,7 @@ const deskOperations = {
   hasPerson: people.hasPerson,
   joinAnew: people.joinAnew,
   setOwnerLink: people.setOwnerLink,
+  getOwnerLink: people.getOwnerLink,
   isOwnerLink: people.isOwnerLink,
   createOwner: people.createOwner,
   keysOfMember: people.keysOfMember,

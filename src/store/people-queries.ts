@@ -461,6 +461,15 @@ export async function setOwnerLink(
     .execute();
 }
 
+/** The owner link that was made last and not used, also when its time is over. */
+export async function getOwnerLink(
+  db: Db,
+  _request: object,
+): Promise<{ readonly tokenHash: Uint8Array; readonly expiresAt: number } | undefined> {
+  const row = await db.selectFrom('owner_link').select(['token_hash', 'expires_at']).executeTakeFirst();
+  return row === undefined ? undefined : { tokenHash: row.token_hash, expiresAt: Number(row.expires_at) };
+}
+
 /** Whether this token opens the owner's form now. */
 export async function isOwnerLink(
   db: Db,

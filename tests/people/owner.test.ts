@@ -54,6 +54,25 @@ test('a link is too old after half an hour, and a new one takes its place', asyn
   assert.equal((await browser.ask('POST', '/v1/owner', { ...owner, token: third.token })).status, 200);
 });
 
+test('a start prints the link of the start before, a new one when that is too old, and none over one that was asked for', async (t) => {
+  const clock = { now: Date.now() };
+  const host = await openHost(t, routes, () => clock.now);
+  await host.account('acct_first');
+  const { operations } = host.services;
+  const first = (await firstOwnerLink(operations))!;
+  clock.now += 29 * 60_000;
+  assert.equal((await firstOwnerLink(operations))!.token, first.token);
+  clock.now += 60_000;
+  const second = (await firstOwnerLink(operations))!;
+  assert.notEqual(second.token, first.token);
+  const browser = new Browser(host);
+  assert.equal((await browser.ask('POST', '/v1/owner', { ...owner, token: first.token })).status, 404);
+  const asked = await makeOwnerLink(operations);
+  assert.equal(await firstOwnerLink(operations), undefined, 'somebody holds a link that is good');
+  assert.equal((await browser.ask('POST', '/v1/owner', { ...owner, token: second.token })).status, 404);
+  assert.equal((await browser.ask('POST', '/v1/owner', { ...owner, token: asked.token })).status, 200);
+});
+
 test('whoever had the address before is out', async (t) => {
   const host = await openHost(t, routes, Date.now, { signIn: { signUp: 'open', oidc: [] } });
   await host.account('acct_first');

@@ -1,10 +1,12 @@
 /** People on a real PostgreSQL, changed by several replicas at once; the rest in tests/people. */
 import assert from 'node:assert/strict';
+import { createSecretKey } from 'node:crypto';
 import { after, before, describe, test, type TestContext } from 'node:test';
 
 import { newAccountId } from '../../../src/accounts/base62.ts';
 import { hashLinkToken } from '../../../src/accounts/link-token.ts';
 import { createOwner, firstOwnerLink, newPersonId } from '../../../src/accounts/owner.ts';
+import type { Secret } from '../../../src/accounts/secret.ts';
 import type { Desk } from '../../../src/store/operations.ts';
 import { StoreError } from '../../../src/store/store-error.ts';
 import { Attempts } from '../../../src/people/attempts.ts';
@@ -124,8 +126,12 @@ test('the store of sign-in: rows come back as they were given, and of several th
 
 test('the link of the owner makes one, whichever replicas it is opened at', async (t) => {
   const { url, replicas, desks } = await open(t);
-  const services = replicas.map(({ store }) => ({ desk: store.desk, now: () => store.now() }));
-  const link = (await firstOwnerLink(services[0]!))!;
+  const serverSecret = { signIn: createSecretKey(Buffer.alloc(32, 7)) } as Secret;
+  const services = replicas.map(({ store }) => ({ desk: store.desk, now: () => store.now(), secret: serverSecret }));
+  const [link, ...others] = await Promise.all(
+    [0, 1, 0, 1].map((index) => replicas[index]!.store.alone(() => firstOwnerLink(services[index]!))),
+  );
+  assert.ok(link !== undefined && others.every((one) => one?.token === link.token), 'all print one link');
   const made = await Promise.all(
     [0, 1, 0, 1].map((index) =>
       createOwner(
