@@ -1,6 +1,6 @@
 // Writes libraries that are hundreds of small modules as one file each to dist/node_modules, where what is compiled finds them
 // before the installed ones. Reading the modules took longer than anything else that a command or a test does when it starts:
-// docs/decisions/030-packed-libraries.md.
+// docs/decisions/021-packed-libraries.md.
 import fs from 'node:fs';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';

@@ -1,4 +1,4 @@
-/** Libraries in one file each (docs/decisions/030-packed-libraries.md). */
+/** Libraries in one file each (docs/decisions/021-packed-libraries.md). */
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync, realpathSync, symlinkSync } from 'node:fs';
 import path from 'node:path';
