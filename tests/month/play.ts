@@ -1,5 +1,6 @@
 /** Plays a month: settles in lanes as the service does, moves credit through its operations, and runs the jobs when they are due. */
 import assert from 'node:assert/strict';
+import { commandLine } from '../../src/accounts/audit.ts';
 import { moveCredit, refundRequest } from '../../src/accounts/credit.ts';
 import type { OperationServices } from '../../src/accounts/operation.ts';
 import type { Billing } from '../../src/billing/billing.ts';
@@ -145,7 +146,7 @@ async function moveOf({ operations, accountId, moved }: Stage, move: PlannedMove
       idempotencyKey: `${movement}:${at}`,
       expiresAfterMs: lastsMs,
     },
-    { ...operations, now: () => at },
+    { ...operations, now: () => at, actor: commandLine },
   );
   const kind = movement === 'payback' ? 'refund' : movement.startsWith('adjust') ? 'adjust' : movement;
   moved.push({
@@ -172,7 +173,7 @@ async function refunded(
       microcents: percent === 100 ? undefined : String(microcents),
       reference: undefined,
     },
-    { ...operations, now: () => at },
+    { ...operations, now: () => at, actor: commandLine },
   );
   assert.equal(done.microcents, String(microcents));
   moved.push({ accountId, at, kind: 'refund', microcents, ofRevenue: true, request: row });

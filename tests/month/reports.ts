@@ -182,7 +182,8 @@ export async function compareReceipts(ask: Asker, played: Played, rows: readonly
       [
         cost,
         Number(row.unchargedMicrocents),
-        cost + Number(row.unchargedMicrocents),
+        // Of a crashed request nothing is known but its hold.
+        row.ending === 'crashed' ? 0 : cost + Number(row.unchargedMicrocents),
         back,
         back - cost,
         Math.floor(row.endedAt / 1000),
