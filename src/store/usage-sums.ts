@@ -77,9 +77,7 @@ export async function sumBuckets(
   for (const segment of segments) {
     // A whole hour counts for the bound that cuts it, until what was before that is moved.
     const ends = segment.place === 'hour' ? bounds.map((bound) => Math.floor(bound / hourMs) * hourMs) : bounds;
-    // Rows are grouped by steps that may begin before the span does.
-    for (const row of await readSegment(db, question, segment, ends))
-      add(bucketAt(ends, Math.max(Number(row.at), segment.from)), row);
+    for (const row of await readSegment(db, question, segment, ends)) add(bucketAt(ends, Number(row.at)), row);
   }
   for (const firstMs of new Set(cuts.map((cut) => cut.firstMs))) {
     const hours = new Map(cuts.filter((cut) => cut.firstMs === firstMs).map((cut) => [cut.hour, cut]));
@@ -135,11 +133,12 @@ async function readSegment(
     const at = isWhole ? column : sql<bigint>`${column} - (${column} - ${sql.lit(base)}) % ${sql.lit(step)}`;
     const isOne = place === 'day' ? inner.length === 0 : step === undefined;
     const options = { from: run.from, to: run.to, at: isOne ? undefined : at };
-    rows.push(
-      ...(place === 'usage'
+    const found =
+      place === 'usage'
         ? await readUsage(db, question, options)
-        : await readRollUp(db, question, { ...options, place, without })),
-    );
+        : await readRollUp(db, question, { ...options, place, without });
+    // The first step of a run may begin before it, in the bucket of another run.
+    for (const row of found) rows.push(Number(row.at) < run.from ? { ...row, at: BigInt(run.from) } : row);
   }
   return rows;
 }

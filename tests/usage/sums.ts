@@ -39,7 +39,8 @@ export async function compareWithRows(db: Kysely<Database>, seed: number, questi
     for (let question = 0; question < questions; question++) {
       const timeZone = pick(zones);
       const width = pick(bucketWidths);
-      const length = width === '1m' ? hourMs : width === '1h' ? 4 * dayMs : 30 * dayMs;
+      // Short ones begin and end beside the days that lack an hour or have one more.
+      const length = width === '1m' ? hourMs : width === '1h' || random() < 0.5 ? 4 * dayMs : 30 * dayMs;
       const from = span.from - dayMs + Math.floor(random() * 24 * dayMs);
       const to = from + Math.floor(random() * length);
       const bounds = random() < 0.2 ? [from, to] : bucketBounds(timeZone, width, { from, to }, 200);
