@@ -1,6 +1,6 @@
 import { page } from './pages.ts';
 
-/** A page that a link with a token opens, and what its form is sent to as JSON. */
+/** A page with a form, most of which a link with a token opens, and what the form is sent to as JSON. */
 interface FormPage {
   readonly title: string;
   /** HTML. */
@@ -10,6 +10,10 @@ interface FormPage {
   readonly button: string;
   /** Said when it is done. */
   readonly done: string;
+  /** Where it leads then; left out: nowhere. */
+  readonly next?: `/${string}`;
+  /** Nothing is behind its `#`. */
+  readonly hasNoToken?: true;
 }
 
 interface Field {
@@ -28,6 +32,13 @@ const newPassword: Field = {
   autocomplete: 'new-password',
 };
 
+const token: Field = {
+  name: 'token',
+  label: 'Token (the part of the link behind #)',
+  type: 'text',
+  autocomplete: 'off',
+};
+
 const pages: Readonly<Record<string, FormPage>> = {
   '/welcome': {
     title: 'Welcome',
@@ -36,6 +47,29 @@ const pages: Readonly<Record<string, FormPage>> = {
     fields: [name, { name: 'email', label: 'E-mail address', type: 'email', autocomplete: 'username' }, newPassword],
     button: 'Create the owner account',
     done: 'Done. You run this server now, and are signed in.',
+  },
+  '/sign-in': {
+    title: 'Sign in',
+    intro: '',
+    post: '/v1/auth/sign-in',
+    fields: [
+      { name: 'email', label: 'E-mail address', type: 'email', autocomplete: 'username' },
+      { name: 'password', label: 'Password', type: 'password', autocomplete: 'current-password' },
+    ],
+    button: 'Sign in',
+    done: 'You are signed in.',
+    next: '/topup',
+    hasNoToken: true,
+  },
+  '/sign-in/code': {
+    title: 'Sign in',
+    intro: '<p>Your authenticator shows the code.</p>',
+    post: '/v1/auth/two-factor/verify',
+    fields: [{ name: 'code', label: 'Code of six digits', type: 'text', autocomplete: 'one-time-code' }],
+    button: 'Sign in',
+    done: 'You are signed in.',
+    next: '/topup',
+    hasNoToken: true,
   },
   '/verify-email': {
     title: 'Confirm your e-mail address',
@@ -69,12 +103,13 @@ const pages: Readonly<Record<string, FormPage>> = {
 /** The HTML of a page at a path, undefined where there is none. */
 export function formPageAt(path: string): string | undefined {
   if (!Object.hasOwn(pages, path)) return undefined;
-  const { title, intro, post, fields, button, done } = pages[path]!;
+  const { title, intro, post, fields, button, done, next, hasNoToken } = pages[path]!;
+  const inputs = hasNoToken === true ? fields : [...fields, token];
   return page(
     title,
     `${intro}<noscript><p>This page needs its script, which comes from this server. Whoever runs the server can also use <code>tokenhouse owner create</code>.</p></noscript>
-<form data-post="${post}" data-done="${done}" method="post">
-${fields.map(input).join('')}${input({ name: 'token', label: 'Token (the part of the link behind #)', type: 'text', autocomplete: 'off' })}<p><button>${button}</button></p>
+<form data-post="${post}" data-done="${done}"${next === undefined ? '' : ` data-next="${next}"`} method="post">
+${inputs.map(input).join('')}<p><button>${button}</button></p>
 <p role="status" aria-live="polite"></p>
 </form>
 <script src="/welcome.js" defer></script>`,
@@ -92,7 +127,7 @@ export const formScript = `'use strict';
 const form = document.querySelector('form[data-post]');
 const status = form.querySelector('[role=status]');
 const token = decodeURIComponent(location.hash.slice(1));
-if (token !== '') {
+if (token !== '' && form.elements.token) {
   form.elements.token.value = token;
   form.elements.token.closest('p').hidden = true;
   history.replaceState(null, '', location.pathname);
@@ -112,7 +147,11 @@ form.addEventListener('submit', async (event) => {
     });
     const told = await answer.json();
     if (answer.ok) {
-      status.textContent = form.dataset.done;
+      if (told.two_factor_required) location.assign('/sign-in/code');
+      else {
+        status.textContent = form.dataset.done;
+        if (form.dataset.next) location.assign(form.dataset.next);
+      }
       return;
     }
     status.textContent = told.error.message;

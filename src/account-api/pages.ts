@@ -1,7 +1,7 @@
 import type { DemoCheckout, DemoOutcome } from '../payments/demo.ts';
 import { escaped } from '../html.ts';
 import { chargeOf, errorTable } from '../errors.ts';
-import type { ErrorCode, ErrorRow } from '../errors.ts';
+import type { ApiError, ErrorCode, ErrorRow } from '../errors.ts';
 import { errorExamples } from '../error-examples.ts';
 import type { ErrorExample } from '../error-examples.ts';
 
@@ -81,7 +81,7 @@ export function indexPage(): string {
 /** `topup_url` of the 402. */
 export function topupPage(key: string, takesPayments: boolean): string {
   const form = takesPayments
-    ? `<p>Whoever is signed in here, as owner, admin or billing member of an account, pays on the next page:</p>
+    ? `<p>Whoever is signed in here, as owner, admin or billing member of an account, pays on the next page (<a href="/sign-in">sign in</a>):</p>
 <form method="post" action="/v1/credits/topup_form"><input type="hidden" name="key" value="${escaped(key)}">
 <label>Amount in cents <input name="amount_cents" inputmode="numeric" pattern="[0-9]+" value="1000" required></label>
 <button>Go on to payment</button></form>
@@ -94,6 +94,15 @@ reported; <code>GET /v1/credits</code> shows it.</p>
     `${form}
 <pre>npx tokenhouse credits grant --account &lt;account id&gt; --cents 500</pre>
 <p><code>npx tokenhouse credits show</code> lists the accounts with their balances. The credit can be spent at once.</p>`,
+  );
+}
+
+/** What a person is told whose form was refused. */
+export function refusedFormPage(error: ApiError): string {
+  return page(
+    error.status === 401 ? 'Sign in first' : 'This did not work',
+    `<p>${escaped(error.message)}</p>
+<p>${error.status === 401 ? '<a href="/sign-in">Sign in</a> · ' : ''}<a href="/topup">Add credit</a> · <a href="/docs/errors/${error.code}">What it means</a></p>`,
   );
 }
 

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { Server, ServerResponse } from 'node:http';
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 
 import { createEdge } from '../edge/edge.ts';
 import type { EdgeLimits, Handler } from '../edge/edge.ts';
@@ -10,7 +10,7 @@ import { AccountApi } from './api.ts';
 import { accountDocument } from './document.ts';
 import { mayReadMetrics } from './metrics-access.ts';
 import type { MetricsAccess } from './metrics-access.ts';
-import { errorIndexPage, errorPage, indexPage, notFoundPage, topupPage } from './pages.ts';
+import { errorIndexPage, errorPage, indexPage, notFoundPage, refusedFormPage, topupPage } from './pages.ts';
 import { formPageAt, formScript } from './form-pages.ts';
 import type { AccountRoute } from './route.ts';
 import { accountRoutes } from './routes.ts';
@@ -50,6 +50,11 @@ export function createAccountHost(
       const { retryAfterSeconds } = error;
       const wait = retryAfterSeconds === undefined ? {} : { 'retry-after': String(retryAfterSeconds) };
       if (response.headersSent) response.destroy();
+      else if (isFormOfPerson(request))
+        send(response, error.status, 'text/html; charset=utf-8', refusedFormPage(error), publicId, {
+          ...wait,
+          ...error.headers,
+        });
       else send(response, error.status, 'application/json', body, publicId, { ...wait, ...error.headers });
     };
     const target = request.url ?? '/';
@@ -111,6 +116,11 @@ export function createAccountHost(
   };
   return createEdge(onRequest, { newRequestId, accountUrl }, limits);
 }
+
+/** A button of one of our pages was pressed: what comes of it is looked at, not parsed. */
+const isFormOfPerson = ({ headers }: IncomingMessage): boolean =>
+  headers['content-type']?.startsWith('application/x-www-form-urlencoded') === true &&
+  headers.accept?.includes('text/html') === true;
 
 /** Our one script, which may talk to us alone. */
 const formPolicy =

@@ -89,7 +89,7 @@ test('whoever had the address before is out', async (t) => {
 
 test('the page runs our one script alone, and no browser keeps it', async (t) => {
   const host = await openHost(t, routes);
-  for (const path of ['/welcome', '/verify-email', '/reset-password', '/invitation']) {
+  for (const path of ['/welcome', '/verify-email', '/reset-password', '/invitation', '/sign-in', '/sign-in/code']) {
     const { status, headers, body } = await host.ask('GET', path);
     assert.equal(status, 200);
     assert.match(headers['content-security-policy'] ?? '', /default-src 'none'; script-src 'self'; connect-src 'self'/);
