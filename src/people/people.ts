@@ -35,15 +35,21 @@ const hourMs = 3_600_000;
 const addressesMax = 10_000;
 const askAgainMs = 5_000;
 
+interface KnownAuth {
+  readonly signIn: SignInConfig;
+  readonly accountUrl: string;
+  readonly made: Promise<Auth>;
+  readonly askedAt: number;
+}
+
 /** People: who is signed in, by which account they belong to, and what signs them in. */
 export class People {
   readonly #options: PeopleOptions;
   readonly #secret: string;
   readonly passwords = new Passwords();
   readonly attempts: Attempts;
-  #auth:
-    | { readonly signIn: SignInConfig; readonly accountUrl: string; readonly made: Promise<Auth>; askedAt: number }
-    | undefined;
+  /** By provider; undefined: without one. Routes ask for those of the configuration alone. */
+  readonly #auths = new Map<string | undefined, KnownAuth>();
   readonly #mailed = new Map<string, { readonly startsAt: number; count: number }>();
 
   constructor(options: PeopleOptions) {
@@ -78,36 +84,34 @@ export class People {
     return found === undefined ? undefined : { id: found.accountId, role: found.role };
   }
 
-  /** What signs in; loaded when it is first needed, and made anew when the configuration of sign-in has changed. */
+  /** What signs in without a provider; loaded when it is first needed, and made anew when the configuration of sign-in has changed. */
   async auth(): Promise<Auth> {
-    const { signIn } = this.#options.config();
-    const accountUrl = this.#options.accountUrl();
-    if (this.#auth?.signIn !== signIn || this.#auth.accountUrl !== accountUrl)
-      this.#auth = {
-        signIn,
-        accountUrl,
-        made: this.#make(signIn, accountUrl),
-        askedAt: this.#options.operations.now(),
-      };
-    return await this.#auth.made;
+    return await this.#authOf(undefined).made;
   }
 
   /**
-   * The same for sign-in at a provider of the configuration. A provider that could not be asked what it is, is asked again when
-   * it is next needed, every five seconds at most; until it answers, what signs in goes without it.
+   * The same for sign-in at a provider of the configuration, of its own: nobody else waits for a provider that does not answer.
+   * One that could not be asked what it is, is asked again when it is next needed, every five seconds at most.
    */
   async authFor(provider: string): Promise<Auth> {
-    const auth = await this.auth();
-    const { now } = this.#options.operations;
-    const known = this.#auth;
-    if (known === undefined || now() < known.askedAt + askAgainMs || (await knows(auth, provider))) return auth;
-    known.askedAt = now();
-    const again = this.#make(known.signIn, known.accountUrl);
-    const made = await again;
-    // Who signs in by a password meanwhile does not wait for it.
-    if (!(await knows(made, provider))) return auth;
-    if (this.#auth === known) this.#auth = { ...known, made: again };
-    return made;
+    const known = this.#authOf(provider);
+    const auth = await known.made;
+    if (this.#options.operations.now() < known.askedAt + askAgainMs || (await knows(auth, provider))) return auth;
+    if (this.#auths.get(provider) === known) this.#auths.delete(provider);
+    return await this.#authOf(provider).made;
+  }
+
+  #authOf(provider: string | undefined): KnownAuth {
+    const { signIn } = this.#options.config();
+    const accountUrl = this.#options.accountUrl();
+    let known = this.#auths.get(provider);
+    if (known?.signIn !== signIn || known.accountUrl !== accountUrl) {
+      const oidc = signIn.oidc.filter(({ id }) => id === provider);
+      const made = this.#make({ ...signIn, oidc }, accountUrl);
+      known = { signIn, accountUrl, made, askedAt: this.#options.operations.now() };
+      this.#auths.set(provider, known);
+    }
+    return known;
   }
 
   /** Whoever has no account gets one of their own, where sign-up is open. */

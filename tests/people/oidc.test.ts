@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { createHash, generateKeyPairSync, sign } from 'node:crypto';
+import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
@@ -188,6 +189,24 @@ test('who took somebody else\u2019s address before them, without confirming it, 
   const { status } = await mallory.ask('POST', '/v1/auth/sign-in', { email: 'ada@example.org', password });
   assert.notEqual(status, 200, 'the password of before opens nothing');
   assert.equal(await me(mallory), undefined);
+});
+
+test('nobody but who signs in there waits for a provider that never answers', async (t) => {
+  const silent = createServer(() => {});
+  await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve));
+  const { config } = await startProvider(t);
+  const slow = { ...config, id: 'slow', issuer: `http://127.0.0.1:${(silent.address() as AddressInfo).port}` };
+  const host = await openHost(t, [...peopleRoutes, ...oidcRoutes], Date.now, {
+    signIn: { signUp: 'open', oidc: [slow, config] },
+  });
+  const waiting = new Browser(host).ask('POST', '/v1/auth/oidc/slow');
+  await once(silent, 'request');
+  await person(host, 'bob@example.org');
+  await new Browser(host).signIn('bob@example.org', password);
+  assert.equal((await new Browser(host).ask('POST', '/v1/auth/oidc/company')).status, 200);
+  silent.closeAllConnections();
+  silent.close();
+  assert.equal((await waiting).status, 409);
 });
 
 test('a provider that is down at first is asked again, every five seconds at most; passwords do not wait for it', async (t) => {
