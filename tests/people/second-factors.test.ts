@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict';
-import { createHash, createHmac, generateKeyPairSync, randomBytes, sign } from 'node:crypto';
+import { createHash, generateKeyPairSync, randomBytes, sign } from 'node:crypto';
 import type { KeyObject } from 'node:crypto';
 import { test } from 'node:test';
 
 import { peopleRoutes } from '../../src/account-api/routes/people.ts';
 import { secondFactorRoutes } from '../../src/account-api/routes/second-factors.ts';
 import { openHost } from '../account-api/host.ts';
+import { totp } from '../support/totp.ts';
 import { Browser, password, person } from './person.ts';
 
 const routes = [...peopleRoutes, ...secondFactorRoutes];
@@ -107,26 +108,10 @@ test('a passkey signs in, when its holder was checked, and is its owner’s alon
   assert.notEqual((await signIn(device.prove(await begin()))).status, 200);
 });
 
-/** RFC 6238: six digits of this half minute. */
-function totp(secret: string, atMs = Date.now()): string {
-  const counter = Buffer.alloc(8);
-  counter.writeBigUInt64BE(BigInt(Math.floor(atMs / 30_000)));
-  const digest = createHmac('sha1', base32(secret)).update(counter).digest();
-  const offset = digest.at(-1)! & 15;
-  return String((digest.readUInt32BE(offset) & 0x7fffffff) % 1_000_000).padStart(6, '0');
-}
-
 /** None of the codes that are taken now. */
 function wrongCode(secret: string): string {
   const right = [-2, -1, 0, 1, 2].map((step) => totp(secret, Date.now() + step * 30_000));
   return ['000000', '111111', '222222', '333333', '444444', '555555'].find((code) => !right.includes(code))!;
-}
-
-function base32(text: string): Buffer {
-  let bits = '';
-  for (const letter of text.replaceAll('=', ''))
-    bits += 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567'.indexOf(letter).toString(2).padStart(5, '0');
-  return Buffer.from((bits.match(/.{8}/g) ?? []).map((byte) => Number.parseInt(byte, 2)));
 }
 
 /** What a security key does (WebAuthn 6.3), for one credential. */

@@ -18,11 +18,17 @@ export const owner = { email: 'owner@example.org', name: 'Olga', password: 'corr
 export class Visitor {
   readonly #service: TestService;
   readonly #key: string | undefined;
-  readonly #cookies = new Map<string, string>();
+  readonly #cookies: Map<string, string>;
 
-  constructor(service: TestService, key?: string) {
+  constructor(service: TestService, key?: string, cookies = new Map<string, string>()) {
     this.#service = service;
     this.#key = key;
+    this.#cookies = cookies;
+  }
+
+  /** The same somebody, with the same cookies, at another replica. */
+  at(service: TestService): Visitor {
+    return new Visitor(service, this.#key, this.#cookies);
   }
 
   async ask(method: string, path: string, json?: object, once?: string): Promise<Told> {
