@@ -4,16 +4,20 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
+import { extractText, getDocumentProxy } from 'unpdf';
+
 import { openConnection } from '../../src/store/sqlite/connection.ts';
 import { houseAccounts } from '../../src/store/ledger.ts';
 import { uuid } from '../store/fixture.ts';
 import { scriptedModel, TestService, until } from '../support/service.ts';
 import { startReceiver } from '../webhooks/receiver.ts';
+import { startSmtp } from '../mail/smtp.ts';
 import { CommandFolder, jsonOf, runCommand } from './command.ts';
 
 test('invoices are issued, listed, shown and printed; webhooks are listed, tested and sent again', async (t) => {
   const receiver = await startReceiver(t);
-  const config = `${scriptedModel('- say: [ { text: "hello" } ]')}\nwebhooks: { allow_hosts: ["${receiver.host}"] }\ninvoices: { prefix: X-, seller: { name: Seller } }\n`;
+  const smtp = await startSmtp(t);
+  const config = `${scriptedModel('- say: [ { text: "hello" } ]')}\nwebhooks: { allow_hosts: ["${receiver.host}"] }\ninvoices: { prefix: X-, seller: { name: Seller } }\nmail: { from: "Seller <bills@example.org>", smtp: { host: 127.0.0.1, port: ${smtp.port}, secure: none } }\n`;
   const service = new TestService({ config });
   t.after(() => service.dispose());
   await service.start();
@@ -22,7 +26,9 @@ test('invoices are issued, listed, shown and printed; webhooks are listed, teste
   const now = new Date();
   const lastMonth = Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - 1, 2);
   const connection = openConnection(join(service.folder, 'data', 'tokenhouse.db'));
-  connection.prepare('update account set created_at = ? where id = ?').run(BigInt(lastMonth), service.accountId);
+  connection
+    .prepare(`update account set created_at = ?, invoice_email = 'books@example.org' where id = ?`)
+    .run(BigInt(lastMonth), service.accountId);
   connection.prepare(`update kysely_migration set timestamp = ?`).run(new Date(lastMonth).toISOString());
   const move = connection.prepare(
     `insert into transfer (id, debit_account, credit_account, amount, kind, idempotency_key, "by", at) values (?, ?, ?, 700000000, ?, ?, 'test', ?)`,
@@ -44,6 +50,16 @@ test('invoices are issued, listed, shown and printed; webhooks are listed, teste
   assert.match(shown.stdout, /Invoice X-\d{4}-000001[^]*Payments[^]*\$7\.00/);
   assert.ok(readFileSync(join(service.folder, 'out.pdf')).subarray(0, 5).equals(Buffer.from('%PDF-')));
   assert.equal((await run('invoices', 'show', 'nothing')).code, 1);
+
+  // It comes by mail too, as the same paper.
+  await until(() => smtp.received.length > 0, 60_000);
+  const [mail] = smtp.received;
+  assert.deepEqual([mail!.from, mail!.to], ['bills@example.org', ['books@example.org']]);
+  assert.match(mail!.source, new RegExp(`^Subject: Invoice ${invoice!.number} from Seller\r$`, 'm'));
+  const attached = /content-type: application\/pdf[^]*?\r\n\r\n([A-Za-z0-9+/=\r\n]+)\r\n--/i.exec(mail!.source);
+  const pdf = await getDocumentProxy(new Uint8Array(Buffer.from(attached![1]!, 'base64')));
+  const { text } = await extractText(pdf, { mergePages: true });
+  assert.ok(text.includes(invoice!.number) && text.includes('$7.00'), text);
 
   assert.equal((await run('webhooks', 'test', 'whe_1')).code, 0);
   const pings = () => receiver.received.filter(({ body }) => body.includes('"type":"ping"'));
