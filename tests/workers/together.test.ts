@@ -91,6 +91,49 @@ test('a rotated key has both of its secrets everywhere, and a paused one is cut 
   assert.deepEqual(statuses(await hi(again.key)), all(200));
 });
 
+test('an account that is deleted is cut and refused at all workers, and its names are gone', async () => {
+  const made = await tell(service, { kind: 'create_account', name: 'Zebulon Limited' });
+  assert.ok(made.kind === 'account');
+  const { accountId } = made;
+  const keyed = await tell(service, { kind: 'create_key', accountId, name: 'Zebulon by hand', expiresAt: undefined });
+  assert.ok(keyed.kind === 'key');
+  await tell(service, {
+    kind: 'move_credit',
+    movement: 'grant',
+    accountId,
+    microcents: '100000000',
+    reference: undefined,
+    idempotencyKey: randomUUID(),
+  });
+  const { key } = keyed;
+  await until(async () =>
+    statuses(await everywhere(() => send(service, body('hi'), { key }))).every((one) => one === 200),
+  );
+  const streams = await everywhere(() => send(service, body('endless', true), { key }));
+  assert.deepEqual(statuses(streams), all(200));
+  const whole = await service.command('accounts', 'export', accountId);
+  assert.match(whole.stdout, /Zebulon Limited[^]*Zebulon by hand/);
+
+  const deleted = await tell(service, { kind: 'delete_account', accountId, forfeitCredit: true });
+  assert.ok(deleted.kind === 'account_deleted');
+  for (const { client } of streams) {
+    await until(() => client.text.includes('data: [DONE]\n\n'), longMs);
+    assert.match(client.text, /"code":"invalid_api_key".*\n\ndata: \[DONE\]\n\n/s);
+  }
+  assert.deepEqual(statuses(await everywhere(() => send(service, body('hi'), { key }))), all(401));
+  const left = await service.command('accounts', 'export', accountId);
+  assert.doesNotMatch(left.stdout, /Zebulon/);
+  // Each worker's one request and its cut stream are in the books, and what was left has expired.
+  await until(async () => {
+    const { usage, account } = JSON.parse((await service.command('accounts', 'export', accountId)).stdout) as {
+      readonly usage: readonly unknown[];
+      readonly account: readonly { readonly available: number }[];
+    };
+    return usage.length >= 2 * count && account[0]!.available === 0;
+  }, longMs);
+  await service.verify();
+});
+
 test('a suspended account, prices and entitlements are the same at all workers', async () => {
   const { id, key } = await newKey();
   await tell(service, { kind: 'allow_key', keyId: id, models: ['another'] });
