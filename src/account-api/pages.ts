@@ -101,7 +101,7 @@ reported; <code>GET /v1/credits</code> shows it.</p>
 export function refusedFormPage(error: ApiError): string {
   return page(
     error.status === 401 ? 'Sign in first' : 'This did not work',
-    `<p>${escaped(error.message)}</p>
+    `<p>${prose(error.message)}</p>
 <p>${error.status === 401 ? '<a href="/sign-in">Sign in</a> · ' : ''}<a href="/topup">Add credit</a> · <a href="/docs/errors/${error.code}">What it means</a></p>`,
   );
 }
