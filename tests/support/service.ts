@@ -260,11 +260,15 @@ export const noFeatures = `capabilities:
   tools: false
   chat_completions: { json_object: false, json_schema: false, regex: false, grammar: false, n: false }`;
 
-/** Waits for a condition instead of for time; throws when it does not come. */
+/**
+ * Waits for a condition instead of for time; throws when it does not come. Asks seldomer the longer it takes: what is waited
+ * for has the processor, and a wait of a minute stays below the rates of the account host.
+ */
 export async function until(condition: () => boolean | Promise<boolean>, timeoutMs = 10_000): Promise<void> {
-  const deadline = performance.now() + timeoutMs;
+  const begun = performance.now();
   while (!(await condition())) {
-    if (performance.now() > deadline) throw new Error(`not so within ${timeoutMs} ms: ${condition.toString()}`);
-    await new Promise((resolve) => setTimeout(resolve, 5));
+    const waitedMs = performance.now() - begun;
+    if (waitedMs > timeoutMs) throw new Error(`not so within ${timeoutMs} ms: ${condition.toString()}`);
+    await new Promise((resolve) => setTimeout(resolve, Math.max(5, Math.min(150, waitedMs / 20))));
   }
 }

@@ -1,12 +1,13 @@
 /** Several workers spend out of one balance: never more than there is, and all of it (money M2, M4, M5). */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { TestContext } from 'node:test';
 
 import { Books } from '../support/books.ts';
 import { newRequestId } from '../support/raw-client.ts';
-import { TestService } from '../support/service.ts';
-import { at, longMs, send, tell, whole, workersOf } from './workers.ts';
+import { TestService, until } from '../support/service.ts';
+import { at, figure, longMs, send, tell, whole, workersOf } from './workers.ts';
 
 const paidFor = 10;
 const offered = 20 * paidFor;
@@ -142,6 +143,10 @@ test('money that a request holds at one worker cannot be had at the other, and c
   assert.ok(costMicrocents < price);
   for (const { client } of holding.slice(1)) client.reset();
   for (const { id } of holding.slice(1)) await books.row(id, 60_000);
+  // The row is there before its worker hears of it.
+  await until(async () => (await figure(service, 'tokenhouse_holds_open')) === 0, longMs);
+  // The other worker refuses from memory for a quarter of a second, and knows nothing of what others have got back.
+  await sleep(500);
   const balance = await books.balance();
   const more = Number(balance / price);
   assert.ok(more > 0);
