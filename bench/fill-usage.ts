@@ -3,12 +3,13 @@ import { sql, type Kysely } from 'kysely';
 import type { Database } from '../src/store/database.ts';
 import { hourMs, quarterMs, startOfDay } from '../src/store/time-zone.ts';
 import { quarterColumns, quarters, sumColumns } from '../src/store/usage-expressions.ts';
+import { startOfMonth } from '../src/store/usage-months.ts';
 import { say } from './command.ts';
 
 const dayMs = 24 * hourMs;
 export const filledDays = 90;
-/** The first of July, so that three months of partitions have rows. */
-export const filledFrom = Date.UTC(2026, 6, 1);
+/** Months that are to come, because PostgreSQL has one partition for all that are over when a database is made. */
+export const filledFrom = startOfMonth(Date.now(), 1);
 export const filledTo = filledFrom + filledDays * dayMs;
 /** Twenty minutes into an hour: the last hours are open, as they are whenever somebody looks. */
 export const filledNow = filledTo - 40 * 60_000;
@@ -91,7 +92,7 @@ export async function fillUsage({ name, dialect, db, run, rows }: Filling): Prom
   return `${name}: ${counts.join(', ')} rows; filled in ${Math.round((performance.now() - begun) / 1000)} s`;
 }
 
-/** The statement that adds up a span; the keys of the rows begin with their times. */
+/** The statement that adds up a span, one hour or day after the other as the job does; the keys of the rows begin with their times. */
 function rollUp(
   table: 'usage_hour' | 'usage_tag_hour' | 'usage_day' | 'usage_tag_day',
   from: number,
@@ -124,7 +125,8 @@ function rollUp(
   return `insert into ${table} (${names.join(', ')})
     select ${[...groups.map(([, expression]) => expression), ...sums].join(', ')} from usage
     where request_id >= ${key(from)} and request_id < ${key(Math.max(from, to))} ${hasTag ? 'and tags is not null' : ''}
-    group by ${groups.map((_, index) => index + 1).join(', ')}`;
+    group by ${groups.map((_, index) => index + 1).join(', ')}
+    order by 2, 1`;
 }
 
 /** But for that of its key: an index is made faster of all rows at once. */
@@ -134,7 +136,7 @@ async function indexesOfUsage(db: Kysely<Database>, dialect: 'sqlite' | 'postgre
       ? sql<{ name: string; definition: string }>`
           select name, sql as definition from sqlite_schema where type = 'index' and tbl_name = 'usage' and sql is not null`
       : sql<{ name: string; definition: string }>`
-          select relname as name, pg_get_indexdef(indexrelid) as definition
+          select relname as name, replace(pg_get_indexdef(indexrelid), ' ON ONLY ', ' ON ') as definition
           from pg_index join pg_class on pg_class.oid = indexrelid where indrelid = 'usage'::regclass and not indisprimary`
   ).execute(db);
   return rows;

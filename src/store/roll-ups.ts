@@ -203,7 +203,7 @@ async function insertAll<Table extends keyof Inserted>(
       .execute();
 }
 
-/** As `sumUsageByHour`, once for each label. */
+/** As `sumUsageByHour`, once for each label, the rows of an account together as well. */
 export async function sumTagsByHour(
   db: Db,
   from: number,
@@ -227,6 +227,7 @@ export async function sumTagsByHour(
     .select(sumsOf(sql`count(*)`))
     .select(quarterSumsOfUsage)
     .groupBy(['account_id', hour, 'model_id', 'key_id', 'tags'])
+    .orderBy('account_id')
     .execute();
   const sums = new Map<string, Omit<(typeof rows)[number], 'tags'> & { readonly tag: string }>();
   for (const { tags, ...row } of rows)
@@ -247,8 +248,9 @@ const addQuarters = (one: QuarterSums, other: QuarterSums): QuarterSums =>
   ) as QuarterSums;
 
 /**
- * What usage says about the hours of a span: one row for each account, hour, model and key. `everywhere`: also where a key
- * lies in a month that it should not.
+ * What usage says about the hours of a span: one row for each account, hour, model and key. The rows of an account are together,
+ * so that they lie on one page of PostgreSQL, and a report of a week reads 168 pages instead of one for each row. `everywhere`:
+ * also where a key lies in a month that it should not.
  */
 export function sumUsageByHour(db: Db, from: number, to: number, { everywhere = false } = {}) {
   const hour = sql<bigint>`ended_at - ended_at % ${sql.lit(hourMs)}`;
@@ -266,6 +268,7 @@ export function sumUsageByHour(db: Db, from: number, to: number, { everywhere = 
       .select(sumsOf(sql`count(*)`))
       .select(quarterSumsOfUsage)
       .groupBy(['account_id', hour, 'model_id', 'key_id'])
+      .orderBy('account_id')
       .execute()
   );
 }
