@@ -70,6 +70,15 @@ export async function fillUsage({ name, dialect, db, run, rows }: Filling): Prom
   for (const index of indexes) await run(index.definition);
   if (!isSqlite) await run('vacuum analyze usage');
 
+  const half = 30 * 60_000;
+  const days = filledDays - 1;
+  const transferId = isSqlite ? `unhex(printf('%032x', n))` : `decode(lpad(to_hex(n), 32, '0'), 'hex')`;
+  await run(
+    `${insert('transfer (id, debit_account, credit_account, amount, kind, idempotency_key, "by", at)', 0, filledAccounts * days - 1)}
+     select ${transferId}, 'house_cash', 'acct_' || (n % ${filledAccounts}), 1000000, 'topup', 'fill:' || n, 'bench',
+       ${filledFrom} + (n / ${filledAccounts}) * ${dayMs} + (n % 24) * ${hourMs} + ${half} + n % 60000 from numbers`,
+  );
+
   const until = startOfDay(filledZone, filledNow);
   for (let begin = startOfDay(filledZone, filledFrom); begin < filledTo + dayMs; begin += rollUpDays * dayMs) {
     say(`${name}: sums since ${new Date(begin).toISOString()}`);

@@ -3,12 +3,15 @@ import os from 'node:os';
 import { join } from 'node:path';
 import { sql, type Kysely } from 'kysely';
 import type { Database } from '../src/store/database.ts';
+import { periodOf } from '../src/store/budget.ts';
+import { creditSummary, listLedger } from '../src/store/credit-queries.ts';
 import { listGenerations } from '../src/store/generation-queries.ts';
 import { readBooks } from '../src/store/invoice-queries.ts';
+import { lastUseOfKeys } from '../src/store/key-queries.ts';
 import { migrate } from '../src/store/migrations/migrate.ts';
 import { kyselyOnPostgres } from '../src/store/postgres/dialect.ts';
 import { makePartitions } from '../src/store/postgres/partitions.ts';
-import { reportUsage, spendSince, type ReportDimension } from '../src/store/report-queries.ts';
+import { reportUsage, spendOfKeys, spendSince, type ReportDimension } from '../src/store/report-queries.ts';
 import { openConnection } from '../src/store/sqlite/connection.ts';
 import { kyselyOn } from '../src/store/sqlite/dialect.ts';
 import { startOfMonth } from '../src/store/usage-months.ts';
@@ -71,6 +74,33 @@ const cases: readonly Case[] = [
   },
   { name: '50 newest requests', run: (db, accountId) => listGenerations(db, { accountId, limit: 50 }) },
   {
+    name: 'credit: balance, held, spent',
+    run: (db, accountId) => creditSummary(db, { accountId, now }),
+  },
+  { name: 'movements of credit, one page', run: (db, accountId) => listLedger(db, { accountId, limit: 21, now }) },
+  {
+    name: 'movements of credit, a page of 60 days ago',
+    run: (db, accountId) => listLedger(db, { accountId, limit: 21, now, after: { usageFrom: now - 60 * dayMs } }),
+  },
+  {
+    name: 'top-ups with the balance after each',
+    run: (db, accountId) => listLedger(db, { accountId, limit: 21, now, kind: 'topup' }),
+  },
+  {
+    name: 'what keys have spent: ever, today, this week and month',
+    run: (db, accountId) =>
+      spendOfKeys(db, {
+        accountId,
+        since: [0, ...(['day', 'week', 'month'] as const).map((period) => periodOf(period, now).startsAt)],
+        to: now,
+      }),
+  },
+  {
+    name: 'when 20 keys were last used, 15 of them never',
+    run: (db, accountId) =>
+      lastUseOfKeys(db, { accountId, keyIds: Array.from({ length: 20 }, (_, index) => `key_${index}`) }),
+  },
+  {
     name: 'requests with a filter that fits none, one page',
     run: (db, accountId) => listGenerations(db, { accountId, errorCode: 'none', limit: 50 }),
   },
@@ -129,7 +159,7 @@ export async function measureReports(options: {
     '',
     ...measurements.map(({ filled }) => `- ${filled}`),
     ...measurements.map(({ store, load }) => `- ${store}: load average ${load.toFixed(1)} when it had been measured`),
-    `- ${rows.toLocaleString('en')} rows of usage over ${filledDays} days, ${filledAccounts} accounts, 5 keys, 8 models, a label on every fourth; the largest account has a tenth; its day is that of ${zone}`,
+    `- ${rows.toLocaleString('en')} rows of usage over ${filledDays} days, ${filledAccounts} accounts, 5 keys, 8 models, a label on every fourth, a top-up a day; the largest account has a tenth; its day is that of ${zone}`,
     `- milliseconds p50 / p95 of ${times}, the first left out, and in parentheses the median of processor time, of our process and of the server's that answers; the largest account, and one of the middle`,
     "- rows: of tables, that the largest account's report reads, as PostgreSQL counts them",
   ].join('\n');

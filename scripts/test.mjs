@@ -4,6 +4,7 @@
 //   --node MAJOR        under the newest Node of this major version, which is fetched from the npm registry
 //   --newest-clients    with the newest client libraries instead of the locked ones
 //   --again             runs a file that failed once more, alone; one that passes then is named as unsteady
+//   --help              this
 //
 // Words are filters: only test files whose path contains one of them run. Other options go to `node --test`.
 import { spawn } from 'node:child_process';
@@ -22,6 +23,11 @@ import { readArguments, suiteLimits, suites, testFiles } from './suites.mjs';
 import { runOnceMore } from './once-more.mjs';
 import { failedFiles, processorNotes, summaryLines } from './test-summary.mjs';
 
+if (process.argv.includes('--help')) {
+  const [about] = fs.readFileSync(new URL(import.meta.url), 'utf8').split(/^(?!\/\/)/m, 1);
+  process.stdout.write(about.replace(/^\/\/ ?/gm, ''));
+  process.exit();
+}
 const {
   problem,
   suite,

@@ -78,20 +78,12 @@ export async function keyObjects(
   desk: Desk,
   now: number,
 ): Promise<readonly KeyObject[]> {
+  if (keys.length === 0) return [];
   const ids = keys.map(({ id }) => id);
   const [only] = ids.length === 1 ? ids : [];
-  const spent = async (from: number): Promise<ReadonlyMap<string, bigint>> => {
-    if (ids.length === 0) return new Map();
-    const of = only === undefined ? { accountId } : { accountId, keyId: only };
-    const sums = await desk.sumUsage({ ...of, from, to: now + 1, by: 'key' });
-    return new Map(sums.map(({ group, costMicrocents }) => [group, costMicrocents]));
-  };
-  const [total, daily, weekly, monthly] = [
-    await spent(0),
-    await spent(periodOf('day', now).startsAt),
-    await spent(periodOf('week', now).startsAt),
-    await spent(periodOf('month', now).startsAt),
-  ];
+  const since = [0, ...(['day', 'week', 'month'] as const).map((period) => periodOf(period, now).startsAt)];
+  const of = only === undefined ? { accountId } : { accountId, keyId: only };
+  const [total, daily, weekly, monthly] = await desk.spendOfKeys({ ...of, since, to: now + 1 });
   const budgets = new Map(
     (await desk.budgetsOf({ subjects: ids, at: now })).map((budget) => [budget.purse.subject, budget]),
   );
@@ -117,10 +109,10 @@ export async function keyObjects(
       limit_remaining_microcents: budget === undefined ? null : wholeOf(left > 0n ? left : 0n),
       limit_reset: budget === undefined ? null : limitResetOf[budget.per],
       limit_resets_at: secondsOrNull(budget?.purse.endsAt ?? null),
-      usage: wholeOf(total.get(key.id) ?? 0n),
-      usage_daily: wholeOf(daily.get(key.id) ?? 0n),
-      usage_weekly: wholeOf(weekly.get(key.id) ?? 0n),
-      usage_monthly: wholeOf(monthly.get(key.id) ?? 0n),
+      usage: wholeOf(total?.get(key.id) ?? 0n),
+      usage_daily: wholeOf(daily?.get(key.id) ?? 0n),
+      usage_weekly: wholeOf(weekly?.get(key.id) ?? 0n),
+      usage_monthly: wholeOf(monthly?.get(key.id) ?? 0n),
       allowed_models: key.models === null ? null : [...key.models],
       allowed_endpoints: limits.endpoints === undefined ? null : [...limits.endpoints],
       ip_ranges: limits.addresses === undefined ? null : [...limits.addresses],

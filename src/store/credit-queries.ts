@@ -1,11 +1,13 @@
 /** What an account has, holds and has spent, and how it came to that. */
 import { sql, type Kysely, type RawBuilder, type SqlBool } from 'kysely';
+import { placesOf, timeZoneOf, usageCost } from './account-usage.ts';
 import type { Database } from './database.ts';
 import type { TransferKind } from './ledger.ts';
+import { inOneMoment } from './one-moment.ts';
 import { leased } from './queries.ts';
-import { hourMs } from './time-zone.ts';
-import { closedBefore } from './usage-expressions.ts';
+import { bucketBounds, startOfDay } from './time-zone.ts';
 import { inMonthsOf } from './usage-months.ts';
+import { sumBuckets } from './usage-sums.ts';
 
 type Db = Kysely<Database>;
 
@@ -48,7 +50,7 @@ export async function creditSummary(
   request: { readonly accountId: string; readonly now: number },
 ): Promise<CreditSummary | undefined> {
   const { accountId, now } = request;
-  return await atOnce(db, async (transaction) => {
+  return await inOneMoment(db, async (transaction) => {
     const account = await transaction
       .selectFrom('account')
       .select(['available', 'credit_limit', leased()])
@@ -93,7 +95,7 @@ export type LedgerEntry =
       readonly reference: string | null;
     }
   | {
-      /** The charges of the requests that ended between two times, within one day (UTC) and between two movements. */
+      /** The charges of the requests that ended between two times, within one day of its time zone and between two movements. */
       readonly kind: 'usage';
       readonly from: number;
       readonly to: number;
@@ -122,7 +124,7 @@ export async function listLedger(
   },
 ): Promise<readonly LedgerEntry[] | undefined> {
   const { accountId, after, kind, limit, now } = request;
-  return await atOnce(db, async (transaction) => {
+  return await inOneMoment(db, async (transaction) => {
     const account = await transaction
       .selectFrom('account')
       .select(['available', leased()])
@@ -151,7 +153,8 @@ export async function listLedger(
     for (const entry of merged) {
       const place: Place = 'row' in entry ? { at: entry.at, id: entry.row.id } : { at: entry.from, id: undefined };
       const upTo: Place = 'row' in entry ? place : { at: entry.to, id: beforeAll };
-      balance -= await netBetween(transaction, accountId, upTo, from);
+      // Where nothing is left out, nothing lies between two entries.
+      if (kind !== undefined || from === undefined) balance -= await netBetween(transaction, accountId, upTo, from);
       const microcents = 'row' in entry ? entry.row.microcents : -entry.cost;
       entries.push(
         'row' in entry
@@ -250,6 +253,9 @@ async function transfersBefore(
 /** That spans of usage are cut at, where nothing else is listed. */
 const movementsMax = 10_000;
 
+/** Days without charges are looked through so many at a time at most. */
+const daysAtOnceMax = 1000;
+
 /** The newest spans of charges, cut at days and at movements; those that cost nothing are left out. */
 async function usageSpans(
   db: Db,
@@ -267,53 +273,60 @@ async function usageSpans(
     readonly now: number;
   },
 ): Promise<readonly Span[]> {
-  // Requests may end a little ahead of this clock.
-  const end = before ?? now + dayMs;
+  const first = await firstEnd(db, accountId);
+  if (first === undefined) return [];
+  const timeZone = await timeZoneOf(db, accountId);
+  const places = await placesOf(db, accountId, timeZone);
+  const cuts = transfers.map(({ at }) => at).sort((one, other) => one - other);
   const spans: Span[] = [];
-  for (const day of await chargedDays(db, accountId, end, limit)) {
-    const dayEnd = Math.min(day + dayMs, end);
-    const cuts = [...new Set(transfers.map(({ at }) => at).filter((at) => at > day && at < dayEnd))];
-    const bounds = [dayEnd, ...cuts.sort((one, other) => other - one), day];
-    for (let index = 0; index + 1 < bounds.length && spans.length < limit; index++) {
-      const [to, from] = [bounds[index]!, bounds[index + 1]!];
-      const { cost, requests } = await rawUsageOf(db, accountId, from, to);
-      if (cost > 0n) spans.push({ at: from, from, to, cost, requests });
+  let daysAtOnce = limit;
+  // Requests may end a little ahead of this clock.
+  for (let to = before ?? now + dayMs; to > first && spans.length < limit;) {
+    const from = startOfDay(timeZone, Math.max(first, to - daysAtOnce * dayMs));
+    const days = bucketBounds(timeZone, '1d', { from, to }, Infinity);
+    for (const bounds of runsOfDays(days, cuts).toReversed()) {
+      if (spans.length >= limit) break;
+      const sums = await sumBuckets(db, { accountId }, { bounds, by: [], places });
+      for (const { bucket, cost, requests } of sums.toReversed()) {
+        const start = bounds[bucket]!;
+        if (cost > 0n)
+          spans.push({ at: start, from: start, to: bounds[bucket + 1]!, cost, requests: Number(requests) });
+      }
     }
-    if (spans.length >= limit) break;
+    to = from;
+    daysAtOnce = Math.min(4 * daysAtOnce, daysAtOnceMax);
   }
-  return spans;
+  return spans.slice(0, limit);
+}
+
+/** Days that follow each other as one list of bounds, which their sums serve; a day with cuts as one of its own. `cuts` ascend. */
+function runsOfDays(days: readonly number[], cuts: readonly number[]): readonly (readonly number[])[] {
+  const runs: { readonly isWhole: boolean; readonly bounds: number[] }[] = [];
+  let next = 0;
+  for (let index = 0; index + 1 < days.length; index++) {
+    const [from, to] = [days[index]!, days[index + 1]!];
+    const bounds = [from];
+    for (; next < cuts.length && cuts[next]! < to; next++) if (cuts[next]! > bounds.at(-1)!) bounds.push(cuts[next]!);
+    const isWhole = bounds.length === 1;
+    const last = runs.at(-1);
+    if (isWhole && last?.isWhole === true) last.bounds.push(to);
+    else runs.push({ isWhole, bounds: [...bounds, to] });
+  }
+  return runs.map(({ bounds }) => bounds);
 }
 
 const dayMs = 86_400_000;
 
-/** Days with charges before a time, newest first: of closed hours by their sums, of the others by their rows. */
-async function chargedDays(db: Db, accountId: string, before: number, limit: number): Promise<readonly number[]> {
-  const closed = Math.min(await closedBefore(db), Math.floor(before / hourMs) * hourMs);
-  const days = new Set<number>();
-  const ofRows = sql<bigint>`ended_at - ended_at % ${sql.lit(dayMs)}`;
-  const rows = await db
+/** When the first request of an account ended. */
+async function firstEnd(db: Db, accountId: string): Promise<number | undefined> {
+  const row = await db
     .selectFrom('usage')
-    .select(ofRows.as('day'))
+    .select('ended_at')
     .where('account_id', '=', accountId)
-    .where('ended_at', '>=', BigInt(closed))
-    .where('ended_at', '<', BigInt(before))
-    .where(inMonthsOf(db, { from: closed, to: before }))
-    .where('cost', '>', 0n)
-    .groupBy(ofRows)
-    .execute();
-  const ofHours = sql<bigint>`hour - hour % ${sql.lit(dayMs)}`;
-  const hours = await db
-    .selectFrom('usage_hour')
-    .select(ofHours.as('day'))
-    .where('account_id', '=', accountId)
-    .where('hour', '<', BigInt(closed))
-    .where('cost', '>', 0n)
-    .groupBy(ofHours)
-    .orderBy('day', 'desc')
-    .limit(limit)
-    .execute();
-  for (const { day } of [...rows, ...hours]) days.add(Number(day));
-  return [...days].sort((one, other) => other - one).slice(0, limit);
+    .orderBy('ended_at')
+    .limit(1)
+    .executeTakeFirst();
+  return row === undefined ? undefined : Number(row.ended_at);
 }
 
 /** What came between two places, credits less debits less charges; `newer` left out: until now. */
@@ -346,50 +359,4 @@ async function netTransfers(
     net += (side === 'credit_account' ? 1n : -1n) * (amount ?? 0n);
   }
   return net;
-}
-
-/** Whole hours that are closed by their sums, the ends by their rows. */
-export async function usageCost(
-  db: Db,
-  accountId: string,
-  from: number,
-  to = Number.MAX_SAFE_INTEGER,
-): Promise<bigint> {
-  if (from >= to) return 0n;
-  const closed = await closedBefore(db);
-  const hoursFrom = Math.min(Math.ceil(from / hourMs) * hourMs, to);
-  const hoursTo = Math.max(hoursFrom, Math.min(Math.floor(to / hourMs) * hourMs, closed));
-  const hours = await db
-    .selectFrom('usage_hour')
-    .select((of) => of.fn.sum<bigint | null>('cost').as('cost'))
-    .where('account_id', '=', accountId)
-    .where('hour', '>=', BigInt(hoursFrom))
-    .where('hour', '<', BigInt(hoursTo))
-    .executeTakeFirstOrThrow();
-  const head = await rawUsageOf(db, accountId, from, hoursFrom);
-  const tail = await rawUsageOf(db, accountId, hoursTo, to);
-  return head.cost + (hours.cost ?? 0n) + tail.cost;
-}
-
-async function rawUsageOf(
-  db: Db,
-  accountId: string,
-  from: number,
-  to: number,
-): Promise<{ readonly cost: bigint; readonly requests: number }> {
-  if (from >= to) return { cost: 0n, requests: 0 };
-  const row = await db
-    .selectFrom('usage')
-    .select((of) => [of.fn.sum<bigint | null>('cost').as('cost'), of.fn.countAll<bigint>().as('requests')])
-    .where('account_id', '=', accountId)
-    .where('ended_at', '>=', BigInt(from))
-    .where('ended_at', '<', BigInt(to))
-    .where(inMonthsOf(db, { from, ...(to === Number.MAX_SAFE_INTEGER ? {} : { to }) }))
-    .executeTakeFirstOrThrow();
-  return { cost: row.cost ?? 0n, requests: Number(row.requests) };
-}
-
-/** One moment for all of it; SQLite has no other kind. */
-function atOnce<Value>(db: Db, work: (transaction: Db) => Promise<Value>): Promise<Value> {
-  return db.transaction().setAccessMode('read only').setIsolationLevel('repeatable read').execute(work);
 }

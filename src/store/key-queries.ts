@@ -1,11 +1,15 @@
 /** Keys as the account host asks for them. */
 import { sql, type Kysely } from 'kysely';
 import type { AccountStatus, Database } from './database.ts';
+import { placesOf, timeZoneOf } from './account-usage.ts';
+import { inOneMoment } from './one-moment.ts';
 import { toKey } from './queries.ts';
 import type { ApiKey } from './queries.ts';
-import { hourMs } from './time-zone.ts';
-import { closedBefore } from './usage-expressions.ts';
+import { hourMs, nextDay } from './time-zone.ts';
 import { inMonthsOf } from './usage-months.ts';
+import { rollUpRange } from './usage-range.ts';
+
+type Db = Kysely<Database>;
 
 /** A live key, as the account host needs it. */
 export interface PresentedKey {
@@ -22,7 +26,7 @@ export interface PresentedKey {
 
 /** The live key with this hash, also by a secret that a rotation has left for a while. */
 export async function findPresentedKey(
-  db: Kysely<Database>,
+  db: Db,
   { hash, at }: { readonly hash: Uint8Array; readonly at: number },
 ): Promise<PresentedKey | undefined> {
   const row = await db
@@ -55,7 +59,7 @@ export async function findPresentedKey(
 
 /** Also one that was revoked; undefined when the account has no such key. */
 export async function getKey(
-  db: Kysely<Database>,
+  db: Db,
   { keyId, accountId }: { readonly keyId: string; readonly accountId?: string },
 ): Promise<ApiKey | undefined> {
   let query = db.selectFrom('api_key').selectAll().where('id', '=', keyId);
@@ -66,7 +70,7 @@ export async function getKey(
 
 /** Keys of an account that are not revoked, newest first, behind the one that is named. */
 export async function listAccountKeys(
-  db: Kysely<Database>,
+  db: Db,
   request: {
     readonly accountId: string;
     /** Only inference keys of this person; null: of nobody in particular. */
@@ -105,32 +109,62 @@ export async function listAccountKeys(
 
 /**
  * When each of these keys of an account last ended a request: to the millisecond since the hour before the last one with
- * requests, and as the end of its hour before. Keys that were never used are left out.
+ * requests, and as the end of its hour before. Keys that were never used are left out. Hours are looked for in the days of the
+ * account that are added up, so that a key that rests costs a look at its days and not at all hours there ever were.
  */
 export async function lastUseOfKeys(
-  db: Kysely<Database>,
-  { accountId, keyIds }: { readonly accountId: string; readonly keyIds: readonly string[] },
+  db: Db,
+  request: { readonly accountId: string; readonly keyIds: readonly string[] },
 ): Promise<readonly { readonly keyId: string; readonly at: number }[]> {
+  const { accountId, keyIds } = request;
   if (keyIds.length === 0) return [];
-  const closed = await closedBefore(db);
-  const hours = await db
-    .selectFrom('usage_hour')
-    .select(['key_id', sql<bigint>`max(hour)`.as('hour')])
-    .where('account_id', '=', accountId)
-    .where('key_id', 'in', keyIds)
-    .where('hour', '<', BigInt(closed))
+  return await inOneMoment(db, async (moment) => {
+    const { closed, days } = await placesOf(moment, accountId, await timeZoneOf(moment, accountId));
+    const last = new Map<string, number>();
+    const rest = (): readonly string[] => keyIds.filter((keyId) => !last.has(keyId));
+    const rows = await moment
+      .selectFrom('usage')
+      .select(['key_id', sql<bigint>`max(ended_at)`.as('at')])
+      .where('account_id', '=', accountId)
+      .where('key_id', 'in', keyIds)
+      .where('ended_at', '>=', BigInt(closed))
+      .where(inMonthsOf(moment, { from: closed }))
+      .groupBy('key_id')
+      .execute();
+    for (const { key_id, at } of rows) last.set(key_id, Number(at));
+    const until = Math.min(days?.until ?? 0, closed);
+    // The hour that a day begins in may have begun before it.
+    const before = hourMs - 1;
+    const hours = { accountId, keyIds: rest(), from: until - before, to: closed };
+    for (const { key_id, at } of await newest(moment, 'hour', hours)) last.set(key_id, Number(at) + hourMs - 1);
+    for (const { key_id, at } of await newest(moment, 'day', { accountId, keyIds: rest(), from: 0, to: until })) {
+      const day = Number(at);
+      const span = { from: day - before, to: Math.min(nextDay(days!.timeZone, day), closed) };
+      const [hour] = await newest(moment, 'hour', { accountId, keyIds: [key_id], ...span });
+      if (hour !== undefined) last.set(key_id, Number(hour.at) + hourMs - 1);
+    }
+    return [...last].map(([keyId, at]) => ({ keyId, at }));
+  });
+}
+
+/** By key, the newest hour or day of a span with usage. */
+async function newest(
+  db: Db,
+  time: 'hour' | 'day',
+  request: {
+    readonly accountId: string;
+    readonly keyIds: readonly string[];
+    readonly from: number;
+    readonly to: number;
+  },
+): Promise<readonly { readonly key_id: string; readonly at: bigint }[]> {
+  const { accountId, keyIds, from, to } = request;
+  if (keyIds.length === 0 || from >= to) return [];
+  return (await (db as Kysely<Record<string, Record<string, never>>>)
+    .selectFrom(`usage_${time}`)
+    .select(['key_id', sql<bigint>`max(${sql.ref(time)})`.as('at')] as never)
+    .where(rollUpRange(db, { accountId, tag: undefined, time, from, to }))
+    .where('key_id', 'in', keyIds as never)
     .groupBy('key_id')
-    .execute();
-  const rows = await db
-    .selectFrom('usage')
-    .select(['key_id', sql<bigint>`max(ended_at)`.as('at')])
-    .where('account_id', '=', accountId)
-    .where('key_id', 'in', keyIds)
-    .where('ended_at', '>=', BigInt(closed))
-    .where(inMonthsOf(db, { from: closed }))
-    .groupBy('key_id')
-    .execute();
-  const last = new Map(hours.map(({ key_id, hour }) => [key_id, Number(hour) + hourMs - 1]));
-  for (const { key_id, at } of rows) last.set(key_id, Number(at));
-  return [...last].map(([keyId, at]) => ({ keyId, at }));
+    .execute()) as never;
 }

@@ -163,6 +163,7 @@ const deskOperations = {
   changeDemoObject: demoPayments.changeDemoObject,
   listDemoObjects: demoPayments.listDemoObjects,
   spendSince: reports.spendSince,
+  spendOfKeys: reports.spendOfKeys,
   reportUsage: reports.reportUsage,
   reportRefunds: reports.reportRefunds,
   refundsBetween: reports.refundsBetween,

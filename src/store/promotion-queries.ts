@@ -1,6 +1,6 @@
 /** Promotional credit that ends: what of it was not used is derived from the ledger alone. */
 import type { Kysely, Selectable } from 'kysely';
-import { usageCost } from './credit-queries.ts';
+import { usageCost } from './account-usage.ts';
 import type { Database, PromotionTable } from './database.ts';
 
 type Db = Kysely<Database>;

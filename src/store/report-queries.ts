@@ -1,8 +1,9 @@
 /** Reports of one account: what its usage adds up to, in buckets of its time zone (docs/usage.md). */
 import type { Kysely } from 'kysely';
 import type { Database } from './database.ts';
-import { daysOf, tagsSince } from './roll-ups.ts';
-import { addSums, closedBefore, listOf, type Sums } from './usage-expressions.ts';
+import { placesOf, timeZoneOf } from './account-usage.ts';
+import { inOneMoment } from './one-moment.ts';
+import { addSums, listOf, type Sums } from './usage-expressions.ts';
 import { sumBuckets, type BucketSum, type SumDimension, type SumFilter } from './usage-sums.ts';
 
 type Db = Kysely<Database>;
@@ -132,6 +133,29 @@ export async function spendSince(db: Db, { accountId, from, to, by, id = '' }: S
   });
 }
 
+/** What keys of an account were charged since each of some times; those that were charged nothing are left out. */
+export async function spendOfKeys(
+  db: Db,
+  request: {
+    readonly accountId: string;
+    /** One of them; left out: all. */
+    readonly keyId?: string;
+    readonly since: readonly number[];
+    readonly to: number;
+  },
+): Promise<readonly ReadonlyMap<string, bigint>[]> {
+  const { since, to, ...filter } = request;
+  return await inOneMoment(db, async (moment) => {
+    const places = await placesOf(moment, filter.accountId, await timeZoneOf(moment, filter.accountId));
+    const spends: ReadonlyMap<string, bigint>[] = [];
+    for (const from of since) {
+      const sums = await sumBuckets(moment, filter, { bounds: [from, to], by: ['key'], places });
+      spends.push(new Map(sums.map(({ key, cost }) => [key!, cost])));
+    }
+    return spends;
+  });
+}
+
 /** A charge, or a part of one, that was given back. */
 export interface Refund {
   /** Of the ledger's row. */
@@ -208,23 +232,6 @@ const toRefund = (row: {
   at: Number(row.at),
   reference: row.reference,
 });
-
-async function timeZoneOf(db: Db, accountId: string): Promise<string> {
-  const row = await db.selectFrom('account').select('time_zone').where('id', '=', accountId).executeTakeFirst();
-  return row?.time_zone ?? 'UTC';
-}
-
-async function placesOf(db: Db, accountId: string, timeZone: string) {
-  return {
-    closed: await closedBefore(db),
-    tagsSince: await tagsSince(db),
-    days: await daysOf(db, accountId, timeZone),
-  };
-}
-
-/** So that what the job moves from one roll-up to another meanwhile is neither missed nor counted twice. */
-const inOneMoment = <Value>(db: Db, read: (moment: Db) => Promise<Value>): Promise<Value> =>
-  db.transaction().setAccessMode('read only').setIsolationLevel('repeatable read').execute(read);
 
 async function ownersOf(db: Db, accountId: string): Promise<ReadonlyMap<string, string | null>> {
   const keys = await db.selectFrom('api_key').select(['id', 'user_id']).where('account_id', '=', accountId).execute();

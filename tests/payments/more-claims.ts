@@ -7,11 +7,13 @@ import { AutoTopups, failuresMax, retryAfterMs } from '../../src/payments/auto-t
 import { demoMethods } from '../../src/payments/demo.ts';
 import { closePromotions, closingGraceMs } from '../../src/payments/promotions.ts';
 import { houseAccounts } from '../../src/store/ledger.ts';
+import { startOfDay } from '../../src/store/time-zone.ts';
 import type { LedgerCursor, LedgerEntry } from '../../src/store/credit-queries.ts';
 import { createLog } from '../../src/log.ts';
 import type { Mail } from '../../src/mail/mailer.ts';
 import { Notices } from '../../src/notices/notices.ts';
 import { WebhookEvents } from '../../src/webhooks/events.ts';
+import { uuidMaker } from '../../src/ids/uuid.ts';
 import { mulberry32 } from '../support/random.ts';
 import { grant, usage, uuid } from '../store/fixture.ts';
 import { newCustomer, openTill, type Books } from './claims.ts';
@@ -23,7 +25,13 @@ const dayMs = 86_400_000;
 async function spend(books: Books, accountId: string, cents: bigint, endedAt: number): Promise<void> {
   await books.hold(accountId, cents * cent);
   await books.store.ledger.settle(
-    usage(accountId, cents * cent, { promptTokens: Number(cents * cent), startedAt: endedAt - 5, endedAt }),
+    usage(accountId, cents * cent, {
+      // With the time in its key that it has in the books: months are found by it.
+      requestId: uuidMaker(() => endedAt)(),
+      promptTokens: Number(cents * cent),
+      startedAt: endedAt - 5,
+      endedAt,
+    }),
   );
 }
 
@@ -46,6 +54,11 @@ export function moreClaims(open: (t: TestContext) => Promise<Books>): void {
     let at = start;
     let transfers = 1;
     let cost = 0n;
+    // Long before, so that there are many days between without any charge.
+    for (const days of [14, 3, 2, 1]) {
+      await spend(books, accountId, 1n, start - days * 100 * dayMs + 7_000_000);
+      cost += cent;
+    }
     while (at < start + 3 * dayMs - 4 * 3_600_000) {
       // Movements and charges in the same millisecond, too.
       at += random() < 0.3 ? 0 : Math.floor(random() * 4 * 3_600_000);
@@ -57,10 +70,29 @@ export function moreClaims(open: (t: TestContext) => Promise<Books>): void {
         cost += cent;
       }
     }
-    for (const isSummed of [false, true]) {
-      if (isSummed) await desk.recomputeUsageHours({ now: Date.now() });
+    const addDays = async (): Promise<void> => {
+      while ((await desk.recomputeUsageDays({})).isMore);
+    };
+    const zone = async (timeZone: string): Promise<void> => {
+      await desk.editAccount({ accountId, timeZone, at: Date.now(), changeId: uuid() });
+    };
+    const stages: readonly (readonly [zone: string, prepare: () => Promise<unknown>])[] = [
+      ['UTC', () => Promise.resolve()],
+      ['UTC', () => desk.recomputeUsageHours({ now: Date.now() })],
+      ['UTC', addDays],
+      ['Asia/Kathmandu', () => zone('Asia/Kathmandu')],
+      ['Asia/Kathmandu', addDays],
+    ];
+    for (const [timeZone, prepare] of stages) {
+      await prepare();
       const now = Date.now();
       const all = (await desk.listLedger({ accountId, limit: 1000, now }))!;
+      const moved = all.flatMap((entry) => ('from' in entry ? [] : [entry.at]));
+      for (const entry of all)
+        if ('from' in entry) {
+          assert.ok(startOfDay(timeZone, entry.from) === entry.from || moved.includes(entry.from), timeZone);
+          assert.equal(startOfDay(timeZone, entry.to - 1), startOfDay(timeZone, entry.from));
+        }
       assert.equal(all[0]!.balanceAfterMicrocents, await balanceOf(books, accountId));
       assert.equal(all.filter(({ kind }) => kind === 'grant').length, transfers);
       let below = 0n;

@@ -3,8 +3,9 @@ import assert from 'node:assert/strict';
 import type { Kysely } from 'kysely';
 import type { Database } from '../../src/store/database.ts';
 import type { UsageRow } from '../../src/store/ledger.ts';
+import { lastUseOfKeys } from '../../src/store/key-queries.ts';
 import { editAccount } from '../../src/store/queries.ts';
-import { reportUsage, spendSince, type ReportDimension } from '../../src/store/report-queries.ts';
+import { reportUsage, spendOfKeys, spendSince, type ReportDimension } from '../../src/store/report-queries.ts';
 import { recomputeUsageDays, recomputeUsageHours } from '../../src/store/roll-ups.ts';
 import { bucketBounds, bucketWidths } from '../../src/store/time-zone.ts';
 import { quarterColumns } from '../../src/store/usage-expressions.ts';
@@ -30,12 +31,23 @@ export async function compareWithRows(db: Kysely<Database>, seed: number, questi
   const pick = <Value>(list: readonly Value[]): Value => list[Math.floor(random() * list.length)]!;
   // The clocks of most zones change in it.
   const span = { from: Date.UTC(2026, 2, 20), to: Date.UTC(2026, 3, 12) };
+  // Each key rests from another time on.
+  const restsFrom: Readonly<Record<string, number>> = { key_2: 20 * dayMs, key_3: 9 * dayMs, key_4: 2 * dayMs };
   const rows = Array.from({ length: 3_000 }, () =>
     randomRow(random, { accountId: pick(['acct_a', 'acct_a', 'acct_b']), ...span }, keys),
-  ).sort((a, b) => a.endedAt - b.endedAt);
+  )
+    .filter(({ keyId, endedAt }) => endedAt < span.from + (restsFrom[keyId] ?? Infinity))
+    .sort((a, b) => a.endedAt - b.endedAt);
   await insertUsage(db, rows);
 
   const ask = async (stage: string): Promise<void> => {
+    const from = span.from + Math.floor(random() * 24 * dayMs);
+    for (const accountId of ['acct_a', 'acct_b'])
+      await compareKeys(
+        db,
+        rows.filter((row) => row.accountId === accountId),
+        { accountId, since: [0, from], to: from + dayMs },
+      );
     for (let question = 0; question < questions; question++) {
       const timeZone = pick(zones);
       const width = pick(bucketWidths);
@@ -112,6 +124,34 @@ export async function compareWithRows(db: Kysely<Database>, seed: number, questi
     await addDays();
     await ask(`days of ${timeZone}`);
   }
+}
+
+/** What the list of an account's keys shows. `rows`: its own, the oldest first. */
+async function compareKeys(
+  db: Kysely<Database>,
+  rows: readonly UsageRow[],
+  request: { readonly accountId: string; readonly since: readonly number[]; readonly to: number },
+): Promise<void> {
+  const { accountId, since, to } = request;
+  const used = await lastUseOfKeys(db, { accountId, keyIds: [...keys, 'key_never_used'] });
+  assert.deepEqual(used.map(({ keyId }) => keyId).sort(), keys);
+  for (const { keyId, at } of used) {
+    const { endedAt } = rows.findLast((row) => row.keyId === keyId)!;
+    assert.equal(Math.floor(at / hourMs), Math.floor(endedAt / hourMs), keyId);
+    assert.ok(at >= endedAt);
+  }
+  const spends = await spendOfKeys(db, { accountId, since, to });
+  for (const [index, from] of since.entries())
+    for (const keyId of keys) {
+      const spent = rows.filter((row) => row.keyId === keyId && from <= row.endedAt && row.endedAt < to);
+      const cost = spent.reduce((sum, row) => sum + row.costMicrocents, 0n);
+      assert.equal(spends[index]!.get(keyId) ?? 0n, cost, `${keyId} since ${from}`);
+    }
+  const only = await spendOfKeys(db, { accountId, keyId: 'key_2', since, to });
+  assert.deepEqual(
+    only.map((one) => one.get('key_2')),
+    spends.map((one) => one.get('key_2')),
+  );
 }
 
 /** Keys are the account's that has them. */

@@ -320,7 +320,7 @@ export const paymentRoutes: readonly AccountRoute[] = [
     tag: 'Credit',
     summary: 'Movements of credit',
     description:
-      'Newest first, with the balance after each. Charges of requests are summed up from one movement, or the start of a day (UTC), to the next; only the newest sum still grows. `after` is the id of the last entry of the page before.',
+      'Newest first, with the balance after each. Charges of requests are summed up from one movement, or the start of a day in the account’s time zone, to the next; only the newest sum still grows. `after` is the id of the last entry of the page before.',
     access: everyRole,
     query: Type.Object(
       { ...pageQuery, type: Type.Optional(Type.Enum([...ledgerTypes])) },

@@ -1,0 +1,11 @@
+import type { Kysely } from 'kysely';
+import type { Database } from './database.ts';
+
+/**
+ * Reads that belong together see one moment: what a job moves from one table to another meanwhile is neither missed nor counted
+ * twice. SQLite knows no other kind of transaction.
+ */
+export const inOneMoment = <Value>(
+  db: Kysely<Database>,
+  read: (moment: Kysely<Database>) => Promise<Value>,
+): Promise<Value> => db.transaction().setAccessMode('read only').setIsolationLevel('repeatable read').execute(read);
