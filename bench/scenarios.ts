@@ -34,6 +34,7 @@ const paced = (streams: number): Scenario => ({
   // More than are ever in use, so that most streams come on a fresh connection.
   connections: Math.max(64, streams * 3),
   seconds: 4,
+  warmUpSeconds: 2,
   ratePerSecond: streams / pacedSeconds,
   capacityFrom: 'streams',
 });
