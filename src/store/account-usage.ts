@@ -23,12 +23,17 @@ export async function placesOf(db: Db, accountId: string, timeZone: string): Pro
 }
 
 /** Later than the end of any request, and still a date. */
-export const noEnd = Date.UTC(9999, 0);
+const noEnd = Date.UTC(9999, 0);
 
-/** Microcents of the requests that ended between two times; the first is in, the second out. */
-export async function usageCost(db: Db, accountId: string, from: number, to = noEnd): Promise<bigint> {
-  if (from >= to) return 0n;
-  const places = await placesOf(db, accountId, await timeZoneOf(db, accountId));
-  const [sum] = await sumBuckets(db, { accountId }, { bounds: [from, to], by: [], places });
-  return sum?.cost ?? 0n;
+/** Microcents of the requests that ended between two times; the first is in, the second out, or left out. */
+export type CostBetween = (from: number, to?: number) => Promise<bigint>;
+
+/** What an account was charged, as often as is asked in one moment. */
+export async function costsOf(moment: Db, accountId: string): Promise<CostBetween> {
+  const places = await placesOf(moment, accountId, await timeZoneOf(moment, accountId));
+  return async (from, to = noEnd) => {
+    if (from >= to) return 0n;
+    const [sum] = await sumBuckets(moment, { accountId }, { bounds: [from, to], by: [], places });
+    return sum?.cost ?? 0n;
+  };
 }

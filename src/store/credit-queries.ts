@@ -1,6 +1,6 @@
 /** What an account has, holds and has spent, and how it came to that. */
 import { sql, type Kysely, type RawBuilder, type SqlBool } from 'kysely';
-import { placesOf, timeZoneOf, usageCost } from './account-usage.ts';
+import { costsOf, placesOf, timeZoneOf } from './account-usage.ts';
 import type { Database } from './database.ts';
 import type { TransferKind } from './ledger.ts';
 import { inOneMoment } from './one-moment.ts';
@@ -148,13 +148,18 @@ export async function listLedger(
       .slice(0, limit);
     // From the newest balance back to each entry, in the order of the books.
     let balance = account.available + account.leased;
+    const costBetween = await costsOf(transaction, accountId);
     let from: Place | undefined;
     const entries: LedgerEntry[] = [];
     for (const entry of merged) {
       const place: Place = 'row' in entry ? { at: entry.at, id: entry.row.id } : { at: entry.from, id: undefined };
       const upTo: Place = 'row' in entry ? place : { at: entry.to, id: beforeAll };
       // Where nothing is left out, nothing lies between two entries.
-      if (kind !== undefined || from === undefined) balance -= await netBetween(transaction, accountId, upTo, from);
+      if (kind !== undefined || from === undefined) {
+        const moved = await netTransfers(transaction, accountId, { newerThan: upTo, upTo: from });
+        // What came between, credits less debits less charges; for the newest entry until now.
+        balance -= moved - (await costBetween(upTo.at, from?.at));
+      }
       const microcents = 'row' in entry ? entry.row.microcents : -entry.cost;
       entries.push(
         'row' in entry
@@ -327,12 +332,6 @@ async function firstEnd(db: Db, accountId: string): Promise<number | undefined> 
     .limit(1)
     .executeTakeFirst();
   return row === undefined ? undefined : Number(row.ended_at);
-}
-
-/** What came between two places, credits less debits less charges; `newer` left out: until now. */
-async function netBetween(db: Db, accountId: string, older: Place, newer: Place | undefined): Promise<bigint> {
-  const moved = await netTransfers(db, accountId, { newerThan: older, upTo: newer });
-  return moved - (await usageCost(db, accountId, older.at, newer?.at));
 }
 
 /** Movements behind a place, that one itself left out, and before another. */

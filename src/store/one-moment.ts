@@ -3,9 +3,12 @@ import type { Database } from './database.ts';
 
 /**
  * Reads that belong together see one moment: what a job moves from one table to another meanwhile is neither missed nor counted
- * twice. SQLite knows no other kind of transaction.
+ * twice. SQLite knows no other kind of transaction. Within a transaction it is that one's moment.
  */
 export const inOneMoment = <Value>(
   db: Kysely<Database>,
   read: (moment: Kysely<Database>) => Promise<Value>,
-): Promise<Value> => db.transaction().setAccessMode('read only').setIsolationLevel('repeatable read').execute(read);
+): Promise<Value> =>
+  db.isTransaction
+    ? read(db)
+    : db.transaction().setAccessMode('read only').setIsolationLevel('repeatable read').execute(read);

@@ -1,7 +1,8 @@
 /** Promotional credit that ends: what of it was not used is derived from the ledger alone. */
 import type { Kysely, Selectable } from 'kysely';
-import { usageCost } from './account-usage.ts';
+import { costsOf } from './account-usage.ts';
 import type { Database, PromotionTable } from './database.ts';
+import { inOneMoment } from './one-moment.ts';
 
 type Db = Kysely<Database>;
 
@@ -41,7 +42,7 @@ export async function listPromotions(
   request: { readonly accountId: string },
 ): Promise<readonly (Promotion & { readonly leftMicrocents: bigint })[]> {
   const promotions = await promotionsOf(db, request.accountId);
-  const left = await leftOf(db, promotions);
+  const left = await inOneMoment(db, (moment) => leftOf(moment, promotions));
   return promotions.map((promotion) => ({ ...promotion, leftMicrocents: left.get(promotion)! }));
 }
 
@@ -53,7 +54,7 @@ export async function promotionUnused(
   const promotions = await promotionsOf(db, request.accountId);
   const own = promotions.find(({ transferId }) => Buffer.compare(transferId, request.transferId) === 0);
   if (own === undefined) throw new Error('there is no such promotion');
-  return (await leftOf(db, promotions)).get(own)!;
+  return (await inOneMoment(db, (moment) => leftOf(moment, promotions))).get(own)!;
 }
 
 /** Nothing was left of it that could be taken. */
@@ -86,15 +87,18 @@ async function promotionsOf(db: Db, accountId: string): Promise<readonly Promoti
  * first, and of several from the one that ends first. Between two of those times the same promotions hold, so the sum of
  * the charges is all that has to be known.
  */
-async function leftOf(db: Db, promotions: readonly Promotion[]): Promise<ReadonlyMap<Promotion, bigint>> {
+async function leftOf(moment: Db, promotions: readonly Promotion[]): Promise<ReadonlyMap<Promotion, bigint>> {
   const left = new Map(promotions.map((promotion) => [promotion, promotion.amountMicrocents]));
   const times = [...new Set(promotions.flatMap(({ grantedAt, expiresAt }) => [grantedAt, expiresAt]))];
   times.sort((one, other) => one - other);
+  const [first] = promotions;
+  if (first === undefined) return left;
+  const costBetween = await costsOf(moment, first.accountId);
   for (let index = 0; index + 1 < times.length; index++) {
     const [from, to] = [times[index]!, times[index + 1]!];
     const live = promotions.filter(({ grantedAt, expiresAt }) => grantedAt <= from && expiresAt >= to);
     if (live.length === 0) continue;
-    let cost = await usageCost(db, live[0]!.accountId, from, to);
+    let cost = await costBetween(from, to);
     for (const promotion of live) {
       const has = left.get(promotion)!;
       const paid = cost < has ? cost : has;

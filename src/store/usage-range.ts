@@ -27,13 +27,12 @@ export function rollUpRange(
   const time = sql.ref(name);
   const conditions: RawBuilder<unknown>[] = tag === undefined ? [] : [sql`tag = ${tag}`];
   if (isPostgres) {
-    // A pair of bounds instead of an equation: the scan begins at the comparison of rows, and not at the account's first.
+    // A pair of bounds instead of an equation: the scan begins and ends at the comparisons of rows, and not with the account.
     conditions.push(sql`account_id >= ${accountId}`, sql`account_id <= ${accountId}`);
-    conditions.push(
-      tag === undefined
-        ? sql`(account_id, ${time}) >= (${accountId}, ${sql.lit(from)})`
-        : sql`(account_id, tag, ${time}) >= (${accountId}, ${tag}, ${sql.lit(from)})`,
-    );
+    const place = tag === undefined ? sql`(account_id, ${time})` : sql`(account_id, tag, ${time})`;
+    const at = (ms: number) =>
+      tag === undefined ? sql`(${accountId}, ${sql.lit(ms)})` : sql`(${accountId}, ${tag}, ${sql.lit(ms)})`;
+    conditions.push(sql`${place} >= ${at(from)}`, sql`${place} < ${at(to)}`);
   } else conditions.push(sql`account_id = ${accountId}`, sql`${time} >= ${sql.lit(from)}`);
   conditions.push(sql`${time} < ${sql.lit(to)}`);
   if (among !== undefined) {
