@@ -163,7 +163,7 @@ async function newest(
   return (await (db as Kysely<Record<string, Record<string, never>>>)
     .selectFrom(`usage_${time}`)
     .select(['key_id', sql<bigint>`max(${sql.ref(time)})`.as('at')] as never)
-    .where(rollUpRange(db, { accountId, tag: undefined, time, from, to }))
+    .where(rollUpRange({ accountId, tag: undefined, time, from, to }))
     .where('key_id', 'in', keyIds as never)
     .groupBy('key_id')
     .execute()) as never;

@@ -27,7 +27,7 @@ import type { Ending, TransferKind, UsageRow } from './ledger.ts';
 import { addNotice, nobody } from './notice-queries.ts';
 import { StoreError } from './store-error.ts';
 import { hourMs } from './time-zone.ts';
-import { closedBefore, listOf, sumsOf, tagPattern, type TokenColumn } from './usage-expressions.ts';
+import { closedBefore, hourOfAll, listOf, sumsOf, tagPattern, type TokenColumn } from './usage-expressions.ts';
 import { inMonthsOf } from './usage-months.ts';
 import { parseUuid, rangesOfPublicId } from '../ids/uuid.ts';
 
@@ -924,12 +924,13 @@ function sumHours(
 ): Promise<readonly SumRow[]> {
   if (filter.from >= filter.to) return Promise.resolve([]);
   const group = groupOf(by, 'hour');
+  const hour = filter.accountId === undefined ? hourOfAll : sql<bigint>`hour`;
   let query = db
     .selectFrom('usage_hour')
     .select(group.as('group'))
     .select(sumsOf(sql`sum(requests)`))
-    .where('hour', '>=', BigInt(filter.from))
-    .where('hour', '<', BigInt(filter.to))
+    .where(hour, '>=', BigInt(filter.from))
+    .where(hour, '<', BigInt(filter.to))
     .groupBy(group);
   if (filter.accountId !== undefined) query = query.where('account_id', '=', filter.accountId);
   if (filter.keyId !== undefined) query = query.where('key_id', '=', filter.keyId);

@@ -9,6 +9,7 @@ import { hourMs, nextDay, startOfDay } from './time-zone.ts';
 import {
   addSums,
   closedBefore,
+  hourOfAll,
   listOf,
   quarterColumns,
   quarterSumsOfUsage,
@@ -43,8 +44,8 @@ async function writeHours(db: Db, from: number, to: number): Promise<number> {
     await db.transaction().execute(async (transaction) => {
       const ofHour = <Sum extends { readonly hour: unknown }>(all: readonly Sum[]) =>
         all.filter((sum) => sum.hour === hour);
-      await transaction.deleteFrom('usage_hour').where('hour', '=', hour).execute();
-      await transaction.deleteFrom('usage_tag_hour').where('hour', '=', hour).execute();
+      await transaction.deleteFrom('usage_hour').where(hourOfAll, '=', hour).execute();
+      await transaction.deleteFrom('usage_tag_hour').where(hourOfAll, '=', hour).execute();
       await insertAll(transaction, 'usage_hour', ofHour(sums));
       await insertAll(transaction, 'usage_tag_hour', ofHour(labelled));
     });
@@ -61,20 +62,21 @@ const olderHoursAtOnce = 6;
 async function writeOlderHours(db: Db): Promise<boolean> {
   const { since } = await db.selectFrom('usage_quarters').select('since').executeTakeFirstOrThrow();
   if (since === 0n) return false;
-  const { hour } = await db
+  const newest = await db
     .selectFrom('usage_hour')
-    .select((of) => of.fn.max('hour').as('hour'))
-    .where('hour', '<', since)
-    .executeTakeFirstOrThrow();
-  const newest: bigint | null = hour; // null: none is left
-  const to = Number(newest ?? 0n) + hourMs;
-  const from = newest === null ? 0 : to - olderHoursAtOnce * hourMs;
-  if (newest !== null) await writeHours(db, from, to);
+    .select('hour')
+    .where(hourOfAll, '<', since)
+    .orderBy(hourOfAll, 'desc')
+    .limit(1)
+    .executeTakeFirst();
+  const to = Number(newest?.hour ?? 0n) + hourMs;
+  const from = newest === undefined ? 0 : to - olderHoursAtOnce * hourMs;
+  if (newest !== undefined) await writeHours(db, from, to);
   await db.transaction().execute(async (transaction) => {
     await transaction.updateTable('usage_quarters').set({ since: from }).execute();
     await transaction.updateTable('usage_tags').set({ since: from }).where('since', '>', BigInt(from)).execute();
   });
-  return newest !== null;
+  return newest !== undefined;
 }
 
 /** From which hour on labels have been added up; 0: all. */
@@ -285,8 +287,8 @@ async function storedHours(db: Db, from: number, to: number): Promise<readonly b
     .selectFrom('usage_hour')
     .select('hour')
     .distinct()
-    .where('hour', '>=', BigInt(from))
-    .where('hour', '<', BigInt(to))
+    .where(hourOfAll, '>=', BigInt(from))
+    .where(hourOfAll, '<', BigInt(to))
     .execute();
   return rows.map((row) => row.hour);
 }

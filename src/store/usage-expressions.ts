@@ -61,12 +61,11 @@ export const tagPattern = (tag: string): string => `%${JSON.stringify(tag).repla
 export const listOf = (text: string | null): readonly string[] | null =>
   text === null ? null : (JSON.parse(text) as readonly string[]);
 
+/** The hour of a roll-up, by the index over the hours of all accounts; one account's are found by the key. */
+export const hourOfAll = sql<bigint>`hour + 0`;
+
 /** Hours before this one are not written any more: the job writes the last hour with usage and the one before it. */
 export async function closedBefore(db: Kysely<Database>): Promise<number> {
-  const row = await db
-    .selectFrom('usage_hour')
-    .select((of) => of.fn.max('hour').as('hour'))
-    .executeTakeFirst();
-  const last = row?.hour ?? null; // null in an empty table
-  return last === null ? 0 : Number(last) - hourMs;
+  const row = await db.selectFrom('usage_hour').select('hour').orderBy(hourOfAll, 'desc').limit(1).executeTakeFirst();
+  return row === undefined ? 0 : Number(row.hour) - hourMs;
 }

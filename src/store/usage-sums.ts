@@ -177,7 +177,7 @@ function rollUpOf(
   const { accountId, tag } = filter;
   return (db as Kysely<Record<string, Record<string, never>>>)
     .selectFrom(hasTags ? (`usage_tag_${place}` as const) : (`usage_${place}` as const))
-    .where(rollUpRange(db, { accountId, tag, time: place, ...span }))
+    .where(rollUpRange({ accountId, tag, time: place, ...span }))
     .where(conditions(filter));
 }
 

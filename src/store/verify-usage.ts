@@ -5,6 +5,7 @@ import { sumTagsByHour, sumUsageByHour, tagsSince } from './roll-ups.ts';
 import { hourMs, nextDay, startOfDay } from './time-zone.ts';
 import {
   closedBefore,
+  hourOfAll,
   quarterColumns,
   sumColumns,
   type QuarterColumn,
@@ -48,7 +49,12 @@ async function compareHours(db: Db, { everywhere }: RollUpOptions, report: Repor
   for (let start = await firstHour(db); start < closed; start += 24 * hourMs) {
     const end = Math.min(start + 24 * hourMs, closed);
     const stored = (table: 'usage_hour' | 'usage_tag_hour', from: number) =>
-      db.selectFrom(table).selectAll().where('hour', '>=', BigInt(from)).where('hour', '<', BigInt(end)).execute();
+      db
+        .selectFrom(table)
+        .selectAll()
+        .where(hourOfAll, '>=', BigInt(from))
+        .where(hourOfAll, '<', BigInt(end))
+        .execute();
     const expected = await sumUsageByHour(db, start, end, { everywhere });
     const found = await stored('usage_hour', start);
     for (const { hour } of [...expected, ...found]) seen.add(Number(hour));
@@ -67,7 +73,7 @@ async function firstHour(db: Db): Promise<number> {
   const used = await db.selectFrom('usage').select('started_at').orderBy('request_id').limit(1).executeTakeFirst();
   const times = [used?.started_at];
   for (const table of ['usage_hour', 'usage_tag_hour'] as const)
-    times.push((await db.selectFrom(table).select('hour').orderBy('hour').limit(1).executeTakeFirst())?.hour);
+    times.push((await db.selectFrom(table).select('hour').orderBy(hourOfAll).limit(1).executeTakeFirst())?.hour);
   const known = times.filter((time) => time !== undefined).map(Number);
   return Math.floor(Math.min(...known) / hourMs) * hourMs; // Infinity when there is nothing: no hour is compared
 }

@@ -27,6 +27,7 @@ import * as usageQuarters from './022-usage-quarters.ts';
 import * as auditOfPeople from './023-audit-of-people.ts';
 import * as signInAttempts from './024-sign-in-attempts.ts';
 import * as returnsUndone from './025-returns-undone.ts';
+import * as hoursOfAll from './026-hours-of-all.ts';
 
 interface MigrationSteps {
   up(db: Kysely<Database>, dialect: SchemaDialect): Promise<void>;
@@ -63,6 +64,7 @@ const migrations: Readonly<Record<string, MigrationSteps>> = {
   '023-audit-of-people': auditOfPeople,
   '024-sign-in-attempts': signInAttempts,
   '025-returns-undone': returnsUndone,
+  '026-hours-of-all': hoursOfAll,
 };
 
 export const migrationNames: readonly string[] = Object.keys(migrations);
