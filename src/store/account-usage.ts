@@ -25,15 +25,20 @@ export async function placesOf(db: Db, accountId: string, timeZone: string): Pro
 /** Later than the end of any request, and still a date. */
 const noEnd = Date.UTC(9999, 0);
 
-/** Microcents of the requests that ended between two times; the first is in, the second out, or left out. */
-export type CostBetween = (from: number, to?: number) => Promise<bigint>;
-
-/** What an account was charged, as often as is asked in one moment. */
-export async function costsOf(moment: Db, accountId: string): Promise<CostBetween> {
+/** What an account was charged since each of some times, in microcents: of requests that ended then or later. */
+export async function costsSince(moment: Db, accountId: string, times: readonly number[]): Promise<CostSince> {
   const places = await placesOf(moment, accountId, await timeZoneOf(moment, accountId));
-  return async (from, to = noEnd) => {
-    if (from >= to) return 0n;
-    const [sum] = await sumBuckets(moment, { accountId }, { bounds: [from, to], by: [], places });
-    return sum?.cost ?? 0n;
-  };
+  const bounds = [...new Set(times), noEnd].sort((one, other) => one - other);
+  const sums = await sumBuckets(moment, { accountId }, { bounds, by: [], places });
+  const costs = new Map(sums.map(({ bucket, cost }) => [bucket, cost]));
+  const since = new Map<number, bigint>();
+  let total = 0n;
+  for (let index = bounds.length - 1; index >= 0; index--) {
+    total += costs.get(index) ?? 0n;
+    since.set(bounds[index]!, total);
+  }
+  return (at) => since.get(at)!;
 }
+
+/** Of one of the times that it was asked for. */
+export type CostSince = (at: number) => bigint;

@@ -1,6 +1,6 @@
 /** What an account has, holds and has spent, and how it came to that. */
 import { sql, type Kysely, type RawBuilder, type SqlBool } from 'kysely';
-import { costsOf, placesOf, timeZoneOf } from './account-usage.ts';
+import { costsSince, placesOf, timeZoneOf } from './account-usage.ts';
 import type { Database } from './database.ts';
 import type { TransferKind } from './ledger.ts';
 import { inOneMoment } from './one-moment.ts';
@@ -148,17 +148,22 @@ export async function listLedger(
       .slice(0, limit);
     // From the newest balance back to each entry, in the order of the books.
     let balance = account.available + account.leased;
-    const costBetween = await costsOf(transaction, accountId);
-    let from: Place | undefined;
-    const entries: LedgerEntry[] = [];
-    for (const entry of merged) {
+    const placed = merged.map((entry) => {
       const place: Place = 'row' in entry ? { at: entry.at, id: entry.row.id } : { at: entry.from, id: undefined };
       const upTo: Place = 'row' in entry ? place : { at: entry.to, id: beforeAll };
+      return { entry, place, upTo };
+    });
+    const isComplete = kind === undefined;
+    const times = (isComplete ? placed.slice(0, 1) : placed).flatMap(({ place, upTo }) => [place.at, upTo.at]);
+    const costSince = await costsSince(transaction, accountId, times);
+    let from: Place | undefined;
+    const entries: LedgerEntry[] = [];
+    for (const { entry, place, upTo } of placed) {
       // Where nothing is left out, nothing lies between two entries.
-      if (kind !== undefined || from === undefined) {
+      if (!isComplete || from === undefined) {
         const moved = await netTransfers(transaction, accountId, { newerThan: upTo, upTo: from });
         // What came between, credits less debits less charges; for the newest entry until now.
-        balance -= moved - (await costBetween(upTo.at, from?.at));
+        balance -= moved - costSince(upTo.at) + (from === undefined ? 0n : costSince(from.at));
       }
       const microcents = 'row' in entry ? entry.row.microcents : -entry.cost;
       entries.push(
@@ -228,6 +233,14 @@ function olderThan<Query extends { where(condition: RawBuilder<SqlBool>): Query 
   return place.id === undefined
     ? query.where(sql<SqlBool>`at <= ${at}`)
     : query.where(sql<SqlBool>`(at < ${at} or (at = ${at} and id < ${place.id}))`);
+}
+
+/** Movements behind a place, that one itself left out. */
+function laterThan<Query extends { where(condition: RawBuilder<SqlBool>): Query }>(query: Query, place: Place): Query {
+  const at = BigInt(place.at);
+  return place.id === undefined
+    ? query.where(sql<SqlBool>`at > ${at}`)
+    : query.where(sql<SqlBool>`(at > ${at} or (at = ${at} and id > ${place.id}))`);
 }
 
 async function transfersBefore(
@@ -340,22 +353,14 @@ async function netTransfers(
   accountId: string,
   { newerThan, upTo }: { readonly newerThan: Place | undefined; readonly upTo: Place | undefined },
 ): Promise<bigint> {
-  let net = 0n;
-  for (const side of ['credit_account', 'debit_account'] as const) {
-    let query = db
+  const sideOf = (side: 'credit_account' | 'debit_account', sign: 1 | -1) => {
+    const query = db
       .selectFrom('transfer')
-      .select((of) => of.fn.sum<bigint | null>('amount').as('amount'))
+      .select((of) => [of.fn.sum<bigint | null>('amount').as('amount'), sql<number>`${sql.lit(sign)}`.as('sign')])
       .where(side, '=', accountId);
-    if (newerThan !== undefined) {
-      const at = BigInt(newerThan.at);
-      query =
-        newerThan.id === undefined
-          ? query.where('at', '>', at)
-          : query.where(sql<SqlBool>`(at > ${at} or (at = ${at} and id > ${newerThan.id}))`);
-    }
-    if (upTo !== undefined) query = olderThan(query, upTo);
-    const { amount } = await query.executeTakeFirstOrThrow();
-    net += (side === 'credit_account' ? 1n : -1n) * (amount ?? 0n);
-  }
-  return net;
+    const newer = newerThan === undefined ? query : laterThan(query, newerThan);
+    return upTo === undefined ? newer : olderThan(newer, upTo);
+  };
+  const sides = await sideOf('credit_account', 1).unionAll(sideOf('debit_account', -1)).execute();
+  return sides.reduce((net, { amount, sign }) => net + BigInt(sign) * (amount ?? 0n), 0n);
 }

@@ -1,6 +1,6 @@
 /** Promotional credit that ends: what of it was not used is derived from the ledger alone. */
 import type { Kysely, Selectable } from 'kysely';
-import { costsOf } from './account-usage.ts';
+import { costsSince } from './account-usage.ts';
 import type { Database, PromotionTable } from './database.ts';
 import { inOneMoment } from './one-moment.ts';
 
@@ -93,12 +93,12 @@ async function leftOf(moment: Db, promotions: readonly Promotion[]): Promise<Rea
   times.sort((one, other) => one - other);
   const [first] = promotions;
   if (first === undefined) return left;
-  const costBetween = await costsOf(moment, first.accountId);
+  const costSince = await costsSince(moment, first.accountId, times);
   for (let index = 0; index + 1 < times.length; index++) {
     const [from, to] = [times[index]!, times[index + 1]!];
     const live = promotions.filter(({ grantedAt, expiresAt }) => grantedAt <= from && expiresAt >= to);
     if (live.length === 0) continue;
-    let cost = await costBetween(from, to);
+    let cost = costSince(from) - costSince(to);
     for (const promotion of live) {
       const has = left.get(promotion)!;
       const paid = cost < has ? cost : has;
