@@ -8,11 +8,14 @@ import type { Processes } from './processes.ts';
 
 const startTimeoutMs = 20_000;
 
+/** As docs/operations.md says for one core, which is what a program has here. */
+const forOneCore = ['--no-concurrent-marking', '--no-concurrent-sweeping', '--no-parallel-scavenge'];
+
 /**
  * This service with everything on: keys, validation, holds, settlements in SQLite, one log line for each request.
  * `nodeOptions` stand before the program, for example to profile it.
  */
-export function tokenhouse(root: string, processes: Processes, nodeOptions: readonly string[] = []): Contender {
+export function tokenhouse(root: string, processes: Processes, nodeOptions: readonly string[] = forOneCore): Contender {
   const main = join(root, 'dist', 'src', 'main.js');
   return {
     name: 'tokenhouse',

@@ -47,7 +47,6 @@ import { SealKeys } from '../pipeline/seals.ts';
 import { Snapshots } from '../pipeline/snapshot.ts';
 import type { RequestLimits, Snapshot } from '../pipeline/snapshot.ts';
 import type { Feed } from '../store/feed.ts';
-import { collectAlone } from './one-core.ts';
 import type { Store, StoreOptions } from './stores.ts';
 import { Succession } from './succession.ts';
 import { uuidMaker } from '../ids/uuid.ts';
@@ -107,7 +106,6 @@ const tidyItemsEveryMs = 60_000;
  */
 export async function openServing(options: ServingOptions, opened: (() => unknown)[]): Promise<Serving> {
   const { config, environment, log, accountUrl } = options;
-  collectAlone();
   const running = new Running();
 
   const store = await options.openStore({
