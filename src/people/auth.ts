@@ -10,6 +10,7 @@ import type { Desk } from '../store/operations.ts';
 import { addressHeaderName, cookiePrefix, sessionCookie } from './cookies.ts';
 import { passwordLength } from './password.ts';
 import type { Passwords } from './password.ts';
+import { passwordWasSet } from './password-reset.ts';
 import { authStorage } from './storage.ts';
 
 /** Sessions end after so long, whatever happens in them. */
@@ -83,6 +84,7 @@ export function createAuth(options: AuthOptions) {
       sendResetPassword: ({ user, token }) => options.sendReset(user, token),
       // The link came by mail, so the address is theirs.
       onPasswordReset: async ({ user }) => {
+        passwordWasSet(user);
         await desk.authStore({
           act: 'update',
           table: 'auth_user',

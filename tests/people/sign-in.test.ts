@@ -191,9 +191,15 @@ test('a link for a new password works once, ends all sessions, and cannot be mad
   assert.equal((await other.ask('GET', '/v1/me')).status, 401);
   await browser.signIn('ada@example.org', 'another long password');
 
+  const { desk } = host.services.operations;
+  const logged = await desk.listAudit({ actions: ['password.reset'], limit: 10 });
+  assert.deepEqual(
+    logged.map(({ actor, target }) => [actor.kind, actor.id, actor.name, target]),
+    [['user', id, 'ada@example.org', id]],
+  );
+
   // Nobody can read a token out of the database, and an old one is worth nothing.
   await other.ask('POST', '/v1/auth/password/forgot', { email: 'ada@example.org' });
-  const { desk } = host.services.operations;
   const { rows } = await desk.authStore({ act: 'find', table: 'auth_verification', where: [], limit: 100 });
   const late = tokenOf(host, 'reset');
   assert.ok(rows.some(({ value }) => value === id));

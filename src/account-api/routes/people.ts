@@ -3,6 +3,7 @@ import Type from 'typebox';
 import { operate } from '../../accounts/operations.ts';
 import { ApiError } from '../../errors.ts';
 import { sessionCookie } from '../../people/cookies.ts';
+import { resetPassword } from '../../people/password-reset.ts';
 import type { PersonStays } from '../../store/erase-person.ts';
 import { notThere } from '../input.ts';
 import { operationsOf } from '../operations-of.ts';
@@ -227,15 +228,11 @@ export const peopleRoutes: readonly AccountRoute[] = [
     errors: ['http_404', 'unsupported_value', 'rate_limit_exceeded'],
     handle: async (call) => {
       const right = await beginAttempt(call, 'reset');
-      await askAuth(call, (auth, headers) =>
-        auth.api.resetPassword({
-          body: { token: call.body.token, newPassword: call.body.password },
-          headers,
-          returnHeaders: true,
-        }),
-      );
+      const { token, password: chosen } = call.body;
+      const { response } = await askAuth(call, (auth, headers) => resetPassword(auth, token, chosen, headers));
       await right();
-      await call.audit({ action: 'password.reset' });
+      const by = response as { readonly userId: string; readonly email: string };
+      await call.audit({ action: 'password.reset', target: by.userId, by });
       return { done: true };
     },
   }),
