@@ -41,6 +41,8 @@ export type Principal =
       readonly name: string;
       readonly email: string;
       readonly isOperator: boolean;
+      /** A code of an authenticator ends their sign-in. */
+      readonly hasTwoFactor: boolean;
       /** When they last proved who they are, in milliseconds since 1970: what step-up looks at. */
       readonly provedAt: number;
     };

@@ -25,6 +25,8 @@ export interface SignedInPerson {
   readonly name: string;
   readonly email: string;
   readonly isOperator: boolean;
+  /** A code of an authenticator ends their sign-in. */
+  readonly hasTwoFactor: boolean;
   /** When they last proved who they are, which is when the session began. */
   readonly provedAt: number;
 }

@@ -11,6 +11,8 @@ export interface SessionRow {
   readonly name: string;
   readonly email: string;
   readonly isOperator: boolean;
+  /** A code of an authenticator ends their sign-in. */
+  readonly hasTwoFactor: boolean;
   /** When they signed in. */
   readonly createdAt: number;
 }
@@ -33,12 +35,18 @@ export async function findSession(
       'person.id as userId',
       'person.name as name',
       'person.email as email',
+      'person.twoFactorEnabled as twoFactorEnabled',
       'operator.user_id as operator',
     ])
     .executeTakeFirst();
   if (row === undefined) return undefined;
-  const { sessionId, userId, name, email, operator, createdAt } = row;
-  return { sessionId, userId, name, email, isOperator: operator !== null, createdAt: Number(createdAt) };
+  const { operator, twoFactorEnabled, createdAt, ...person } = row;
+  return {
+    ...person,
+    isOperator: operator !== null,
+    hasTwoFactor: twoFactorEnabled === 1n,
+    createdAt: Number(createdAt),
+  };
 }
 
 /** The live sessions of a person, newest first, a hundred at most. */

@@ -29,11 +29,14 @@ test('with codes set up, a password alone opens nothing; each backup code works 
     'not before it is proved',
   );
 
+  const isOn = async (): Promise<unknown> => (await browser.ask('GET', '/v1/me')).body['two_factor_enabled'];
+  assert.equal(await isOn(), false);
   const before = browser.cookies.get(session);
   assert.equal((await browser.ask('POST', '/v1/auth/two-factor/verify', { code: wrongCode(secret) })).status, 401);
   const proved = await browser.ask('POST', '/v1/auth/two-factor/verify', { code: totp(secret) });
   assert.equal(proved.status, 200, JSON.stringify(proved.body));
   assert.notEqual(browser.cookies.get(session), before, 'who can do more has a new session');
+  assert.equal(await isOn(), true);
 
   const signIn = async (): Promise<Browser> => {
     const fresh = new Browser(host);
@@ -58,6 +61,12 @@ test('with codes set up, a password alone opens nothing; each backup code works 
   assert.equal(renewed.body['backup_codes'].length, codes.length);
   assert.equal((await fresh.ask('POST', '/v1/auth/two-factor/disable', { password })).status, 200);
   assert.equal((await new Browser(host).signIn('ada@example.org', password))['two_factor_required'], false);
+  assert.equal(await isOn(), false);
+  const logged = await host.services.operations.desk.listAudit({ limit: 100 });
+  assert.deepEqual(
+    logged.flatMap(({ action, actor }) => (action.startsWith('two_factor.') ? [[action, actor.name]] : [])).reverse(),
+    ['begin', 'enable', 'backup_codes', 'disable'].map((what) => [`two_factor.${what}`, 'ada@example.org']),
+  );
 
   // Neither the secret nor the codes can be read out of the database.
   const { rows } = await host.services.operations.desk.authStore({

@@ -272,6 +272,7 @@ export const peopleRoutes: readonly AccountRoute[] = [
           object: Type.Literal('user'),
           ...personSchema.properties,
           is_operator: Type.Boolean(),
+          two_factor_enabled: Type.Boolean({ description: 'A code of an authenticator ends your sign-in.' }),
           proved_at: Type.Integer({ description: 'When you last signed in: unix seconds.' }),
           accounts: Type.Array(
             Type.Object({ id: Type.String(), name: Type.String(), role: Type.String(), status: Type.String() }),
@@ -280,7 +281,7 @@ export const peopleRoutes: readonly AccountRoute[] = [
       },
     ],
     handle: async (call) => {
-      const { userId, name, email: address, isOperator, provedAt } = personOf(call);
+      const { userId, name, email: address, isOperator, hasTwoFactor, provedAt } = personOf(call);
       const accounts = await call.services.operations.desk.listMemberships({ userId });
       return {
         object: 'user',
@@ -288,6 +289,7 @@ export const peopleRoutes: readonly AccountRoute[] = [
         name,
         email: address,
         is_operator: isOperator,
+        two_factor_enabled: hasTwoFactor,
         proved_at: secondsOf(provedAt),
         accounts: accounts.map(({ accountId, ...account }) => ({ id: accountId, ...account })),
       };

@@ -5,7 +5,16 @@ import { notThere } from '../input.ts';
 import { route } from '../route.ts';
 import type { AccountRoute } from '../route.ts';
 import { personOf } from './people.ts';
-import { askAuth, beginAttempt, done, password, signedIn, signedInAnswer, withCookies } from './sign-in.ts';
+import {
+  askAuth,
+  beginAttempt,
+  done,
+  password,
+  signedIn,
+  signedInAnswer,
+  signedInBefore,
+  withCookies,
+} from './sign-in.ts';
 
 const tag = 'Sign-in';
 const codes = Type.Array(Type.String(), {
@@ -88,12 +97,16 @@ export const secondFactorRoutes: readonly AccountRoute[] = [
       if ((code === undefined) === (backupCode === undefined))
         throw new ApiError('unsupported_value', 'Send code or backup_code, one of the two.', { param: 'code' });
       const right = await beginAttempt(call, 'code');
+      const before = await signedInBefore(call);
       const answered = await askAuth(call, (auth, headers) =>
         code === undefined
           ? auth.api.verifyBackupCode({ body: { code: backupCode! }, headers, returnHeaders: true })
           : auth.api.verifyTOTP({ body: { code }, headers, returnHeaders: true }),
       );
       await right();
+      // Who was signed in has ended a set-up.
+      if (code !== undefined && before?.hasTwoFactor === false)
+        await call.audit({ action: 'two_factor.enable', target: before.userId, by: before });
       return await signedIn(call, answered);
     },
   }),

@@ -3,6 +3,7 @@ import type { TSchema } from 'typebox';
 
 import { ApiError } from '../../errors.ts';
 import type { Auth } from '../../people/auth.ts';
+import type { SignedInPerson } from '../../people/people.ts';
 import { addressHeaderName } from '../../people/cookies.ts';
 import { deadLink } from '../../people/people.ts';
 import { networkOf } from '../rate-limits.ts';
@@ -133,14 +134,18 @@ export const beginAttempt = ({ services, address }: AnyCall, person: string): Pr
 export const withCookies = (status: number, value: unknown, cookies: readonly string[]): Reply =>
   new Reply(status, { 'content-type': 'application/json', 'set-cookie': cookies }, JSON.stringify(value));
 
+/** Who the browser is signed in as, on a route that anyone may use. */
+export async function signedInBefore({ services, headers }: AnyCall): Promise<SignedInPerson | undefined> {
+  return typeof headers.cookie === 'string' ? await services.people.signedIn(headers.cookie) : undefined;
+}
+
 /** What signing in answers with; the session that the browser had before is over (session fixation). */
 export async function signedIn(
   call: AnyCall & Pick<Call, 'audit'>,
   { response, cookies }: Awaited<ReturnType<typeof askAuth>>,
 ): Promise<Reply> {
   const { people, operations } = call.services;
-  const { cookie } = call.headers;
-  const before = typeof cookie === 'string' ? await people.signedIn(cookie) : undefined;
+  const before = await signedInBefore(call);
   const { user, twoFactorRedirect } = response as {
     readonly user?: { readonly id: string; readonly name: string; readonly email: string };
     readonly twoFactorRedirect?: boolean;
