@@ -131,8 +131,24 @@ function damaged(file: string, reason: string): StoreError {
   );
 }
 
-/** SQLite's primary result code, 0 for errors that are not SQLite's. */
+/** What SQLite says with its primary codes (`sqlite3ErrStr`). */
+const messages: readonly (readonly [said: RegExp, code: number])[] = [
+  [/^database (?:table )?is locked/, 5],
+  [/^disk I\/O error/, 10],
+  [/^database disk image is malformed/, 11],
+  [/^database or disk is full/, 13],
+  [/^[A-Z ]+ constraint failed/, 19],
+  [/^file is not a database/, 26],
+];
+
+/**
+ * SQLite's primary result code, 0 for errors that are not SQLite's. Where a statement returns rows (`all`, `iterate`) the
+ * binding leaves the code out, so there it is told by the words.
+ */
 export function sqliteCode(error: unknown): number {
-  if (typeof error !== 'object' || error === null || !('errcode' in error)) return 0;
-  return typeof error.errcode === 'number' ? error.errcode & 0xff : 0;
+  if (!(error instanceof Error)) return 0;
+  const { code, errcode } = error as { readonly code?: unknown; readonly errcode?: unknown };
+  if (typeof errcode === 'number') return errcode & 0xff;
+  if (code !== 'ERR_SQLITE_ERROR') return 0;
+  return messages.find(([said]) => said.test(error.message))?.[1] ?? 0;
 }
