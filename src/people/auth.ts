@@ -56,7 +56,7 @@ export function createAuth(options: AuthOptions) {
     // Ours are in `attempts.ts` and the account host.
     rateLimit: { enabled: false },
     trustedOrigins: [origin],
-    user: { modelName: 'auth_user' },
+    user: { modelName: 'auth_user', changeEmail: { enabled: true } },
     session: {
       modelName: 'auth_session',
       expiresIn: sessionDays * 86_400,

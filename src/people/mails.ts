@@ -14,6 +14,23 @@ export const verificationMail = (accountUrl: string, token: string, hours: numbe
     closing(accountUrl),
 });
 
+export const newAddressMail = (accountUrl: string, token: string, hours: number): Words => ({
+  subject: 'Confirm your new e-mail address',
+  text:
+    `Somebody, probably you, wants to sign in with this address from now on. To confirm it, sign in with the address that ` +
+    `you had until now, and open this link in the same browser within ${hours} hours:\n\n` +
+    `${accountUrl}/verify-email#${token}\n\nIf it was not you, do nothing: nothing changes.` +
+    closing(accountUrl),
+});
+
+export const oldAddressMail = (accountUrl: string, to: string): Words => ({
+  subject: 'Your e-mail address has changed',
+  text:
+    `You sign in with another address from now on: ${to}\n\nIf it was not you, tell whoever runs this server at once: ` +
+    `somebody else has your account.` +
+    closing(accountUrl),
+});
+
 export const resetMail = (accountUrl: string, token: string, minutes: number): Words => ({
   subject: 'Choose a new password',
   text:

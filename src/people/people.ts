@@ -7,7 +7,9 @@ import { StoreError } from '../store/store-error.ts';
 import { Attempts } from './attempts.ts';
 import { cookieOf, sessionCookie, signedValue } from './cookies.ts';
 import type { Auth } from './auth.ts';
-import { knownMail, resetMail, verificationMail } from './mails.ts';
+import { emailChangeOf } from './email-change.ts';
+import type { EmailChange } from './email-change.ts';
+import { knownMail, newAddressMail, oldAddressMail, resetMail, verificationMail } from './mails.ts';
 import { Passwords } from './password.ts';
 
 export interface PeopleOptions {
@@ -151,11 +153,18 @@ export class People {
       accountUrl,
       passwords: this.passwords,
       now: operations.now,
-      sendVerification: ({ email }, token) =>
-        this.#mail('verification', email, verificationMail(accountUrl, token, verificationHours)),
+      sendVerification: ({ email }, token) => {
+        const words = emailChangeOf(token) === undefined ? verificationMail : newAddressMail;
+        return this.#mail('verification', email, words(accountUrl, token, verificationHours));
+      },
       sendReset: ({ email }, token) => this.#mail('reset', email, resetMail(accountUrl, token, resetMinutes)),
       sendKnown: ({ email }) => this.#mail('known', email, knownMail(accountUrl)),
     });
+  }
+
+  /** Tells the address that a person had: who has taken their account cannot do it in silence. */
+  async tellChange({ from, to }: EmailChange): Promise<void> {
+    await this.#mail('email-changed', from, oldAddressMail(this.#options.accountUrl(), to));
   }
 
   async #mail(kind: string, to: string, words: { readonly subject: string; readonly text: string }): Promise<void> {

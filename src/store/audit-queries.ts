@@ -65,6 +65,8 @@ export const signInActions = [
   'session.create',
   'session.delete',
   'session.delete_others',
+  'person.edit',
+  'email.change',
   'password.change',
   'password.reset',
   'two_factor.begin',

@@ -16,6 +16,7 @@ export type PersonStays =
 
 const ofPerson = ['auth_session', 'auth_account', 'auth_passkey', 'auth_two_factor'] as const;
 const keysAtOnce = 100;
+const earlierEmailsMax = 100;
 
 /** What keeps a person here; undefined: nothing does. */
 export async function whyPersonStays(
@@ -92,9 +93,10 @@ export async function erasePerson(
     await transaction.deleteFrom('auth_verification').where('value', '=', userId).execute();
     await transaction.deleteFrom('member').where('user_id', '=', userId).execute();
     await transaction.deleteFrom('server_operator').where('user_id', '=', userId).execute();
-    await transaction.deleteFrom('invitation').where('email', '=', person.email).execute();
-    await transaction.deleteFrom('mail').where('recipient', '=', person.email).execute();
-    for (const id of accounts) await leaveRecipients(transaction, id, userId, person.email);
+    const emails = [person.email, ...(await earlierEmails(transaction, userId))];
+    await transaction.deleteFrom('invitation').where('email', 'in', emails).execute();
+    await transaction.deleteFrom('mail').where('recipient', 'in', emails).execute();
+    for (const id of accounts) await leaveRecipients(transaction, id, userId, emails);
     await transaction.deleteFrom('auth_user').where('id', '=', userId).execute();
     const [own, ...ofAccounts] = entryIds;
     const entry = {
@@ -111,13 +113,40 @@ export async function erasePerson(
       const id = ofAccounts[index];
       if (id !== undefined) await recordAudit(transaction, { ...entry, id, accountId, action: 'member.remove' });
     }
-    await eraseFromLog(transaction, userId, person.email);
+    await eraseFromLog(transaction, userId, emails);
     return undefined;
   });
 }
 
+/** Addresses that they had before, and nobody else has now: the log knows them. */
+async function earlierEmails(transaction: Db, userId: string): Promise<readonly string[]> {
+  const changes = await transaction
+    .selectFrom('audit_log')
+    .where('actor_id', '=', userId)
+    .where('action', '=', 'email.change')
+    .where('before', 'is not', null)
+    .orderBy('id', 'desc')
+    .limit(earlierEmailsMax)
+    .select('before')
+    .execute();
+  const emails = new Set(changes.map(({ before }) => (JSON.parse(before!) as { readonly email: string }).email));
+  if (emails.size === 0) return [];
+  const taken = await transaction
+    .selectFrom('auth_user')
+    .where('email', 'in', [...emails])
+    .select('email')
+    .execute();
+  for (const { email } of taken) emails.delete(email);
+  return [...emails];
+}
+
 /** Whoever is told of the alerts of an account. */
-async function leaveRecipients(transaction: Db, accountId: string, userId: string, email: string): Promise<void> {
+async function leaveRecipients(
+  transaction: Db,
+  accountId: string,
+  userId: string,
+  emails: readonly string[],
+): Promise<void> {
   for (const table of ['alert', 'notice'] as const) {
     const rows = await transaction
       .selectFrom(table)
@@ -128,7 +157,7 @@ async function leaveRecipients(transaction: Db, accountId: string, userId: strin
       const { members, addresses } = JSON.parse(recipients) as Recipients;
       const left: Recipients = {
         members: members.filter((one) => one !== userId),
-        addresses: addresses.filter((one) => one.toLowerCase() !== email),
+        addresses: addresses.filter((one) => !emails.includes(one.toLowerCase())),
       };
       if (left.members.length === members.length && left.addresses.length === addresses.length) continue;
       await transaction
@@ -140,23 +169,25 @@ async function leaveRecipients(transaction: Db, accountId: string, userId: strin
   }
 }
 
-/** What they did, what was done to them, and what names their address, for which the whole log is read: it happens rarely. */
-async function eraseFromLog(transaction: Db, userId: string, email: string): Promise<void> {
+/** What they did, what was done to them, and what names an address of theirs, for which the whole log is read: it happens rarely. */
+async function eraseFromLog(transaction: Db, userId: string, emails: readonly string[]): Promise<void> {
   const nothing = { actor_name: null, address: null, before: null, after: null, wish: null };
   await transaction
     .updateTable('audit_log')
     .set(nothing)
     .where((is) => is.or([is('actor_id', '=', userId), is('target', '=', userId)]))
     .execute();
-  const quoted = JSON.stringify(email).replaceAll(/[\\%_]/g, (letter) => `\\${letter}`);
-  const isNamed = `%${quoted}%`;
+  const isNamed = emails.map((email) => {
+    const quoted = JSON.stringify(email).replaceAll(/[\\%_]/g, (letter) => `\\${letter}`);
+    return `%${quoted}%`;
+  });
   await transaction
     .updateTable('audit_log')
     .set(nothing)
     .where(({ or, fn }) =>
       or(
-        (['before', 'after', 'wish'] as const).map(
-          (column) => sql<SqlBool>`${fn('lower', [column])} like ${isNamed} escape '\\'`,
+        (['before', 'after', 'wish'] as const).flatMap((column) =>
+          isNamed.map((named) => sql<SqlBool>`${fn('lower', [column])} like ${named} escape '\\'`),
         ),
       ),
     )

@@ -6,7 +6,7 @@ import { accountRoutes } from '../../src/account-api/routes.ts';
 import { provedForMs } from '../../src/account-api/senders.ts';
 import { openHost } from '../account-api/host.ts';
 import { openConnection } from '../../src/store/sqlite/connection.ts';
-import { Browser, password, person } from './person.ts';
+import { Browser, password, person, tokenOf } from './person.ts';
 
 test('whoever deletes themselves is gone from every table, but for ids', async (t) => {
   const clock = { now: Date.now() };
@@ -55,6 +55,12 @@ test('whoever deletes themselves is gone from every table, but for ids', async (
   assert.deepEqual([refused.status, refused.body['error'].code], [409, 'http_409']);
   assert.match(refused.body['error'].message, /last owner of acct_a/);
   assert.equal((await owner.browser.ask('GET', '/v1/me')).status, 200, 'nothing has happened');
+
+  // What names the address that they had before goes too.
+  await browser.ask('PATCH', '/v1/me', { name: 'Countess of Lovelace' });
+  await browser.ask('POST', '/v1/auth/email', { email: 'lady_lovelace@example.org' });
+  const link = { token: tokenOf(host, 'verification') };
+  assert.equal((await browser.ask('POST', '/v1/auth/verify-email', link)).status, 200);
 
   const gone = await browser.ask('DELETE', '/v1/me');
   assert.deepEqual([gone.status, gone.body], [200, { id, object: 'user.deleted', deleted: true }]);

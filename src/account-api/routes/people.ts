@@ -1,33 +1,27 @@
 import Type from 'typebox';
 
-import { operate } from '../../accounts/operations.ts';
-import { ApiError } from '../../errors.ts';
-import { sessionCookie } from '../../people/cookies.ts';
+import { emailChangeOf } from '../../people/email-change.ts';
 import { resetPassword } from '../../people/password-reset.ts';
-import type { PersonStays } from '../../store/erase-person.ts';
 import { notThere } from '../input.ts';
-import { operationsOf } from '../operations-of.ts';
 import { route } from '../route.ts';
-import type { AccountRoute, Call } from '../route.ts';
+import type { AccountRoute } from '../route.ts';
 import { secondsOf } from '../wire.ts';
+import { confirmChange, confirmEmail, meRoutes, personOf } from './me.ts';
 import {
   askAuth,
   beginAttempt,
   done,
   email,
+  emptyCookie,
   linkToken,
   password,
   personName,
-  personSchema,
   signedIn,
   signedInAnswer,
   withCookies,
 } from './sign-in.ts';
 
 const tag = 'Sign-in';
-type Person = Extract<Call['principal'], { readonly kind: 'user' }>;
-/** Of a route with the access `user`. */
-export const personOf = (call: Pick<Call, 'principal'>): Person => call.principal as Person;
 
 /** Passwords, sessions and who somebody is. */
 export const peopleRoutes: readonly AccountRoute[] = [
@@ -242,114 +236,21 @@ export const peopleRoutes: readonly AccountRoute[] = [
     operationId: 'verifyEmail',
     tag,
     summary: 'Confirm an e-mail address',
-    description: 'With the token of the link. Nobody is signed in by it.',
+    description:
+      'With the token of the link. Nobody is signed in by it. That of a new address counts only where its person is signed in: a link that went to a mistyped address opens nothing to whoever reads it.',
     access: 'anyone',
     body: Type.Object({ token: linkToken }, { additionalProperties: false }),
     answers: [done],
-    errors: ['http_404', 'rate_limit_exceeded'],
+    errors: ['http_403', 'http_404', 'http_409', 'rate_limit_exceeded'],
     handle: async (call) => {
       const right = await beginAttempt(call, 'verify');
-      await askAuth(call, (auth, headers) =>
-        auth.api.verifyEmail({ query: { token: call.body.token }, headers, returnHeaders: true }),
-      );
+      const { token } = call.body;
+      const change = emailChangeOf(token);
+      if (change === undefined) await confirmEmail(call, token);
+      else await confirmChange(call, token, change);
       await right();
       return { done: true };
     },
   }),
-  route({
-    method: 'get',
-    path: '/v1/me',
-    operationId: 'getMe',
-    tag,
-    summary: 'Who you are',
-    description: 'The person who is signed in, and their accounts.',
-    access: 'user',
-    answers: [
-      {
-        status: 200,
-        description: 'You.',
-        schema: Type.Object({
-          object: Type.Literal('user'),
-          ...personSchema.properties,
-          is_operator: Type.Boolean(),
-          two_factor_enabled: Type.Boolean({ description: 'A code of an authenticator ends your sign-in.' }),
-          proved_at: Type.Integer({ description: 'When you last signed in: unix seconds.' }),
-          accounts: Type.Array(
-            Type.Object({ id: Type.String(), name: Type.String(), role: Type.String(), status: Type.String() }),
-          ),
-        }),
-      },
-    ],
-    handle: async (call) => {
-      const { userId, name, email: address, isOperator, hasTwoFactor, provedAt } = personOf(call);
-      const accounts = await call.services.operations.desk.listMemberships({ userId });
-      return {
-        object: 'user',
-        id: userId,
-        name,
-        email: address,
-        is_operator: isOperator,
-        two_factor_enabled: hasTwoFactor,
-        proved_at: secondsOf(provedAt),
-        accounts: accounts.map(({ accountId, ...account }) => ({ id: accountId, ...account })),
-      };
-    },
-  }),
-  route({
-    method: 'delete',
-    path: '/v1/me',
-    operationId: 'deleteMe',
-    tag: 'Sign-in',
-    summary: 'Delete yourself',
-    description:
-      'For good: how you sign in, what you belong to, your mail and your name everywhere; keys that were made in your name are revoked. The log of changes keeps ids alone. An account keeps one owner, and the server one operator: where you are the last, the answer is 409.',
-    access: 'user',
-    stepUp: true,
-    answers: [
-      {
-        status: 200,
-        description: 'You are gone, and signed out everywhere.',
-        schema: Type.Object({ id: Type.String(), object: Type.Literal('user.deleted'), deleted: Type.Literal(true) }),
-      },
-    ],
-    errors: ['http_409'],
-    handle: async (call) => {
-      const { userId } = personOf(call);
-      await erase(call, userId);
-      return withCookies(200, { id: userId, object: 'user.deleted', deleted: true }, [
-        emptyCookie(call.services.accountUrl()),
-      ]);
-    },
-  }),
+  ...meRoutes,
 ];
-
-const erasuresMax = 100;
-/** Entries of the log: of so many accounts that are left. */
-const accountsMax = 100;
-
-/** Each round revokes the keys that there are; whoever makes more meanwhile is not followed for ever. */
-async function erase(call: Call, userId: string): Promise<void> {
-  const { desk, newId, now } = call.services.operations;
-  let stays = await desk.whyPersonStays({ userId });
-  for (let rounds = 0; rounds < erasuresMax; rounds++) {
-    if (stays?.kind === 'keys')
-      for (const keyId of stays.ids) await operate({ kind: 'revoke_key', keyId }, operationsOf(call));
-    else if (stays !== undefined) throw new ApiError('http_409', whyOf(stays));
-    stays = await desk.erasePerson({
-      userId,
-      at: now(),
-      requestId: call.requestId,
-      entryIds: Array.from({ length: accountsMax + 1 }, newId),
-    });
-    if (stays === undefined) return;
-  }
-  throw new ApiError('http_409', 'Keys are being made in your name. Try again.');
-}
-
-const whyOf = (stays: Exclude<PersonStays, { readonly kind: 'keys' }>): string =>
-  stays.kind === 'last_owner'
-    ? `You are the last owner of ${stays.accountId}. Make somebody else its owner, or delete the account, first.`
-    : 'You are the last who runs this server. Make somebody else its operator first: tokenhouse owner create.';
-
-const emptyCookie = (accountUrl: string): string =>
-  `${sessionCookie(accountUrl)}=; Max-Age=0; Path=/; HttpOnly; SameSite=Lax${accountUrl.startsWith('https://') ? '; Secure' : ''}`;

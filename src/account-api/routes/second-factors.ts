@@ -4,7 +4,7 @@ import { ApiError } from '../../errors.ts';
 import { notThere } from '../input.ts';
 import { route } from '../route.ts';
 import type { AccountRoute } from '../route.ts';
-import { personOf } from './people.ts';
+import { personOf } from './me.ts';
 import {
   askAuth,
   beginAttempt,

@@ -4,7 +4,7 @@ import type { TSchema } from 'typebox';
 import { ApiError } from '../../errors.ts';
 import type { Auth } from '../../people/auth.ts';
 import type { SignedInPerson } from '../../people/people.ts';
-import { addressHeaderName } from '../../people/cookies.ts';
+import { addressHeaderName, sessionCookie } from '../../people/cookies.ts';
 import { deadLink } from '../../people/people.ts';
 import { networkOf } from '../rate-limits.ts';
 import { Reply } from '../route.ts';
@@ -138,6 +138,9 @@ export const withCookies = (status: number, value: unknown, cookies: readonly st
 export async function signedInBefore({ services, headers }: AnyCall): Promise<SignedInPerson | undefined> {
   return typeof headers.cookie === 'string' ? await services.people.signedIn(headers.cookie) : undefined;
 }
+
+export const emptyCookie = (accountUrl: string): string =>
+  `${sessionCookie(accountUrl)}=; Max-Age=0; Path=/; HttpOnly; SameSite=Lax${accountUrl.startsWith('https://') ? '; Secure' : ''}`;
 
 /** What signing in answers with; the session that the browser had before is over (session fixation). */
 export async function signedIn(

@@ -1,0 +1,218 @@
+import Type from 'typebox';
+
+import { operate } from '../../accounts/operations.ts';
+import { ApiError } from '../../errors.ts';
+import type { EmailChange } from '../../people/email-change.ts';
+import type { PersonStays } from '../../store/erase-person.ts';
+import { StoreError } from '../../store/store-error.ts';
+import { operationsOf } from '../operations-of.ts';
+import { route } from '../route.ts';
+import type { AccountRoute, Call } from '../route.ts';
+import { secondsOf } from '../wire.ts';
+import {
+  askAuth,
+  beginAttempt,
+  done,
+  email,
+  emptyCookie,
+  personName,
+  personSchema,
+  signedInBefore,
+  withCookies,
+} from './sign-in.ts';
+
+const tag = 'Sign-in';
+
+type Person = Extract<Call['principal'], { readonly kind: 'user' }>;
+
+/** Of a route with the access `user`. */
+export const personOf = (call: Pick<Call, 'principal'>): Person => call.principal as Person;
+
+const you = {
+  status: 200,
+  description: 'You.',
+  schema: Type.Object({
+    object: Type.Literal('user'),
+    ...personSchema.properties,
+    is_operator: Type.Boolean(),
+    two_factor_enabled: Type.Boolean({ description: 'A code of an authenticator ends your sign-in.' }),
+    proved_at: Type.Integer({ description: 'When you last signed in: unix seconds.' }),
+    accounts: Type.Array(
+      Type.Object({ id: Type.String(), name: Type.String(), role: Type.String(), status: Type.String() }),
+    ),
+  }),
+} as const;
+
+/** The person who is signed in. */
+export const meRoutes: readonly AccountRoute[] = [
+  route({
+    method: 'get',
+    path: '/v1/me',
+    operationId: 'getMe',
+    tag,
+    summary: 'Who you are',
+    description: 'The person who is signed in, and their accounts.',
+    access: 'user',
+    answers: [you],
+    handle: (call) => meOf(call, personOf(call)),
+  }),
+  route({
+    method: 'patch',
+    path: '/v1/me',
+    operationId: 'editMe',
+    tag,
+    summary: 'Change your name',
+    description: 'As others in your accounts read it.',
+    access: 'user',
+    body: Type.Object({ name: personName }, { additionalProperties: false }),
+    answers: [you],
+    errors: ['rate_limit_exceeded'],
+    handle: async (call) => {
+      const person = personOf(call);
+      const { name } = call.body;
+      await askAuth(call, (auth, headers) => auth.api.updateUser({ body: { name }, headers, returnHeaders: true }));
+      await call.audit({
+        action: 'person.edit',
+        target: person.userId,
+        before: { name: person.name },
+        after: { name },
+      });
+      return await meOf(call, { ...person, name });
+    },
+  }),
+  route({
+    method: 'delete',
+    path: '/v1/me',
+    operationId: 'deleteMe',
+    tag,
+    summary: 'Delete yourself',
+    description:
+      'For good: how you sign in, what you belong to, your mail and your name everywhere; keys that were made in your name are revoked. The log of changes keeps ids alone. An account keeps one owner, and the server one operator: where you are the last, the answer is 409.',
+    access: 'user',
+    stepUp: true,
+    answers: [
+      {
+        status: 200,
+        description: 'You are gone, and signed out everywhere.',
+        schema: Type.Object({ id: Type.String(), object: Type.Literal('user.deleted'), deleted: Type.Literal(true) }),
+      },
+    ],
+    errors: ['http_409'],
+    handle: async (call) => {
+      const { userId } = personOf(call);
+      await erase(call, userId);
+      return withCookies(200, { id: userId, object: 'user.deleted', deleted: true }, [
+        emptyCookie(call.services.accountUrl()),
+      ]);
+    },
+  }),
+  route({
+    method: 'post',
+    path: '/v1/auth/email',
+    operationId: 'changeEmail',
+    tag,
+    summary: 'Change your e-mail address',
+    description:
+      'Sends a link to the new address; until it is opened, where you are signed in, nothing changes (`verifyEmail`). The old address is told then. The answer is the same for an address that somebody else has.',
+    access: 'user',
+    stepUp: true,
+    body: Type.Object({ email }, { additionalProperties: false }),
+    answers: [done],
+    errors: ['unsupported_value', 'rate_limit_exceeded'],
+    handle: async (call) => {
+      const person = personOf(call);
+      const newEmail = call.body.email.toLowerCase();
+      if (newEmail === person.email)
+        throw new ApiError('unsupported_value', 'This is your address already.', { param: 'email' });
+      // Each counts as a failed one: else mails to strangers would cost nothing.
+      await beginAttempt(call, `new address of ${person.userId}`);
+      await askAuth(call, (auth, headers) =>
+        auth.api.changeEmail({ body: { newEmail }, headers, returnHeaders: true }),
+      );
+      return { done: true };
+    },
+  }),
+];
+
+type EmailCall = Pick<Call, 'services' | 'headers' | 'address' | 'audit'>;
+
+/** Confirms the address that a person signed up with. */
+export async function confirmEmail(call: EmailCall, token: string): Promise<void> {
+  await askAuth(call, (auth, headers) => auth.api.verifyEmail({ query: { token }, headers, returnHeaders: true }));
+}
+
+/** Gives a person their new address. Rejects with 403 where they are not signed in, and 409 when somebody else has it. */
+export async function confirmChange(call: EmailCall, token: string, change: EmailChange): Promise<void> {
+  const { people, operations } = call.services;
+  const person = await signedInBefore(call);
+  // The link was opened twice.
+  if (person?.email === change.to) return;
+  if (person?.email !== change.from)
+    throw new ApiError(
+      'http_403',
+      'Sign in first with the address that you had until now, in this browser; then open the link again.',
+    );
+  try {
+    await confirmEmail(call, token);
+  } catch (error) {
+    if (error instanceof StoreError && error.code === 'conflict')
+      throw new ApiError('http_409', 'Somebody else signs in with this address meanwhile.', { cause: error });
+    throw error;
+  }
+  const { userId } = person;
+  // Links for a new password that wait in the mailbox they have left.
+  await operations.desk.authStore({
+    act: 'delete',
+    table: 'auth_verification',
+    where: [{ column: 'value', operator: 'eq', value: userId, connector: 'AND' }],
+    one: false,
+  });
+  const [before, after] = [{ email: change.from }, { email: change.to }];
+  await call.audit({ action: 'email.change', target: userId, by: person, before, after });
+  await people.tellChange(change);
+}
+
+async function meOf(
+  { services }: Pick<Call, 'services'>,
+  { userId, name, email: address, isOperator, hasTwoFactor, provedAt }: Person,
+) {
+  const accounts = await services.operations.desk.listMemberships({ userId });
+  return {
+    object: 'user',
+    id: userId,
+    name,
+    email: address,
+    is_operator: isOperator,
+    two_factor_enabled: hasTwoFactor,
+    proved_at: secondsOf(provedAt),
+    accounts: accounts.map(({ accountId, ...account }) => ({ id: accountId, ...account })),
+  };
+}
+
+const erasuresMax = 100;
+/** Entries of the log: of so many accounts that are left. */
+const accountsMax = 100;
+
+/** Each round revokes the keys that there are; whoever makes more meanwhile is not followed for ever. */
+async function erase(call: Call, userId: string): Promise<void> {
+  const { desk, newId, now } = call.services.operations;
+  let stays = await desk.whyPersonStays({ userId });
+  for (let rounds = 0; rounds < erasuresMax; rounds++) {
+    if (stays?.kind === 'keys')
+      for (const keyId of stays.ids) await operate({ kind: 'revoke_key', keyId }, operationsOf(call));
+    else if (stays !== undefined) throw new ApiError('http_409', whyOf(stays));
+    stays = await desk.erasePerson({
+      userId,
+      at: now(),
+      requestId: call.requestId,
+      entryIds: Array.from({ length: accountsMax + 1 }, newId),
+    });
+    if (stays === undefined) return;
+  }
+  throw new ApiError('http_409', 'Keys are being made in your name. Try again.');
+}
+
+const whyOf = (stays: Exclude<PersonStays, { readonly kind: 'keys' }>): string =>
+  stays.kind === 'last_owner'
+    ? `You are the last owner of ${stays.accountId}. Make somebody else its owner, or delete the account, first.`
+    : 'You are the last who runs this server. Make somebody else its operator first: tokenhouse owner create.';
