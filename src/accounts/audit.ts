@@ -26,7 +26,7 @@ export const serviceItself: OperationActor = {
 export const commandLine: OperationActor = { ...serviceItself, kind: 'cli' };
 
 /** What is compared before and after an operation. */
-type Subject = 'key' | 'account' | 'prices' | 'credit' | 'owner';
+type Subject = 'key' | 'account' | 'prices' | 'credit' | 'owner' | 'person';
 
 const audited = {
   create_account: ['account.create', 'account'],
@@ -52,6 +52,7 @@ const audited = {
   refund_request: ['credit.refund_request', 'credit'],
   owner_link: ['owner.link', 'owner'],
   create_owner: ['owner.create', 'owner'],
+  release_person: ['person.release', 'person'],
 } as const satisfies Readonly<Record<Operation['kind'], readonly [action: string, subject: Subject]>>;
 
 export const auditId = ({ id }: Pick<AuditEntry, 'id'>): string => `audit_${Buffer.from(id).toString('hex')}`;
@@ -125,10 +126,17 @@ export async function beginEntry(operation: Operation, services: OperationServic
 interface About {
   readonly accountId?: string | undefined;
   readonly keyId?: string | undefined;
+  /** Known when it is done: an address, which is known before, could not be taken out of an entry again. */
+  readonly userId?: string | undefined;
 }
 
 async function aboutOf(operation: Operation, desk: Desk): Promise<About> {
-  if (operation.kind === 'create_account' || operation.kind === 'owner_link' || operation.kind === 'create_owner')
+  if (
+    operation.kind === 'create_account' ||
+    operation.kind === 'owner_link' ||
+    operation.kind === 'create_owner' ||
+    operation.kind === 'release_person'
+  )
     return {};
   if ('keyId' in operation) {
     const { keyId } = operation;
@@ -144,10 +152,11 @@ async function aboutOf(operation: Operation, desk: Desk): Promise<About> {
 
 function idsOf(answer: OperationAnswer | undefined): About {
   if (answer?.kind === 'account') return { accountId: answer.accountId };
+  if (answer?.kind === 'owner' || answer?.kind === 'released') return { userId: answer.userId };
   return answer?.kind === 'key' ? { accountId: answer.accountId, keyId: answer.keyId } : {};
 }
 
-function targetOf(subject: Subject, operation: Operation, { accountId, keyId }: About): string | null {
+function targetOf(subject: Subject, operation: Operation, { accountId, keyId, userId }: About): string | null {
   switch (subject) {
     case 'key':
       return keyId ?? null;
@@ -158,7 +167,8 @@ function targetOf(subject: Subject, operation: Operation, { accountId, keyId }: 
     case 'credit':
       return operation.kind === 'refund_request' ? operation.requestId : (accountId ?? null);
     case 'owner':
-      return operation.kind === 'create_owner' ? operation.email : null;
+    case 'person':
+      return userId ?? null;
   }
 }
 
@@ -192,6 +202,11 @@ async function factsOf(
     }
     case 'owner':
       return answer?.kind === 'owner' ? print({ user_id: answer.userId }) : null;
+    case 'person': {
+      if (answer?.kind !== 'released') return null;
+      const { userId, hadTwoFactor, passkeys, sessions } = answer;
+      return print({ user_id: userId, had_two_factor: hadTwoFactor, passkeys, sessions });
+    }
   }
 }
 

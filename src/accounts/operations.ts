@@ -17,6 +17,8 @@ import { accountMeant, checkedText, OperationError } from './operation.ts';
 import { createOwner, makeOwnerLink } from './owner.ts';
 import type { OwnerLink, OwnerLinkWish, OwnerMade, OwnerWish } from './owner.ts';
 import type { OperationServices } from './operation.ts';
+import { releasePerson } from './release-person.ts';
+import type { PersonRelease, PersonReleased } from './release-person.ts';
 import { roles } from './role.ts';
 import type { Role } from './role.ts';
 import { isTag, tagRule, tagsMax } from './tags.ts';
@@ -117,6 +119,7 @@ export type Operation =
   | CreditLimit
   | OwnerLinkWish
   | OwnerWish
+  | PersonRelease
   | AccountDeletion
   | {
       readonly kind: 'suspend_account' | 'revive_account';
@@ -183,6 +186,7 @@ export type OperationAnswer =
   | CreditLimited
   | OwnerLink
   | OwnerMade
+  | PersonReleased
   | AccountDeleted
   | { readonly kind: 'status'; readonly accountId: string; readonly status: 'active' | 'suspended' };
 
@@ -383,6 +387,8 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
       return makeOwnerLink(services);
     case 'create_owner':
       return (await createOwner(operation, services))!;
+    case 'release_person':
+      return releasePerson(operation, services);
     case 'delete_account':
       return deleteAccount(operation, services);
     case 'suspend_account':

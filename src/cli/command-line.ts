@@ -480,6 +480,20 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
     .option('--name <name>', 'as others read it', 'Owner')
     .action(action(() => import('./owner.ts').then(({ createOwner }) => createOwner)));
 
+  const people = group('people', 'whoever signs in');
+  command(
+    people,
+    'release',
+    'remove the codes and passkeys of a person who has lost them; they sign in with their password',
+  )
+    .argument('<email>', 'their address')
+    .action(
+      action(async () => {
+        const { releasePerson } = await import('./people.ts');
+        return (context, _options, email) => releasePerson(context, email ?? '');
+      }),
+    );
+
   const invoices = group('invoices', 'monthly statements and credit notes');
   command(invoices, 'list', 'list what was issued, the newest first')
     .option('--account <account-id>', 'only of this account')

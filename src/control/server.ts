@@ -161,6 +161,7 @@ const operations = Compile(
     }),
     Type.Object({ kind: Type.Literal('owner_link') }),
     Type.Object({ kind: Type.Literal('create_owner'), email: text, name: text, passwordHash: text }),
+    Type.Object({ kind: Type.Literal('release_person'), email: text }),
     Type.Object({
       kind: Type.Enum(['suspend_account', 'revive_account']),
       accountId: text,

@@ -192,6 +192,7 @@ const deskOperations = {
   getOwnerLink: people.getOwnerLink,
   isOwnerLink: people.isOwnerLink,
   createOwner: people.createOwner,
+  releasePerson: people.releasePerson,
   keysOfMember: people.keysOfMember,
   listGenerations: generations.listGenerations,
   cursorOf: generations.cursorOf,

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { noFeatures, scriptedModel, TestService, until } from '../support/service.ts';
+import { totp } from '../support/totp.ts';
 import { owner, Visitor } from '../support/visitor.ts';
 import { jsonOf, runCommand } from './command.ts';
 
@@ -66,6 +67,58 @@ test('owner create gives a password that signs in, and ends the sessions of the 
   assert.equal((await run('owner', 'create', '--email', 'no address')).code, 1);
   assert.equal((await run('owner', 'create')).code, 64);
   for (const secret of [first.password, second.password]) assert.ok(!service.output.includes(secret));
+});
+
+test('whoever has lost their codes and passkeys signs in with the password again, and is told', async (t) => {
+  const { service, run } = await start(t);
+  const made = await run('owner', 'create', '--email', 'olga@example.org', '--json');
+  const { password } = jsonOf(made) as { readonly password: string };
+  const signIn = async () => {
+    const browser = new Visitor(service);
+    const { status, body } = await browser.ask('POST', '/v1/auth/sign-in', { email: 'olga@example.org', password });
+    assert.equal(status, 200);
+    return { browser, twoFactor: body.two_factor_required as boolean };
+  };
+  const { browser } = await signIn();
+  const { totp_uri: uri } = (await browser.ask('POST', '/v1/auth/two-factor', { password })).body;
+  const code = totp(new URL(uri as string).searchParams.get('secret')!);
+  assert.equal((await browser.ask('POST', '/v1/auth/two-factor/verify', { code })).status, 200);
+  assert.equal((await signIn()).twoFactor, true);
+
+  const released = jsonOf(await run('people', 'release', 'Olga@example.org', '--json')) as Record<string, unknown>;
+  const { user_id: id, ...removed } = released;
+  assert.deepEqual(removed, { email: 'olga@example.org', had_two_factor: true, passkeys: 0, sessions: 1 });
+  assert.equal((await browser.ask('GET', '/v1/me')).status, 401);
+  const again = await signIn();
+  assert.equal(again.twoFactor, false);
+  const mails = (await run('mail', 'list')).stdout;
+  assert.match(mails, /released.*olga@example\.org|olga@example\.org.*released/);
+
+  // The same over the API, for whoever runs the server.
+  const release = (email: string) => again.browser.ask('POST', '/v1/admin/people/release', { email });
+  assert.equal((await release('nobody@example.org')).status, 404);
+  const { status, body } = await release('olga@example.org');
+  assert.deepEqual([status, body.id, body.had_two_factor, body.sessions], [200, id, false, 1]);
+  assert.equal((await release('olga@example.org')).status, 401, 'with their own session');
+  const unknown = await run('people', 'release', 'nobody@example.org');
+  assert.equal(unknown.code, 1);
+  assert.match(unknown.stderr, /Nobody here has the address nobody@example\.org/);
+  const { browser: last } = await signIn();
+  const logged = (await last.get('/v1/admin/audit?action=person.release')).data as {
+    outcome: string;
+    target: string | null;
+    after: unknown;
+  }[];
+  assert.deepEqual(
+    logged.map(({ outcome, target }) => [outcome, target]),
+    [
+      ['refused', null],
+      ['done', id],
+      ['refused', null],
+      ['done', id],
+    ],
+  );
+  assert.deepEqual(logged.at(-1)!.after, { user_id: id, had_two_factor: true, passkeys: 0, sessions: 1 });
 });
 
 test('mails that nobody sends are listed, and shown with their text', async (t) => {

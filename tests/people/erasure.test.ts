@@ -4,6 +4,7 @@ import { test } from 'node:test';
 
 import { accountRoutes } from '../../src/account-api/routes.ts';
 import { provedForMs } from '../../src/account-api/senders.ts';
+import { operate } from '../../src/accounts/operations.ts';
 import { openHost } from '../account-api/host.ts';
 import { openConnection } from '../../src/store/sqlite/connection.ts';
 import { Browser, password, person, tokenOf } from './person.ts';
@@ -49,6 +50,7 @@ test('whoever deletes themselves is gone from every table, but for ids', async (
   const late = await browser.ask('DELETE', '/v1/me');
   assert.equal(late.status, 403);
   assert.equal(late.body['error'].step_up_required, true);
+  await operate({ kind: 'release_person', email: 'ada_lovelace@example.org' }, host.services.operations);
   await browser.signIn('ada_lovelace@example.org', password);
   await owner.browser.signIn('boss@example.org', password);
   const refused = await owner.browser.ask('DELETE', '/v1/me');

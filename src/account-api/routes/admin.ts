@@ -27,6 +27,7 @@ import {
   secondsOrNull,
   wholeOf,
 } from '../wire.ts';
+import { email } from './sign-in.ts';
 import { auditCursor, deletedAccount, deletedSchema, deletionQuery, exportReply } from './account.ts';
 
 const accountId = Type.String({ minLength: 1, maxLength: 64 });
@@ -211,6 +212,45 @@ export const adminRoutes: readonly AccountRoute[] = [
     errors: ['http_409'],
     handle: async (call) =>
       await deletedAccount(call, await liveAccount(call, call.params.id), call.query.forfeit_credit),
+  }),
+  route({
+    method: 'post',
+    path: '/v1/admin/people/release',
+    operationId: 'releasePerson',
+    tag: 'Server',
+    summary: 'Help somebody who has lost their second factor',
+    description:
+      'Removes the codes and passkeys of a person and ends their sessions. They sign in with their password alone until they set them up anew, and are told by mail. See to it that it is them who ask.',
+    access: 'operator',
+    stepUp: true,
+    body: Type.Object({ email }, { additionalProperties: false }),
+    answers: [
+      {
+        status: 200,
+        description: 'What was removed.',
+        schema: Type.Object({
+          object: Type.Literal('person.released'),
+          id: Type.String(),
+          email: Type.String(),
+          had_two_factor: Type.Boolean(),
+          passkeys: Type.Integer(),
+          sessions: Type.Integer(),
+        }),
+      },
+    ],
+    handle: async (call) => {
+      const answer = await operate({ kind: 'release_person', email: call.body.email }, operationsOf(call));
+      if (answer.kind !== 'released') throw new Error('releasing a person answered something else');
+      const { userId, email: address, hadTwoFactor, passkeys, sessions } = answer;
+      return {
+        object: 'person.released',
+        id: userId,
+        email: address,
+        had_two_factor: hadTwoFactor,
+        passkeys,
+        sessions,
+      };
+    },
   }),
   route({
     method: 'get',

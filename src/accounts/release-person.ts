@@ -1,0 +1,42 @@
+import { StoreError } from '../store/store-error.ts';
+import { OperationError } from './operation.ts';
+import type { OperationServices } from './operation.ts';
+
+/** Takes the codes and passkeys off a person who has lost them, and ends their sessions. Their password stays. */
+export interface PersonRelease {
+  readonly kind: 'release_person';
+  readonly email: string;
+}
+
+export interface PersonReleased {
+  readonly kind: 'released';
+  readonly userId: string;
+  readonly email: string;
+  readonly hadTwoFactor: boolean;
+  readonly passkeys: number;
+  readonly sessions: number;
+}
+
+/** They are told by mail: nobody's second factor goes away in silence. Throws OperationError when there is no such person. */
+export async function releasePerson(
+  wish: Omit<PersonRelease, 'kind'>,
+  { desk, newId, now }: Pick<OperationServices, 'desk' | 'newId' | 'now'>,
+): Promise<PersonReleased> {
+  const email = wish.email.toLowerCase();
+  const at = now();
+  const mailId = `mail_${Buffer.from(newId()).toString('hex')}`;
+  const released = await desk.releasePerson({ email, at, notice: { id: mailId, ...notice } });
+  if (released === undefined)
+    throw new OperationError(`Nobody here has the address ${email}.`, {
+      cause: new StoreError('not_found', 'there is no such person'),
+    });
+  return { kind: 'released', email, ...released };
+}
+
+const notice = {
+  subject: 'Your codes and passkeys were removed',
+  body:
+    'Whoever runs this server has removed the codes of your authenticator and your passkeys, and has signed you out ' +
+    'everywhere. You sign in with your password alone until you set them up anew.\n\nIf you did not ask for it, tell ' +
+    'whoever runs this server, and choose a new password.\n',
+};
