@@ -8,6 +8,7 @@ import * as notices from './notice-queries.ts';
 import * as budgets from './budget-queries.ts';
 import * as erasing from './erase-account.ts';
 import * as persons from './erase-person.ts';
+import { releasePerson } from './release-person.ts';
 import type { Database } from './database.ts';
 import * as changes from './change-queries.ts';
 import * as keys from './key-queries.ts';
@@ -192,7 +193,7 @@ const deskOperations = {
   getOwnerLink: people.getOwnerLink,
   isOwnerLink: people.isOwnerLink,
   createOwner: people.createOwner,
-  releasePerson: people.releasePerson,
+  releasePerson,
   keysOfMember: people.keysOfMember,
   listGenerations: generations.listGenerations,
   cursorOf: generations.cursorOf,

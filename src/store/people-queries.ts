@@ -1,7 +1,6 @@
 /** People, what they are in which account, and how they come to be it; run like the queries of `queries.ts`. */
 import { sql, type Kysely } from 'kysely';
 import type { Database, MemberRole } from './database.ts';
-import { addMail } from './mail-queries.ts';
 import { StoreError } from './store-error.ts';
 
 type Db = Kysely<Database>;
@@ -554,48 +553,6 @@ export async function createOwner(
       .onConflict((conflict) => conflict.columns(['account_id', 'user_id']).doUpdateSet({ role: 'owner' }))
       .execute();
     return { userId };
-  });
-}
-
-/** Takes what proves a person besides their password, and their sessions, and leaves them a mail. Undefined: there is no such person. */
-export async function releasePerson(
-  db: Db,
-  request: {
-    readonly email: string;
-    readonly at: number;
-    readonly notice: { readonly id: string; readonly subject: string; readonly body: string };
-  },
-): Promise<
-  | {
-      readonly userId: string;
-      readonly hadTwoFactor: boolean;
-      readonly passkeys: number;
-      readonly sessions: number;
-    }
-  | undefined
-> {
-  const { email, at, notice } = request;
-  return await db.transaction().execute(async (transaction) => {
-    const person = await transaction
-      .selectFrom('auth_user')
-      .where('email', '=', email)
-      .select(['id', 'twoFactorEnabled'])
-      .executeTakeFirst();
-    if (person === undefined) return undefined;
-    const { id: userId, twoFactorEnabled } = person;
-    const remove = async (table: 'auth_two_factor' | 'auth_passkey' | 'auth_session'): Promise<number> =>
-      Number((await transaction.deleteFrom(table).where('userId', '=', userId).executeTakeFirst()).numDeletedRows);
-    await remove('auth_two_factor');
-    const passkeys = await remove('auth_passkey');
-    const sessions = await remove('auth_session');
-    await transaction
-      .updateTable('auth_user')
-      .set({ twoFactorEnabled: 0, updatedAt: at })
-      .where('id', '=', userId)
-      .execute();
-    const mail = { recipient: email, kind: 'released', accountId: null, attachments: null, idempotencyKey: null, at };
-    await addMail(transaction, { ...notice, ...mail });
-    return { userId, hadTwoFactor: twoFactorEnabled === 1n, passkeys, sessions };
   });
 }
 
