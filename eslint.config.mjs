@@ -28,6 +28,10 @@ export default tseslint.config(
         { argsIgnorePattern: '^_', varsIgnorePattern: '^_', caughtErrorsIgnorePattern: '^_' },
       ],
       '@typescript-eslint/only-throw-error': 'off',
+      'no-restricted-properties': [
+        'error',
+        { object: 'AbortSignal', property: 'any', message: 'In Node 20 it forgets time limits: use anySignal.' },
+      ],
       'no-console': 'error',
       eqeqeq: 'error',
       'prefer-const': 'error',
@@ -35,4 +39,5 @@ export default tseslint.config(
     },
   },
   { files: ['tests/**/*.ts', 'bench/**/*.ts'], rules: { 'no-console': 'off' } },
+  { files: ['src/any-signal.ts'], rules: { 'no-restricted-properties': 'off' } },
 );

@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { once } from 'node:events';
 
+import { anySignal } from '../any-signal.ts';
 import { operateError } from './failures.ts';
 import { clientAddress } from '../edge/client-address.ts';
 import type { EdgeLimits } from '../edge/edge.ts';
@@ -232,7 +233,7 @@ async function send(
     for await (const piece of body) {
       if (!response.write(piece)) {
         const stalled = AbortSignal.timeout(edge.readerStallMs);
-        await once(response, 'drain', { signal: AbortSignal.any([stalled, closed.signal]) });
+        await once(response, 'drain', { signal: anySignal([stalled, closed.signal]) });
       }
       if (response.destroyed) return;
     }

@@ -1,5 +1,6 @@
 import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises';
 import path from 'node:path';
+import { anySignal } from '../any-signal.ts';
 import { download } from './download.ts';
 import { openHttp, type HttpAccess, type ProxySettings } from './http.ts';
 import { hubEndpoints, hubFile, type HubSource } from './hub.ts';
@@ -54,7 +55,7 @@ export interface FetchedModelFile {
 export async function fetchModelFile(options: FetchOptions): Promise<FetchedModelFile> {
   const limits = { ...defaultFetchLimits, ...options.limits };
   const deadline = AbortSignal.timeout(limits.totalTimeoutMs);
-  const signal = options.signal === undefined ? deadline : AbortSignal.any([options.signal, deadline]);
+  const signal = options.signal === undefined ? deadline : anySignal([options.signal, deadline]);
   const http = openHttp(options.environment.proxy, limits);
   try {
     return await inTurn({ ...options, onProgress: options.onProgress ?? (() => {}), limits, http, signal });
@@ -118,7 +119,7 @@ async function inTurn(order: Order): Promise<FetchedModelFile> {
         }
         const delivered = await remote(
           source,
-          { ...order, signal: AbortSignal.any([order.signal, lock.signal]) },
+          { ...order, signal: anySignal([order.signal, lock.signal]) },
           attempts,
         );
         if (delivered !== undefined) return delivered;

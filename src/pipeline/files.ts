@@ -1,4 +1,5 @@
 import { setImmediate } from 'node:timers/promises';
+import { anySignal } from '../any-signal.ts';
 import { ApiError, atCap } from '../errors.ts';
 import { cleanName } from '../files/file-name.ts';
 import type { FileRow, Files } from '../files/files.ts';
@@ -157,7 +158,7 @@ export class FileParts {
     const begunMs = performance.now();
     const late = AbortSignal.timeout(fetchTimeoutMs);
     try {
-      const ending = AbortSignal.any([signal, late]);
+      const ending = anySignal([signal, late]);
       return await this.#fetcher.fetch(url, fetching, at, holdBytes, ending, fetchedDocument);
     } catch (error) {
       if (error !== late.reason || signal.aborted) throw error;

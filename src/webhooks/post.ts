@@ -1,3 +1,4 @@
+import { anySignal } from '../any-signal.ts';
 import { ApiError } from '../errors.ts';
 import { clientTo, judgedAddresses } from '../images/dial.ts';
 import type { DialOptions } from '../images/dial.ts';
@@ -29,7 +30,7 @@ export async function post(
   services: { readonly rules: WebhookRules; readonly resolver: NameResolver; readonly dial: DialOptions },
   stop: AbortSignal,
 ): Promise<Posted> {
-  const signal = AbortSignal.any([stop, AbortSignal.timeout(tryTimeoutMs)]);
+  const signal = anySignal([stop, AbortSignal.timeout(tryTimeoutMs)]);
   const failed = (failure: string): Posted => ({ status: null, answer: null, failure });
   try {
     const target = webhookTarget(url, services.rules, 'url');

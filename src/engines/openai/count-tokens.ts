@@ -1,4 +1,5 @@
 import type { Pool } from 'undici';
+import { anySignal } from '../../any-signal.ts';
 import type { EngineRequest } from '../../generation/request.ts';
 import { chatMessages, continuationFields, effortFields, readable, toolFields } from './request.ts';
 import type { UpstreamServer } from './request.ts';
@@ -77,7 +78,7 @@ async function ask(
       path: rootPath + path,
       headers: headers as string[],
       body: JSON.stringify(body),
-      signal: AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]),
+      signal: anySignal([signal, AbortSignal.timeout(timeoutMs)]),
     });
     const chunks: Buffer[] = [];
     let bytes = 0;

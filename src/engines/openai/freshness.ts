@@ -1,4 +1,5 @@
 import type { Pool } from 'undici';
+import { anySignal } from '../../any-signal.ts';
 import { isLoading } from './failures.ts';
 import type { Flavor } from './flavors.ts';
 import { causeCode } from './trouble.ts';
@@ -60,7 +61,7 @@ export class Freshness {
         method: 'GET',
         path: `${rootPath}/slots`,
         headers: headers as string[],
-        signal: AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]),
+        signal: anySignal([signal, AbortSignal.timeout(timeoutMs)]),
       });
       const chunks: Buffer[] = [];
       let bytes = 0;

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { Pool } from 'undici';
+import { anySignal } from '../../any-signal.ts';
 import type { GenerationBatch, GenerationStream, TakeBatch } from '../../generation/event.ts';
 import type { ApiError } from '../../errors.ts';
 import { continuesLast } from '../../generation/request.ts';
@@ -162,7 +163,7 @@ class OpenAiEngine implements Engine {
       server: this.#server,
       rootPath: this.#rootPath,
       headers: this.#headers,
-      signal: AbortSignal.any([signal, this.#closing.signal]),
+      signal: anySignal([signal, this.#closing.signal]),
     });
   }
 
@@ -309,7 +310,7 @@ class OpenAiEngine implements Engine {
         method: 'GET',
         path: `${this.#basePath}/models`,
         headers: this.#headers as string[],
-        signal: AbortSignal.any([this.#closing.signal, AbortSignal.timeout(lookTimeoutMs)]),
+        signal: anySignal([this.#closing.signal, AbortSignal.timeout(lookTimeoutMs)]),
       });
       this.#breaker.succeeded();
       body.on('error', () => {}).destroy();

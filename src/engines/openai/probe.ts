@@ -1,4 +1,5 @@
 import { Pool } from 'undici';
+import { anySignal } from '../../any-signal.ts';
 import { flavors, type FlavorName } from './flavors.ts';
 import { causeCode } from './trouble.ts';
 
@@ -54,7 +55,7 @@ export async function probeBackend(options: ProbeOptions): Promise<ProbeResult> 
     maxHeaderSize: 16_384,
   });
   const get = (path: string): Promise<Answer> =>
-    ask(pool, path, headers, AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]));
+    ask(pool, path, headers, anySignal([signal, AbortSignal.timeout(timeoutMs)]));
   try {
     const startMs = performance.now();
     const listing = await get(`${base}/models`);
