@@ -117,11 +117,7 @@ async function inTurn(order: Order): Promise<FetchedModelFile> {
           const arrived = await inFolder(order);
           if (arrived !== undefined) return arrived;
         }
-        const delivered = await remote(
-          source,
-          { ...order, signal: anySignal([order.signal, lock.signal]) },
-          attempts,
-        );
+        const delivered = await remote(source, { ...order, signal: anySignal([order.signal, lock.signal]) }, attempts);
         if (delivered !== undefined) return delivered;
       } catch (error) {
         order.signal.throwIfAborted();
