@@ -19,6 +19,8 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   log: [],
   // Texts in pages.
   html: [],
+  // What Node 20 gets wrong about signals.
+  'any-signal': [],
   // Counting, and the text that scrapers read.
   metrics: [],
   // What is done again and again beside the requests.
@@ -32,8 +34,8 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   constraints: ['errors'],
   dialects: ['generation', 'errors'],
   reply: ['generation', 'errors'],
-  engines: ['generation', 'errors', 'constraints', 'reply'],
-  'model-files': ['errors'],
+  engines: ['any-signal', 'generation', 'errors', 'constraints', 'reply'],
+  'model-files': ['any-signal', 'errors'],
   config: ['model-files', 'catalog', 'ip'],
   catalog: ['generation', 'errors', 'store'],
   accounts: ['generation', 'errors', 'ip', 'store'],
@@ -43,6 +45,7 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   files: ['generation', 'errors', 'store'],
   limits: ['generation', 'errors', 'store'],
   pipeline: [
+    'any-signal',
     'generation',
     'errors',
     'store',
@@ -77,6 +80,7 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
     'metrics',
   ],
   'account-api': [
+    'any-signal',
     'html',
     'error-examples',
     'pipeline',
@@ -114,7 +118,7 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   invoices: ['accounts', 'billing', 'calendar', 'html', 'ids', 'store'],
   alerts: ['calendar', 'ids', 'store'],
   // Sent to addresses that customers name, through the gates of images.
-  webhooks: ['errors', 'ids', 'images', 'log', 'store'],
+  webhooks: ['any-signal', 'errors', 'ids', 'images', 'log', 'store'],
   // What has happened, told by mail and to webhooks.
   notices: ['billing', 'invoices', 'log', 'mail', 'store', 'webhooks'],
   // The socket through which the command line reaches a running service.
