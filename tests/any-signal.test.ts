@@ -51,6 +51,7 @@ test('the first to end is the reason, and one that had ended counts at once', ()
   const [one, other] = [new AbortController(), new AbortController()];
   const signal = anySignal([one.signal, other.signal]);
   other.abort('other');
+  assert.equal(signal.reason, 'other');
   one.abort('one');
   assert.equal(signal.reason, 'other');
   assert.equal(anySignal([signal, new AbortController().signal]).reason, 'other');
