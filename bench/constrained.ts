@@ -16,7 +16,7 @@ import { runCommand, say } from './command.ts';
 import { Problem } from './problem.ts';
 
 /** What the embedded engine writes under real schemas, and whether it is valid in them; see bench/README.md. */
-const usage = `node dist/bench/constrained.js FILE [options]
+const usage = `node scripts/run.mjs bench/constrained.ts FILE [options]
 
   FILE           a line of JSON for each schema: {"name", "schema"}
   --count N      so many schemas, evenly spread over the file (default 100)

@@ -11,7 +11,7 @@ import { openGrammarJudge } from '../tests/support/grammar-judge.ts';
  * How well grammars made of JSON Schemas agree with instances that are known to be valid or not; see bench/README.md.
  * llama.cpp is the judge.
  */
-const usage = `node dist/bench/constraints.js FILE [--quiet]
+const usage = `node scripts/run.mjs bench/constraints.ts FILE [--quiet]
 
   FILE      a line of JSON for each schema: {"name", "schema", "tests": [{"valid", "data"}]}
   --quiet   the figures only, not each schema that was refused and each instance that was judged otherwise

@@ -11,6 +11,7 @@ import { Problem } from './problem.ts';
 import { allowedCores, coreBusySeconds, processorSeconds, raisePriority } from './processes.ts';
 import { writeSection } from './results.ts';
 import { median } from './table.ts';
+import { root } from '../tests/support/repository.ts';
 
 /**
  * `npm run bench:embedded`: the embedded engine beside llama-server on the same file in one run; see bench/README.md. Exit
@@ -66,7 +67,6 @@ const rows: readonly Row[] = [
   },
 ];
 
-const root = join(import.meta.dirname, '..', '..');
 await runCommand(main, usage);
 
 async function main(args: readonly string[]): Promise<void> {

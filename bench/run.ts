@@ -21,13 +21,13 @@ import { printTable } from './table.ts';
 import { tokenhouse } from './tokenhouse.ts';
 import { compileTools } from './tools.ts';
 import { startUpstream } from './upstream.ts';
+import { root } from '../tests/support/repository.ts';
 
 /**
  * `npm run bench`: see bench/README.md. Exit codes: 1 an answer was wrong or missing, or a family costs too much, 64 wrong usage, 69 something that it
  * needs is missing.
  */
 
-const root = join(import.meta.dirname, '..', '..');
 await runCommand(main, usage);
 
 async function main(args: readonly string[]): Promise<void> {

@@ -16,7 +16,7 @@ const forOneCore = ['--no-concurrent-marking', '--no-concurrent-sweeping', '--no
  * `nodeOptions` stand before the program, for example to profile it.
  */
 export function tokenhouse(root: string, processes: Processes, nodeOptions: readonly string[] = forOneCore): Contender {
-  const main = join(root, 'dist', 'src', 'main.js');
+  const main = join(root, 'dist', 'main.js');
   return {
     name: 'tokenhouse',
     prepare: async (folder, upstreamPort) => {

@@ -1,21 +1,21 @@
 // Types of the account API, made from its own document, for the tests that drive it with a generated client: what no longer
-// fits the document does not compile.
+// fits the document does not pass `npm run check`.
 import fs from 'node:fs';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { build, clientTests } from './build.mjs';
-import { installClients } from './clients.mjs';
+import { importSources } from './build.mjs';
+import { clientTests, installClients } from './clients.mjs';
 import { isStarted, root, setup } from './setup.mjs';
 
-/** After `setup` and `build`. */
+/** After `setup`. */
 export async function writeAccountClient() {
   installClients();
-  const load = (...steps) => import(pathToFileURL(path.join(root, ...steps)).href);
-  const { accountDocument } = await load('dist', 'src', 'account-api', 'document.js');
-  const { accountRoutes } = await load('dist', 'src', 'account-api', 'routes.js');
-  const { default: openapiTS, astToString } = await load(
-    ...[clientTests, 'node_modules', 'openapi-typescript', 'dist', 'index.mjs'],
+  const [{ accountDocument }, { accountRoutes }] = await importSources(
+    'src/account-api/document.ts',
+    'src/account-api/routes.ts',
   );
+  const generator = path.join(root, clientTests, 'node_modules', 'openapi-typescript', 'dist', 'index.mjs');
+  const { default: openapiTS, astToString } = await import(pathToFileURL(generator).href);
   const facts = { version: '0.0.0', routes: accountRoutes, accountUrl: 'http://localhost:8081' };
   const text = astToString(await openapiTS(JSON.stringify(accountDocument(facts))));
   const file = path.join(root, clientTests, 'account-api.ts');
@@ -25,6 +25,5 @@ export async function writeAccountClient() {
 
 if (isStarted(import.meta.url)) {
   setup();
-  build();
   await writeAccountClient();
 }

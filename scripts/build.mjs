@@ -1,108 +1,137 @@
-// Compiles the TypeScript into dist/, and does nothing when nothing has changed.
-import { spawnSync } from 'node:child_process';
-import { createHash } from 'node:crypto';
+// Bundles the TypeScript with esbuild (docs/decisions/023-bundled-program.md). Types are not checked here: `npm run check`.
+//
+// The program is dist/*.js: one entry for the command, one for each thread, child and worker, and the chunks that they share.
+// Nothing is compared with an earlier build: bundling takes about as long as finding out whether it is needed.
 import fs from 'node:fs';
 import path from 'node:path';
-import { unpackedLibraries } from './pack.mjs';
+import { pathToFileURL } from 'node:url';
 import { fail, isStarted, root, say, setup } from './setup.mjs';
+import { installAgain, slim } from './slim.mjs';
 
-const dist = path.join(root, 'dist');
-const folders = ['src', 'tests', 'bench'];
+export const dist = path.join(root, 'dist');
 
-/** Tests that need the client libraries, which `npm start` does not install: a project of their own. */
-export const clientTests = path.join('tests', 'clients');
+/** They have native parts, or files of their own that they look for beside themselves. */
+const external = ['@photostructure/sqlite', 'node-llama-cpp'];
 
-/** Leaves the process with code 1 when the sources do not compile; the compiler says why. */
-export function build() {
-  const { own, clients } = sourceFiles();
-  compile({ project: root, sources: own, read: own });
-  removeLeftovers(new Set([...own, ...clients].map(outputOf)));
-  packLibraries();
+/** CommonJS inside a bundle asks for Node's own modules with `require`. */
+const requireForLibraries = "import { createRequire as __createRequire } from 'node:module'; const require = __createRequire(import.meta.url);";
+
+const shared = {
+  absWorkingDir: root,
+  bundle: true,
+  splitting: true,
+  format: 'esm',
+  platform: 'node',
+  target: 'node20.19',
+  chunkNames: 'chunk-[hash]',
+  sourcemap: 'linked',
+  // Stacks name our files and lines; the text of the lines is in the repository.
+  sourcesContent: false,
+  banner: { js: requireForLibraries },
+  external,
+  logLevel: 'silent',
+  metafile: true,
+};
+
+/** What runs by itself, by the names of the files: `src/engines/llama/llama-child.ts` is the entry `llama-child`. */
+export function programEntries() {
+  const files = filesBelow(path.join(root, 'src')).filter((file) => /-(child|thread|worker)\.ts$/.test(file));
+  return [path.join(root, 'src', 'main.ts'), ...files].map((file) => ({ in: file, out: path.basename(file, '.ts') }));
 }
 
-/** What is not packed is loaded as it is installed: slower, and the same. */
-function packLibraries() {
-  if (unpackedLibraries().length === 0) return;
-  const script = path.join(root, 'scripts', 'pack.mjs');
-  spawnSync(process.execPath, [script], { cwd: root, stdio: ['ignore', 2, 2] });
-}
-
-/** After `build`, and with the client libraries installed. */
-export function buildClientTests() {
-  const { own, clients } = sourceFiles();
-  compile({ project: path.join(root, clientTests), sources: clients, read: [...own, ...clients] });
-}
-
-function sourceFiles() {
-  const sources = folders
-    .flatMap((folder) => filesUnder(path.join(root, folder)))
-    .filter((file) => file.endsWith('.ts') && !file.endsWith('.d.ts'));
-  const isClient = (file) => file.startsWith(path.join(root, clientTests) + path.sep);
-  return { own: sources.filter((file) => !isClient(file)), clients: sources.filter(isClient) };
-}
-
-/** Runs the compiler on a project when one of the files that it reads has changed, or an output is missing. */
-function compile({ project, sources, read }) {
-  const outputFolder = path.join(dist, path.relative(root, project));
-  const stampFile = path.join(outputFolder, '.tokenhouse-build.json');
-  const complete = sources.every((file) => fs.existsSync(outputOf(file)));
-  const settings = [root, project].flatMap((folder) => [
-    path.join(folder, 'tsconfig.json'),
-    path.join(folder, 'package-lock.json'),
-  ]);
-  const stamp = stampOf([...new Set([...read, ...settings])]);
-  if (complete && readStamp(stampFile) === stamp) return;
+/** The program, into `folder`; the files of an earlier build that are none of this one's go. */
+export async function buildProgram(folder = dist, tell = say) {
   const startedAt = Date.now();
-  // The compiler trusts its own notes; where a file it once wrote is missing, they must go.
-  if (!complete) fs.rmSync(path.join(outputFolder, 'tsconfig.tsbuildinfo'), { force: true });
-  fs.rmSync(stampFile, { force: true });
-  const compiler = path.join(root, 'node_modules', 'typescript', 'bin', 'tsc');
-  const { status } = spawnSync(process.execPath, [compiler, '-p', project], { cwd: root, stdio: ['ignore', 2, 2] });
-  if (status !== 0) fail('The sources do not compile; see above.');
-  fs.writeFileSync(stampFile, JSON.stringify({ stamp }));
-  say(`build    ${sources.length} files in ${((Date.now() - startedAt) / 1000).toFixed(1)} s`);
+  const result = await bundle({ entryPoints: programEntries(), outdir: folder });
+  const outputs = new Set(Object.keys(result.outputs).map((file) => path.basename(file)));
+  for (const name of fs.readdirSync(folder))
+    if (/\.js(\.map)?$/.test(name) && !outputs.has(name)) fs.rmSync(path.join(folder, name));
+  tell(`build    ${outputs.size} files in ${((Date.now() - startedAt) / 1000).toFixed(1)} s`);
+  return result;
 }
 
-const outputOf = (file) => path.join(dist, path.relative(root, file)).replace(/\.ts$/, '.js');
+/**
+ * Files that are not the program itself: tests, benchmarks, and what scripts need of the sources. `files` are paths below the
+ * repository; without their ending, and seen from `below`, the paths in `folder`. Threads and children that they start are those of `program`.
+ */
+export function buildFiles({ files, below = '.', folder, program, plugins = [] }) {
+  return bundle({
+    entryPoints: files.map((file) => ({
+      in: path.join(root, file),
+      out: path.relative(below, file).replace(/\.ts$/, ''),
+    })),
+    outdir: folder,
+    plugins: [entriesOf(program), outside(['esbuild', 'typescript']), ...plugins],
+  });
+}
+
+/** Modules of the sources for a script, which cannot import TypeScript itself. */
+export async function importSources(...files) {
+  fs.mkdirSync(dist, { recursive: true });
+  const folder = fs.mkdtempSync(path.join(dist, 'script-'));
+  try {
+    await buildFiles({ files, folder, program: dist });
+    return await Promise.all(
+      files.map((file) => import(pathToFileURL(path.join(folder, file.replace(/\.ts$/, '.js'))).href)),
+    );
+  } finally {
+    fs.rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** Leaves the process with code 1 when the sources cannot be bundled, and says where they are wrong. */
+async function bundle(options) {
+  const { build, formatMessages } = await import('esbuild');
+  try {
+    const { metafile } = await build({ ...shared, ...options });
+    return metafile;
+  } catch (error) {
+    if (error.errors === undefined) throw error;
+    // What a slim installation has left out is needed after all: the sources have changed.
+    if (error.errors.some(({ text }) => text.startsWith('Could not resolve')) && installAgain()) return bundle(options);
+    const isColored = process.stderr.isTTY;
+    for (const text of await formatMessages(error.errors, { kind: 'error', color: isColored })) say(text.trimEnd());
+    return fail('The sources could not be bundled; see above.');
+  }
+}
+
+/** What a test starts in a thread or a process is the real thing. */
+const entriesOf = (program) => ({
+  name: 'entries',
+  setup(build) {
+    const folder = JSON.stringify(`${pathToFileURL(program).href}/`);
+    build.onLoad({ filter: /[\\/]src[\\/]entries\.ts$/ }, () => ({
+      contents: `export const entryUrl = (name) => new URL(name + '.js', ${folder});`,
+    }));
+  },
+});
+
+/** Packages of the repository that are not bundled, wherever the importing file comes to lie. */
+const outside = (names) => ({
+  name: 'outside',
+  setup(build) {
+    build.onResolve({ filter: new RegExp(`^(${names.join('|')})$`) }, async ({ path: name, resolveDir, pluginData }) => {
+      if (pluginData === 'outside') return undefined;
+      const found = await build.resolve(name, { resolveDir, kind: 'import-statement', pluginData: 'outside' });
+      return { path: pathToFileURL(found.path).href, external: true };
+    });
+  },
+});
 
 /** Not what is installed or linked there. */
-function filesUnder(folder) {
-  if (!fs.existsSync(folder)) return [];
+export function filesBelow(folder) {
   return fs.readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
     const file = path.join(folder, entry.name);
-    if (entry.isDirectory()) return entry.name === 'node_modules' ? [] : filesUnder(file);
+    if (entry.isDirectory()) return entry.name === 'node_modules' ? [] : filesBelow(file);
     return entry.isFile() ? [file] : [];
   });
 }
 
-/** Sizes and times of change: cheap to read and enough to notice an edit. */
-function stampOf(files) {
-  const hash = createHash('sha256');
-  for (const file of files.toSorted()) {
-    const { size, mtimeMs } = fs.statSync(file);
-    hash.update(`${path.relative(root, file)} ${size} ${mtimeMs}\n`);
-  }
-  return hash.digest('hex');
+/** For `npm start` and `npm run build`: what the program needs, and nothing else. */
+export async function setUpProgram() {
+  setup({ onlyToRun: true });
+  const { inputs } = await buildProgram();
+  slim(Object.keys(inputs), external);
 }
 
-function readStamp(stampFile) {
-  try {
-    return JSON.parse(fs.readFileSync(stampFile, 'utf8')).stamp;
-  } catch {
-    return undefined;
-  }
-}
-
-/** A test whose source was deleted must not go on running. */
-function removeLeftovers(outputs) {
-  for (const folder of folders) {
-    for (const file of filesUnder(path.join(dist, folder))) {
-      if (!outputs.has(file.replace(/\.map$/, '')) && /\.js(\.map)?$/.test(file)) fs.rmSync(file);
-    }
-  }
-}
-
-if (isStarted(import.meta.url)) {
-  setup();
-  build();
-}
+if (isStarted(import.meta.url)) await setUpProgram();

@@ -1,16 +1,12 @@
 // The client libraries that tests/clients uses: installed there, apart from the product, which stays small without them.
 import fs from 'node:fs';
 import path from 'node:path';
-import { build, buildClientTests, clientTests } from './build.mjs';
 import { installLocked, isStarted, root, setup } from './setup.mjs';
 
-/** After `setup` and `build`; leaves the process with words when it is not possible. */
-export function setUpClients() {
-  installClients();
-  buildClientTests();
-  linkClients();
-}
+/** Tests that need the client libraries, which `npm start` does not install: a package of their own. */
+export const clientTests = path.join('tests', 'clients');
 
+/** Leaves the process with words when it is not possible. */
 export function installClients() {
   installLocked(path.join(root, clientTests), {
     what: 'the client libraries of the tests (no install scripts)',
@@ -18,22 +14,11 @@ export function installClients() {
   });
 }
 
-/** The compiled tests look for packages upwards from where they lie. */
-function linkClients() {
-  const link = path.join(root, 'dist', clientTests, 'node_modules');
-  const target = path.join(root, clientTests, 'node_modules');
-  if (fs.lstatSync(link, { throwIfNoEntry: false }) !== undefined) {
-    if (fs.existsSync(link) && fs.realpathSync(link) === fs.realpathSync(target)) return;
-    fs.rmSync(link);
-  }
-  fs.symlinkSync(target, link, 'junction');
-}
+/** Their names: they are not bundled, because another release may take the place of the locked one (`--newest-clients`). */
+export const clientPackages = () =>
+  Object.keys(JSON.parse(fs.readFileSync(path.join(root, clientTests, 'package.json'), 'utf8')).dependencies);
 
 if (isStarted(import.meta.url)) {
   setup();
-  if (process.argv.includes('--install-only')) installClients();
-  else {
-    build();
-    setUpClients();
-  }
+  installClients();
 }

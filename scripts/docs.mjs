@@ -2,15 +2,16 @@
 // schema, and those of docs/cli.md from the declarations of the commands. A test fails when a document is stale.
 import fs from 'node:fs';
 import path from 'node:path';
-import { pathToFileURL } from 'node:url';
-import { build } from './build.mjs';
+import { importSources } from './build.mjs';
 import { isStarted, root, say, setup } from './setup.mjs';
 
 /** Path below the repository → its text, with the printed parts as they should be. */
 export async function documents() {
-  const load = (file) => import(pathToFileURL(path.join(root, 'dist', 'src', file)).href);
-  const [{ configSchema }, { scriptSchema }, { environmentVariables }, { commandProgram }] = await Promise.all(
-    ['config/schema.js', 'engines/scripted/script-schema.js', 'config/environment.js', 'cli/command-line.js'].map(load),
+  const [{ configSchema }, { scriptSchema }, { environmentVariables }, { commandProgram }] = await importSources(
+    'src/config/schema.ts',
+    'src/engines/scripted/script-schema.ts',
+    'src/config/environment.ts',
+    'src/cli/command-line.ts',
   );
   const variables = table(
     ['variable', 'what it is'],
@@ -116,7 +117,6 @@ function table(header, rows) {
 
 if (isStarted(import.meta.url)) {
   setup();
-  build();
   for (const [file, text] of Object.entries(await documents())) {
     if (fs.readFileSync(path.join(root, file), 'utf8') === text) continue;
     fs.writeFileSync(path.join(root, file), text);

@@ -7,7 +7,7 @@ import { fail, nodeProblem, root } from './setup.mjs';
 export async function launch(args) {
   const problem = nodeProblem(process.versions.node);
   if (problem !== undefined) fail(problem);
-  const main = path.join(root, 'dist', 'src', 'main.js');
+  const main = path.join(root, 'dist', 'main.js');
   if (!fs.existsSync(main))
     fail('Tokenhouse is not built yet. Run `npm start` to build and start it, or `npm run build` to build it only.');
   process.argv = [process.execPath, main, ...args];

@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { clientTests } from './build.mjs';
+import { clientTests } from './clients.mjs';
 import { installedPackages, newestVersion } from './npm-package.mjs';
 import { fail, root, say } from './setup.mjs';
 

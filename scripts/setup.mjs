@@ -9,13 +9,16 @@ import { fileURLToPath } from 'node:url';
 
 export const root = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
 
-/** Leaves the process with words and code 1 when the clone cannot be made ready. */
-export function setup() {
+/**
+ * Leaves the process with words and code 1 when the clone cannot be made ready. To run the program takes fewer packages than to
+ * work on it: `onlyToRun`.
+ */
+export function setup({ onlyToRun = false } = {}) {
   const problem = nodeProblem(process.versions.node);
   if (problem !== undefined) fail(problem);
   const remark = nodeRemark(process.versions.node);
   if (remark !== undefined) say(remark);
-  installDependencies();
+  installDependencies(onlyToRun);
 }
 
 export function say(line) {
@@ -47,26 +50,35 @@ export function nodeRemark(version) {
   return `note     Node ${version} works, but Node 20 is past its end of life and gets no security fixes; Node 24 is the better choice`;
 }
 
-function installDependencies() {
+function installDependencies(onlyToRun) {
   installLocked(root, {
-    what: 'the locked dependencies (no install scripts, no GPU packages)',
+    what: onlyToRun
+      ? 'what runs, as it is locked (no install scripts, no GPU packages)'
+      : 'the locked dependencies, with those for development (no install scripts, no GPU packages)',
     failed: 'The dependencies could not be installed',
+    onlyToRun,
   });
 }
 
+/** What was found or installed there: `{ stamp, everything, isOwn, isSlim }`. */
+export const stampFileIn = (modules) => path.join(modules, '.tokenhouse-setup.json');
+
 /** Installs what the lock file of a folder says, when it is not there yet. */
-export function installLocked(folder, { what, failed }) {
+export function installLocked(folder, { what, failed, onlyToRun = false }) {
   const modules = path.join(folder, 'node_modules');
   // A linked folder belongs to another clone, which looks after it.
   if (fs.lstatSync(modules, { throwIfNoEntry: false })?.isSymbolicLink()) return;
-  const stampFile = path.join(modules, '.tokenhouse-setup.json');
+  const stampFile = stampFileIn(modules);
   const lockFile = path.join(folder, 'package-lock.json');
   const wanted = stampOf(lockFile);
-  if (readJson(stampFile)?.stamp === wanted) return;
-  if (!isInstalled(modules, lockFile)) {
+  const stamped = readJson(stampFile);
+  if (stamped?.stamp === wanted && (onlyToRun || stamped.everything)) return;
+  const isThere = stamped?.isSlim !== true && isInstalled(modules, lockFile, onlyToRun);
+  if (!isThere) {
     say(`install  ${what}`);
     const startedAt = Date.now();
-    const result = runNpm(['ci', '--ignore-scripts', '--include=dev', '--no-audit', '--no-fund', '--loglevel=error'], {
+    const packages = onlyToRun ? '--omit=dev' : '--include=dev';
+    const result = runNpm(['ci', '--ignore-scripts', packages, '--no-audit', '--no-fund', '--loglevel=error'], {
       cwd: folder,
     });
     if (result.status !== 0) {
@@ -75,7 +87,7 @@ export function installLocked(folder, { what, failed }) {
     }
     say(`install  done in ${((Date.now() - startedAt) / 1000).toFixed(1)} s`);
   }
-  fs.writeFileSync(stampFile, JSON.stringify({ stamp: wanted }));
+  fs.writeFileSync(stampFile, JSON.stringify({ stamp: wanted, everything: !onlyToRun, isOwn: !isThere }));
 }
 
 /** Native parts differ by platform, so a folder that moved to another one is installed again. */
@@ -85,12 +97,14 @@ function stampOf(lockFile) {
 }
 
 /** Somebody may have run npm by hand: what npm noted in the folder is held against the lock file. */
-function isInstalled(modules, lockFile) {
+function isInstalled(modules, lockFile, onlyToRun) {
   const installed = readJson(path.join(modules, '.package-lock.json'))?.packages;
   if (installed === undefined) return false;
   const locked = Object.entries(readJson(lockFile).packages).filter(([name]) => name !== '');
-  const complete = locked.every(([name, { optional, version }]) =>
-    installed[name] === undefined ? optional === true : installed[name].version === version,
+  const complete = locked.every(([name, { dev, optional, version }]) =>
+    installed[name] === undefined
+      ? optional === true || (onlyToRun && dev === true)
+      : installed[name].version === version,
   );
   const engine = `@node-llama-cpp/${{ linux: 'linux', darwin: 'mac', win32: 'win' }[process.platform]}-${process.arch}`;
   const engineLocked = locked.some(([name]) => name.startsWith(`node_modules/${engine}`));
@@ -139,7 +153,7 @@ function cacheInsteadOfHome() {
   }
 }
 
-function readJson(file) {
+export function readJson(file) {
   try {
     return JSON.parse(fs.readFileSync(file, 'utf8'));
   } catch {

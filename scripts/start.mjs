@@ -1,8 +1,6 @@
 // `npm start`: installs, builds and serves, in one process.
-import { build } from './build.mjs';
+import { setUpProgram } from './build.mjs';
 import { launch } from './launch.mjs';
-import { setup } from './setup.mjs';
 
-setup();
-build();
+await setUpProgram();
 await launch(['serve', ...process.argv.slice(2)]);

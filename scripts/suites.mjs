@@ -19,7 +19,7 @@ const sameOnEveryNode = [
   ...['completions', 'constraint', 'continuation', 'logprobs', 'loop', 'reasoning', 'tools', 'tools-default-model'].map(
     (name) => `engines/llama/${name}`,
   ),
-].map((name) => path.normalize(`${name}.test.js`));
+].map((name) => path.normalize(`${name}.test.ts`));
 
 /**
  * `minutes` ends a suite that hangs, several times what it takes on two slow cores; `fileMinutes` ends one file of it.
@@ -91,17 +91,16 @@ export function suiteLimits(name) {
 }
 
 /** Beside the tests that they lengthen: 100,000 mutations instead of 10,000, and the like. */
-const isSoak = (file) => file.endsWith('.soak.test.js');
+const isSoak = (file) => file.endsWith('.soak.test.ts');
 const isLong = (file) => isSoak(file) || file.startsWith(`suites${path.sep}`);
 
-/** Compiled test files of a suite, relative to the root, that contain one of the words; all without words. */
+/** Test files of a suite, relative to the root, that contain one of the words; all without words. */
 export function testFiles(root, name, words) {
   const { except = [] } = suites[name];
   const own = suites[name].files === undefined ? `suites${path.sep}${name}${path.sep}` : undefined;
   const files = sourcesBelow(path.join(root, 'tests'))
     .map((file) => path.relative(path.join(root, 'tests'), file))
     .filter((file) => file.endsWith('.test.ts'))
-    .map((file) => file.replace(/\.ts$/, '.js'))
     .filter((file) => !except.includes(file))
     .filter((file) => (own === undefined ? !isLong(file) : file.startsWith(own) || (name === 'soak' && isSoak(file))))
     .toSorted();
@@ -109,7 +108,7 @@ export function testFiles(root, name, words) {
     all: files,
     chosen: files
       .filter((file) => words.length === 0 || words.some((word) => file.includes(word)))
-      .map((file) => path.join('dist', 'tests', file)),
+      .map((file) => path.join('tests', file)),
   };
 }
 

@@ -22,19 +22,18 @@ const note = (fields) => `${JSON.stringify(fields)}\n`;
 /** A file is reported as a test whose name is its path. */
 const isFile = (name, file) => file !== undefined && (name === file || path.resolve(name) === file);
 
-/** Compiled files with a test that failed. */
+/** Test files with a test that failed. */
 export const failedFiles = (file, root) => [
-  ...new Set(entriesOf(file).flatMap((entry) => (entry.failed === undefined ? [] : compiled(entry, root)))),
+  ...new Set(entriesOf(file).flatMap((entry) =>
+      entry.failed === undefined || entry.file === undefined ? [] : [sourceOf(entry.file, root)],
+    )),
 ];
 
-/** A file is reported by its source where there is a map. */
-const compiled = ({ file }, root) =>
-  file === undefined ? [] : [path.join('dist', sourceOf(file, root).replace(/\.ts$/, '.js'))];
-
+/** A file is reported by its source where there is a map, else by what a run has built (`dist/test-…/`). */
 const sourceOf = (file, root) =>
   path
     .relative(root, file)
-    .replace(/^dist./, '')
+    .replace(/^dist.test-[^/\\]*./, '')
     .replace(/\.js$/, '.ts');
 
 function entriesOf(file) {

@@ -9,12 +9,11 @@
 // Words are filters: only test files whose path contains one of them run. Other options go to `node --test`.
 import { spawn } from 'node:child_process';
 import fs from 'node:fs';
-import os from 'node:os';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { build, clientTests } from './build.mjs';
-import { writeAccountClient } from './account-client.mjs';
-import { setUpClients } from './clients.mjs';
+import { importSources } from './build.mjs';
+import { buildTests } from './build-tests.mjs';
+import { clientTests, installClients } from './clients.mjs';
 import { newestClients } from './newest-clients.mjs';
 import { nodeBinary } from './node-binary.mjs';
 import { notingOption } from './processor-time.mjs';
@@ -48,25 +47,24 @@ if (chosen.length === 0) {
   );
 }
 setup();
-build();
-if (chosen.some((file) => file.startsWith(path.join('dist', clientTests)))) {
-  await writeAccountClient();
-  setUpClients();
-}
+if (chosen.some((file) => file.startsWith(clientTests))) installClients();
+const folder = await buildTests(chosen);
 await fetchDefaultModel();
 const program = node === undefined ? process.execPath : nodeBinary(node);
 const imports = wantsNewestClients ? newestClients() : [];
 const variables = await setUpSuite();
 const run = (files, concurrency) => runTests(files, concurrency, variables);
 const { code, unsteady } = await runOnceMore(run, chosen, suites[suite].concurrency, again);
+fs.rmSync(folder, { recursive: true, force: true });
 for (const file of unsteady) process.stdout.write(`unsteady: ${suite}: ${file}\n`);
 process.exitCode = code;
 
 /** Tests on the real model fail by themselves without it; the others need not wait for a network. */
 async function fetchDefaultModel() {
-  const load = (file) => import(pathToFileURL(path.join(root, 'dist', 'src', file)).href);
-  const [{ readEnvironment }, { readConfig }, { fetchModelFile }, { progressDisplay }] = await Promise.all(
-    ['config/environment.js', 'config/read.js', 'model-files/fetch-model-file.js', 'model-files/progress.js'].map(load),
+  const [{ readEnvironment }, { readConfig }, { fetchModelFile }, { progressDisplay }] = await importSources(
+    ...['config/environment.ts', 'config/read.ts', 'model-files/fetch-model-file.ts', 'model-files/progress.ts'].map(
+      (file) => `src/${file}`,
+    ),
   );
   const environment = readEnvironment();
   const { sources, sha256, bytes } = readConfig('', { directory: root, environment }).models[0].backends[0];
@@ -104,8 +102,8 @@ async function setUpSuite() {
 
 /** Resolves after the summary, with the exit code and the files that failed; none of them when the suite was ended. */
 async function runTests(files, concurrency, variables) {
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'tokenhouse-tests-'));
   const summaryFile = path.join(folder, 'summary');
+  for (const file of [summaryFile, processorNotes(summaryFile)]) fs.rmSync(file, { force: true });
   const { suiteMs, fileMs } = suiteLimits(suite);
   const parameters = [
     ...['--enable-source-maps', ...imports.flatMap((file) => ['--import', file])],
@@ -113,7 +111,7 @@ async function runTests(files, concurrency, variables) {
     ...[`--test-concurrency=${concurrency}`, `--test-timeout=${fileMs}`],
     ...['--test-reporter=spec', '--test-reporter-destination=stdout'],
     ...[`--test-reporter=${pathToFileURL(path.join(root, 'scripts', 'test-summary.mjs')).href}`],
-    ...[`--test-reporter-destination=${summaryFile}`, ...options, ...files],
+    ...[`--test-reporter-destination=${summaryFile}`, ...options, ...files.map(builtFile)],
   ];
   const startedAt = performance.now();
   // A group of its own, so that whatever the tests have started ends with them.
@@ -149,8 +147,11 @@ async function runTests(files, concurrency, variables) {
   for (const line of summaryLines({ suite, file: summaryFile, root, seconds: (performance.now() - startedAt) / 1000 }))
     process.stdout.write(`${line}\n`);
   const failed = overdue || stopped ? [] : failedFiles(summaryFile, root);
-  fs.rmSync(folder, { recursive: true, force: true });
   return { code: overdue ? 1 : code, failed };
+}
+
+function builtFile(file) {
+  return path.join(folder, file.replace(/\.ts$/, '.js'));
 }
 
 function kill({ pid }, signal) {

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, posix, relative, sep } from 'node:path';
 import { test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 
 import ts from 'typescript';
+import { inRepository } from './support/repository.ts';
 
 /**
  * Holds the arrows of docs/architecture.md, "What may import what": the folder of a file tells what it may know. A name is
@@ -143,7 +143,7 @@ const entryPoints = [
   'cli/serve-worker.ts',
   'store/sqlite/ledger-worker.ts',
   'store/sqlite/desk-worker.ts',
-  'engines/llama/child.ts',
+  'engines/llama/llama-child.ts',
   'edge/json/json-thread.ts',
   'files/pdf-child.ts',
 ];
@@ -394,20 +394,10 @@ function folderIn(file: string): string | undefined {
 }
 
 function readSources(): Sources {
-  const root = join(repositoryRoot(), 'src');
+  const root = inRepository('src');
   const names = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.ts'));
   assert.ok(names.length > 20, 'the sources were not found');
   return new Map(
     names.sort().map((name) => [relative('.', name).split(sep).join('/'), readFileSync(join(root, name), 'utf8')]),
   );
-}
-
-/** The tests run from `dist/`; the sources are beside it. */
-function repositoryRoot(): string {
-  let folder = dirname(fileURLToPath(import.meta.url));
-  while (!existsSync(join(folder, 'package.json'))) {
-    assert.notEqual(dirname(folder), folder, 'no package.json above the test');
-    folder = dirname(folder);
-  }
-  return folder;
 }

@@ -4,6 +4,7 @@ import path from 'node:path';
 import type { Config } from '../config/config.ts';
 import { loadConfig } from '../config/load.ts';
 import { isLocalOnly } from '../config/public-url.ts';
+import { entryUrl } from '../entries.ts';
 import { scriptSchema } from '../engines/scripted/script-schema.ts';
 import { createLog } from '../log.ts';
 import type { Log } from '../log.ts';
@@ -64,7 +65,7 @@ export async function serveCommand(context: Context, options: ServeOptions): Pro
       version,
       readConfig: (running) =>
         withPorts(loadConfig({ environment, path: options.config, directory, scriptSchema, running }), options),
-      workerEntry: new URL(`./serve-worker${path.extname(import.meta.url)}`, import.meta.url),
+      workerEntry: entryUrl('serve-worker'),
       configFile: path.resolve(directory, named ?? 'tokenhouse.yaml'),
       onFatal: (error) => {
         fatal = error;

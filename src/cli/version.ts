@@ -1,6 +1,4 @@
-import { readFileSync } from 'node:fs';
+import packageFile from '../../package.json' with { type: 'json' };
 
-/** Of the package: `dist/src/cli/` lies three folders below it. */
-export const version = (
-  JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8')) as { readonly version: string }
-).version;
+/** The package's. */
+export const version: string = packageFile.version;

@@ -1,8 +1,8 @@
 import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
-import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { entryUrl } from '../entries.ts';
 import { ApiError, atCap } from '../errors.ts';
 import type { PdfVerdict } from './pdf-child.ts';
 
@@ -143,8 +143,7 @@ export class PdfTexts {
 
   #spawn(): ChildProcess {
     const { pagesMax, charactersMax, memoryBytesMax } = this.#limits;
-    // With the ending that is running: `.js` when built, `.ts` under a loader.
-    const program = fileURLToPath(new URL(`./pdf-child${extname(fileURLToPath(import.meta.url))}`, import.meta.url));
+    const program = fileURLToPath(entryUrl('pdf-child'));
     const heapMegabytes = Math.floor(memoryBytesMax / 2 / 1_048_576);
     const command = [
       process.execPath,

@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto';
-import { extname } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
+import { entryUrl } from '../entries.ts';
 import { ApiError, atCap } from '../errors.ts';
 import type { Constraint, EngineConstraint } from '../generation/request.ts';
 import type { CompileOrder, CompileReply } from './compile-thread.ts';
@@ -129,9 +128,7 @@ export class Constraints {
   }
 
   #start(): Worker {
-    // With the ending that is running: `.js` when built, `.ts` under a loader.
-    const url = new URL(`./compile-thread${extname(fileURLToPath(import.meta.url))}`, import.meta.url);
-    const thread = new Worker(url, { name: 'constraints', resourceLimits: { maxOldGenerationSizeMb: 512 } });
+    const thread = new Worker(entryUrl('compile-thread'), { name: 'constraints', resourceLimits: { maxOldGenerationSizeMb: 512 } });
     thread.on('message', (reply: CompileReply) => {
       // Of a thread that took too long, just before it ended: another thread has another constraint now.
       if (this.#thread !== thread) return;

@@ -1,17 +1,17 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 
 import { roles } from '../../src/account-api/route.ts';
 import type { AccountRoute, Role } from '../../src/account-api/route.ts';
 import { accountRoutes } from '../../src/account-api/routes.ts';
+import { inRepository } from '../support/repository.ts';
 
 /**
  * Who may call what, as somebody has read and agreed to it (access.md): a route that is new, or is opened to somebody, fails
  * here until it is written down there too.
  */
-const table = fileURLToPath(new URL('../../../tests/account-api/access.md', import.meta.url));
+const table = inRepository('tests/account-api/access.md');
 
 const nameOf = ({ method, path }: AccountRoute): string => `${method.toUpperCase()} ${path}`;
 

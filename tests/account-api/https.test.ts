@@ -8,7 +8,7 @@ import type { TestContext } from 'node:test';
 import { readFileSync } from 'node:fs';
 
 import { freePort } from '../../bench/contender.ts';
-import { inRepository } from '../conformance/repository.ts';
+import { inRepository } from '../support/repository.ts';
 import { testAuthority } from '../support/https-server.ts';
 import { noFeatures, scriptedModel, TestService, until } from '../support/service.ts';
 import { owner } from '../support/visitor.ts';

@@ -5,7 +5,9 @@ import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, wr
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
+import { pathToFileURL } from 'node:url';
 import { openSecret } from '../../src/accounts/secret.ts';
+import { built } from '../support/built.ts';
 
 function temporaryFolder(t: TestContext): string {
   const folder = mkdtempSync(join(tmpdir(), 'tokenhouse-secret-'));
@@ -59,7 +61,7 @@ test('a secret that others can read is closed to them, with a warning', { skip: 
 
 test('processes that start together agree on one secret', async (t) => {
   const dataFolder = temporaryFolder(t);
-  const url = new URL('../../src/accounts/secret.js', import.meta.url).href;
+  const url = pathToFileURL(built('src/accounts/secret.ts')).href;
   const script = `
     const { openSecret } = await import('${url}');
     console.log(openSecret({ fromEnvironment: undefined, dataFolder: process.argv[1], warn: console.error }).id);`;

@@ -1,15 +1,14 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { after, before, describe, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 
 import { TestService, until } from '../support/service.ts';
 import type { CommandResult } from '../support/service.ts';
 import { Terminal } from '../support/terminal.ts';
 import { CommandFolder, assertNoStack, jsonOf } from './command.ts';
+import { mainFile } from '../support/built.ts';
 
 /** `tokenhouse chat` against a running service: the answer on standard output, everything about it on standard error. */
-const main = fileURLToPath(new URL('../../src/main.js', import.meta.url));
 const service = new TestService({
   config: `models:
   - id: demo
@@ -46,7 +45,7 @@ interface Running {
 }
 
 function start(args: readonly string[], input?: string, environment: Record<string, string> = {}): Running {
-  const child = spawn(process.execPath, [main, 'chat', ...args], {
+  const child = spawn(process.execPath, [mainFile, 'chat', ...args], {
     cwd: service.folder,
     env: { ...process.env, TOKENHOUSE_KEY: service.key, ...environment },
     stdio: ['pipe', 'pipe', 'pipe'],
@@ -149,7 +148,7 @@ describe('a refusal is told with its code', () => {
 });
 
 test('a conversation on a terminal: remembers, survives an interrupt, and ends with /exit', async () => {
-  const terminal = new Terminal([process.execPath, main, 'chat', 'demo'], {
+  const terminal = new Terminal([process.execPath, mainFile, 'chat', 'demo'], {
     folder: service.folder,
     environment: { TOKENHOUSE_KEY: '' },
   });

@@ -3,11 +3,10 @@ import { spawn } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 
 import type { CommandResult } from '../support/service.ts';
+import { mainFile } from '../support/built.ts';
 
-const main = fileURLToPath(new URL('../../src/main.js', import.meta.url));
 const timeoutMs = 60_000;
 
 /** A folder to run commands in, without a service. */
@@ -39,7 +38,7 @@ export async function runCommand(
   args: readonly string[],
   environment: Readonly<Record<string, string>> = {},
 ): Promise<CommandResult> {
-  const child = spawn(process.execPath, [main, ...args], {
+  const child = spawn(process.execPath, [mainFile, ...args], {
     cwd: folder,
     // Not as npm has started the tests: then commands in messages are `npx tokenhouse …`.
     env: { ...process.env, npm_command: undefined, ...environment },

@@ -3,7 +3,6 @@ import { spawnSync } from 'node:child_process';
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 
 import type { Command } from 'commander';
 
@@ -12,9 +11,9 @@ import { completionScript } from '../../src/cli/completion.ts';
 import { errorTable } from '../../src/errors.ts';
 import { TestService, scriptedModel } from '../support/service.ts';
 import { jsonOf, runCommand } from './command.ts';
+import { mainFile } from '../support/built.ts';
 
 /** The scripts complete what the program has: bash is asked for real, the others are held against the declarations. */
-const main = fileURLToPath(new URL('../../src/main.js', import.meta.url));
 const service = new TestService({ config: scriptedModel('- say: [ { text: "hello" } ]', { id: 'owner/demo:8b' }) });
 const program = commandProgram();
 const asked = join(service.folder, 'asked');
@@ -24,7 +23,7 @@ before(async () => {
   mkdirSync(join(service.folder, 'bin'));
   writeFileSync(
     join(service.folder, 'bin', 'tokenhouse'),
-    `#!/bin/sh\necho "$*" >> '${asked}'\nexec '${process.execPath}' '${main}' "$@"\n`,
+    `#!/bin/sh\necho "$*" >> '${asked}'\nexec '${process.execPath}' '${mainFile}' "$@"\n`,
   );
   chmodSync(join(service.folder, 'bin', 'tokenhouse'), 0o755);
   writeFileSync(join(service.folder, 'bash.sh'), completionScript(program, 'bash'));

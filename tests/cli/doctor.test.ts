@@ -18,7 +18,6 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 
 import { DatabaseSync } from '@photostructure/sqlite';
 
@@ -27,9 +26,9 @@ import { lookAtClock, lookAtNode } from '../../src/cli/doctor/system.ts';
 import type { Finding } from '../../src/cli/doctor/finding.ts';
 import { TestService, scriptedModel } from '../support/service.ts';
 import { CommandFolder, runCommand } from './command.ts';
+import { mainFile } from '../support/built.ts';
 
 /** `tokenhouse doctor` finds what is wrong, beside a running service and without one. Each fault is real. */
-const main = fileURLToPath(new URL('../../src/main.js', import.meta.url));
 const service = new TestService({ config: scriptedModel('- say: [ { text: "hello" } ]') });
 const copies = mkdtempSync(join(tmpdir(), 'tokenhouse-doctor-'));
 before(async () => {
@@ -307,7 +306,7 @@ ${backends.map(([fields], index) => `      - { engine: openai, name: b${index}, 
     assert.notEqual(process.platform, 'win32', 'this test needs ulimit; run it on Linux or macOS');
     const folder = copy('ulimit');
     mkdirSync(folder, { recursive: true });
-    const child = spawn('sh', ['-c', 'ulimit -n 600; exec "$@"', 'sh', process.execPath, main, 'doctor', '--json'], {
+    const child = spawn('sh', ['-c', 'ulimit -n 600; exec "$@"', 'sh', process.execPath, mainFile, 'doctor', '--json'], {
       cwd: folder,
       stdio: ['ignore', 'pipe', 'inherit'],
     });

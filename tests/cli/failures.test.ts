@@ -5,17 +5,16 @@ import { createServer } from 'node:net';
 import type { AddressInfo, Server } from 'node:net';
 import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 
 import { scriptedModel, until } from '../support/service.ts';
 import type { CommandResult } from '../support/service.ts';
 import { CommandFolder, assertNoStack } from './command.ts';
+import { mainFile } from '../support/built.ts';
 
 /**
  * What goes wrong at a start or in a command is told in lines: what, why, and the command that repairs it. Each failure is
  * caused for real, in a process of its own (ux §6.3). Exit codes of sysexits.h: 64 usage, 69 unavailable, 78 configuration.
  */
-const main = fileURLToPath(new URL('../../src/main.js', import.meta.url));
 const model = scriptedModel('- say: [ { text: "hello" } ]');
 const anyPorts = 'server: { inference: { port: 0 }, account: { port: 0 } }\n';
 const sha256 = 'ab'.repeat(32);
@@ -183,7 +182,7 @@ describe('a port that is taken', () => {
       repair: /^tokenhouse serve --port \d+$/,
     });
     const [, repair = ''] = /^ {2}repair {2}tokenhouse (.*)$/m.exec(result.stderr) ?? [];
-    const child = spawn(process.execPath, [main, ...repair.split(' ')], {
+    const child = spawn(process.execPath, [mainFile, ...repair.split(' ')], {
       cwd: folder.path,
       stdio: ['ignore', 'ignore', 'pipe'],
     });
@@ -240,7 +239,7 @@ async function runWithoutRights(folder: CommandFolder): Promise<CommandResult> {
   chownSync(join(folder.path, 'data'), 0, 0);
   return await ended(
     // It gives its rights away itself: this very Node may lie in a folder that only root may look into.
-    spawn(process.execPath, ['--import', withoutRights, main, 'serve'], {
+    spawn(process.execPath, ['--import', withoutRights, mainFile, 'serve'], {
       cwd: folder.path,
       env: { ...process.env, HOME: '/nonexistent' },
       stdio: ['ignore', 'pipe', 'pipe'],
@@ -255,7 +254,7 @@ async function runOnFullDisk(folder: CommandFolder): Promise<CommandResult> {
   mkdirSync(join(folder.path, 'data'), { mode: 0o700 });
   const script = 'mount -t tmpfs -o size=256k tmpfs data && { cat /dev/zero > data/ballast 2>/dev/null; exec "$@"; }';
   const result = await ended(
-    spawn('unshare', ['-rm', 'sh', '-c', script, 'sh', process.execPath, main, 'serve'], {
+    spawn('unshare', ['-rm', 'sh', '-c', script, 'sh', process.execPath, mainFile, 'serve'], {
       cwd: folder.path,
       stdio: ['ignore', 'pipe', 'pipe'],
     }),

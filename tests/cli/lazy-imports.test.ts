@@ -2,15 +2,15 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 
 import ts from 'typescript';
+import { inRepository } from '../support/repository.ts';
 
 /**
  * Help and completion must not wait for a database and a validator, nor a start for what prints, mails, pays or signs in:
  * what is imported before is counted instead of timed.
  */
-const sources = join(fileURLToPath(new URL('../../../', import.meta.url)), 'src');
+const sources = inRepository('src');
 
 /** Files and packages that are loaded before the first command: static imports only, without those for types. */
 function loadedBy(entry: string): { readonly files: readonly string[]; readonly packages: readonly string[] } {

@@ -3,13 +3,12 @@ import { spawn } from 'node:child_process';
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { after, describe, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 
 import { TestService, scriptedModel, until } from '../support/service.ts';
 import { CommandFolder, assertNoStack, runCommand } from './command.ts';
+import { mainFile } from '../support/built.ts';
 
 /** Starts that fail say why, end by themselves and leave nothing behind; a service survives whoever reads its log. */
-const main = fileURLToPath(new URL('../../src/main.js', import.meta.url));
 const model = scriptedModel(
   '- when: { last_text: slow }\n  say: [ { text: "one two" } ]\n  pace_ms: 60000\n- say: [ { text: "hello" } ]',
 );
@@ -37,7 +36,7 @@ describe('a port that is taken', () => {
       assert.doesNotMatch(stderr + stdout, /tkh_/);
       await new Promise<void>((resolve) => holder.close(() => resolve()));
       // The key is shown by the first start that works.
-      const second = spawn(process.execPath, [main, 'serve'], {
+      const second = spawn(process.execPath, [mainFile, 'serve'], {
         cwd: folder.path,
         stdio: ['ignore', 'ignore', 'pipe'],
       });
@@ -76,7 +75,7 @@ describe('one data folder', () => {
 
 test('--no-key shows none, and says how to make one', async () => {
   const folder = folderWith(`server: { inference: { port: 0 }, account: { port: 0 } }\n${model}`);
-  const child = spawn(process.execPath, [main, 'serve', '--no-key'], {
+  const child = spawn(process.execPath, [mainFile, 'serve', '--no-key'], {
     cwd: folder.path,
     stdio: ['ignore', 'pipe', 'pipe'],
   });
@@ -107,7 +106,7 @@ test('a second signal ends the service at once', async () => {
 describe('a reader that goes away', () => {
   test('of the log: the service goes on', async () => {
     const folder = folderWith(`server: { inference: { port: 0 }, account: { port: 0 } }\n${model}`);
-    const child = spawn(process.execPath, [main, 'serve'], { cwd: folder.path, stdio: ['ignore', 'pipe', 'pipe'] });
+    const child = spawn(process.execPath, [mainFile, 'serve'], { cwd: folder.path, stdio: ['ignore', 'pipe', 'pipe'] });
     let said = '';
     child.stderr.on('data', (text: Buffer) => (said += text.toString()));
     await until(() => /Then see what it cost/.test(said), 30_000);
@@ -125,7 +124,7 @@ describe('a reader that goes away', () => {
 
   test('of a command: it ends without a word', async () => {
     const folder = folderWith(model);
-    const child = spawn('sh', ['-c', '"$0" "$1" models list --json | true', process.execPath, main], {
+    const child = spawn('sh', ['-c', '"$0" "$1" models list --json | true', process.execPath, mainFile], {
       cwd: folder.path,
       stdio: ['ignore', 'pipe', 'pipe'],
     });

@@ -1,12 +1,11 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 
 import { TestService, scriptedModel } from '../support/service.ts';
 import { Terminal } from '../support/terminal.ts';
+import { mainFile } from '../support/built.ts';
 
 /** What a start says (ux §6.3): everything with the key the first time, five lines on a terminal later. */
-const main = fileURLToPath(new URL('../../src/main.js', import.meta.url));
 const service = new TestService({ config: scriptedModel('- say: [ { text: "hello" } ]') });
 before(() => service.start());
 after(() => service.dispose());
@@ -56,7 +55,7 @@ test('a later start without a terminal says the facts again, and no key', async 
 });
 
 test('a later start on a terminal has five lines, and the link for the owner as long as there is none', async () => {
-  const terminal = new Terminal([process.execPath, main, 'serve'], { folder: service.folder });
+  const terminal = new Terminal([process.execPath, mainFile, 'serve'], { folder: service.folder });
   await terminal.shows(/Errors/);
   await terminal.shows(/\n[^\n]*Owner[^\n]*\n/);
   const lines = talk(terminal.screen);

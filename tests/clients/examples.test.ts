@@ -3,11 +3,12 @@ import { spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 
 import { examplesOf } from '../examples/extract.ts';
 import type { Example } from '../examples/extract.ts';
 import { TestService } from '../support/service.ts';
+import { runFolder } from '../support/built.ts';
+import { inRepository } from '../support/repository.ts';
 
 /**
  * The programs of docs/clients.md run as they stand, against the configuration that stands there, and print what is written
@@ -15,7 +16,7 @@ import { TestService } from '../support/service.ts';
  */
 const document = 'docs/clients.md';
 const examples = examplesOf(
-  readFileSync(fileURLToPath(new URL(`../../../${document}`, import.meta.url)), 'utf8'),
+  readFileSync(inRepository(document), 'utf8'),
   document,
 );
 const programs = examples.filter(({ kind }) => kind === 'program');
@@ -23,8 +24,8 @@ const [config] = examples.filter(({ kind }) => kind === 'config');
 assert.ok(config);
 
 const service = new TestService({ config: config.text });
-/** Beside the compiled tests, where the client libraries are found. */
-const folder = mkdtempSync(join(dirname(fileURLToPath(import.meta.url)), 'example-'));
+/** Where the client libraries are found. */
+const folder = mkdtempSync(join(runFolder, 'example-'));
 before(() => service.start());
 after(async () => {
   rmSync(folder, { recursive: true, force: true });

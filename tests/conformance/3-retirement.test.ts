@@ -8,6 +8,7 @@ import { assertEnvelope } from '../http/envelope.ts';
 import { exchange } from '../http/raw.ts';
 import { RawClient, chatBytes, newRequestId } from '../support/raw-client.ts';
 import { TestService, until } from '../support/service.ts';
+import { built } from '../support/built.ts';
 
 /** Specification part 3 and §9.4, contracts decision 25: a model's way from available to retired. */
 const configOf = (deprecation: string): string => `models:
@@ -31,7 +32,7 @@ const hourMs = 3_600_000;
 const retiresAt = Date.parse('2999-03-01T00:00:00Z');
 const service = new TestService({
   config: configOf(''),
-  entry: new URL('../support/clock-entry.js', import.meta.url),
+  entry: built('tests/support/clock-entry.ts'),
 });
 before(() => service.start());
 after(async () => {

@@ -8,7 +8,7 @@ import type { ErrorCode } from '../../src/errors.ts';
 import { ChatHouse } from './chat-house.ts';
 import { readCompletion, readCompletionStream } from './completions-reader.ts';
 import type { ReadCompletion, ReadCompletionChoice } from './completions-reader.ts';
-import { inRepository } from './repository.ts';
+import { inRepository } from '../support/repository.ts';
 
 /** Text completions from the client's side (specification §4.3, contracts §1.1). */
 const house = new ChatHouse([

@@ -5,7 +5,7 @@ import { after, before, describe, test } from 'node:test';
 import { TestService } from '../support/service.ts';
 import { Upstream, chatChunk, usageChunk } from '../support/upstream.ts';
 import { MessagesClient, assistant, inputTokensOf, user, weather } from './messages-ask.ts';
-import { inRepository } from './repository.ts';
+import { inRepository } from '../support/repository.ts';
 
 /** Contracts §1.2, `count_tokens` in front of a backend that cannot count: it learns from what the answers tell. */
 let upstream: Upstream;

@@ -5,7 +5,7 @@ import { after, before, test } from 'node:test';
 import { eventsOf } from '../http/chat.ts';
 import { assertEnvelope } from '../http/envelope.ts';
 import { Relay } from './relay.ts';
-import { inRepository } from './repository.ts';
+import { inRepository } from '../support/repository.ts';
 
 /** Requests that unmodified clients really sent to chat completions, replayed: each gets a valid answer. */
 const folder = inRepository('tests', 'fixtures', 'wire', 'chat');

@@ -7,7 +7,7 @@ import { TestService } from '../support/service.ts';
 import { readMessageStream } from './messages-reader.ts';
 import { assertMessageShape } from './messages-shape.ts';
 import type { Generation } from './messages-shape.ts';
-import { inRepository } from './repository.ts';
+import { inRepository } from '../support/repository.ts';
 
 /** Requests that unmodified clients really sent to messages, replayed: each gets a valid answer. */
 const folder = inRepository('tests', 'fixtures', 'wire', 'messages');

@@ -10,7 +10,7 @@ import { Meter } from '../../src/pipeline/meter.ts';
 import { legalStream } from '../generation/legal-streams.ts';
 import { OpenAiSchema } from '../support/openai-schema.ts';
 import { TestService, scriptedModel } from '../support/service.ts';
-import { inRepository } from './repository.ts';
+import { inRepository } from '../support/repository.ts';
 import { wires } from './dialects.ts';
 import { print, readStreamCase, streamCaseNames } from './stream-case.ts';
 import { plainSeals } from '../support/seals.ts';

@@ -8,7 +8,7 @@ import { Relay } from './relay.ts';
 import { readResponseStream, responseKeys } from './responses-reader.ts';
 import type { WireResponse } from './responses-reader.ts';
 import { sendResponses } from './responses-relay.ts';
-import { inRepository } from './repository.ts';
+import { inRepository } from '../support/repository.ts';
 
 /** Requests that unmodified clients really sent to /v1/responses, replayed: each gets a valid answer. */
 const folder = inRepository('tests', 'fixtures', 'wire', 'responses');

@@ -9,7 +9,7 @@ import { Fold } from '../../src/generation/fold.ts';
 import { Meter } from '../../src/pipeline/meter.ts';
 import { plainSeals } from '../support/seals.ts';
 import type { Wire } from './dialects.ts';
-import { inRepository } from './repository.ts';
+import { inRepository } from '../support/repository.ts';
 
 /** `events.json` of a case: what an engine says, and the facts of the answer's head. */
 export interface StreamCase {

@@ -8,7 +8,7 @@ import { filesOfStreamCase, pathInStreamCase, print, readStreamCase, streamCaseN
 /**
  * One script, several wires: `events.json` of each folder in `tests/fixtures/streams` is what an engine says, the files
  * beside it are the exact bytes that each dialect prints, streamed and whole. After a wanted change write them anew with
- * `node dist/tests/conformance/write-streams.js` and read the difference.
+ * `node scripts/run.mjs tests/conformance/write-streams.ts` and read the difference.
  */
 for (const name of streamCaseNames()) {
   for (const [wire, printer] of wires) {

@@ -5,7 +5,7 @@ import { test } from 'node:test';
 
 import { decodeChatRequest } from '../../src/dialects/chat/request.ts';
 import type { GenerationRequest, Message } from '../../src/generation/request.ts';
-import { inRepository } from '../conformance/repository.ts';
+import { inRepository } from '../support/repository.ts';
 import { chatRequest } from '../pipeline/models.ts';
 
 const folder = inRepository('tests', 'fixtures', 'wire', 'chat');

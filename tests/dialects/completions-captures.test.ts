@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { decodeCompletionRequest } from '../../src/dialects/completions/request.ts';
 import type { CompletionRequest } from '../../src/dialects/completions/request.ts';
 import { plainTokens } from '../support/token-controls.ts';
-import { inRepository } from '../conformance/repository.ts';
+import { inRepository } from '../support/repository.ts';
 
 const folder = inRepository('tests', 'fixtures', 'wire', 'completions');
 

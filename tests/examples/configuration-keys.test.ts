@@ -2,12 +2,12 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { fileURLToPath, pathToFileURL } from 'node:url';
+import { pathToFileURL } from 'node:url';
 
 import { defaultLimits } from '../../src/config/defaults.ts';
+import { root } from '../support/repository.ts';
 
 /** The tables of docs/configuration.md and docs/cli.md are what `npm run docs` prints now. */
-const root = fileURLToPath(new URL('../../../', import.meta.url));
 const { documents } = (await import(pathToFileURL(join(root, 'scripts', 'docs.mjs')).href)) as {
   documents(): Promise<Readonly<Record<string, string>>>;
 };

@@ -3,12 +3,13 @@ import { spawn } from 'node:child_process';
 import { chmodSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { delimiter, join, relative } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 
 import { CommandFolder, assertNoStack } from '../cli/command.ts';
 import { TestService } from '../support/service.ts';
 import { examplesOf } from './extract.ts';
 import type { Example } from './extract.ts';
+import { mainFile } from '../support/built.ts';
+import { root } from '../support/repository.ts';
 
 /**
  * The marked examples of README.md and docs/ do what they say. A marker is a comment on the line before the fence:
@@ -18,7 +19,6 @@ import type { Example } from './extract.ts';
  *   default ports mean that service, `tkh_…` its first key, `TOKENHOUSE_URL` and `TOKENHOUSE_KEY` both.
  * - `<!-- example: program -->` in docs/clients.md: `tests/clients/examples.test.ts` runs it.
  */
-const root = fileURLToPath(new URL('../../../', import.meta.url));
 const documents = [
   ...readdirSync(root).filter((name) => name.endsWith('.md')),
   ...readdirSync(join(root, 'docs'), { recursive: true, encoding: 'utf8' })
@@ -37,8 +37,7 @@ const shims = join(service.folder, 'bin');
 before(async () => {
   await service.start();
   mkdirSync(shims);
-  const main = fileURLToPath(new URL('../../src/main.js', import.meta.url));
-  const run = `exec '${process.execPath}' '${main}' "$@"\n`;
+  const run = `exec '${process.execPath}' '${mainFile}' "$@"\n`;
   writeFileSync(join(shims, 'tokenhouse'), `#!/bin/sh\n${run}`);
   writeFileSync(join(shims, 'npx'), `#!/bin/sh\n[ "$1" = tokenhouse ] || exit 97\nshift\n${run}`);
   for (const shim of ['tokenhouse', 'npx']) chmodSync(join(shims, shim), 0o755);

@@ -2,11 +2,11 @@
 import assert from 'node:assert/strict';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 
 import { ServiceMetrics } from '../../src/metrics/service-metrics.ts';
+import { inRepository } from '../support/repository.ts';
 
-const file = fileURLToPath(new URL('../../../docs/operations.md', import.meta.url));
+const file = inRepository('docs/operations.md');
 
 test('docs/operations.md has every metric with its labels and meaning, and no other', () => {
   const none = () => 0;

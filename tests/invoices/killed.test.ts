@@ -5,14 +5,14 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 
 import { openSqliteStore } from '../../src/store/sqlite/store.ts';
 import { openStore, temporaryFolder } from '../store/fixture.ts';
 import { account, dayMs, moved, paperOn, spent } from './house.ts';
 import { accountsOfKill, october, september } from './kill-accounts.ts';
+import { built } from '../support/built.ts';
 
-const program = fileURLToPath(new URL('./issue-until-killed.js', import.meta.url));
+const program = built('tests/invoices/issue-until-killed.ts');
 
 test('each account has one statement, and the numbers have no gap, however often the issuer is killed', async (t) => {
   const file = join(temporaryFolder(t), 'x.db');

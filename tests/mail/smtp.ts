@@ -5,7 +5,7 @@ import type { TestContext } from 'node:test';
 import { SMTPServer } from 'smtp-server';
 import type { SMTPServerOptions } from 'smtp-server';
 
-import { inRepository } from '../conformance/repository.ts';
+import { inRepository } from '../support/repository.ts';
 
 export interface ReceivedMail {
   readonly from: string;

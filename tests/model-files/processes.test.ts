@@ -4,15 +4,15 @@ import { existsSync, readdirSync, readFileSync, statSync, utimesSync, writeFileS
 import os from 'node:os';
 import path from 'node:path';
 import { after, describe, it } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import type { FetchedModelFile } from '../../src/model-files/fetch-model-file.ts';
 import { acquireLock } from '../../src/model-files/lock.ts';
 import { fileServer, sendFile, type FileServer } from './file-server.ts';
 import { emptyFolder, sha256Of, someBytes } from './surroundings.ts';
+import { built } from '../support/built.ts';
 
 const size = 8_000_000;
 const { body, sha256 } = someBytes(size);
-const program = fileURLToPath(new URL('fetch-process.js', import.meta.url));
+const program = built('tests/model-files/fetch-process.ts');
 
 interface Running {
   readonly child: ChildProcess;

@@ -4,7 +4,7 @@ import { Compile, Errors } from 'typebox/schema';
 import type { Validator } from 'typebox/schema';
 import { parse } from 'yaml';
 
-import { inRepository } from '../conformance/repository.ts';
+import { inRepository } from '../support/repository.ts';
 
 /** A part of a document, as JSON. */
 export type Node = Readonly<Record<string, unknown>>;

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 
 import { inferenceRoutes } from '../../src/http/routes.ts';
-import { inRepository } from '../conformance/repository.ts';
+import { inRepository } from '../support/repository.ts';
 import { TestService } from '../support/service.ts';
 import { until } from '../support/service.ts';
 import { DocumentJudge } from './judge.ts';

@@ -3,7 +3,6 @@ import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { serialize } from 'node:v8';
 
 import { StoreError } from '../../src/store/store-error.ts';
@@ -12,8 +11,9 @@ import { openSqliteStore, type SqliteStore } from '../../src/store/sqlite/store.
 import { event, openTill, say, session, wish } from './claims.ts';
 import { creditOf } from './credit-of.ts';
 import { balanceOf, customer, differencesOf, openStore, temporaryFolder } from '../store/fixture.ts';
+import { built } from '../support/built.ts';
 
-const child = fileURLToPath(new URL('./transfer-and-die.js', import.meta.url));
+const child = built('tests/payments/transfer-and-die.ts');
 
 /**
  * Carries out a movement in a process that is killed before its first statement, then one that is before its second, until

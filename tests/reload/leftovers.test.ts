@@ -8,6 +8,7 @@ import { test } from 'node:test';
 
 import { loadConfig } from '../../src/config/load.ts';
 import { readEnvironment } from '../../src/config/environment.ts';
+import { entryUrl } from '../../src/entries.ts';
 import { scriptSchema } from '../../src/engines/scripted/script-schema.ts';
 import { createLog } from '../../src/log.ts';
 import { startService } from '../../src/service/start.ts';
@@ -55,7 +56,7 @@ test(`${rounds} reloads leave nothing behind`, async (t) => {
   const options = { environment, path: configFile, directory: folder, scriptSchema };
   const lines: string[] = [];
   const service = await startService({
-    workerEntry: new URL('../../src/cli/serve-worker.js', import.meta.url),
+    workerEntry: entryUrl('serve-worker'),
     config: loadConfig(options),
     environment,
     version: 'test',

@@ -3,10 +3,8 @@ import { cpSync, mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writ
 import os from 'node:os';
 import path from 'node:path';
 import { after } from 'node:test';
-import { fileURLToPath } from 'node:url';
+import { root } from '../support/repository.ts';
 
-/** The folder of the repository, seen from dist/tests/setup. */
-export const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..', '..', '..');
 
 export interface Clone {
   readonly folder: string;

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readdirSync, readFileSync, realpathSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { it } from 'node:test';
-import { root } from './clone.ts';
+import { root } from '../support/repository.ts';
 
 const modules = realpathSync(path.join(root, 'node_modules'));
 const bytesMax = 300_000_000;

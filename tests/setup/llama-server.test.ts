@@ -14,11 +14,11 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 
 import { until } from '../support/service.ts';
+import { inRepository } from '../support/repository.ts';
 
-const script = fileURLToPath(new URL('../../../scripts/llama-server.mjs', import.meta.url));
+const script = inRepository('scripts/llama-server.mjs');
 const skip = process.platform === 'win32' ? 'the stand-ins are shell scripts' : false;
 
 let folder = '';

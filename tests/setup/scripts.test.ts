@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
-import { existsSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync } from 'node:fs';
 import path from 'node:path';
 import { describe, it } from 'node:test';
 import { pathToFileURL } from 'node:url';
-import { clone, root, run, type Clone } from './clone.ts';
+import { root } from '../support/repository.ts';
+import { clone, run, type Clone } from './clone.ts';
 
 const scripts = (await import(pathToFileURL(path.join(root, 'scripts', 'setup.mjs')).href)) as {
   nodeProblem(version: string): string | undefined;
@@ -44,42 +45,63 @@ const ended = async (project: Clone, ...args: string[]) => {
   return { ...(await program.ended), output: program.output(), errors: program.errors() };
 };
 
+const lines = (text: string): readonly string[] => text.split('\n').filter((line) => line !== '');
+
 describe('building', () => {
-  it('happens when something changed, and only then', async () => {
-    const project = clone(
-      { 'src/main.ts': main, 'src/other.ts': 'export const one: number = 1;\n' },
-      { linkModules: true },
-    );
-    const [output, leftover] = ['dist/src/main.js', 'dist/src/other.js'].map((file) =>
-      path.join(project.folder, file),
-    ) as [string, string];
-    const build = () => ended(project, 'scripts/build.mjs');
+  const project = clone(
+    {
+      'src/main.ts': main,
+      'src/far/echo-child.ts': "import { one } from '../one.ts';\nprocess.stdout.write(`one is ${one}`);\n",
+      'src/one.ts': 'export const one: number = 1;\n',
+      'src/child.ts': 'export const unused = 1;\n',
+    },
+    { linkModules: true },
+  );
+  const output = (name: string): string => path.join(project.folder, 'dist', name);
+  const build = () => ended(project, 'scripts/build.mjs');
 
-    assert.match((await build()).errors, /^build {4}2 files in/m);
-    assert.ok(existsSync(output) && existsSync(leftover));
+  it('makes an entry of the command and of each thread, child and worker', async () => {
+    assert.match((await build()).errors, /^build {4}\d+ files in/m);
+    assert.ok(existsSync(output('main.js')));
+    assert.ok(!existsSync(output('child.js')), 'a file that nothing needs is not built');
+    assert.equal((await ended(project, 'dist/echo-child.js')).output, 'one is 1');
+  });
 
-    const before = statSync(output).mtimeMs;
-    const again = await build();
-    assert.deepEqual([again.code, /^build/m.test(again.errors)], [0, false], 'nothing changed');
-    assert.equal(statSync(output).mtimeMs, before);
-
-    project.write('src/main.ts', `${main}// changed\n`);
-    assert.match((await build()).errors, /^build/m);
-
-    rmSync(output);
-    rmSync(path.join(project.folder, 'src/other.ts'));
+  it('takes every change, and what is no longer made goes', async () => {
+    project.write('src/one.ts', 'export const one: number = 2;\n');
     assert.equal((await build()).code, 0);
-    assert.ok(existsSync(output), 'an output that went missing comes back');
-    assert.ok(!existsSync(leftover), 'the output of a deleted source goes');
+    assert.equal((await ended(project, 'dist/echo-child.js')).output, 'one is 2');
+    rmSync(path.join(project.folder, 'src/far'), { recursive: true });
+    assert.equal((await build()).code, 0);
+    assert.ok(!existsSync(output('echo-child.js')), 'the output of a deleted source');
+  });
 
-    project.write('src/main.ts', 'const wrong: number = "text";\n');
-    for (let time = 1; time <= 2; time++) {
+  it('says where a source is wrong, and leaves what was built', async () => {
+    const before = readFileSync(output('main.js'), 'utf8');
+    for (const [text, message] of [
+      ['const wrong = ;\n', /ERROR.*Unexpected ";"/],
+      ["import './nothing.ts';\n", /ERROR.*Could not resolve "\.\/nothing\.ts"/],
+    ] as const) {
+      project.write('src/main.ts', text);
       const failed = await build();
-      assert.equal(failed.code, 1, 'a fault is told each time');
-      assert.match(failed.errors, /TS2322[^]*The sources do not compile/);
+      assert.equal(failed.code, 1);
+      assert.match(failed.errors, message);
+      assert.match(failed.errors, /src\/main\.ts:1:\d+:\n/);
+      assert.match(failed.errors, /could not be bundled; see above/);
+      assert.doesNotMatch(failed.errors, /\n\s+at /, 'no stack of the build itself');
+      assert.equal(readFileSync(output('main.js'), 'utf8'), before);
     }
     project.write('src/main.ts', main);
     assert.equal((await build()).code, 0);
+  });
+
+  it('keeps the names of our files and lines in stacks', async () => {
+    project.write('src/main.ts', "import { fall } from './fall.ts';\nfall();\n");
+    project.write('src/fall.ts', '// A line before.\nexport const fall = (): never => {\n  throw new Error();\n};\n');
+    assert.equal((await build()).code, 0);
+    const { errors } = await ended(project, 'bin/tokenhouse.mjs');
+    assert.match(errors, /src\/fall\.ts:3:\d+/);
+    assert.match(errors, /src\/main\.ts:2:\d+/);
   });
 });
 
@@ -93,7 +115,7 @@ describe('the command', () => {
   });
 
   it('hands over its arguments and its exit code', async () => {
-    const project = clone({ 'dist/src/main.js': main.replace('as const', '') }, { linkModules: true });
+    const project = clone({ 'dist/main.js': main.replace('as const', '') }, { linkModules: true });
     const { code, output } = await ended(project, 'bin/tokenhouse.mjs', 'keys', 'create', '--name', 'a b');
     assert.deepEqual([code, output], [4, 'arguments keys create --name a b\n']);
   });
@@ -189,12 +211,135 @@ describe('installing', () => {
     }
   });
 
+  it('for the program alone leaves out what is for development, until somebody works on it', async () => {
+    const packages = (name: string) => ({ [`${name}/package.json`]: JSON.stringify({ name, version: '1.0.0' }) });
+    const description = {
+      name: 'clone',
+      version: '1.0.0',
+      type: 'module',
+      dependencies: { tiny: 'file:tiny' },
+      devDependencies: { tool: 'file:tool' },
+    };
+    const locked = {
+      name: 'clone',
+      version: '1.0.0',
+      lockfileVersion: 3,
+      packages: {
+        '': description,
+        'node_modules/tiny': { resolved: 'tiny', link: true },
+        'node_modules/tool': { resolved: 'tool', link: true, dev: true },
+        tiny: { version: '1.0.0' },
+        tool: { version: '1.0.0', dev: true },
+      },
+    };
+    const project = clone(
+      {
+        'package.json': JSON.stringify(description),
+        'package-lock.json': JSON.stringify(locked),
+        ...packages('tiny'),
+        ...packages('tool'),
+        'set-up.mjs':
+          "import { setup } from './scripts/setup.mjs';\nsetup({ onlyToRun: process.argv[2] === 'run' });\n",
+      },
+      { linkModules: false },
+    );
+    const installed = (name: string) => existsSync(path.join(project.folder, 'node_modules', name));
+    const setUp = async (...args: string[]) => {
+      const program = run(project, ['set-up.mjs', ...args], {
+        HOME: path.join(project.folder, 'home'),
+        npm_config_offline: 'true',
+      });
+      assert.equal((await program.ended).code, 0, program.errors());
+      return lines(program.errors()).some((line) => line.startsWith('install  '));
+    };
+    assert.equal(await setUp('run'), true);
+    assert.deepEqual([installed('tiny'), installed('tool')], [true, false]);
+    assert.equal(await setUp('run'), false);
+    assert.equal(await setUp(), true);
+    assert.deepEqual([installed('tiny'), installed('tool')], [true, true]);
+    assert.equal(await setUp('run'), false, 'whoever has everything has what runs');
+    assert.equal(await setUp(), false);
+  });
+
   it('leaves linked dependencies alone', async () => {
     const project = clone({}, { linkModules: true });
     const { code } = await ended(project, 'scripts/setup.mjs');
     assert.equal(code, 0);
     assert.ok(readFileSync(path.join(project.folder, 'node_modules', 'typescript', 'package.json')).length > 0);
   });
+});
+
+describe('a clone that only runs the program', () => {
+  const stampFile = 'node_modules/.tokenhouse-setup.json';
+  const native = `${process.platform}-${process.arch}`;
+  const lockedPackages = {
+    '': { dependencies: { bundled: '1.0.0', native: '1.0.0' } },
+    'node_modules/bundled': { version: '1.0.0' },
+    'node_modules/esbuild': { version: '1.0.0' },
+    'node_modules/native': { version: '1.0.0', dependencies: { helper: '1.0.0' } },
+    'node_modules/native/node_modules/helper': { version: '2.0.0' },
+    'node_modules/helper': { version: '1.0.0' },
+    'node_modules/@photostructure/sqlite': { version: '1.0.0' },
+  };
+  const kept = [
+    'node_modules/bundled/package.json',
+    'node_modules/bundled/LICENSE.txt',
+    'node_modules/bundled/index.js',
+    'node_modules/esbuild/bin/esbuild',
+    'node_modules/native/index.js',
+    'node_modules/native/node_modules/helper/index.js',
+    `node_modules/@photostructure/sqlite/prebuilds/${native}/sqlite.node`,
+    stampFile,
+  ];
+  const removed = [
+    'node_modules/bundled/index.d.ts',
+    'node_modules/bundled/other.js',
+    'node_modules/bundled/deep/folder/README.md',
+    'node_modules/native/index.d.ts',
+    'node_modules/helper/index.js',
+    'node_modules/@photostructure/sqlite/prebuilds/plan9-mips/sqlite.node',
+    'node_modules/@photostructure/sqlite/src/sqlite.c',
+  ];
+  const project = (stamp: object) =>
+    clone(
+      {
+        'package-lock.json': JSON.stringify({ packages: lockedPackages }),
+        ...Object.fromEntries([...kept, ...removed].map((file) => [file, 'text'])),
+        [stampFile]: JSON.stringify(stamp),
+        'slim.mjs': `import { slim } from './scripts/slim.mjs';
+          slim(['src/main.ts', 'node_modules/bundled/index.js'], ['native', '@photostructure/sqlite']);`,
+      },
+      { linkModules: false },
+    );
+
+  it('keeps what the bundle was made of and what is loaded as it is installed', async () => {
+    const small = project({ isOwn: true, everything: false });
+    assert.equal((await ended(small, 'slim.mjs')).errors, '');
+    const isThere = (file: string): boolean => existsSync(path.join(small.folder, file));
+    assert.deepEqual(
+      kept.filter((file) => !isThere(file)),
+      [],
+    );
+    assert.deepEqual(removed.filter(isThere), []);
+    assert.ok(!isThere('node_modules/bundled/deep'), 'no empty folders');
+    assert.equal(
+      (JSON.parse(readFileSync(path.join(small.folder, stampFile), 'utf8')) as { isSlim?: boolean }).isSlim,
+      true,
+    );
+  });
+
+  for (const [why, stamp] of Object.entries({
+    'somebody works in': { isOwn: true, everything: true },
+    'somebody else has installed': { isOwn: false, everything: false },
+  }))
+    it(`is not one that ${why}`, async () => {
+      const whole = project(stamp);
+      assert.equal((await ended(whole, 'slim.mjs')).errors, '');
+      assert.deepEqual(
+        [...kept, ...removed].filter((file) => !existsSync(path.join(whole.folder, file))),
+        [],
+      );
+    });
 });
 
 describe('the client libraries of the tests', () => {
@@ -215,36 +360,30 @@ describe('the client libraries of the tests', () => {
     }),
     'tests/clients/tiny/package.json': JSON.stringify({ name: 'tiny', version, type: 'module', main: 'index.js' }),
     'tests/clients/tiny/index.js': `export const said = 'tiny ${version}';`,
-    'tests/clients/tiny/index.d.ts': 'export declare const said: string;',
-    'tests/clients/tsconfig.json': readFileSync(path.join(root, 'tests', 'clients', 'tsconfig.json'), 'utf8'),
-    'tests/clients/a.ts': "import { said } from 'tiny';\nprocess.stdout.write(said);\n",
   });
   const offline = (project: Clone) => ({ HOME: path.join(project.folder, 'home'), npm_config_offline: 'true' });
 
   it('are installed apart, when they are missing or their lock changed, and never by a build', async () => {
     const project = clone({ 'src/main.ts': main, ...client('1.0.0') }, { linkModules: true });
     project.write('home/.keep', '');
-    const setUp = async (...args: string[]) => {
-      const program = run(project, ['scripts/clients.mjs', ...args], offline(project));
+    const setUp = async () => {
+      const program = run(project, ['scripts/clients.mjs'], offline(project));
       assert.equal((await program.ended).code, 0, program.errors());
       return /^install {2}the client libraries/m.test(program.errors());
     };
-    const said = async () => (await ended(project, 'dist/tests/clients/a.js')).output;
     const modules = path.join(project.folder, 'tests', 'clients', 'node_modules');
+    const said = () => readFileSync(path.join(modules, 'tiny', 'index.js'), 'utf8');
 
     assert.equal((await ended(project, 'scripts/build.mjs')).code, 0);
     assert.ok(!existsSync(modules), 'what `npm start` does installs no clients, and builds without them');
     assert.equal(await setUp(), true);
-    assert.equal(await said(), 'tiny 1.0.0');
+    assert.match(said(), /tiny 1\.0\.0/);
     assert.equal(await setUp(), false);
 
     for (const [file, text] of Object.entries(client('1.0.1'))) project.write(file, text);
-    assert.equal(await setUp('--install-only'), true);
+    assert.equal(await setUp(), true);
     assert.equal(await setUp(), false);
-    assert.equal(await said(), 'tiny 1.0.1');
-
-    assert.equal((await ended(project, 'scripts/build.mjs')).code, 0);
-    assert.equal(await said(), 'tiny 1.0.1', 'a build leaves the tests of the clients where they are');
+    assert.match(said(), /tiny 1\.0\.1/);
   });
 
   it('that cannot be installed say what to do', async () => {

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { describe, it } from 'node:test';
 import { pathToFileURL } from 'node:url';
-import { root } from './clone.ts';
+import { root } from '../support/repository.ts';
 
 interface Arguments {
   readonly problem?: string;
@@ -65,18 +65,18 @@ describe('the suites', () => {
     const ordinary = testFiles(root, 'ordinary', []).chosen;
     assert.ok(ordinary.length > 50 && ordinary.every((file) => !file.includes(path.join('tests', 'suites'))));
     const { except = [] } = suites['node24']!;
-    const compiled = new Set(except.map((file) => path.join('dist', 'tests', file)));
-    assert.ok(compiled.size > 0 && [...compiled].every((file) => ordinary.includes(file)), 'there is what is left out');
+    const leftOut = new Set(except.map((file) => path.join('tests', file)));
+    assert.ok(leftOut.size > 0 && [...leftOut].every((file) => ordinary.includes(file)), 'there is what is left out');
     assert.deepEqual(
       testFiles(root, 'node24', []).chosen,
-      ordinary.filter((file) => !compiled.has(file)),
+      ordinary.filter((file) => !leftOut.has(file)),
     );
-    const isSoak = (file: string): boolean => file.endsWith('.soak.test.js');
+    const isSoak = (file: string): boolean => file.endsWith('.soak.test.ts');
     assert.ok(!ordinary.some(isSoak));
     const soak = testFiles(root, 'soak', []).chosen;
     assert.ok(soak.some(isSoak) && soak.every((file) => isSoak(file) || file.includes(path.join('suites', 'soak'))));
     assert.deepEqual(testFiles(root, 'ordinary', ['setup/suites']).chosen, [
-      path.join('dist', 'tests', 'setup', 'suites.test.js'),
+      path.join('tests', 'setup', 'suites.test.ts'),
     ]);
   });
 });
@@ -147,7 +147,7 @@ describe('the summary', () => {
     const folder = mkdtempSync(path.join(tmpdir(), 'tokenhouse-summary-'));
     t.after(() => rmSync(folder, { recursive: true, force: true }));
     const file = path.join(folder, 'notes');
-    const of = (name: string): string => path.join(root, 'dist', 'tests', name);
+    const of = (name: string): string => path.join(root, 'dist', 'test-a1B2c3', 'tests', name);
     const notes = [
       ...Array.from({ length: 12 }, (_, index) => ({ file: of(`${index}.test.js`), durationMs: index * 1_000 })),
       { passed: 1 },
@@ -175,7 +175,7 @@ describe('the summary', () => {
       'failed: tests/3.test.ts: another promise',
       'ordinary: 2 passed, 2 failed, 1 skipped',
     ]);
-    assert.deepEqual(failedFiles(file, root), [path.join('dist', 'tests', '3.test.js')]);
+    assert.deepEqual(failedFiles(file, root), [path.join('tests', '3.test.ts')]);
     assert.deepEqual(failedFiles(`${file}-gone`, root), []);
     assert.match(summaryLines({ suite: 'soak', file: `${file}-gone`, root, seconds: 1 }).at(-1)!, /^soak: 0 passed/);
   });

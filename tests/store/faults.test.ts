@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
+import { pathToFileURL } from 'node:url';
 import { DatabaseSync } from '@photostructure/sqlite';
 import { openSqliteStore } from '../../src/store/sqlite/store.ts';
 import { StoreError } from '../../src/store/store-error.ts';
@@ -18,6 +19,7 @@ import {
   temporaryFolder,
   usage,
 } from './fixture.ts';
+import { built } from '../support/built.ts';
 
 const refused = (code: StoreError['code']) => (error: unknown) => error instanceof StoreError && error.code === code;
 
@@ -154,10 +156,10 @@ test('S12: when the disk fails to sync, nothing more is acknowledged and the pro
   assert.deepEqual(await differencesOf(file, false), []);
 });
 
-const here = (path: string) => JSON.stringify(new URL(path, import.meta.url).href);
+const url = (file: string) => JSON.stringify(pathToFileURL(file).href);
 const preamble = `
-  const { openSqliteStore } = await import(${here('../../src/store/sqlite/store.js')});
-  const fixture = await import(${here('./fixture.js')});
+  const { openSqliteStore } = await import(${url(built('src/store/sqlite/store.ts'))});
+  const fixture = await import(${url(built('tests/store/fixture.ts'))});
   const file = process.argv[2];
   const die = (error) => { console.error(error.message); process.exit(70); };
   const store = await openSqliteStore({ file, onFatal: die });

@@ -3,14 +3,14 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { closeConnection, openConnection } from '../../src/store/sqlite/connection.ts';
 import { isOwned } from '../../src/store/sqlite/lock.ts';
 import { openSqliteStore } from '../../src/store/sqlite/store.ts';
 import { differencesOf, temporaryFolder } from './fixture.ts';
+import { built } from '../support/built.ts';
 
 const rounds = 20;
-const child = fileURLToPath(new URL('./settle-until-killed.js', import.meta.url));
+const child = built('tests/store/settle-until-killed.ts');
 
 test(`M1, M8: killed ${rounds} times in mid-work, the ledger has all that it acknowledged, once`, async (t) => {
   const file = join(temporaryFolder(t), 'x.db');

@@ -3,10 +3,12 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { pathToFileURL } from 'node:url';
 import { isOwned, takeLock } from '../../src/store/sqlite/lock.ts';
 import { openSqliteStore } from '../../src/store/sqlite/store.ts';
 import { StoreError } from '../../src/store/store-error.ts';
 import { openStore, temporaryFolder } from './fixture.ts';
+import { built } from '../support/built.ts';
 
 test('a second owner is refused in words, in this process and in another', async (t) => {
   const file = join(temporaryFolder(t), 'x.db');
@@ -25,7 +27,7 @@ test('a second owner is refused in words, in this process and in another', async
 
 test('the lock of a killed process is free again', async (t) => {
   const file = join(temporaryFolder(t), 'x.db');
-  const lockUrl = new URL('../../src/store/sqlite/lock.js', import.meta.url).href;
+  const lockUrl = pathToFileURL(built('src/store/sqlite/lock.ts')).href;
   const holder = spawn(
     process.execPath,
     [

@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { createServer } from 'node:tls';
 import type { Server, TLSSocket } from 'node:tls';
 
-import { inRepository } from '../conformance/repository.ts';
+import { inRepository } from '../support/repository.ts';
 
 const pem = (name: string): string => readFileSync(inRepository('tests/fixtures/tls', name), 'utf8');
 

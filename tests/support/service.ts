@@ -3,11 +3,10 @@ import type { ChildProcess } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 
 import type { Printer } from '../../src/cli/output.ts';
+import { mainFile } from './built.ts';
 
-const main = fileURLToPath(new URL('../../src/main.js', import.meta.url));
 /** Half a second on a quiet machine. */
 const startTimeoutMs = 120_000;
 
@@ -48,7 +47,7 @@ export interface TestServiceOptions {
   readonly firstCreditCents?: string;
   readonly environment?: Readonly<Record<string, string>>;
   /** Another program than the real one, which starts the real one and has something beside it: a file of `tests/`. */
-  readonly entry?: URL;
+  readonly entry?: string;
   /** A command that ends by becoming the one after it, such as `nice`. */
   readonly within?: readonly string[];
 }
@@ -75,7 +74,7 @@ export class TestService {
   constructor(options: TestServiceOptions) {
     this.folder = mkdtempSync(join(tmpdir(), 'tokenhouse-test-'));
     this.#environment = { ...process.env, ...options.environment };
-    this.#entry = options.entry === undefined ? main : fileURLToPath(options.entry);
+    this.#entry = options.entry ?? mainFile;
     this.#within = options.within ?? [];
     this.configure(options);
   }
@@ -156,7 +155,7 @@ export class TestService {
   /** Runs `tokenhouse …` in the service's folder. */
   command(...args: string[]): Promise<CommandResult> {
     return new Promise((resolve, reject) => {
-      const child = spawn(process.execPath, [main, ...args], {
+      const child = spawn(process.execPath, [mainFile, ...args], {
         cwd: this.folder,
         env: this.#environment,
         stdio: ['ignore', 'pipe', 'pipe'],

@@ -1,7 +1,6 @@
-import { extname } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
 
+import { entryUrl } from '../../entries.ts';
 import { ApiError, atCap } from '../../errors.ts';
 import type { JsonReply } from './json-thread.ts';
 
@@ -128,9 +127,7 @@ export class JsonThreads {
   }
 
   #newWorker(): Worker {
-    // With the ending that is running: `.js` when built, `.ts` under a loader.
-    const url = new URL(`./json-thread${extname(fileURLToPath(import.meta.url))}`, import.meta.url);
-    return new Worker(url, { name: 'json', resourceLimits: { maxOldGenerationSizeMb: heapMegabytes } });
+    return new Worker(entryUrl('json-thread'), { name: 'json', resourceLimits: { maxOldGenerationSizeMb: heapMegabytes } });
   }
 
   #run(thread: Thread, job: Job): void {

@@ -1,6 +1,6 @@
 import { fork, type ChildProcess } from 'node:child_process';
-import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { entryUrl } from '../../entries.ts';
 import type { ChildMessage, HostMessage, LoadOptions } from './protocol.ts';
 
 export type ChildState =
@@ -163,7 +163,7 @@ export class Supervisor {
     this.#worked = false;
     // No flags of ours (the package forks a self-test that inherits them), no environment (it holds secrets), no output
     // (libraries print prompts).
-    const child = fork(fileURLToPath(new URL(`./child${extname(import.meta.url)}`, import.meta.url)), [], {
+    const child = fork(fileURLToPath(entryUrl('llama-child')), [], {
       execArgv: [],
       env: {},
       serialization: 'advanced',

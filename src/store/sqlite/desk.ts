@@ -1,8 +1,8 @@
 import { Worker } from 'node:worker_threads';
+import { entryUrl } from '../../entries.ts';
 import type { Desk, DeskOperation } from '../operations.ts';
 import { fromFailure, StoreError } from '../store-error.ts';
 import type { DeskCall, DeskReply, DeskStarted } from './desk-worker.ts';
-import { workerUrl } from './worker-url.ts';
 
 const waitingMax = 1000;
 const callTimeoutMs = 30_000;
@@ -33,7 +33,7 @@ export class DeskThread {
 
   constructor(options: DeskThreadOptions) {
     this.#onFatal = options.onFatal;
-    this.#worker = new Worker(workerUrl('desk-worker'), { name: 'desk', workerData: { file: options.file } });
+    this.#worker = new Worker(entryUrl('desk-worker'), { name: 'desk', workerData: { file: options.file } });
     this.#started = new Promise((resolve, reject) => {
       this.#worker.once('message', (started: DeskStarted) => {
         this.#worker.on('message', (reply: DeskReply) => this.#receive(reply));

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { Worker } from 'node:worker_threads';
+import { entryUrl } from '../../entries.ts';
 import { isOfBudget } from '../budget.ts';
 import type { AccountStatus } from '../database.ts';
 import type {
@@ -22,7 +23,6 @@ import type {
   OperationResult,
 } from './ledger-batch.ts';
 import type { LedgerStart, LedgerStarted } from './ledger-worker.ts';
-import { workerUrl } from './worker-url.ts';
 
 /** Settlements in one transaction; the next thousand waits its turn. */
 const batchRowsMax = 1000;
@@ -91,7 +91,7 @@ export class SqliteLedger implements AccountLedger {
     this.#free = options.free;
     this.#onFatal = options.onFatal;
     this.#onBatch = options.onBatch;
-    this.#worker = new Worker(workerUrl('ledger-worker'), { name: 'ledger', workerData: { file: options.file } });
+    this.#worker = new Worker(entryUrl('ledger-worker'), { name: 'ledger', workerData: { file: options.file } });
     this.#started = new Promise((resolve, reject) => {
       this.#worker.once('message', (started: LedgerStarted) => {
         this.#worker.on('message', (reply: LedgerReply) => this.#receive(reply));

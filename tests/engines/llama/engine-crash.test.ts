@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { createLlamaEngine, type LlamaEngine } from '../../../src/engines/llama/engine.ts';
 import { ApiError } from '../../../src/errors.ts';
 import { chat, collect, deferred, never, says, startEngine, tinyModel, until, words } from './support.ts';
+import { built } from '../../support/built.ts';
 
 const refusal = (code: string) => (error: unknown) => error instanceof ApiError && error.code === code;
 
@@ -120,7 +120,7 @@ test('a request that was there at two deaths is not tried a third time, and othe
 
 test('a child outlives its parent by less than a second, also in the middle of its work', async (context) => {
   const model = tinyModel(context, { dimensions: 512, layers: 6 });
-  const parent = spawn(process.execPath, [fileURLToPath(new URL('./parent.js', import.meta.url)), model], {
+  const parent = spawn(process.execPath, [built('tests/engines/llama/parent.ts'), model], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   context.after(() => parent.kill('SIGKILL'));

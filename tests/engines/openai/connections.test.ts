@@ -7,8 +7,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
+import { pathToFileURL } from 'node:url';
 import { Connections, type AnswerHandler, type ConnectionsOptions } from '../../../src/engines/openai/connections.ts';
 import { eventually, Upstream, type UpstreamHandler } from '../../support/upstream.ts';
+import { built } from '../../support/built.ts';
 
 const defaults = { connectTimeoutMs: 10_000, keepAliveMs: 60_000, requestsPerSocket: undefined };
 const hasOpenssl = spawnSync('openssl', ['version']).status === 0;
@@ -303,7 +305,7 @@ describe('connections to a backend', { timeout: 60_000 }, () => {
     stranger.close(new Error('the test is over'));
     // What Node trusts is decided when it starts.
     const program = `
-      import { Connections } from ${JSON.stringify(new URL('../../../src/engines/openai/connections.js', import.meta.url))};
+      import { Connections } from ${JSON.stringify(pathToFileURL(built('src/engines/openai/connections.ts')))};
       const url = new URL('https://localhost:${port}/');
       const connections = new Connections({ url, ...${JSON.stringify(defaults)} });
       for (let i = 0; i < 2; i++) await new Promise((resolve, reject) => connections.send({ text: ${JSON.stringify(request)}, pieces: undefined }, {

@@ -1,9 +1,11 @@
 import { readFileSync, readdirSync } from 'node:fs';
+import { pathToFileURL } from 'node:url';
 import { ChunkDecoder, type DecoderOptions } from '../../../src/engines/openai/decode.ts';
 import { flavors, type FlavorName } from '../../../src/engines/openai/flavors.ts';
 import { SseReader } from '../../../src/engines/openai/sse.ts';
 import { UsageTally } from '../../../src/engines/usage-tally.ts';
 import type { GenerationEvent } from '../../../src/generation/event.ts';
+import { inRepository } from '../../support/repository.ts';
 
 export type DecodeSettings = Partial<Omit<DecoderOptions, 'tally'>>;
 
@@ -121,5 +123,5 @@ export function eventLines(events: readonly GenerationEvent[], failure?: string)
 }
 
 export function folderOf(server: RecordedServer): URL {
-  return new URL(`../../../../tests/fixtures/upstream/${server}/`, import.meta.url);
+  return pathToFileURL(inRepository(`tests/fixtures/upstream/${server}/`));
 }

@@ -1,6 +1,6 @@
 /**
  * Writes what the decoder makes of every recorded stream beside the stream, for a person to read before it is committed:
- * `npx tsc && node dist/tests/engines/openai/write-recorded-events.js`.
+ * `node scripts/run.mjs tests/engines/openai/write-recorded-events.ts`.
  */
 import { writeFileSync } from 'node:fs';
 import {

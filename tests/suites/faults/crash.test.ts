@@ -9,6 +9,7 @@ import { nameAndPlace } from '../../../src/cli/crash.ts';
 import { Books } from '../../support/books.ts';
 import { RawClient, chatBytes, newRequestId } from '../../support/raw-client.ts';
 import { TestService, scriptedModel, until } from '../../support/service.ts';
+import { built } from '../../support/built.ts';
 
 const waitMs = 60_000;
 /** An end and ten seconds for what runs; a test that runs beside many others takes as long as it takes. */
@@ -28,7 +29,7 @@ const scripts = `- when: { last_text: for ever }
 async function faulty(t: TestContext): Promise<{ readonly service: TestService; fault(kind: string): void }> {
   const service = new TestService({
     config: scriptedModel(scripts, { contextLength: 1_000_000 }),
-    entry: new URL('./faulty-entry.js', import.meta.url),
+    entry: built('tests/suites/faults/faulty-entry.ts'),
   });
   t.after(() => service.dispose());
   await service.start();

@@ -1,17 +1,19 @@
 /** V8 runs out of memory under load (reliability S2; invariants I1 to I5): no handler of ours runs, so the start must mend all. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { pathToFileURL } from 'node:url';
 
 import { ask, assertNothingLeft, house, send, slots } from '../../endings/house.ts';
 import { Books } from '../../support/books.ts';
 import { until } from '../../support/service.ts';
+import { built } from '../../support/built.ts';
 
 const rounds = 3;
 /** Ten times what is promised, and three times that, because the tests share their machine. */
 const readyMsMax = 60_000;
 
 test(`out of memory, ${rounds} times: aborted without a word of ours, ready again, books right, nothing unfinished charged`, async (t) => {
-  const probe = new URL('../../support/allocate-on-signal.js', import.meta.url).href;
+  const probe = pathToFileURL(built('tests/support/allocate-on-signal.ts')).href;
   const service = house({ environment: { NODE_OPTIONS: `--max-old-space-size=96 --import=${probe}` } });
   t.after(() => service.dispose());
   await service.start();

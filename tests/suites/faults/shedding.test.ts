@@ -11,6 +11,7 @@ import { RawConnection, bodyChunk, exchange, requestBytes } from '../../http/raw
 import { Books } from '../../support/books.ts';
 import { RawClient, chatBytes, newRequestId } from '../../support/raw-client.ts';
 import { TestService, scriptedModel, until } from '../../support/service.ts';
+import { built } from '../../support/built.ts';
 
 const waitMs = 120_000;
 const options = { timeout: 300_000 };
@@ -26,7 +27,7 @@ async function start(t: TestContext, limits: string): Promise<TestService> {
   const service = new TestService({
     config: scriptedModel(scripts, { contextLength: 1_000_000 }),
     limits,
-    entry: new URL('./faulty-entry.js', import.meta.url),
+    entry: built('tests/suites/faults/faulty-entry.ts'),
   });
   t.after(() => service.dispose());
   return await service.start();

@@ -3,11 +3,11 @@ import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 
 import { readEnvironment } from '../../../src/config/environment.ts';
 import { until } from '../../support/service.ts';
 import { writeTinyGguf, type TinyGgufOptions } from '../../support/tiny-gguf.ts';
+import { inRepository } from '../../support/repository.ts';
 
 export interface LlamaServerOptions {
   readonly modelFile: string;
@@ -186,7 +186,7 @@ let found: string | undefined;
 
 /** What `scripts/llama-server.mjs` finds, or builds when this is the first run on the machine. */
 function binary(): string {
-  const script = fileURLToPath(new URL('../../../../scripts/llama-server.mjs', import.meta.url));
+  const script = inRepository('scripts/llama-server.mjs');
   found ??= execFileSync(process.execPath, [script], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'inherit'] }).trim();
   return found;
 }

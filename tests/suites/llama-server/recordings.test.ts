@@ -6,15 +6,15 @@
 import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 
 import { answerError } from '../../../src/engines/openai/failures.ts';
 import { flavors } from '../../../src/engines/openai/flavors.ts';
 import type { GenerationEvent } from '../../../src/generation/event.ts';
 import { decode, recordedJson, recording } from '../../engines/openai/decoding.ts';
 import { LlamaServer, TinyModels, stopServer } from './llama-server.ts';
+import { inRepository } from '../../support/repository.ts';
 
-const folder = fileURLToPath(new URL('../../../../tests/fixtures/upstream/llama-server/', import.meta.url));
+const folder = inRepository('tests/fixtures/upstream/llama-server/');
 const names = readdirSync(folder).toSorted();
 
 /** The models on which the recordings were made, by the beginning of the recordings' names. */

@@ -1,10 +1,11 @@
 // The load comes from the benchmark's generator: one in JavaScript would be overloaded before the service is.
 import path from 'node:path';
-import { fileURLToPath, pathToFileURL } from 'node:url';
+import { fileURLToPath } from 'node:url';
+import { importSources } from '../../../scripts/build.mjs';
 
 export async function setup() {
   const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..', '..', '..');
-  const { compileTools } = await import(pathToFileURL(path.join(root, 'dist', 'bench', 'tools.js')).href);
+  const [{ compileTools }] = await importSources('bench/tools.ts');
   try {
     const { load, upstream } = compileTools(path.join(root, 'bench'));
     return { TOKENHOUSE_TEST_LOAD: load, TOKENHOUSE_TEST_UPSTREAM: upstream };

@@ -5,7 +5,6 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 
 import { Books } from '../../support/books.ts';
 import type { HeapReport } from '../../support/heap-probe.ts';
@@ -15,6 +14,7 @@ import { TestService, until } from '../../support/service.ts';
 import { quantileOf, slopeOf, vitalsOf } from '../../support/vitals.ts';
 import { Load } from './load.ts';
 import type { LoadResult } from './load.ts';
+import { built } from '../../support/built.ts';
 
 const minutes = Number(process.env['TOKENHOUSE_SOAK_MINUTES'] ?? 5);
 const clients = 16;
@@ -276,7 +276,7 @@ function report(
 
 /** The misbehaving server, in a process of its own. */
 async function startUpstream(seed: number): Promise<{ readonly url: string; stop(): void }> {
-  const program = fileURLToPath(new URL('upstream-process.js', import.meta.url));
+  const program = built('tests/suites/soak/upstream-process.ts');
   const child = spawn(process.execPath, [program, String(seed)], { stdio: ['ignore', 'pipe', 'inherit'] });
   let said = '';
   child.stdout.on('data', (text: Buffer) => (said += text.toString()));

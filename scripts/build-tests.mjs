@@ -1,0 +1,53 @@
+// Bundles the chosen tests, and the program that they start, into a folder of one run below dist/: what a service of this
+// clone is running from stays as it is, and two runs at once do not meet.
+import fs from 'node:fs';
+import path from 'node:path';
+import { buildFiles, buildProgram, dist, filesBelow } from './build.mjs';
+import { clientPackages, clientTests } from './clients.mjs';
+import { root, say } from './setup.mjs';
+
+const dayMs = 24 * 60 * 60 * 1000;
+
+/** The folder with `program/`, and the tests as they lie in the repository. Whoever asks for it removes it. */
+export async function buildTests(files) {
+  const startedAt = Date.now();
+  fs.mkdirSync(dist, { recursive: true });
+  removeLeftovers();
+  const folder = fs.mkdtempSync(path.join(dist, 'test-'));
+  const program = path.join(folder, 'program');
+  const clients = path.join(root, clientTests, 'node_modules');
+  if (fs.existsSync(clients)) fs.symlinkSync(clients, path.join(folder, 'node_modules'), 'junction');
+  await Promise.all([
+    buildProgram(program, () => {}),
+    buildFiles({ files: [...files, ...startedByTests()], folder, program, plugins: [clientsApart] }),
+  ]);
+  say(`build    ${files.length} test files and the program in ${((Date.now() - startedAt) / 1000).toFixed(1)} s`);
+  return folder;
+}
+
+/** What tests run or import in processes of their own: `built('…')` (tests/support/built.ts). */
+function startedByTests() {
+  const texts = filesBelow(path.join(root, 'tests'))
+    .filter((file) => file.endsWith('.ts'))
+    .map((file) => fs.readFileSync(file, 'utf8'));
+  return [...new Set(texts.flatMap((text) => [...text.matchAll(/\bbuilt\('([^']+)'\)/g)].map(([, file]) => file)))];
+}
+
+/** Of runs that were killed. */
+function removeLeftovers() {
+  for (const name of fs.readdirSync(dist).filter((name) => name.startsWith('test-'))) {
+    const folder = path.join(dist, name);
+    if (Date.now() - fs.statSync(folder).mtimeMs > dayMs) fs.rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** The client libraries are loaded as they are installed: in their place another release may stand. */
+const clientsApart = {
+  name: 'clients-apart',
+  setup(build) {
+    const packages = clientPackages().join('|');
+    build.onResolve({ filter: new RegExp(`^(${packages})(/|$)`) }, ({ path: name, importer }) =>
+      importer.startsWith(path.join(root, clientTests)) ? { path: name, external: true } : undefined,
+    );
+  },
+};

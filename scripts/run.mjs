@@ -1,0 +1,27 @@
+// Runs a TypeScript file of the repository that is not the program: `node scripts/run.mjs bench/constraints.ts FILE`. What it
+// starts in processes of its own are files beside it whose names end in `-process`.
+import { spawn } from 'node:child_process';
+import fs from 'node:fs';
+import path from 'node:path';
+import { buildFiles, buildProgram, dist } from './build.mjs';
+import { fail, root, setup } from './setup.mjs';
+
+const [file, ...args] = process.argv.slice(2);
+if (file === undefined || !file.endsWith('.ts') || !fs.existsSync(path.join(root, file)))
+  fail('usage: node scripts/run.mjs FILE.ts [arguments], with a path below the repository');
+setup();
+await buildProgram();
+const folder = fs.mkdtempSync(path.join(dist, 'run-'));
+const beside = fs.readdirSync(path.join(root, path.dirname(file))).filter((name) => name.endsWith('-process.ts'));
+await buildFiles({
+  files: [file, ...beside.map((name) => path.join(path.dirname(file), name))],
+  folder,
+  program: dist,
+});
+const built = path.join(folder, file.replace(/\.ts$/, '.js'));
+const child = spawn(process.execPath, ['--enable-source-maps', built, ...args], { stdio: 'inherit' });
+for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => child.kill(signal));
+child.on('close', (code) => {
+  fs.rmSync(folder, { recursive: true, force: true });
+  process.exitCode = code ?? 1;
+});

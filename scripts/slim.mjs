@@ -1,0 +1,84 @@
+// Of the packages of a clone that only runs the program, keeps what the bundle was made of and what is loaded as it is
+// installed: a third of their 300 MB. A clone that somebody works in has everything, and is left alone.
+import fs from 'node:fs';
+import path from 'node:path';
+import { readJson, root, setup, stampFileIn } from './setup.mjs';
+
+const modules = path.join(root, 'node_modules');
+
+/** Binaries are in folders and packages that are named after their platforms, as Node says it or with "mac" and "win". */
+const platforms = [process.platform, { darwin: 'mac', win32: 'win' }[process.platform] ?? process.platform];
+const ours = platforms.map((platform) => `${platform}-${process.arch}`);
+
+/** Of packages that are loaded as they are installed: what they need for other platforms, for compilers, and for editors. */
+const unneeded = [
+  /^node_modules\/node-llama-cpp\/llama\/gitRelease\.bundle$/,
+  /^node_modules\/@photostructure\/sqlite\/(src|scripts)\//,
+  /\.(d\.[cm]?ts|[cm]?ts|map|md)$/,
+];
+const platformOf = [
+  /^node_modules\/@photostructure\/sqlite\/prebuilds\/([^/]+)\//,
+  /^node_modules\/@node-llama-cpp\/([^/]+)\//,
+];
+
+/** Once after an installation of our own. `inputs` are the files of the bundle, `loaded` the packages that are not in it. */
+export function slim(inputs, loaded) {
+  const stampFile = stampFileIn(modules);
+  const stamped = readJson(stampFile);
+  if (stamped === undefined || stamped.everything || !stamped.isOwn || stamped.isSlim) return;
+  // Noted first: whoever is stopped on the way has no whole installation any more.
+  fs.writeFileSync(stampFile, JSON.stringify({ ...stamped, isSlim: true }));
+  const bundled = new Set(inputs);
+  const whole = withDependencies(['esbuild', ...loaded]);
+  removeBelow('node_modules', (file) => {
+    if (path.basename(file) === 'package.json' || /^(licen[cs]e|notice|copying)/i.test(path.basename(file))) return true;
+    if (bundled.has(file) || path.dirname(file) === 'node_modules') return true;
+    if (!whole.some((folder) => file.startsWith(folder))) return false;
+    const platform = platformOf.flatMap((pattern) => pattern.exec(file)?.[1] ?? [])[0];
+    if (platform !== undefined && !ours.some((own) => platform.startsWith(own))) return false;
+    return !unneeded.some((pattern) => pattern.test(file));
+  });
+}
+
+/** Brings everything back where something was removed; says whether it did. */
+export function installAgain() {
+  const stampFile = stampFileIn(modules);
+  if (readJson(stampFile)?.isSlim !== true) return false;
+  fs.rmSync(path.join(modules, '.package-lock.json'), { force: true });
+  fs.rmSync(stampFile, { force: true });
+  setup({ onlyToRun: true });
+  return true;
+}
+
+/** The folders of packages and of all that they need, as the lock file has them, each with a slash at its end. */
+function withDependencies(names) {
+  const { packages } = readJson(path.join(root, 'package-lock.json'));
+  const found = new Set();
+  const visit = (name, from) => {
+    // From the innermost folder outwards, as Node looks for packages.
+    for (let at = from; ; at = at.slice(0, Math.max(0, at.lastIndexOf('node_modules/') - 1))) {
+      const folder = `${at === '' ? '' : `${at}/`}node_modules/${name}`;
+      if (packages[folder] !== undefined) {
+        if (found.has(folder)) return;
+        found.add(folder);
+        const { dependencies, optionalDependencies } = packages[folder];
+        for (const needed of Object.keys({ ...dependencies, ...optionalDependencies })) visit(needed, folder);
+        return;
+      }
+      if (at === '') return;
+    }
+  };
+  for (const name of names) visit(name, '');
+  return [...found].map((folder) => `${folder}/`);
+}
+
+/** Paths are relative to the repository, with slashes on every platform. Says whether anything is left. */
+function removeBelow(folder, isKept) {
+  let isLeft = false;
+  for (const entry of fs.readdirSync(path.join(root, folder), { withFileTypes: true })) {
+    const file = `${folder}/${entry.name}`;
+    if (entry.isDirectory() ? removeBelow(file, isKept) : isKept(file)) isLeft = true;
+    else fs.rmSync(path.join(root, file), { recursive: true, force: true });
+  }
+  return isLeft;
+}
