@@ -31,7 +31,8 @@ export function slim(inputs, loaded) {
   const bundled = new Set(inputs);
   const whole = withDependencies(['esbuild', ...loaded]);
   removeBelow('node_modules', (file) => {
-    if (path.basename(file) === 'package.json' || /^(licen[cs]e|notice|copying)/i.test(path.basename(file))) return true;
+    if (path.basename(file) === 'package.json' || /^(licen[cs]e|notice|copying)/i.test(path.basename(file)))
+      return true;
     if (bundled.has(file) || path.dirname(file) === 'node_modules') return true;
     if (!whole.some((folder) => file.startsWith(folder))) return false;
     const platform = platformOf.flatMap((pattern) => pattern.exec(file)?.[1] ?? [])[0];
