@@ -40,6 +40,8 @@ const shared = {
   format: 'esm',
   platform: 'node',
   target: 'node20.19',
+  // ECMAScript modules where a package has both: nothing of CommonJS is left out, and its exports have no names in a bundle.
+  mainFields: ['module', 'main'],
   chunkNames: 'chunk-[hash]',
   sourcemap: 'linked',
   // Stacks name our files and lines; the text of the lines is in the repository.
@@ -60,7 +62,7 @@ export function programEntries() {
 export async function buildProgram() {
   const startedAt = Date.now();
   const folder = dist;
-  const result = await bundle({ entryPoints: programEntries(), outdir: folder });
+  const result = await bundle({ entryPoints: programEntries(), outdir: folder, plugins: [standardFonts] });
   const outputs = new Set(Object.keys(result.outputs).map((file) => path.basename(file)));
   for (const name of fs.readdirSync(folder))
     if (/\.js(\.map)?$/.test(name) && !outputs.has(name)) fs.rmSync(path.join(folder, name));
@@ -128,6 +130,16 @@ const entriesOf = (program) => ({
     }));
   },
 });
+
+/** pdfkit asks for its fonts with a `require` of its own making, which no bundler sees. */
+const standardFonts = {
+  name: 'standard-fonts',
+  setup(build) {
+    build.onLoad({ filter: /[\\/]pdfkit\.node\.mjs$/ }, ({ path: file }) => ({
+      contents: fs.readFileSync(file, 'utf8').replaceAll("require$1('#standard-fonts/", "require('#standard-fonts/"),
+    }));
+  },
+};
 
 /** Packages of the repository that are not bundled, wherever the importing file comes to lie. */
 const outside = (names) => ({
