@@ -104,9 +104,29 @@ export async function importSources(...files) {
   }
 }
 
+/** The program after every change of a source, until the function that it resolves with is called. `onBuilt` takes the seconds. */
+export async function watchProgram(onBuilt) {
+  const { context } = await import('esbuild');
+  let startedAt = 0;
+  const told = {
+    name: 'told',
+    setup(build) {
+      build.onStart(() => void (startedAt = Date.now()));
+      build.onEnd(async ({ errors }) => {
+        if (errors.length === 0) onBuilt(((Date.now() - startedAt) / 1000).toFixed(1));
+        else await tell(errors);
+      });
+    },
+  };
+  const options = { entryPoints: programEntries(), outdir: dist, external: [...external, ...large], plugins: [told] };
+  const watching = await context({ ...shared, ...options });
+  await watching.watch();
+  return () => watching.dispose();
+}
+
 /** Leaves the process with code 1 when the sources cannot be bundled, and says where they are wrong. */
 async function bundle(options) {
-  const { build, formatMessages } = await import('esbuild');
+  const { build } = await import('esbuild');
   try {
     const { metafile } = await build({ ...shared, ...options });
     return metafile;
@@ -114,10 +134,15 @@ async function bundle(options) {
     if (error.errors === undefined) throw error;
     // What a slim installation has left out is needed after all: the sources have changed.
     if (error.errors.some(({ text }) => text.startsWith('Could not resolve')) && installAgain()) return bundle(options);
-    const isColored = process.stderr.isTTY;
-    for (const text of await formatMessages(error.errors, { kind: 'error', color: isColored })) say(text.trimEnd());
+    await tell(error.errors);
     return fail('The sources could not be bundled; see above.');
   }
+}
+
+async function tell(errors) {
+  const { formatMessages } = await import('esbuild');
+  const color = process.stderr.isTTY;
+  for (const text of await formatMessages(errors, { kind: 'error', color })) say(text.trimEnd());
 }
 
 /** What a test starts in a thread or a process is the real thing. */

@@ -4,6 +4,7 @@ import path from 'node:path';
 import { describe, it } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { inRepository, root } from '../support/repository.ts';
+import { until } from '../support/service.ts';
 import { clone, run, type Clone } from './clone.ts';
 
 const scripts = (await import(pathToFileURL(path.join(root, 'scripts', 'setup.mjs')).href)) as {
@@ -147,6 +148,28 @@ describe('starting', () => {
       assert.deepEqual(await program.ended, { code: 3, signal: null });
     });
   }
+});
+
+describe('developing', () => {
+  it('builds and starts anew after every change, one program at a time, and says what is wrong', async () => {
+    const text = (version: number): string => `
+      process.on('SIGTERM', () => setTimeout(() => { process.stdout.write('ended ${version}\\n'); process.exit(); }, 100));
+      process.stdout.write('began ${version}\\n');
+      setInterval(() => {}, 1000);`;
+    const project = clone({ 'src/main.ts': text(1) }, { linkModules: true });
+    const program = run(project, ['scripts/dev.mjs']);
+    await program.prints('began 1');
+    project.write('src/main.ts', text(2));
+    await program.prints('began 2');
+    project.write('src/main.ts', 'const wrong = ;\n');
+    await until(() => /src\/main\.ts:1:/.test(program.errors()), 30_000);
+    project.write('src/main.ts', text(3));
+    await program.prints('began 3');
+    assert.equal(program.output(), 'began 1\nended 1\nbegan 2\nended 2\nbegan 3\n');
+    program.child.kill('SIGTERM');
+    assert.deepEqual(await program.ended, { code: 0, signal: null });
+    assert.match(program.output(), /ended 3\n$/);
+  });
 });
 
 describe('installing', () => {
