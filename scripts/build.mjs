@@ -10,8 +10,8 @@ import { installAgain, slim } from './slim.mjs';
 
 export const dist = path.join(root, 'dist');
 
-/** They have native parts, or files of their own that they look for beside themselves. */
-const external = ['@photostructure/sqlite', 'node-llama-cpp'];
+/** They have native parts, which they look for beside themselves. */
+const external = ['@node-llama-cpp/*', '@photostructure/sqlite'];
 
 /**
  * Large, and loaded only by what needs them. Where everything is installed, tests and scripts load them from there: reading them
@@ -62,7 +62,11 @@ export function programEntries() {
 export async function buildProgram() {
   const startedAt = Date.now();
   const folder = dist;
-  const result = await bundle({ entryPoints: programEntries(), outdir: folder, plugins: [standardFonts] });
+  const result = await bundle({
+    entryPoints: programEntries(),
+    outdir: folder,
+    plugins: [standardFonts, engineLibrary(aboveBundle)],
+  });
   const outputs = new Set(Object.keys(result.outputs).map((file) => path.basename(file)));
   for (const name of fs.readdirSync(folder))
     if (/\.js(\.map)?$/.test(name) && !outputs.has(name)) fs.rmSync(path.join(folder, name));
@@ -72,7 +76,12 @@ export async function buildProgram() {
 
 /** The program for tests, without the large libraries. */
 export const buildTestedProgram = (folder) =>
-  bundle({ entryPoints: programEntries(), outdir: folder, external: [...external, ...large] });
+  bundle({
+    entryPoints: programEntries(),
+    outdir: folder,
+    external: [...external, ...large],
+    plugins: [engineLibrary()],
+  });
 
 /**
  * Files that are not the program itself: tests, benchmarks, and what scripts need of the sources. `files` are paths below the
@@ -86,7 +95,7 @@ export function buildFiles({ files, below = '.', folder, program, plugins = [] }
     })),
     outdir: folder,
     external: [...external, ...large],
-    plugins: [entriesOf(program), outside(['esbuild', 'typescript']), ...plugins],
+    plugins: [entriesOf(program), outside(['esbuild', 'typescript']), engineLibrary(), ...plugins],
   });
 }
 
@@ -118,7 +127,12 @@ export async function watchProgram(onBuilt) {
       });
     },
   };
-  const options = { entryPoints: programEntries(), outdir: dist, external: [...external, ...large], plugins: [told] };
+  const options = {
+    entryPoints: programEntries(),
+    outdir: dist,
+    external: [...external, ...large],
+    plugins: [told, engineLibrary()],
+  };
   const watching = await context({ ...shared, ...options });
   await watching.watch();
   return () => watching.dispose();
@@ -156,6 +170,31 @@ const entriesOf = (program) => ({
   },
 });
 
+/** The program may be moved together with what is installed; tests and scripts are built where they run. */
+const aboveBundle = "new URL('../', import.meta.url)";
+
+/**
+ * node-llama-cpp finds its binaries from where its own files lie, so each of them is told that place below the repository. It
+ * tries a binary in another process first, which is half a second of every start; that is left out, since the engine's process may
+ * crash: its owner says why, and starts it again. What the package downloads and clones with is never used here.
+ */
+const engineLibrary = (repository = JSON.stringify(`${pathToFileURL(root).href}/`)) => ({
+  name: 'engine-library',
+  setup(build) {
+    build.onLoad({ filter: /[\\/]node-llama-cpp[\\/]dist[\\/].*\.js$/ }, ({ path: file }) => {
+      if (path.basename(file) === 'testBindingBinary.js')
+        return { contents: 'export const testBindingBinary = async () => true;' };
+      const text = fs.readFileSync(file, 'utf8');
+      if (!text.includes('import.meta.url')) return undefined;
+      const place = JSON.stringify(path.relative(root, file).replaceAll(path.sep, '/'));
+      const here = `new URL(${place}, ${repository}).href`;
+      return { contents: text.replaceAll('import.meta.url', here) };
+    });
+    build.onResolve({ filter: /^(ipull|simple-git)$/ }, ({ path: name }) => ({ path: name, namespace: 'unused' }));
+    build.onLoad({ filter: /.*/, namespace: 'unused' }, () => ({ contents: 'module.exports = {};' }));
+  },
+});
+
 /** pdfkit asks for its fonts with a `require` of its own making, which no bundler sees. */
 const standardFonts = {
   name: 'standard-fonts',
@@ -190,11 +229,14 @@ export function filesBelow(folder) {
   });
 }
 
+/** What the bundle loads as it is installed: packages and what they need, and folders of packages that it reads files of. */
+const loaded = { packages: ['@photostructure/sqlite', 'esbuild', /^@node-llama-cpp\//], folders: ['node-llama-cpp'] };
+
 /** For `npm start` and `npm run build`: what the program needs, and nothing else. */
 export async function setUpProgram() {
   setup({ onlyToRun: true });
   const { inputs } = await buildProgram();
-  slim(Object.keys(inputs), external);
+  slim(Object.keys(inputs), loaded);
 }
 
 if (isStarted(import.meta.url)) await setUpProgram();

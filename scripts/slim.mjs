@@ -21,7 +21,7 @@ const platformOf = [
   /^node_modules\/@node-llama-cpp\/([^/]+)\//,
 ];
 
-/** Once after an installation of our own. `inputs` are the files of the bundle, `loaded` the packages that are not in it. */
+/** Once after an installation of our own. `inputs` are the files of the bundle, `loaded` is what it loads as it is installed. */
 export function slim(inputs, loaded) {
   const stampFile = stampFileIn(modules);
   const stamped = readJson(stampFile);
@@ -29,7 +29,7 @@ export function slim(inputs, loaded) {
   // Noted first: whoever is stopped on the way has no whole installation any more.
   fs.writeFileSync(stampFile, JSON.stringify({ ...stamped, isSlim: true }));
   const bundled = new Set(inputs);
-  const whole = withDependencies(['esbuild', ...loaded]);
+  const whole = [...withDependencies(loaded.packages), ...loaded.folders.map((name) => `node_modules/${name}/`)];
   removeBelow('node_modules', (file) => {
     if (bundled.has(file) || path.dirname(file) === 'node_modules') return true;
     if (!whole.some((folder) => file.startsWith(folder))) return false;
@@ -67,7 +67,9 @@ function withDependencies(names) {
       if (at === '') return;
     }
   };
-  for (const name of names) visit(name, '');
+  const top = Object.keys(packages).flatMap((folder) => /^node_modules\/((?:@[^/]+\/)?[^/]+)$/.exec(folder)?.[1] ?? []);
+  for (const wanted of names)
+    for (const name of top) if (typeof wanted === 'string' ? name === wanted : wanted.test(name)) visit(name, '');
   return [...found].map((folder) => `${folder}/`);
 }
 

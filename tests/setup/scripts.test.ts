@@ -311,6 +311,7 @@ describe('a clone that only runs the program', () => {
     'node_modules/bundled/index.js',
     'node_modules/esbuild/bin/esbuild',
     'node_modules/native/index.js',
+    'node_modules/partly/data.json',
     'node_modules/native/node_modules/helper/index.js',
     `node_modules/@photostructure/sqlite/prebuilds/${native}/sqlite.node`,
     stampFile,
@@ -321,6 +322,7 @@ describe('a clone that only runs the program', () => {
     'node_modules/bundled/deep/folder/README.md',
     'node_modules/native/index.d.ts',
     'node_modules/helper/index.js',
+    'node_modules/partly/index.d.ts',
     'node_modules/@photostructure/sqlite/prebuilds/plan9-mips/sqlite.node',
     'node_modules/@photostructure/sqlite/src/sqlite.c',
   ];
@@ -331,7 +333,10 @@ describe('a clone that only runs the program', () => {
         ...Object.fromEntries([...kept, ...removed].map((file) => [file, 'text'])),
         [stampFile]: JSON.stringify(stamp),
         'slim.mjs': `import { slim } from './scripts/slim.mjs';
-          slim(['src/main.ts', 'node_modules/bundled/index.js'], ['native', '@photostructure/sqlite']);`,
+          slim(['src/main.ts', 'node_modules/bundled/index.js'], {
+            packages: ['native', 'esbuild', /^@photostructure/],
+            folders: ['partly'],
+          });`,
       },
       { linkModules: false },
     );

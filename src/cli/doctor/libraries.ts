@@ -24,7 +24,8 @@ const libraries: Readonly<Record<string, () => Promise<unknown>>> = {
   },
   'files in a bucket (@aws-sdk/client-s3)': async () => {
     const { S3Client } = await import('@aws-sdk/client-s3');
-    new S3Client({ region: 'us-east-1' }).destroy();
+    // Not made: on Node 20 it says on standard error that it will stop to work there.
+    if (typeof S3Client !== 'function') throw new Error('it has no S3Client');
   },
   'payments (stripe)': async () => {
     const { default: Stripe } = await import('stripe');

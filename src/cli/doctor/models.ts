@@ -1,9 +1,11 @@
 import { execFile } from 'node:child_process';
 import { statSync } from 'node:fs';
 import os from 'node:os';
+import { fileURLToPath } from 'node:url';
 
 import type { LlamaBackendConfig, ModelConfig } from '../../config/config.ts';
 import { findModelFile } from '../../model-files/fetch-model-file.ts';
+import { entryUrl } from '../../platform/entries.ts';
 import { bytesInWords } from '../amount.ts';
 import type { Finding, Patient } from './finding.ts';
 import { freeBytesOf, quoted } from '../folder.ts';
@@ -63,19 +65,10 @@ const engineTimeoutMs = 60_000;
 /** Loads the native part in a process of its own, which may crash. */
 async function lookAtEngine(): Promise<Finding> {
   const check = 'engine';
-  // Not an ECMAScript module: the package starts a process of its own with the same options, which that one refuses.
-  const script = `import('node-llama-cpp')
-    .then(({ getLlama, LlamaLogLevel }) =>
-      getLlama({ gpu: false, build: 'never', skipDownload: true, progressLogs: false, logLevel: LlamaLogLevel.disabled }))
-    .then((llama) => { process.exit(llama === undefined ? 1 : 0); })
-    .catch((error) => { process.stderr.write('\\nreason: ' + (error.message || error.name)); process.exit(1); });`;
+  const command = [fileURLToPath(entryUrl('llama-child')), 'probe'];
   const answer = await new Promise<{ readonly error: Error | null; readonly text: string }>((resolve) => {
-    execFile(
-      process.execPath,
-      ['--eval', script],
-      // Modules are found from the folder of the program, wherever the command is run.
-      { timeout: engineTimeoutMs, cwd: import.meta.dirname },
-      (error, stdout, stderr) => resolve({ error, text: error === null ? stdout : stderr }),
+    execFile(process.execPath, command, { timeout: engineTimeoutMs }, (error, stdout, stderr) =>
+      resolve({ error, text: error === null ? stdout : stderr }),
     );
   });
   if (answer.error === null) return { check, state: 'ok', found: 'llama.cpp loads' };

@@ -1,5 +1,5 @@
 import { availableParallelism } from 'node:os';
-import type { LlamaContextSequence } from 'node-llama-cpp';
+import type { Llama, LlamaContextSequence } from 'node-llama-cpp';
 import { byteReader } from './token-bytes.ts';
 
 /**
@@ -9,18 +9,7 @@ import { byteReader } from './token-bytes.ts';
  * is checked when a model is opened, and `tests/engines/llama/bindings.test.ts` holds what each call must do.
  */
 export async function openModel(options: OpenOptions): Promise<LlamaModel> {
-  // Only the engine child pays for this import, and the service runs without the package.
-  const { getLlama, LlamaLogLevel } = await import('node-llama-cpp');
-  // "auto" would start a compiler when the prebuilt binary does not load.
-  const llama = await getLlama({
-    gpu: options.gpu,
-    build: 'never',
-    skipDownload: true,
-    progressLogs: false,
-    logLevel: LlamaLogLevel.disabled,
-    logger: () => {},
-    maxThreads: options.threadsMax,
-  });
+  const llama = await openEngine(options);
   const model = await llama.loadModel({
     modelPath: options.modelFile,
     ...(options.gpu === false ? { gpuLayers: 0 } : {}),
@@ -119,6 +108,22 @@ export async function openModel(options: OpenOptions): Promise<LlamaModel> {
       await llama.dispose();
     },
   };
+}
+
+/** The native library. It rejects, or ends the process, where the library cannot run. */
+export async function openEngine({ gpu, threadsMax }: Pick<OpenOptions, 'gpu' | 'threadsMax'>): Promise<Llama> {
+  // Only the engine child pays for this import, and the service runs without the package.
+  const { getLlama, LlamaLogLevel } = await import('node-llama-cpp');
+  // "auto" would start a compiler when the prebuilt binary does not load.
+  return await getLlama({
+    gpu,
+    build: 'never',
+    skipDownload: true,
+    progressLogs: false,
+    logLevel: LlamaLogLevel.disabled,
+    logger: () => {},
+    maxThreads: threadsMax,
+  });
 }
 
 export interface OpenOptions {

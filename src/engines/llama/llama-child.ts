@@ -4,7 +4,7 @@ import { ApiError } from '../../errors.ts';
 import { continuesLast } from '../../generation/request.ts';
 import type { ReplyOptions } from '../../reply/reply-reader.ts';
 import { AnswerPlanner, type AnswerDemand } from './answer-plan.ts';
-import { openModel, type Grammar, type LlamaModel } from './bindings.ts';
+import { openEngine, openModel, type Grammar, type LlamaModel } from './bindings.ts';
 import { ChatTemplate } from './chat-template.ts';
 import { Delivery } from './delivery.ts';
 import { Loop, type Job } from './loop.ts';
@@ -335,4 +335,16 @@ function endNow(): void {
   process.kill(process.pid, 'SIGKILL');
 }
 
-serve();
+/** Whether the native library loads, for a person who asks: `llama-child probe`. Nobody reads what an engine prints. */
+async function probe(): Promise<void> {
+  try {
+    await openEngine({ gpu: false, threadsMax: 1 });
+    process.exit(0);
+  } catch (error) {
+    process.stderr.write(`\nreason: ${error instanceof Error ? error.message : String(error)}`);
+    process.exit(1);
+  }
+}
+
+if (process.argv[2] === 'probe') await probe();
+else serve();
