@@ -9,22 +9,44 @@ const minutesMs = 60_000;
 const filesAtOnce = Math.min(os.availableParallelism() + 1, 8);
 
 /**
- * What the newest Node cannot change: what models write and how it is read, which llama.cpp and pure functions of ours decide.
- * That the engine's program, its library and its real model work there is in the other files of the folder.
+ * What a version of Node can change: HTTP, streams and sockets, SQLite and its threads, signals and timers, processes, cryptography,
+ * the clients that people use, the engine's process and its binding, files, the command line's own. What stays the same, such as how
+ * a dialect reads a body or what a price comes to, is a pure function of ours that the ordinary tests hold.
  */
-const sameOnEveryNode = [
-  'architecture',
-  'billing/budgets',
-  'cli/lazy-imports',
-  ...['completions', 'constraint', 'continuation', 'logprobs', 'loop', 'reasoning', 'tools', 'tools-default-model'].map(
-    (name) => `engines/llama/${name}`,
-  ),
-].map((name) => path.normalize(`${name}.test.ts`));
+const nodeChanges = [
+  ...[
+    'any-signal',
+    'clients',
+    'control',
+    'edge',
+    'endings',
+    'engines/openai',
+    'failures',
+    'files',
+    'http',
+    'images',
+    'ip',
+    'jobs',
+  ],
+  ...[
+    'log',
+    'mail',
+    'metrics',
+    'model-files',
+    'people/sign-in',
+    'people/oidc',
+    'people/second-factors',
+    'platform',
+    'reload',
+  ],
+  ...['setup', 'store', 'webhooks', 'workers', 'accounts/secret', 'cli/serve', 'cli/start', 'cli/chat', 'cli/failures'],
+  ...['conformance/6-streaming', 'engines/llama/bindings', 'engines/llama/engine', 'engines/llama/default-model'],
+].map((name) => path.normalize(name));
 
 /**
  * `minutes` ends a suite that hangs, several times what it takes on two slow cores; `fileMinutes` ends one file of it.
  * A suite without `files` has the files of its folder `tests/suites/<name>/`; if there is a `setup.mjs`, it is run first.
- * It does not have the files of `except`.
+ * `only` are the beginnings of the paths that it has.
  */
 export const suites = {
   ordinary: {
@@ -39,10 +61,10 @@ export const suites = {
     fileMinutes: 5,
     concurrency: filesAtOnce,
     files: 'ordinary',
-    except: sameOnEveryNode,
+    only: nodeChanges,
     node: '24',
     newestClients: true,
-    about: 'the ordinary tests on the newest Node 24, with the newest client libraries',
+    about: 'what Node can change on the newest Node 24, with the newest client libraries',
   },
   start: {
     minutes: 10,
@@ -102,12 +124,12 @@ const isLong = (file) => isSoak(file) || file.startsWith(`suites${path.sep}`);
 
 /** Test files of a suite, relative to the root, that contain one of the words; all without words. */
 export function testFiles(root, name, words) {
-  const { except = [] } = suites[name];
+  const { only } = suites[name];
   const own = suites[name].files === undefined ? `suites${path.sep}${name}${path.sep}` : undefined;
   const files = sourcesBelow(path.join(root, 'tests'))
     .map((file) => path.relative(path.join(root, 'tests'), file))
     .filter((file) => file.endsWith('.test.ts'))
-    .filter((file) => !except.includes(file))
+    .filter((file) => only === undefined || only.some((beginning) => file.startsWith(beginning)))
     .filter((file) => (own === undefined ? !isLong(file) : file.startsWith(own) || (name === 'soak' && isSoak(file))))
     .toSorted();
   return {
