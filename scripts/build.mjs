@@ -61,7 +61,7 @@ export function buildFiles({ files, below = '.', folder, program, plugins = [] }
       out: path.relative(below, file).replace(/\.ts$/, ''),
     })),
     outdir: folder,
-    plugins: [entriesOf(program), outside(['esbuild', 'typescript']), ...plugins],
+    plugins: [entriesOf(program), outside(['axe-core', 'esbuild', 'playwright-core', 'typescript']), ...plugins],
   });
 }
 
