@@ -74,6 +74,7 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
     'limits',
     'errors',
     'generation',
+    'html',
     'log',
     'ids',
     'edge',

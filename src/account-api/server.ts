@@ -5,6 +5,7 @@ import { createEdge } from '../edge/edge.ts';
 import type { EdgeLimits, Handler } from '../edge/edge.ts';
 import { ApiError, errorBody, toApiError } from '../errors.ts';
 import { pageHeaders } from '../html.ts';
+import { noAccountRoute } from '../http/no-route.ts';
 import { requestIds } from '../ids/request-id.ts';
 import type { AddressRanges } from '../ip/ranges.ts';
 import { AccountApi } from './api.ts';
@@ -32,6 +33,8 @@ export interface AccountHostOptions {
   readonly limits: EdgeLimits;
   /** Who may say now where a request comes from; `undefined`: nobody. */
   readonly trustedProxies: () => AddressRanges | undefined;
+  /** Of the inference host, without `/v1`; undefined while nothing is known of it. */
+  readonly inferenceUrl: () => string | undefined;
   /** An answer that failed by our own fault. */
   readonly failed: (error: unknown, publicId: string) => void;
 }
@@ -68,6 +71,11 @@ export function createAccountHost(
     const target = request.url ?? '/';
     const mark = target.indexOf('?');
     const path = mark < 0 ? target : target.slice(0, mark);
+    const elsewhere = noAccountRoute(path, options.inferenceUrl());
+    if (elsewhere !== undefined) {
+      refuse(elsewhere);
+      return;
+    }
     if (path.startsWith('/v1/')) {
       const query = mark < 0 ? '' : target.slice(mark + 1);
       api.answer({ request, response, path, query, publicId }).catch(failed);

@@ -13,10 +13,10 @@ export const looks = (['light', 'dark'] as const).flatMap((colorScheme) =>
 export type Look = (typeof looks)[number];
 
 /** Debian's Chromium, or the one that the setup has found, without a window. Closed with the test. */
-export async function openBrowser(t: Pick<TestContext, 'after'>): Promise<Browser> {
+export async function openBrowser(t: Pick<TestContext, 'after'>, args: string[] = []): Promise<Browser> {
   // Whoever runs the tests may be root, or in a container, where Chromium has no sandbox; it sees our own pages alone.
   const executablePath = process.env['TOKENHOUSE_TEST_CHROMIUM']!;
-  const browser = await chromium.launch({ executablePath, chromiumSandbox: false });
+  const browser = await chromium.launch({ executablePath, chromiumSandbox: false, args });
   t.after(() => browser.close());
   return browser;
 }

@@ -20,6 +20,9 @@ describe('every page', () => {
       for (const path of ['/', ...formPaths, '/topup', '/docs/errors']) await person.open(service.accountUrl + path);
       for (const code of Object.keys(errorTable)) await person.open(`${service.accountUrl}/docs/errors/${code}`);
       await person.open(`${service.accountUrl}/nothing`, 404);
+      await person.open(service.url);
+      await person.page.getByRole('link', { name: 'Account host' }).click();
+      await person.arrives(`${service.accountUrl}/`);
       await person.leave();
     });
 });
