@@ -69,8 +69,8 @@ export const suites = {
     about: 'conversations, charges, endings and errors that are the same in all API families',
   },
   browser: {
-    minutes: 15,
-    fileMinutes: 8,
+    minutes: 20,
+    fileMinutes: 15,
     concurrency: 2,
     about: 'every page, and an application, in a real Chromium',
   },
