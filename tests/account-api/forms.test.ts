@@ -24,7 +24,10 @@ test('a form that is refused answers a browser with a page that says how to go o
   assert.equal(page.status, 401);
   assert.match(page.headers['content-type']!, /^text\/html/);
   assert.match(page.headers['content-security-policy']!, /default-src 'none'/);
-  assert.match(page.body, /<h1>Sign in first<\/h1>[^]*href="\/sign-in\?next=\/topup"[^]*href="\/docs\/errors\/missing_api_key"/);
+  assert.match(
+    page.body,
+    /<h1>Sign in first<\/h1>[^]*href="\/sign-in\?next=\/topup"[^]*href="\/docs\/errors\/missing_api_key"/,
+  );
   const json = await press('*/*');
   assert.deepEqual([json.status, (json.json() as { error: { code: string } }).error.code], [401, 'missing_api_key']);
 });
