@@ -95,7 +95,7 @@ export function buildFiles({ files, below = '.', folder, program, plugins = [] }
     })),
     outdir: folder,
     external: [...external, ...large],
-    plugins: [entriesOf(program), outside(['esbuild', 'typescript']), engineLibrary(), ...plugins],
+    plugins: [entriesOf(program), outside(['axe-core', 'esbuild', 'playwright-core', 'typescript']), engineLibrary(), ...plugins],
   });
 }
 

@@ -96,6 +96,12 @@ export const suites = {
     concurrency: 2,
     about: 'conversations, charges, endings and errors that are the same in all API families',
   },
+  browser: {
+    minutes: 20,
+    fileMinutes: 15,
+    concurrency: 2,
+    about: 'every page, and an application, in a real Chromium',
+  },
   'llama-server': { minutes: 15, fileMinutes: 10, concurrency: 1, about: 'a real llama-server behind the service' },
   postgres: { minutes: 20, fileMinutes: 8, concurrency: 1, about: 'a real PostgreSQL below one and several replicas' },
   month: {

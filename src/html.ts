@@ -6,3 +6,37 @@ export const escaped = (text: string): string =>
     .replaceAll('>', '&gt;')
     .replaceAll('"', '&quot;')
     .replaceAll("'", '&#39;');
+
+/**
+ * The colours are the browser's own, light or dark as the person likes it; the scheme has to stand on the root, because what
+ * is behind the page is painted by it. On a phone tables of names and what they mean have the meaning below the name.
+ */
+const style = `:root{color-scheme:light dark;background:Canvas;color:CanvasText}
+body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;overflow-wrap:break-word}
+table{border-collapse:collapse}td,th{padding:.3rem .6rem;text-align:left;vertical-align:top;border-bottom:1px solid #8884}
+dt{font-weight:600;margin-top:.6rem}dd{margin-left:0}
+pre{padding:.8rem;white-space:pre-wrap;overflow-wrap:anywhere;background:#8882}
+input,button{font:inherit;max-width:100%;box-sizing:border-box;padding:.3rem .5rem}
+@media(max-width:40rem){.codes tr{display:grid;grid-template-columns:1fr auto;border-bottom:1px solid #8884}.codes td,.codes th{border:0}.codes :is(td,th):nth-child(3){grid-column:1/-1;padding-top:0}.facts :is(tr,td){display:block}.facts td:first-child{border:0;padding-bottom:0}}`;
+
+/** A page without scripts of its own. `body` is HTML. */
+export function page(title: string, body: string): string {
+  return `<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>${escaped(title)} · Tokenhouse</title>
+<style>${style}</style></head>
+<body><main><h1>${escaped(title)}</h1>
+${body}
+</main></body></html>
+`;
+}
+
+/**
+ * What every page of ours keeps a browser from. `same-origin`: other sites are not told where somebody comes from, and our own
+ * hosts are, without which the forms of a page say that they come from nowhere (`Origin: null`).
+ */
+export const pageHeaders = {
+  'content-type': 'text/html; charset=utf-8',
+  'content-security-policy': "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'",
+  'x-content-type-options': 'nosniff',
+  'referrer-policy': 'same-origin',
+} as const;

@@ -77,6 +77,7 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
     'limits',
     'errors',
     'generation',
+    'html',
     'log',
     'ids',
     'edge',

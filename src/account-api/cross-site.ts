@@ -3,21 +3,34 @@ import type { IncomingMessage } from 'node:http';
 import { ApiError } from '../errors.ts';
 
 /**
- * Refuses what another site makes a browser send (reliability §3.6). A program sends neither header; a browser sends
- * `Sec-Fetch-Site` everywhere that it is secure, and `Origin` with everything that changes something.
+ * Refuses what another site makes a browser send (reliability §3.6), by the rules of Go's `http.CrossOriginProtection`. A
+ * browser says itself where a request comes from: `Sec-Fetch-Site`, which no script can set, decides wherever it stands.
+ * Browsers leave it out towards plain `http://` that is not this computer, and old ones everywhere: then `Origin` decides.
+ * A program sends neither, and has no cookies that another site could use.
  */
 export function refuseCrossSite(request: IncomingMessage, accountUrl: string): void {
-  if (request.method === 'GET' || request.method === 'HEAD') return;
+  if (request.method === 'GET' || request.method === 'HEAD' || request.method === 'OPTIONS') return;
   const { 'sec-fetch-site': site, origin } = request.headers;
-  const isElsewhere =
-    (site !== undefined && site !== 'same-origin' && site !== 'none') ||
-    (origin !== undefined && !isOwn(origin, request, accountUrl));
-  if (isElsewhere) throw new ApiError('http_403', 'Requests from pages of other sites are refused.');
+  const isOurs =
+    site === undefined
+      ? origin === undefined || isOwn(origin, request.headers.host, accountUrl)
+      : site === 'same-origin' || site === 'none';
+  if (!isOurs) throw new ApiError('http_403', 'Requests from pages of other sites are refused.');
 }
 
-/** By the public address, or on this computer by the one that was typed: `localhost` and `127.0.0.1` are one host. */
-function isOwn(origin: string, { headers }: IncomingMessage, accountUrl: string): boolean {
-  if (origin === new URL(accountUrl).origin) return true;
-  const host = headers.host ?? '';
-  return /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?$/i.test(host) && origin === `http://${host}`;
+/**
+ * By the public address, which a proxy may have replaced in `Host` (decision 019: nothing else that a proxy says of it is read),
+ * or by the one that was typed. Of the latter the scheme cannot be known, because a proxy may have ended TLS.
+ */
+function isOwn(origin: string, host: string | undefined, accountUrl: string): boolean {
+  const own = new URL(accountUrl);
+  if (origin === own.origin) return true;
+  const typed = hostOf(origin);
+  return typed !== undefined && typed === host?.toLowerCase() && typed !== own.host;
+}
+
+/** `undefined` for `null`, the origin of pages that have none: of files, of frames in a sandbox. */
+function hostOf(origin: string): string | undefined {
+  const url = URL.canParse(origin) ? new URL(origin) : undefined;
+  return url !== undefined && url.host !== '' && url.origin === origin.toLowerCase() ? url.host : undefined;
 }

@@ -1,4 +1,5 @@
-import { page } from './pages.ts';
+import type { SignInConfig } from '../config/config.ts';
+import { escaped, page } from '../html.ts';
 
 /** A page with a form, most of which a link with a token opens, and what the form is sent to as JSON. */
 interface FormPage {
@@ -10,8 +11,10 @@ interface FormPage {
   readonly button: string;
   /** Said when it is done. */
   readonly done: string;
-  /** Where it leads then; left out: nowhere. */
-  readonly next?: `/${string}`;
+  /** Where it leads then by itself: `wished`, to where the person came from. */
+  readonly next?: 'wished';
+  /** Where a link leads then. */
+  readonly link?: `/${string}`;
   /** Nothing is behind its `#`. */
   readonly hasNoToken?: true;
 }
@@ -47,6 +50,7 @@ const pages: Readonly<Record<string, FormPage>> = {
     fields: [name, { name: 'email', label: 'E-mail address', type: 'email', autocomplete: 'username' }, newPassword],
     button: 'Create the owner account',
     done: 'Done. You run this server now, and are signed in.',
+    link: '/',
   },
   '/sign-in': {
     title: 'Sign in',
@@ -58,7 +62,7 @@ const pages: Readonly<Record<string, FormPage>> = {
     ],
     button: 'Sign in',
     done: 'You are signed in.',
-    next: '/topup',
+    next: 'wished',
     hasNoToken: true,
   },
   '/sign-in/code': {
@@ -68,7 +72,25 @@ const pages: Readonly<Record<string, FormPage>> = {
     fields: [{ name: 'code', label: 'Code of six digits', type: 'text', autocomplete: 'one-time-code' }],
     button: 'Sign in',
     done: 'You are signed in.',
-    next: '/topup',
+    next: 'wished',
+    hasNoToken: true,
+  },
+  '/sign-up': {
+    title: 'Sign up',
+    intro: '',
+    post: '/v1/auth/sign-up',
+    fields: [name, { name: 'email', label: 'E-mail address', type: 'email', autocomplete: 'username' }, newPassword],
+    button: 'Sign up',
+    done: 'A mail is on its way to this address: open the link in it, then sign in.',
+    hasNoToken: true,
+  },
+  '/forgot-password': {
+    title: 'Ask for a new password',
+    intro: '<p>A link is sent to your address. It works once, within an hour.</p>',
+    post: '/v1/auth/password/forgot',
+    fields: [{ name: 'email', label: 'E-mail address', type: 'email', autocomplete: 'username' }],
+    button: 'Send the link',
+    done: 'If somebody here has this address, a mail is on its way to it.',
     hasNoToken: true,
   },
   '/verify-email': {
@@ -78,6 +100,7 @@ const pages: Readonly<Record<string, FormPage>> = {
     fields: [],
     button: 'Confirm',
     done: 'Confirmed. You can sign in now.',
+    link: '/sign-in',
   },
   '/reset-password': {
     title: 'Choose a new password',
@@ -86,6 +109,7 @@ const pages: Readonly<Record<string, FormPage>> = {
     fields: [newPassword],
     button: 'Set the password',
     done: 'Done. Sign in with the new password.',
+    link: '/sign-in',
   },
   '/invitation': {
     title: 'You are invited',
@@ -97,67 +121,44 @@ const pages: Readonly<Record<string, FormPage>> = {
     ],
     button: 'Accept',
     done: 'You have joined.',
+    link: '/',
   },
 };
 
+/** Every path that has one, also those that a configuration leaves out. */
+export const formPaths: readonly string[] = Object.keys(pages);
+
 /** The HTML of a page at a path, undefined where there is none. */
-export function formPageAt(path: string): string | undefined {
-  if (!Object.hasOwn(pages, path)) return undefined;
-  const { title, intro, post, fields, button, done, next, hasNoToken } = pages[path]!;
+export function formPageAt(path: string, signIn: SignInConfig): string | undefined {
+  if (!Object.hasOwn(pages, path) || (path === '/sign-up' && signIn.signUp !== 'open')) return undefined;
+  const { title, intro, post, fields, button, done, next, link, hasNoToken } = pages[path]!;
   const inputs = hasNoToken === true ? fields : [...fields, token];
+  const leadsTo = (next === undefined ? '' : ' data-next=""') + (link === undefined ? '' : ` data-link="${link}"`);
   return page(
     title,
     `${intro}<noscript><p>This page needs its script, which comes from this server. Whoever runs the server can also use <code>tokenhouse owner create</code>.</p></noscript>
-<form data-post="${post}" data-done="${done}"${next === undefined ? '' : ` data-next="${next}"`} method="post">
+<form data-post="${post}" data-done="${done}"${leadsTo} method="post">
 ${inputs.map(input).join('')}<p><button>${button}</button></p>
-<p role="status" aria-live="polite"></p>
 </form>
-<script src="/welcome.js" defer></script>`,
+<p role="status"></p>
+${path === '/sign-in' ? otherWays(signIn) : ''}${pageScriptTag}`,
   );
+}
+
+/** What a page with `pageScript` ends with. It says what it does in the element with the role `status`. */
+export const pageScriptTag = '<script src="/page.js" defer></script>';
+
+/** How else somebody signs in, and what they do who cannot. */
+function otherWays({ signUp, oidc }: SignInConfig): string {
+  const providers = oidc.map(
+    ({ id, name }) =>
+      `<p><button type="button" data-provider="${escaped(id)}">Sign in with ${escaped(name)}</button></p>\n`,
+  );
+  return `<p><button type="button" data-passkey="sign-in" hidden>Sign in with a passkey</button></p>
+${providers.join('')}<p><a href="/forgot-password">Forgot your password?</a></p>
+<p>${signUp === 'open' ? 'No account yet? <a href="/sign-up">Sign up</a>' : 'New here? You need an invitation of somebody who has an account, or of whoever runs this server.'}</p>
+`;
 }
 
 const input = ({ name, label, type, autocomplete, optional }: Field): string =>
   `<p><label>${label}<br><input name="${name}" type="${type}" autocomplete="${autocomplete}" size="40"${optional === true ? '' : ' required'}></label></p>\n`;
-
-/**
- * The script of these pages. The token stays behind the `#`, which no server, proxy and log sees; it is taken out of the
- * address bar and the history at once.
- */
-export const formScript = `'use strict';
-const form = document.querySelector('form[data-post]');
-const status = form.querySelector('[role=status]');
-const token = decodeURIComponent(location.hash.slice(1));
-if (token !== '' && form.elements.token) {
-  form.elements.token.value = token;
-  form.elements.token.closest('p').hidden = true;
-  history.replaceState(null, '', location.pathname);
-}
-form.addEventListener('submit', async (event) => {
-  event.preventDefault();
-  const button = form.querySelector('button');
-  button.disabled = true;
-  status.textContent = 'One moment…';
-  const body = {};
-  for (const { name, value } of form.elements) if (name !== '' && value !== '') body[name] = value;
-  try {
-    const answer = await fetch(form.dataset.post, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify(body),
-    });
-    const told = await answer.json();
-    if (answer.ok) {
-      if (told.two_factor_required) location.assign('/sign-in/code');
-      else {
-        status.textContent = form.dataset.done;
-        if (form.dataset.next) location.assign(form.dataset.next);
-      }
-      return;
-    }
-    status.textContent = told.error.message;
-  } catch {
-    status.textContent = 'The server does not answer. Try again.';
-  }
-  button.disabled = false;
-});
-`;

@@ -1,5 +1,5 @@
 import type { DemoCheckout, DemoOutcome } from '../payments/demo.ts';
-import { escaped } from '../html.ts';
+import { escaped, page } from '../html.ts';
 import { chargeOf, errorTable } from '../errors.ts';
 import type { ApiError, ErrorCode, ErrorRow } from '../errors.ts';
 import { errorExamples } from '../error-examples.ts';
@@ -13,7 +13,7 @@ export function errorIndexPage(): string {
   );
   return page(
     'Errors',
-    `<p>Branch on <code>error.code</code>; statuses and messages may say more.</p><table><tr><th>Code</th><th>Status</th><th>When</th></tr>${rows.join('')}</table>`,
+    `<p>Branch on <code>error.code</code>; statuses and messages may say more.</p><table class="codes"><tr><th>Code</th><th>Status</th><th>When</th></tr>${rows.join('')}</table>`,
   );
 }
 
@@ -61,27 +61,13 @@ ${escaped(JSON.stringify(body, null, 2))}</pre>
 function factsTable(title: string, facts: readonly (readonly [string, string])[]): string {
   if (facts.length === 0) return '';
   const rows = facts.map(([name, what]) => `<tr><td><code>${escaped(name)}</code></td><td>${prose(what)}</td></tr>`);
-  return `<h2>${title}</h2><table>${rows.join('')}</table>\n`;
-}
-
-/** `/`: what runs here. */
-export function indexPage(): string {
-  return page(
-    'Tokenhouse',
-    `<p>This is the account host of an inference service: accounts, keys, credit and usage. The API is below <code>/v1</code>.</p>
-<ul>
-<li><a href="/openapi.json">OpenAPI document of this API</a></li>
-<li><a href="/docs/errors">Error codes</a></li>
-<li><a href="/topup">Add credit</a></li>
-</ul>
-<p>Models are called at the inference host, which has its own address and its own <code>/openapi.json</code>.</p>`,
-  );
+  return `<h2>${title}</h2><table class="facts">${rows.join('')}</table>\n`;
 }
 
 /** `topup_url` of the 402. */
 export function topupPage(key: string, takesPayments: boolean): string {
   const form = takesPayments
-    ? `<p>Whoever is signed in here, as owner, admin or billing member of an account, pays on the next page (<a href="/sign-in">sign in</a>):</p>
+    ? `<p>Whoever is signed in here, as owner, admin or billing member of an account, pays on the next page (<a href="/sign-in?next=/topup">sign in</a>):</p>
 <form method="post" action="/v1/credits/topup_form"><input type="hidden" name="key" value="${escaped(key)}">
 <label>Amount in cents <input name="amount_cents" inputmode="numeric" pattern="[0-9]+" value="1000" required></label>
 <button>Go on to payment</button></form>
@@ -102,7 +88,7 @@ export function refusedFormPage(error: ApiError): string {
   return page(
     error.status === 401 ? 'Sign in first' : 'This did not work',
     `<p>${prose(error.message)}</p>
-<p>${error.status === 401 ? '<a href="/sign-in">Sign in</a> · ' : ''}<a href="/topup">Add credit</a> · <a href="/docs/errors/${error.code}">What it means</a></p>`,
+<p>${error.status === 401 ? '<a href="/sign-in?next=/topup">Sign in</a> · ' : ''}<a href="/topup">Add credit</a> · <a href="/docs/errors/${error.code}">What it means</a></p>`,
   );
 }
 
@@ -140,17 +126,6 @@ export function demoCheckoutPage(checkout: DemoCheckout): string {
 <form method="post" action="/v1/payments/demo/${escaped(id)}">${[...choices, ...refunded].join('')}</form>
 <p><a href="${escaped(status === 'open' || status === 'failed' ? cancelUrl : successUrl)}">Back</a></p>`,
   );
-}
-
-/** `body` is HTML. */
-export function page(title: string, body: string): string {
-  return `<!doctype html>
-<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>${escaped(title)} · Tokenhouse</title>
-<style>body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}table{border-collapse:collapse}td,th{padding:.3rem .6rem;text-align:left;vertical-align:top;border-bottom:1px solid #8884}dt{font-weight:600;margin-top:.6rem}dd{margin-left:0}pre{padding:.8rem;overflow:auto;background:#8882}</style>
-<h1>${escaped(title)}</h1>
-${body}
-</html>
-`;
 }
 
 /** Text of the table: escaped, with `code` set as code. */

@@ -4,14 +4,18 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import { createEdge } from '../edge/edge.ts';
 import type { EdgeLimits, Handler } from '../edge/edge.ts';
 import { ApiError, errorBody, toApiError } from '../errors.ts';
+import { pageHeaders } from '../html.ts';
+import { noAccountRoute } from '../http/no-route.ts';
 import { requestIds } from '../ids/request-id.ts';
 import type { AddressRanges } from '../ip/ranges.ts';
 import { AccountApi } from './api.ts';
 import { accountDocument } from './document.ts';
 import { mayReadMetrics } from './metrics-access.ts';
 import type { MetricsAccess } from './metrics-access.ts';
-import { errorIndexPage, errorPage, indexPage, notFoundPage, refusedFormPage, topupPage } from './pages.ts';
-import { formPageAt, formScript } from './form-pages.ts';
+import { formPageAt } from './form-pages.ts';
+import { homePage } from './home-page.ts';
+import { pageScript } from './page-script.ts';
+import { errorIndexPage, errorPage, notFoundPage, refusedFormPage, topupPage } from './pages.ts';
 import type { AccountRoute } from './route.ts';
 import { accountRoutes } from './routes.ts';
 import type { AccountServices } from './services.ts';
@@ -29,6 +33,8 @@ export interface AccountHostOptions {
   readonly limits: EdgeLimits;
   /** Who may say now where a request comes from; `undefined`: nobody. */
   readonly trustedProxies: () => AddressRanges | undefined;
+  /** Of the inference host, without `/v1`; undefined while nothing is known of it. */
+  readonly inferenceUrl: () => string | undefined;
   /** An answer that failed by our own fault. */
   readonly failed: (error: unknown, publicId: string) => void;
 }
@@ -51,22 +57,28 @@ export function createAccountHost(
       const wait = retryAfterSeconds === undefined ? {} : { 'retry-after': String(retryAfterSeconds) };
       if (response.headersSent) response.destroy();
       else if (isFormOfPerson(request))
-        send(response, error.status, 'text/html; charset=utf-8', refusedFormPage(error), publicId, {
+        send(response, error.status, htmlType, refusedFormPage(error), publicId, {
           ...wait,
           ...error.headers,
         });
       else send(response, error.status, 'application/json', body, publicId, { ...wait, ...error.headers });
     };
+    const failed = (error: unknown): void => {
+      const told = toApiError(error);
+      if (told.code === 'internal_error') options.failed(error, publicId);
+      refuse(told);
+    };
     const target = request.url ?? '/';
     const mark = target.indexOf('?');
     const path = mark < 0 ? target : target.slice(0, mark);
+    const elsewhere = noAccountRoute(path, options.inferenceUrl());
+    if (elsewhere !== undefined) {
+      refuse(elsewhere);
+      return;
+    }
     if (path.startsWith('/v1/')) {
       const query = mark < 0 ? '' : target.slice(mark + 1);
-      api.answer({ request, response, path, query, publicId }).catch((error: unknown) => {
-        const told = toApiError(error);
-        if (told.code === 'internal_error') options.failed(error, publicId);
-        refuse(told);
-      });
+      api.answer({ request, response, path, query, publicId }).catch(failed);
       return;
     }
     if (request.method !== 'GET' && request.method !== 'HEAD') {
@@ -98,21 +110,25 @@ export function createAccountHost(
           );
         return;
     }
-    if (path === '/welcome.js') {
-      send(response, 200, 'text/javascript; charset=utf-8', formScript, publicId);
+    if (path === '/page.js') {
+      send(response, 200, 'text/javascript; charset=utf-8', pageScript, publicId);
       return;
     }
-    const form = formPageAt(path);
+    if (path === '/') {
+      homePage(request.headers.cookie, services).then(
+        (html) => send(response, 200, htmlType, html, publicId, scriptedHeaders),
+        failed,
+      );
+      return;
+    }
+    const form = formPageAt(path, services.config().signIn);
     if (form !== undefined) {
-      send(response, 200, 'text/html; charset=utf-8', form, publicId, {
-        'cache-control': 'no-store',
-        'content-security-policy': formPolicy,
-      });
+      send(response, 200, htmlType, form, publicId, scriptedHeaders);
       return;
     }
     const html =
       path === '/topup' ? topupPage(randomUUID(), services.payments !== undefined) : pageAt(path, accountUrl());
-    send(response, html === undefined ? 404 : 200, 'text/html; charset=utf-8', html ?? notFoundPage(), publicId);
+    send(response, html === undefined ? 404 : 200, htmlType, html ?? notFoundPage(), publicId);
   };
   return createEdge(onRequest, { newRequestId, accountUrl }, limits);
 }
@@ -122,9 +138,13 @@ const isFormOfPerson = ({ headers }: IncomingMessage): boolean =>
   headers['content-type']?.startsWith('application/x-www-form-urlencoded') === true &&
   headers.accept?.includes('text/html') === true;
 
-/** Our one script, which may talk to us alone. */
-const formPolicy =
-  "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+const htmlType = pageHeaders['content-type'];
+
+/** Of pages about one person, with our one script, which may talk to us alone. */
+const scriptedHeaders = {
+  'cache-control': 'no-store',
+  'content-security-policy': `${pageHeaders['content-security-policy']}; script-src 'self'; connect-src 'self'; form-action 'self'`,
+} as const;
 
 async function sendMetrics(metrics: MetricsPage, response: ServerResponse, publicId: string): Promise<void> {
   send(response, 200, metricsType, await metrics.text(), publicId);
@@ -135,8 +155,7 @@ const metricsType = 'text/plain; version=0.0.4; charset=utf-8';
 function pageAt(path: string, accountUrl: string): string | undefined {
   const code = /^\/docs\/errors\/([a-z0-9_]+)$/.exec(path)?.[1];
   if (code !== undefined) return errorPage(code, accountUrl);
-  if (path === '/docs/errors' || path === '/docs/errors/') return errorIndexPage();
-  return path === '/' ? indexPage() : undefined;
+  return path === '/docs/errors' || path === '/docs/errors/' ? errorIndexPage() : undefined;
 }
 
 function send(
@@ -148,12 +167,10 @@ function send(
   further: Readonly<Record<string, string>> = {},
 ): void {
   response.writeHead(status, {
+    ...pageHeaders,
     'content-type': type,
     'content-length': Buffer.byteLength(body),
     'cache-control': 'no-cache',
-    'content-security-policy': "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'",
-    'x-content-type-options': 'nosniff',
-    'referrer-policy': 'no-referrer',
     'x-request-id': publicId,
     'request-id': publicId,
     ...further,

@@ -17,6 +17,8 @@ export function changesBetween(before: Config, after: Config): readonly string[]
     changes.push('models: in another order');
   const proxies = ({ server }: Config) => server.trustedProxies.join(', ') || 'none';
   if (proxies(before) !== proxies(after)) changes.push(`trusted proxies: ${proxies(before)} → ${proxies(after)}`);
+  const origins = ({ server }: Config) => server.allowOrigins.join(', ') || 'none';
+  if (origins(before) !== origins(after)) changes.push(`allowed origins: ${origins(before)} → ${origins(after)}`);
   for (const [name, value] of Object.entries(after.server.limits)) {
     const was = before.server.limits[name as keyof typeof before.server.limits];
     // The others are refused (`refuseRestart` in read.ts).

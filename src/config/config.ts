@@ -30,6 +30,8 @@ export interface ServerConfig {
   readonly workers: number;
   /** Addresses, and ranges of them, of the proxies that say where a request comes from. */
   readonly trustedProxies: readonly string[];
+  /** Pages of which origins may call the inference host from a browser, in lower case; `*`: of all. */
+  readonly allowOrigins: readonly string[];
   readonly limits: LimitsConfig;
 }
 

@@ -214,6 +214,7 @@ function serverOf(file: ConfigFile, reading: Reading): ServerConfig {
     account,
     workers: workersOf(file.server?.workers),
     trustedProxies: trustedProxiesOf(file, reading),
+    allowOrigins: (file.server?.inference?.allow_origins ?? []).map((origin) => origin.toLowerCase()),
     limits: limitsOf(file, reading),
   };
 }
@@ -258,7 +259,7 @@ function refuseManyWorkers({ server, models }: Config, written: WorkersInFile, {
   }
 }
 
-type ListenInFile = NonNullable<NonNullable<ConfigFile['server']>['inference']>;
+type ListenInFile = NonNullable<NonNullable<ConfigFile['server']>['account']>;
 
 function listenOf(
   listen: ListenInFile | undefined,

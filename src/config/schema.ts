@@ -124,26 +124,44 @@ function url(description: string, example: string) {
   return Type.String({ pattern: '^https?://[^\\s/?#]+[^\\s?#]*$', maxLength: 2000, description, examples: [example] });
 }
 
-function listen(description: string, defaults: { readonly host: string; readonly port: number }) {
-  return group(description, {
-    host: Type.Optional(
-      Type.String({
-        pattern: '^[A-Za-z0-9.:_-]{1,253}$',
-        description: 'address or name to listen on; 0.0.0.0 is every network of this computer',
-        examples: [defaults.host],
-        default: defaults.host,
-      }),
-    ),
-    port: Type.Optional(integer(0, 65_535, 'port to listen on; 0 is any free one', defaults.port, defaults.port)),
-    public_url: Type.Optional(
-      url('how clients reach this host, when a proxy stands in front of it', 'https://tokens.example.org'),
-    ),
-  });
-}
+const listenProperties = (defaults: { readonly host: string; readonly port: number }) => ({
+  host: Type.Optional(
+    Type.String({
+      pattern: '^[A-Za-z0-9.:_-]{1,253}$',
+      description: 'address or name to listen on; 0.0.0.0 is every network of this computer',
+      examples: [defaults.host],
+      default: defaults.host,
+    }),
+  ),
+  port: Type.Optional(integer(0, 65_535, 'port to listen on; 0 is any free one', defaults.port, defaults.port)),
+  public_url: Type.Optional(
+    url('how clients reach this host, when a proxy stands in front of it', 'https://tokens.example.org'),
+  ),
+});
+
+/** The Fetch standard's origin: scheme, host and port, nothing behind them. */
+const origin = Type.String({
+  pattern: '^(\\*|null|[A-Za-z][A-Za-z0-9+.-]*://[^\\s/?#@*,]+)$',
+  maxLength: 300,
+  description: 'an origin, scheme://host[:port], or * for every page there is',
+  examples: ['https://app.example.org'],
+});
 
 const server = group('where the service listens, and its limits', {
-  inference: Type.Optional(listen('the host of the API', defaultServer.inference)),
-  account: Type.Optional(listen('the host of accounts and error pages', defaultServer.account)),
+  inference: Type.Optional(
+    group('the host of the API', {
+      ...listenProperties(defaultServer.inference),
+      allow_origins: Type.Optional(
+        Type.Array(origin, {
+          maxItems: 1000,
+          description:
+            'origins whose pages may call it from a browser, with a key; those of this computer (localhost, 127.0.0.1, [::1]) always may',
+          examples: [['https://app.example.org']],
+        }),
+      ),
+    }),
+  ),
+  account: Type.Optional(group('the host of accounts and error pages', listenProperties(defaultServer.account))),
   workers: Type.Optional(
     Type.Union([Type.Integer({ minimum: 1, maximum: workersMax }), Type.Literal('auto')], {
       description:

@@ -48,6 +48,8 @@ export interface EdgeServices {
   newRequestId(): string;
   /** Where the pages of error codes are. */
   accountUrl(): string;
+  /** What a refusal carries beside what any answer does, where the head of its request could be read. */
+  refusalHeaders?(request: IncomingMessage): Readonly<Record<string, string>>;
   /** Told of each refusal that the edge has made itself. */
   refused?(error: ApiError, publicId: string, method: string): void;
 }
@@ -283,7 +285,10 @@ function refuse(connection: Connection, error: ApiError, edge: Edge, request?: I
   const own = edge.services.newRequestId();
   const ids = requestIds(request?.headers['x-request-id'], own);
   const accountUrl = edge.services.accountUrl();
-  const bytes = refusalBytes(error, { publicId: ids.publicId, accountUrl, hasBody: request?.method !== 'HEAD' });
+  const refused = request ?? receiving;
+  const further = refused === undefined ? undefined : edge.services.refusalHeaders?.(refused);
+  const hasBody = request?.method !== 'HEAD';
+  const bytes = refusalBytes(error, { publicId: ids.publicId, accountUrl, hasBody, further });
   const kept = keptIds(ids, request?.headers['service-zdr'], own);
   edge.services.refused?.(error, kept.publicId, request?.method ?? '');
   // A handler that runs learns it from the closing of its connection, at once.

@@ -7,6 +7,7 @@ import type { AnswerFormat, Dialect, ResponseHead } from '../dialects/dialect.ts
 import { errorBody, toApiError } from '../errors.ts';
 import type { ApiError, ErrorBody } from '../errors.ts';
 import { Fold } from '../generation/fold.ts';
+import { pageHeaders } from '../html.ts';
 import type { Admitted } from '../limits/limits.ts';
 import type { Emit } from '../pipeline/recording.ts';
 import type { Deliver } from '../pipeline/run.ts';
@@ -25,6 +26,8 @@ export interface Exchange {
   readonly publicId: string;
   /** What the log calls the request. */
   readonly keptId: string;
+  /** Which pages may read the answer. */
+  readonly cors: Readonly<Record<string, string>>;
   readonly running: RunningRequest;
   /** Set when every limit on the account and its key has let it in. */
   admitted: Admitted | undefined;
@@ -188,10 +191,23 @@ export function sendJson(
   response.end(body);
 }
 
+/** HTML, for a browser. */
+export function sendPage(exchange: Exchange, body: string): void {
+  const { response } = exchange;
+  if (response.destroyed || response.headersSent) return;
+  const { 'content-type': type, ...guards } = pageHeaders;
+  response.writeHead(200, [...headersOf(exchange, type, guards), 'content-length', String(Buffer.byteLength(body))]);
+  response.end(body);
+}
+
 /** The client has what it asks for: no body, and no length of one. */
-export function sendNotModified({ response, publicId }: Exchange, headers: Readonly<Record<string, string>>): void {
+export function sendNotModified(
+  { response, publicId, cors }: Exchange,
+  headers: Readonly<Record<string, string>>,
+): void {
   if (response.destroyed || response.headersSent) return;
   response.writeHead(304, {
+    ...cors,
     'cache-control': 'no-cache',
     'x-request-id': publicId,
     'request-id': publicId,
@@ -206,7 +222,7 @@ export function headersOf(
   contentType: string,
   further: Readonly<Record<string, string>> = {},
 ): string[] {
-  const { repeatOf, publicId } = exchange;
+  const { repeatOf, publicId, cors } = exchange;
   const id = repeatOf ?? publicId;
   return [
     'content-type',
@@ -217,6 +233,7 @@ export function headersOf(
     id,
     'request-id',
     id,
+    ...Object.entries(cors).flat(),
     ...(exchange.admitted === undefined ? [] : Object.entries(exchange.admitted.headers()).flat()),
     ...(repeatOf === undefined ? [] : ['idempotent-replayed', 'true']),
     ...Object.entries(further).flat(),

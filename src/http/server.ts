@@ -41,11 +41,15 @@ import { PublishedDocument } from '../openapi/published.ts';
 import { checkContentType, checkDeclaredLength, declaredLength, largeBodyBytes, readBody } from './body.ts';
 import type { Body, BodyBudget } from './body.ts';
 import { answerFiles, fileShape, isFilesPath } from './files.ts';
+import { answerPreflight, corsHeaders, isPreflight } from './cors.ts';
+import type { AllowedOrigins } from './cors.ts';
 import { describedEndpoints } from './described.ts';
+import { firstPage } from './first-page.ts';
+import { noInferenceRoute } from './no-route.ts';
 import { inferenceRoutes } from './routes.ts';
 import { respondKeyed } from './keyed.ts';
 import type { RunKeyed } from './keyed.ts';
-import { eventsOf, respondStream, respondWhole, sendError, sendJson, sendNotModified } from './respond.ts';
+import { eventsOf, respondStream, respondWhole, sendError, sendJson, sendNotModified, sendPage } from './respond.ts';
 import type { Exchange } from './respond.ts';
 
 export interface InferenceHostOptions {
@@ -87,10 +91,14 @@ export function createInferenceHost(services: InferenceHostServices, options: In
   const { log, metrics } = services;
   const host: Host = { services, options, document: new PublishedDocument() };
   return createEdge(
-    (request, response, connection) => void handle(request, response, connection, host),
+    (request, response, connection) => {
+      if (isPreflight(request)) preflight(request, response, host);
+      else void handle(request, response, connection, host);
+    },
     {
       newRequestId: () => publicIdOf(services.newId()),
       accountUrl: () => options.accountUrl,
+      refusalHeaders: (request) => corsHeaders(request, allowedOrigins(services)),
       refused: ({ status, code }, publicId, method) => {
         metrics.http('unparsed', status);
         log.request({ id: null, publicId, method, status, errorCode: code, totalMs: 0 });
@@ -104,6 +112,25 @@ interface Host {
   readonly services: InferenceHostServices;
   readonly options: InferenceHostOptions;
   readonly document: PublishedDocument;
+}
+
+/** In force now. */
+function allowedOrigins({ lease }: InferenceHostServices): AllowedOrigins {
+  const current = lease();
+  try {
+    return current.snapshot.allowedOrigins;
+  } finally {
+    current.release();
+  }
+}
+
+/** Before anything else: it waits for nothing, takes no place, and has no line in the log. */
+function preflight(request: IncomingMessage, response: ServerResponse, { services, options }: Host): void {
+  const { publicId } = requestIds(request.headers['x-request-id'], publicIdOf(services.newId()));
+  if (!services.ready()) response.shouldKeepAlive = false;
+  const { accountUrl } = options;
+  const status = answerPreflight(request, response, allowedOrigins(services), { publicId, accountUrl });
+  services.metrics.http('preflight', status);
 }
 
 /** One request, from its head to its last byte. Catches everything: whatever fails becomes an answer and a log line. */
@@ -126,6 +153,7 @@ async function handle(
     response,
     publicId: ids.publicId,
     keptId: kept.publicId,
+    cors: corsHeaders(request, lease.snapshot.allowedOrigins),
     running,
     admitted: undefined,
     repeatOf: undefined,
@@ -367,13 +395,17 @@ function answerPlain(
       return;
     }
     default:
-      throw new ApiError('http_404', 'There is no such route.');
+      if (path === '/' && isRead(request) && request.headers.accept?.includes('text/html') === true)
+        sendPage(exchange, firstPage(options.accountUrl));
+      else throw noInferenceRoute(path, options.accountUrl);
   }
 }
 
 function readOnly(request: IncomingMessage): void {
-  if (request.method !== 'GET' && request.method !== 'HEAD') throw methodNotAllowed('GET, HEAD');
+  if (!isRead(request)) throw methodNotAllowed('GET, HEAD');
 }
+
+const isRead = ({ method }: IncomingMessage): boolean => method === 'GET' || method === 'HEAD';
 
 /** Route by the path alone: queries are ignored (contracts §1.0). */
 function pathOf(request: IncomingMessage): string {

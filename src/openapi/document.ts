@@ -96,6 +96,10 @@ const eitherKey: readonly Json[] = [{ bearer: [] }, { apiKey: [] }];
 
 const headerComponents: JsonObject = {
   'cache-control': { description: 'Always `no-cache`.', schema: { type: 'string' } },
+  vary: {
+    description: '`origin`: to pages of allowed origins, CORS adds which may read the answer and which headers of it.',
+    schema: { type: 'string' },
+  },
   'x-request-id': {
     description: 'Id of the request: the one that it was sent with, or a new one.',
     schema: { type: 'string' },

@@ -215,6 +215,7 @@ function errorExample(code: ErrorCode, accountUrl: string): ErrorBody {
 /** Every answer has them (contracts §0.16 and §1.0). */
 export const commonHeaders: JsonObject = {
   'cache-control': { $ref: '#/components/headers/cache-control' },
+  vary: { $ref: '#/components/headers/vary' },
   'x-request-id': { $ref: '#/components/headers/x-request-id' },
   'request-id': { $ref: '#/components/headers/request-id' },
 };

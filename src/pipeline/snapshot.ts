@@ -25,6 +25,8 @@ export interface Snapshot {
   readonly images: FetchSettings;
   /** Who may say where a request comes from; `undefined`: nobody. */
   readonly trustedProxies: AddressRanges | undefined;
+  /** Pages of which origins may call from a browser, besides those of this computer; `*`: of all. */
+  readonly allowedOrigins: ReadonlySet<string>;
   /** By the id of the model. */
   readonly places: ReadonlyMap<string, Places>;
 }

@@ -91,13 +91,13 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
   let accountUrl = publicUrl(config.server.account);
   const parts = openParts(options, followed.config, () => accountUrl, opened);
   const { outbox, jobs, telling, paying } = parts;
-  const accountHost = openAccountHost(options, followed, parts);
+  let urls: Urls | undefined;
+  const accountHost = openAccountHost(options, followed, parts, () => urls?.inferenceUrl);
   opened.push(() => accountHost.close());
   const accountSockets = countSockets(accountHost);
   accountUrl = publicUrl(config.server.account, await listen(accountHost, config.server.account));
 
   const startedAt = Date.now();
-  let urls: Urls | undefined;
   const control = await listenForControl(controlSocketPath(config.storage.directory), {
     operations,
     reload: followed.reload,
@@ -208,6 +208,7 @@ function openAccountHost(
   { config, environment, version, operations, metricsText, log }: OperatingOptions,
   { edge, trustedProxies }: FollowedConfiguration,
   { services }: Parts,
+  inferenceUrl: () => string | undefined,
 ): Server {
   return createAccountHost(services, {
     version,
@@ -219,6 +220,7 @@ function openAccountHost(
     },
     limits: edge,
     trustedProxies,
+    inferenceUrl,
     failed: (error, publicId) =>
       log.service({
         level: 'error',

@@ -369,6 +369,7 @@ function snapshotOf(config: Config, backends: readonly OpenBackend[], before?: S
     catalog: new Catalog(config.models.map(modelOf)),
     limits: requestLimits(config.server.limits),
     trustedProxies: trustedProxiesOf(config.server),
+    allowedOrigins: new Set(config.server.allowOrigins),
     images: {
       rules: {
         fetches: config.images.fetches,

@@ -257,6 +257,7 @@ test('pages of other sites change nothing', async (t) => {
   for (const headers of [
     [['origin', 'https://evil.example']],
     [['origin', 'null']],
+    [['origin', 'file://']],
     [['origin', `${host.url}.evil.example`]],
     [['origin', host.url.replace('http:', 'https:')]],
     [['sec-fetch-site', 'cross-site']],
@@ -267,13 +268,28 @@ test('pages of other sites change nothing', async (t) => {
     ],
   ] as const)
     assertEnvelope(await make(headers), 'http_403');
+  const { port } = new URL(host.url);
   for (const headers of [
     [],
     [['origin', host.url]],
     [['sec-fetch-site', 'same-origin']],
     [['sec-fetch-site', 'none']],
+    // What a browser sends from a page that tells nobody where it is from: it knows by itself that this is no other site.
+    [
+      ['sec-fetch-site', 'same-origin'],
+      ['origin', 'null'],
+    ],
+    // Another name of this host, and another behind a proxy that ends TLS and passes on what was typed.
+    [
+      ['host', `localhost:${port}`],
+      ['origin', `http://localhost:${port}`],
+    ],
+    [
+      ['host', 'tokens.example.org'],
+      ['origin', 'https://tokens.example.org'],
+    ],
   ] as const)
-    assert.equal((await make(headers)).status, 201);
+    assert.equal((await make(headers)).status, 201, JSON.stringify(headers));
 });
 
 test('every sender has so many requests a minute, and is told how many are left', async (t) => {

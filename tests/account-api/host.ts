@@ -97,6 +97,7 @@ export async function openHost(
       metrics: { token: undefined, isProxied: false, text: () => '' },
       limits: defaultEdgeLimits,
       trustedProxies: () => options.trustedProxies,
+      inferenceUrl: () => 'http://127.0.0.1:8080',
       failed: (error) => failures.push(error),
     },
     routes,

@@ -122,7 +122,7 @@ test('the headers keep browsers from doing more than showing a page', async () =
     const { headers } = answer;
     assert.match(headers['content-security-policy'] ?? '', /default-src 'none'.*frame-ancestors 'none'/);
     assert.equal(headers['x-content-type-options'], 'nosniff');
-    assert.equal(headers['referrer-policy'], 'no-referrer');
+    assert.equal(headers['referrer-policy'], 'same-origin');
     assertRequestId(answer);
     assert.doesNotMatch(answer.body, /<script|javascript:|src=|\son\w+=/);
   }

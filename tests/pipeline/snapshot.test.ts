@@ -20,6 +20,7 @@ const snapshotOf = (choice: readonly number[]): Snapshot => ({
   limits,
   images: defaultFetchSettings,
   trustedProxies: undefined,
+  allowedOrigins: new Set(),
   places: new Map(
     modelIds.map((id, index) => [
       id,

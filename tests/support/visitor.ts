@@ -14,7 +14,7 @@ export interface Told {
 
 export const owner = { email: 'owner@example.org', name: 'Olga', password: 'correct horse battery' };
 
-/** Somebody at the account host of the real program: a browser that keeps cookies, or a program with a key. */
+/** Somebody at the account host of the real program, over plain HTTP: with cookies as a browser keeps them, or with a key. */
 export class Visitor {
   readonly #service: TestService;
   readonly #key: string | undefined;
@@ -45,7 +45,7 @@ export class Visitor {
     return body;
   }
 
-  /** What a browser sends when a button of a form is pressed. */
+  /** The form of a page that has one, sent with one of its buttons. How real browsers send it is the suite `browser`. */
   async press(url: string, field: string, value: string): Promise<Told> {
     const page = await this.#send('GET', new URL(url).pathname, undefined, {});
     assert.equal(page.status, 200);
@@ -79,7 +79,9 @@ export class Visitor {
       redirect: 'manual',
       headers: {
         ...(this.#key === undefined ? {} : { authorization: `Bearer ${this.#key}` }),
-        ...(this.#key === undefined && method !== 'GET' ? { origin: this.#service.accountUrl } : {}),
+        ...(this.#key === undefined && method !== 'GET'
+          ? { 'sec-fetch-site': 'same-origin', origin: this.#service.accountUrl }
+          : {}),
         ...(cookie === '' ? {} : { cookie }),
         ...more,
       },
@@ -97,7 +99,7 @@ export class Visitor {
 }
 
 /** It is the last thing that a first start prints. */
-async function ownerToken(service: TestService): Promise<string> {
+export async function ownerToken(service: TestService): Promise<string> {
   const printed = (): string | undefined => /\/welcome#([\w-]+)\s/.exec(service.output)?.[1];
   await until(() => printed() !== undefined, 60_000);
   return printed()!;

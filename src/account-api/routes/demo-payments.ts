@@ -1,6 +1,7 @@
 import Type from 'typebox';
 
 import { ApiError } from '../../errors.ts';
+import { pageHeaders } from '../../html.ts';
 import { demoOutcomes } from '../../payments/demo.ts';
 import type { DemoOutcome, DemoProvider } from '../../payments/demo.ts';
 import { PaymentError } from '../../payments/provider.ts';
@@ -12,13 +13,6 @@ import type { AccountServices } from '../services.ts';
 import { begin, paymentsOf } from './payments.ts';
 
 const params = Type.Object({ id: Type.String({ pattern: '^cs_demo_[0-9a-f]{32}$' }) });
-const html = 'text/html; charset=utf-8';
-/** As the other pages: forms go to this host, and from there to where the person came from. */
-const pageHeaders = {
-  'content-type': html,
-  'content-security-policy': "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'",
-} as const;
-
 /** The form of the top-up page, and the pages of the built-in provider of payments. */
 export const demoPaymentRoutes: readonly AccountRoute[] = [
   route({
@@ -59,7 +53,7 @@ export const demoPaymentRoutes: readonly AccountRoute[] = [
     description: 'Where a top-up is paid, or made to fail, without money. Its address is the secret that opens it.',
     access: 'anyone',
     params,
-    answers: [{ status: 200, description: 'A page.', contentType: html }],
+    answers: [{ status: 200, description: 'A page.', contentType: pageHeaders['content-type'] }],
     handle: async ({ params: { id }, services }) => {
       const checkout = await demoOf(services).getCheckout(id);
       if (checkout === undefined) throw notThere();
