@@ -758,7 +758,7 @@ const openai = group('a server that speaks the OpenAI interface', {
     }),
   ),
   max_concurrency: Type.Optional(
-    integer(1, 1e6, 'requests that this server is given at the same time; 256 when left out', 64),
+    integer(1, 1e6, 'requests that this server is given at the same time; 64 when left out', 128),
   ),
   queue,
   special_tokens: Type.Optional(

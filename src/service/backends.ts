@@ -1,4 +1,4 @@
-import type { BackendConfig, LlamaBackendConfig, ModelConfig } from '../config/config.ts';
+import type { BackendConfig, LlamaBackendConfig, ModelConfig, OpenAiBackendConfig } from '../config/config.ts';
 import { identityOf } from '../config/identity.ts';
 import type { Environment } from '../config/environment.ts';
 import type { LimitsConfig } from '../config/config.ts';
@@ -56,15 +56,28 @@ export function openBackend(model: ModelConfig, config: BackendConfig, services:
     identity: backendIdentity(model, config, services.limits),
     address: config.engine === 'openai' ? new URL(config.url).origin : undefined,
     label: config.name,
+    kind: backendKind(config),
     engine,
     ready,
     modelFile,
-    concurrencyMax: config.engine === 'openai' ? (config.concurrencyMax ?? defaultMaxConcurrency) : Infinity,
+    concurrencyMax: config.engine === 'openai' ? placesAt(config) : Infinity,
     queueMax: config.engine === 'openai' ? config.queueMax : 0,
     zdr: config.zdr,
     enforces: config.engine === 'openai' ? flavors[config.flavor].enforces : everyConstraint,
     running: 0,
   };
+}
+
+const placesAt = ({ concurrencyMax }: OpenAiBackendConfig): number => concurrencyMax ?? defaultMaxConcurrency;
+
+/**
+ * The same for backends that differ in nothing but where they are and what they are called. How many may wait because of
+ * one counts for the line of the model, not for it.
+ */
+function backendKind(config: BackendConfig): string {
+  const elsewhere: readonly string[] = ['name', 'url', 'apiKey', 'queueMax'];
+  const told = config.engine === 'openai' ? { ...config, concurrencyMax: placesAt(config) } : config;
+  return identityOf(Object.entries(told).filter(([name]) => !elsewhere.includes(name)));
 }
 
 /** Our own engines. A script says what it says. */
