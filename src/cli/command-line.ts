@@ -8,6 +8,7 @@ import {
   centsToMicrocents,
   centsToMicrocentsOrNone,
   collected,
+  decimalNumber,
   dollarsToMicrocents,
   duration,
   durationOrNever,
@@ -160,8 +161,16 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
     .argument('[model]', 'id of the model (default: the first one of the service)')
     .argument('[prompt...]', 'what to ask (default: from standard input, or a conversation)')
     .option('--url <url>', 'the service (default: TOKENHOUSE_URL, else the one that runs here)', serviceUrl)
-    .option('--key <key>', 'API key; others can see it in the list of processes, so rather set TOKENHOUSE_KEY')
+    .option(
+      '--key <key>',
+      'API key; others can see it in the list of processes, so rather set TOKENHOUSE_KEY (default: a key of the first account for the while, where the service runs)',
+    )
     .option('--max-tokens <number>', 'longest answer', wholeNumber(1, 100_000_000))
+    .option(
+      '--temperature <number>',
+      'from 0, the likeliest words, to 2 (default: that of the model)',
+      decimalNumber(0, 2),
+    )
     .option('--system <text>', 'a system message')
     .action(bare(() => import('./chat.ts').then(({ chat }) => chat)));
 

@@ -10,6 +10,15 @@ export function wholeNumber(minimum: number, maximum: number): (text: string) =>
   };
 }
 
+export function decimalNumber(minimum: number, maximum: number): (text: string) => number {
+  return (text) => {
+    const value = Number(text);
+    if (!/^\d{1,9}(\.\d{1,9})?$/.test(text) || value < minimum || value > maximum)
+      throw new InvalidArgumentError(`use a number from ${minimum} to ${maximum}`);
+    return value;
+  };
+}
+
 /** A whole number, or `none`. */
 export function wholeNumberOrNone(minimum: number, maximum: number): (text: string) => number | 'none' {
   const read = wholeNumber(minimum, maximum);

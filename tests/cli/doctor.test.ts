@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import {
   chmodSync,
   closeSync,
@@ -7,6 +8,7 @@ import {
   mkdirSync,
   mkdtempSync,
   openSync,
+  readFileSync,
   rmSync,
   statSync,
   writeFileSync,
@@ -25,6 +27,7 @@ import { lookAtMemory } from '../../src/cli/doctor/models.ts';
 import { lookAtClock, lookAtNode } from '../../src/cli/doctor/system.ts';
 import type { Finding } from '../../src/cli/doctor/finding.ts';
 import { TestService, scriptedModel } from '../support/service.ts';
+import { writeTinyGguf } from '../support/tiny-gguf.ts';
 import { CommandFolder, runCommand } from './command.ts';
 import { mainFile } from '../support/built.ts';
 
@@ -244,6 +247,33 @@ ${['wrong: [ "file:./model.gguf" ]', 'missing: [ "hf:a/b/c.gguf@main" ]']
     folder.dispose();
   });
 
+  test('a model file that the running service has: the service is asked, whatever is on the disk now', async () => {
+    const running = new TestService({ config: '' });
+    const file = join(running.folder, 'tiny.gguf');
+    writeTinyGguf(file);
+    const sha256 = createHash('sha256').update(readFileSync(file)).digest('hex');
+    running.configure({
+      config: `models:
+  - id: tiny
+    context_length: 4096
+    pricing: { input_cents_per_million: 5, output_cents_per_million: 20 }
+    backends: [ { engine: llama, sources: [ "file:./tiny.gguf" ], sha256: ${sha256} } ]`,
+    });
+    try {
+      await running.start();
+      const there = found(await doctor(running.folder), 'model');
+      assert.equal(there?.state, 'ok');
+      assert.match(there.found, /tiny\.gguf · 4\d\d\.\d kB, in use by the running service$/);
+      rmSync(file);
+      const gone = found(await doctor(running.folder), 'model');
+      assert.equal(gone?.state, 'warning');
+      assert.match(gone.found, /in use by the running service, and gone from its folder$/);
+      assert.equal(gone.repair, 'tokenhouse models pull tiny');
+    } finally {
+      await running.dispose();
+    }
+  });
+
   test('servers that do not answer, refuse the key, lack the model, or are of another kind', async () => {
     const upstream = createHttpServer((request, response) => {
       const isList = request.url === '/v1/models';
@@ -306,10 +336,14 @@ ${backends.map(([fields], index) => `      - { engine: openai, name: b${index}, 
     assert.notEqual(process.platform, 'win32', 'this test needs ulimit; run it on Linux or macOS');
     const folder = copy('ulimit');
     mkdirSync(folder, { recursive: true });
-    const child = spawn('sh', ['-c', 'ulimit -n 600; exec "$@"', 'sh', process.execPath, mainFile, 'doctor', '--json'], {
-      cwd: folder,
-      stdio: ['ignore', 'pipe', 'inherit'],
-    });
+    const child = spawn(
+      'sh',
+      ['-c', 'ulimit -n 600; exec "$@"', 'sh', process.execPath, mainFile, 'doctor', '--json'],
+      {
+        cwd: folder,
+        stdio: ['ignore', 'pipe', 'inherit'],
+      },
+    );
     let stdout = '';
     child.stdout.on('data', (text: Buffer) => (stdout += text.toString()));
     assert.equal(await new Promise((resolve) => child.on('close', resolve)), 1);
