@@ -1,5 +1,6 @@
 import { createInterface } from 'node:readline/promises';
 
+import { dollars } from '../billing/cents.ts';
 import { costMicrocents } from '../catalog/pricing.ts';
 import type { Prices } from '../catalog/pricing.ts';
 import { readEnvironment } from '../config/environment.ts';
@@ -14,7 +15,6 @@ import type { Answer, AnswerReader, ChatRequest, Message } from './chat-stream.t
 import { CommandFailure } from './command-failure.ts';
 import type { BareContext, Context } from './context.ts';
 import { exitCodes, explain, failureOf } from './failure.ts';
-import { cents } from './output.ts';
 import { readContext } from './read-context.ts';
 
 interface ChatOptions {
@@ -214,7 +214,7 @@ function summaryOf(answer: Answer, card: Card): string {
     ...(firstTokenMs === undefined ? [] : [`first token after ${secondsInWords(firstTokenMs)}`]),
     ...(isFast ? [`${(((usage.completion_tokens - 1) * 1000) / generatingMs).toFixed(1)} tok/s`] : []),
     ...(usage === undefined ? [] : [`${usage.prompt_tokens} → ${usage.completion_tokens} tokens`]),
-    cost === undefined ? 'cost: npx tokenhouse usage' : cents(cost),
+    cost === undefined ? 'cost: npx tokenhouse usage' : dollars(cost),
     ...(finish === 'length' ? ['cut at --max-tokens or the window'] : []),
   ].join(' · ');
 }

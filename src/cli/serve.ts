@@ -1,6 +1,7 @@
 import { closeSync, openSync, statSync } from 'node:fs';
 import path from 'node:path';
 
+import { dollars } from '../billing/cents.ts';
 import type { Config } from '../config/config.ts';
 import { loadConfig } from '../config/load.ts';
 import { isLocalOnly } from '../config/public-url.ts';
@@ -23,7 +24,6 @@ import { crashExitCode, watchForCrashes } from './crash.ts';
 import { exitCodes, explain, failureOf } from './failure.ts';
 import { freeBytesOf, shownPath } from './folder.ts';
 import { logOutput } from './log-output.ts';
-import { cents } from './output.ts';
 import type { Printer } from './output.ts';
 import { version } from './version.ts';
 
@@ -267,7 +267,7 @@ function welcome(
 ): void {
   const model = config.models[0]?.id ?? '';
   say('');
-  say(`A first account has been made: ${first.accountId}, with ${cents(first.creditMicrocents)} of credit.`);
+  say(`A first account has been made: ${first.accountId}, with ${dollars(first.creditMicrocents)} of credit.`);
   if (!showKey) {
     say('Its key is not shown (--no-key). Make another one with: npx tokenhouse keys create');
     return;
