@@ -318,8 +318,16 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
   command(accounts, 'list', 'list accounts with their plans and limits').action(
     action(() => import('./accounts.ts').then(({ listAccounts }) => listAccounts)),
   );
-  command(accounts, 'create', 'make an account, without keys and credit')
-    .requiredOption('--name <name>', 'whose it is')
+  command(
+    accounts,
+    'create',
+    'make an account, with its owner, credit and key where they are wished: all of it or nothing',
+  )
+    .argument('[name]', 'whose it is')
+    .option('--name <name>', 'the same')
+    .option('--owner <address>', 'invite somebody to own it; the link is printed, and mailed where mail is configured')
+    .option('--credit <dollars>', 'credit, as a present, for example 20.00', movedDollars)
+    .option('--key [name]', 'make a key; it is shown once')
     .action(action(() => import('./accounts.ts').then(({ createAccount }) => createAccount)));
   for (const [name, kind, about] of [
     ['suspend', 'suspend_account', 'refuse all keys of an account at once; what runs on them is cut'],
