@@ -78,7 +78,7 @@ reported; <code>GET /v1/credits</code> shows it.</p>
   return page(
     'Add credit',
     `${form}
-<pre>npx tokenhouse credits grant --account &lt;account id&gt; --cents 500</pre>
+<pre>npx tokenhouse credits grant --account &lt;account id&gt; --dollars 5.00</pre>
 <p><code>npx tokenhouse credits show</code> lists the accounts with their balances. The credit can be spent at once.</p>`,
   );
 }

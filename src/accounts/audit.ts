@@ -76,8 +76,9 @@ export interface BegunEntry {
   complete(outcome: Exclude<AuditOutcome, 'begun'>, answer?: OperationAnswer): Promise<void>;
 }
 
-/** A hash of a password is worth guessing at. */
-const withoutHashes = (name: string, value: unknown): unknown => (name === 'passwordHash' ? undefined : value);
+/** A hash of a password is worth guessing at; the address of somebody who is invited is in the invitation, until it ends. */
+const withoutPrivateParts = (name: string, value: unknown): unknown =>
+  name === 'passwordHash' || name === 'ownerEmail' ? undefined : value;
 
 /**
  * Writes an operation down before anything of it is done, so that no crash hides a change: what it is about, what was asked
@@ -99,7 +100,7 @@ export async function beginEntry(operation: Operation, services: OperationServic
     before: await factsOf(subject, operation, about, services),
     after: null,
     outcome: 'begun',
-    wish: JSON.stringify(operation, withoutHashes),
+    wish: JSON.stringify(operation, withoutPrivateParts),
   });
   return {
     complete: async (outcome, answer) => {

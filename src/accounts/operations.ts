@@ -1,5 +1,4 @@
 import { StoreError } from '../store/store-error.ts';
-import { newAccountId } from './base62.ts';
 import { checkedBudget, setBudget } from './budget.ts';
 import type { Budgeted, BudgetSetting, BudgetWish } from './budget.ts';
 import { limitCredit, moveCredit, refundRequest } from './credit.ts';
@@ -10,6 +9,8 @@ import { faultOfLimits, isLimit, limitMax, printAccountLimits, printLimits, read
 import type { KeyLimits } from './key-limits.ts';
 import { beginEntry } from './audit.ts';
 import { checkedBilling } from './billing-details.ts';
+import { createAccount } from './create-account.ts';
+import type { AccountMade, NewAccountWish } from './create-account.ts';
 import { deleteAccount } from './delete-account.ts';
 import type { AccountDeleted, AccountDeletion } from './delete-account.ts';
 import { displayOf, hashKey, issueKey, newKey } from './key.ts';
@@ -25,7 +26,7 @@ import { isTag, tagRule, tagsMax } from './tags.ts';
 
 /** What an operator changes while the service runs, or without it: the command line's writes. Plain JSON data. */
 export type Operation =
-  | { readonly kind: 'create_account'; readonly name: string }
+  | NewAccountWish
   | {
       readonly kind: 'create_key';
       readonly accountId: string | undefined;
@@ -134,7 +135,7 @@ type LimitsChange = { readonly [Limit in keyof KeyLimits]?: KeyLimits[Limit] | n
 export const overlapMsMax = 7 * 86_400_000;
 
 export type OperationAnswer =
-  | { readonly kind: 'account'; readonly accountId: string; readonly name: string }
+  | AccountMade
   /** `key` is shown once and stored nowhere. */
   | {
       readonly kind: 'key';
@@ -221,17 +222,8 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
   const { ledger, desk, secret, newId, directory } = services;
   const at = services.now();
   switch (operation.kind) {
-    case 'create_account': {
-      const accountId = newAccountId();
-      await ledger.createAccount({
-        id: accountId,
-        name: checkedName(operation.name),
-        creditLimitMicrocents: 0n,
-        at,
-        changeId: newId(),
-      });
-      return { kind: 'account', accountId, name: operation.name };
-    }
+    case 'create_account':
+      return createAccount(operation, services, operate);
     case 'create_key': {
       const accountId = await accountMeant(operation.accountId, desk);
       const issued = issueKey({

@@ -73,6 +73,13 @@ export async function firstOwnerLink({
 
 const emailForm = /^[^\s@<>"(),;:\\[\]\p{Cc}]{1,64}@[^\s@<>"(),;:\\[\]\p{Cc}]{1,189}$/u;
 
+/** In small letters. Throws OperationError for what is no address. */
+export function checkedEmail(text: string): string {
+  const email = text.toLowerCase();
+  if (!emailForm.test(email)) throw new OperationError('This is no e-mail address.');
+  return email;
+}
+
 /**
  * All at once. With a `token` only while the link with it is good, which is used up then; undefined: it is not. Throws
  * OperationError for what is no address or name.
@@ -82,8 +89,7 @@ export async function createOwner(
   { desk, now }: Services,
   token?: string,
 ): Promise<OwnerMade | undefined> {
-  const email = wish.email.toLowerCase();
-  if (!emailForm.test(email)) throw new OperationError('This is no e-mail address.');
+  const email = checkedEmail(wish.email);
   const made = await desk.createOwner({
     userId: newPersonId(),
     credentialId: newPersonId(),

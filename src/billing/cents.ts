@@ -10,9 +10,15 @@ export const flooredCents = (microcents: bigint): number =>
     microcents >= 0n ? microcents / microcentsPerCent : -((-microcents + microcentsPerCent - 1n) / microcentsPerCent),
   );
 
-/** Microcents → dollars, exactly: `$10.00`, `$0.000125`, `-$1.50`. */
+/** Microcents → dollars for people, exactly: `$10.00`, `$1,250.00`, `$0.0000022`, `-$1.50`. */
 export function dollars(microcents: bigint): string {
+  const [whole = '', fraction = ''] = dollarDecimal(microcents < 0n ? -microcents : microcents).split('.');
+  return `${microcents < 0n ? '-' : ''}$${whole.replace(/\B(?=(\d{3})+$)/g, ',')}.${fraction}`;
+}
+
+/** Microcents → dollars for programs, exactly, with two decimals at least: `1250.00`, `-0.000125`. */
+export function dollarDecimal(microcents: bigint): string {
   const digits = String(microcents < 0n ? -microcents : microcents).padStart(9, '0');
   const fraction = digits.slice(-8).replace(/0{1,6}$/, '');
-  return `${microcents < 0n ? '-' : ''}$${digits.slice(0, -8)}.${fraction}`;
+  return `${microcents < 0n ? '-' : ''}${digits.slice(0, -8)}.${fraction}`;
 }

@@ -1,9 +1,14 @@
 import { once } from 'node:events';
 
+import type { AccountMade } from '../accounts/create-account.ts';
 import { exportAccount } from '../accounts/export-account.ts';
 import { readAccountLimits } from '../accounts/key-limits.ts';
 import { OperationError } from '../accounts/operation.ts';
+import { dollars } from '../billing/cents.ts';
+import { publicUrl } from '../config/public-url.ts';
 import { suggestion } from '../config/suggestion.ts';
+import { askForStatus, tellByRunningService } from '../control/client.ts';
+import { controlSocketPath } from '../control/socket-path.ts';
 import { budgetCell, budgetJson, readBudgets } from './budgets.ts';
 import type { Context } from './context.ts';
 import { reading, writing } from './database.ts';
@@ -51,14 +56,82 @@ export async function listAccounts(context: Context): Promise<number> {
   return 0;
 }
 
-export async function createAccount(context: Context, { name }: { readonly name: string }): Promise<number> {
-  const answer = await writing(context, { kind: 'create_account', name });
+interface CreateOptions {
+  readonly name?: string;
+  readonly owner?: string;
+  /** In microcents, as the option's reader made it. */
+  readonly credit?: bigint;
+  /** true: without a name. */
+  readonly key?: string | true;
+}
+
+/** Makes a customer who can begin: everything that is wished, or, when a part of it is refused, nothing. */
+export async function createAccount(context: Context, options: CreateOptions, named?: string): Promise<number> {
+  const { print } = context;
+  if ((named === undefined) === (options.name === undefined))
+    throw new OperationError('Say once what the account is called: tokenhouse accounts create "Example Ltd"');
+  const answer = await writing(context, {
+    kind: 'create_account',
+    name: (named ?? options.name)!,
+    ownerEmail: options.owner,
+    creditMicrocents: options.credit === undefined ? undefined : String(options.credit),
+    keyName: options.key === true ? 'first key' : options.key,
+  });
   if (answer.kind !== 'account') throw new Error('unexpected answer');
-  context.print.result({ id: answer.accountId, name: answer.name }, [answer.accountId]);
-  context.print.say(
-    `It has no key and no credit yet: tokenhouse keys create --account ${answer.accountId}, and tokenhouse credits grant --account ${answer.accountId} --cents 500`,
+  const { accountId, name, key, invitation } = answer;
+  const owner = invitation === undefined ? undefined : await invite(context, accountId, invitation);
+  const credit = answer.creditMicrocents === undefined ? undefined : BigInt(answer.creditMicrocents);
+  print.result(
+    {
+      id: accountId,
+      name,
+      credit_microcents: credit ?? 0n,
+      key: key === undefined ? null : { id: key.keyId, key: key.key },
+      owner: owner ?? null,
+    },
+    [
+      accountId,
+      ...(credit === undefined ? [] : [`credit   ${dollars(credit)}`]),
+      ...(key === undefined ? [] : [`key      ${key.key}`]),
+      ...(owner === undefined ? [] : [`owner    ${owner.invitation_url}`]),
+    ],
   );
+  if (print.json) return 0;
+  if (key !== undefined) print.say('The key is shown once; the database keeps only a keyed hash.');
+  if (owner !== undefined)
+    print.say(
+      `The link makes ${owner.email} the owner; it works once, for seven days. ${owner.is_mailed ? 'It is on its way by mail, too.' : 'It is not mailed: hand it over.'}`,
+    );
+  if (key === undefined && credit === undefined)
+    print.say(
+      `It has no key and no credit yet: tokenhouse keys create --account ${accountId}, and tokenhouse credits grant --account ${accountId} --dollars 5.00`,
+    );
   return 0;
+}
+
+/** The link for its owner, which the running service mails where it can. */
+async function invite(
+  { config, print }: Context,
+  accountId: string,
+  { email, token, expiresAt }: NonNullable<AccountMade['invitation']>,
+) {
+  const socket = controlSocketPath(config.storage.directory);
+  const status = await askForStatus(socket).catch(() => undefined);
+  const accountUrl = (status === 'other' ? undefined : status?.accountUrl) ?? publicUrl(config.server.account);
+  let isMailed = false;
+  if (status !== undefined && config.mail.smtp !== undefined) {
+    try {
+      isMailed = (await tellByRunningService(socket, { kind: 'invite', accountId, email, token })) !== undefined;
+    } catch (error) {
+      print.say(`The mail could not be written: ${error instanceof Error ? error.message : String(error)}`);
+    }
+  }
+  return {
+    email,
+    invitation_url: `${accountUrl}/invitation#${token}`,
+    expires_at: new Date(expiresAt).toISOString(),
+    is_mailed: isMailed,
+  };
 }
 
 /** Suspended, or active again. */

@@ -14,6 +14,7 @@ export interface ChatRequest {
   readonly key: string;
   readonly model: string;
   readonly maxTokens?: number;
+  readonly temperature?: number;
   readonly messages: readonly Message[];
 }
 
@@ -24,8 +25,15 @@ export interface Usage {
   readonly prompt_tokens_details?: { readonly cached_tokens?: number };
 }
 
+/** Where the pieces of an answer go as they come. */
+export interface AnswerReader {
+  readonly reasoning: (text: string) => void;
+  readonly text: (text: string) => void;
+}
+
 export interface Answer {
   readonly text: string;
+  readonly reasoning: string;
   readonly finish: string | undefined;
   readonly requestId: string | undefined;
   readonly firstTokenMs: number | undefined;
@@ -40,7 +48,7 @@ export interface Answer {
 
 interface Chunk {
   readonly choices?: readonly {
-    readonly delta?: { readonly content?: string | null };
+    readonly delta?: { readonly content?: string | null; readonly reasoning_content?: string | null };
     readonly finish_reason?: string | null;
   }[];
   readonly usage?: Usage | null;
@@ -48,13 +56,10 @@ interface Chunk {
 }
 
 /** Asks, and hands each piece of the answer on as it comes. Throws when the request is refused before it began. */
-export async function streamAnswer(
-  request: ChatRequest,
-  signal: AbortSignal,
-  write: (text: string) => void,
-): Promise<Answer> {
+export async function streamAnswer(request: ChatRequest, signal: AbortSignal, to: AnswerReader): Promise<Answer> {
   const startedAt = performance.now();
   let text = '';
+  let reasoning = '';
   let finish: string | undefined;
   let firstTokenMs: number | undefined;
   let usage: Usage | undefined;
@@ -71,15 +76,19 @@ export async function streamAnswer(
     usage = chunk.usage ?? usage;
     for (const { delta, finish_reason: reason } of chunk.choices ?? []) {
       finish = reason ?? finish;
+      const thought = delta?.reasoning_content ?? '';
       const piece = delta?.content ?? '';
-      if (piece === '') continue;
+      if (thought === '' && piece === '') continue;
       firstTokenMs ??= performance.now() - startedAt;
+      reasoning += thought;
       text += piece;
-      write(piece);
+      if (thought !== '') to.reasoning(thought);
+      if (piece !== '') to.text(piece);
     }
   });
   const answerOf = (isCancelled: boolean): Answer => ({
     text,
+    reasoning,
     finish,
     requestId,
     firstTokenMs,
@@ -99,6 +108,7 @@ export async function streamAnswer(
         stream: true,
         stream_options: { include_usage: true },
         ...(request.maxTokens === undefined ? {} : { max_tokens: request.maxTokens }),
+        ...(request.temperature === undefined ? {} : { temperature: request.temperature }),
       }),
     });
     requestId = response.headers.get('x-request-id') ?? undefined;

@@ -1,5 +1,6 @@
 import { createInterface } from 'node:readline/promises';
 
+import { dollars } from '../billing/cents.ts';
 import { costMicrocents } from '../catalog/pricing.ts';
 import type { Prices } from '../catalog/pricing.ts';
 import { readEnvironment } from '../config/environment.ts';
@@ -7,19 +8,20 @@ import { localUrl } from '../config/public-url.ts';
 import { askForStatus } from '../control/client.ts';
 import { controlSocketPath } from '../control/socket-path.ts';
 import { secondsInWords } from './amount.ts';
+import { borrowKey } from './borrowed-key.ts';
 import { notOurs, reach, refusal, withoutControls } from './chat-request.ts';
 import { streamAnswer } from './chat-stream.ts';
-import type { Answer, Message } from './chat-stream.ts';
+import type { Answer, AnswerReader, ChatRequest, Message } from './chat-stream.ts';
 import { CommandFailure } from './command-failure.ts';
-import type { BareContext } from './context.ts';
+import type { BareContext, Context } from './context.ts';
 import { exitCodes, explain, failureOf } from './failure.ts';
-import { cents } from './output.ts';
 import { readContext } from './read-context.ts';
 
 interface ChatOptions {
   readonly url?: string;
   readonly key?: string;
   readonly maxTokens?: number;
+  readonly temperature?: number;
   readonly system?: string;
 }
 
@@ -38,26 +40,14 @@ export async function chat(
 ): Promise<number> {
   const environment = readEnvironment();
   const url = options.url ?? environment.variable('TOKENHOUSE_URL')?.replace(/\/+$/, '').replace(/\/v1$/, '');
-  const service = url ?? (await runningHere(context.configPath));
+  const here = url === undefined ? await runningHere(context) : undefined;
+  const service = url ?? here!.url;
   const cards = await readCards(service);
   const { model, words } = modelMeant(cards, first, rest as readonly string[]);
   const card = cards.find(({ id }) => id === model) ?? cards[0]!;
   const isConversation = words === '' && process.stdin.isTTY;
   const question = words !== '' || isConversation ? words : await readAll(process.stdin);
-  const key = options.key ?? environment.variable('TOKENHOUSE_KEY') ?? (await askForKey());
-  const talk: Talk = {
-    context,
-    request: {
-      url: service,
-      key,
-      model: card.id,
-      ...(options.maxTokens === undefined ? {} : { maxTokens: options.maxTokens }),
-    },
-    card,
-    messages: options.system === undefined ? [] : [{ role: 'system', content: options.system }],
-  };
-  if (isConversation) return await converse(talk);
-  if (question.trim() === '') {
+  if (!isConversation && question.trim() === '') {
     throw new CommandFailure({
       what: ['There is nothing to ask: standard input is empty.'],
       why: 'without a question there is no answer',
@@ -65,7 +55,25 @@ export async function chat(
       exitCode: exitCodes.usage,
     });
   }
-  return await askOnce(talk, question);
+  const given = options.key ?? environment.variable('TOKENHOUSE_KEY');
+  const borrowed = given === undefined && here?.isRunning === true ? await borrowKey(here.context) : undefined;
+  const talk: Talk = {
+    context,
+    request: {
+      url: service,
+      key: given ?? borrowed?.key ?? (await askForKey()),
+      model: card.id,
+      ...(options.maxTokens === undefined ? {} : { maxTokens: options.maxTokens }),
+      ...(options.temperature === undefined ? {} : { temperature: options.temperature }),
+    },
+    card,
+    messages: options.system === undefined ? [] : [{ role: 'system', content: options.system }],
+  };
+  try {
+    return isConversation ? await converse(talk) : await askOnce(talk, question);
+  } finally {
+    await borrowed?.giveBack();
+  }
 }
 
 /** What GET /v1/models says, as far as it is used here. */
@@ -76,7 +84,7 @@ interface Card {
 
 interface Talk {
   readonly context: BareContext;
-  readonly request: { readonly url: string; readonly key: string; readonly model: string; readonly maxTokens?: number };
+  readonly request: Omit<ChatRequest, 'messages'>;
   readonly card: Card;
   /** Grows with the conversation. */
   readonly messages: Message[];
@@ -84,19 +92,27 @@ interface Talk {
 
 async function askOnce(talk: Talk, question: string): Promise<number> {
   const interrupt = new AbortController();
+  let isReaderGone = false;
   const onInterrupt = (): void => interrupt.abort();
+  // As in `tokenhouse chat … | head`: nobody reads what would be generated and paid for.
+  const onReaderGone = (): void => {
+    isReaderGone = true;
+    interrupt.abort();
+  };
   process.once('SIGINT', onInterrupt);
+  process.stdout.once('error', onReaderGone);
   try {
     const { print } = talk.context;
-    const answer = await ask(talk, question, interrupt.signal, print.json ? () => {} : writeOut);
+    const answer = await ask(talk, question, interrupt.signal, print.json ? silently : shown());
     if (print.json) {
-      const { text, finish, firstTokenMs, totalMs, usage, requestId } = answer;
+      const { text, reasoning, finish, firstTokenMs, totalMs, usage, requestId } = answer;
       const cost = costOf(answer, talk.card);
       print.result(
         {
           model: talk.card.id,
           request_id: requestId ?? null,
           text,
+          reasoning: reasoning === '' ? null : reasoning,
           finish: finish ?? null,
           first_token_ms: firstTokenMs ?? null,
           total_ms: totalMs,
@@ -106,9 +122,10 @@ async function askOnce(talk: Talk, question: string): Promise<number> {
         [],
       );
     }
-    return answer.isCancelled ? interruptedCode : 0;
+    return answer.isCancelled && !isReaderGone ? interruptedCode : 0;
   } finally {
     process.off('SIGINT', onInterrupt);
+    process.stdout.off('error', onReaderGone);
   }
 }
 
@@ -132,7 +149,7 @@ async function converse(talk: Talk): Promise<number> {
       if (line.trim() === '') continue;
       running = new AbortController();
       try {
-        await ask(talk, line, running.signal, writeOut);
+        await ask(talk, line, running.signal, shown());
       } catch (error) {
         explain(await failureOf(error), print);
       } finally {
@@ -149,18 +166,38 @@ function writeOut(text: string): void {
   process.stdout.write(process.stdout.isTTY ? withoutControls(text) : text);
 }
 
+const silently: AnswerReader = { reasoning: () => {}, text: () => {} };
+
+/** The answer is the result. What the model thinks before it is talk about it, dimmed where a person looks. */
+function shown(): AnswerReader {
+  const { stderr } = process;
+  const [dim, plain] = stderr.isTTY && stderr.hasColors() ? ['\u001b[2m', '\u001b[22m'] : ['', ''];
+  let isThinking = false;
+  return {
+    reasoning: (text) => {
+      isThinking = true;
+      stderr.write(`${dim}${stderr.isTTY ? withoutControls(text) : text}${plain}`);
+    },
+    text: (text) => {
+      if (isThinking) stderr.write('\n\n');
+      isThinking = false;
+      writeOut(text);
+    },
+  };
+}
+
 /** One question. It and its answer join the conversation only when there is an answer. */
 async function ask(
   { context: { print }, request, card, messages }: Talk,
   question: string,
   signal: AbortSignal,
-  write: (text: string) => void,
+  to: AnswerReader,
 ): Promise<Answer> {
   const message: Message = { role: 'user', content: question };
-  const answer = await streamAnswer({ ...request, messages: [...messages, message] }, signal, write);
+  const answer = await streamAnswer({ ...request, messages: [...messages, message] }, signal, to);
   if (answer.text !== '') {
     messages.push(message, { role: 'assistant', content: answer.text });
-    if (!print.json && !answer.text.endsWith('\n')) write('\n');
+    if (!print.json && !answer.text.endsWith('\n')) to.text('\n');
   }
   print.say(summaryOf(answer, card));
   if (answer.error !== undefined) throw refusal(answer.error, request.url);
@@ -177,7 +214,7 @@ function summaryOf(answer: Answer, card: Card): string {
     ...(firstTokenMs === undefined ? [] : [`first token after ${secondsInWords(firstTokenMs)}`]),
     ...(isFast ? [`${(((usage.completion_tokens - 1) * 1000) / generatingMs).toFixed(1)} tok/s`] : []),
     ...(usage === undefined ? [] : [`${usage.prompt_tokens} → ${usage.completion_tokens} tokens`]),
-    cost === undefined ? 'cost: npx tokenhouse usage' : cents(cost),
+    cost === undefined ? 'cost: npx tokenhouse usage' : dollars(cost),
     ...(finish === 'length' ? ['cut at --max-tokens or the window'] : []),
   ].join(' · ');
 }
@@ -197,11 +234,17 @@ function costOf({ usage }: Answer, { prices }: Card): bigint | undefined {
 }
 
 /** The service that runs on this data folder tells its address; one that does not answer may still be where it should. */
-async function runningHere(configPath: string | undefined): Promise<string> {
-  const { config } = readContext(configPath);
+async function runningHere({ configPath, print }: BareContext): Promise<{
+  readonly url: string;
+  readonly isRunning: boolean;
+  readonly context: Context;
+}> {
+  const { config, environment } = readContext(configPath);
+  const context = { config, environment, print };
   const status = await askForStatus(controlSocketPath(config.storage.directory)).catch(() => undefined);
-  if (status !== undefined && status !== 'other' && status.localUrl !== undefined) return status.localUrl;
-  return localUrl(config.server.inference);
+  if (status !== undefined && status !== 'other' && status.localUrl !== undefined)
+    return { url: status.localUrl, isRunning: true, context };
+  return { url: localUrl(config.server.inference), isRunning: false, context };
 }
 
 async function readCards(url: string): Promise<readonly Card[]> {

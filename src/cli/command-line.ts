@@ -8,13 +8,16 @@ import {
   centsToMicrocents,
   centsToMicrocentsOrNone,
   collected,
+  decimalNumber,
   dollarsToMicrocents,
   duration,
   durationOrNever,
   moment,
+  movedDollars,
   pricePerMillion,
   serviceUrl,
   signedCentsToMicrocents,
+  signedDollars,
   wholeNumber,
   wholeNumberOrNone,
 } from './option.ts';
@@ -37,7 +40,8 @@ interface KeyLimitOptions {
 }
 
 interface MoveOptions {
-  readonly cents: bigint;
+  readonly dollars?: bigint;
+  readonly cents?: bigint;
   readonly account?: string;
   readonly reason?: string;
   readonly idempotencyKey?: string;
@@ -160,8 +164,16 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
     .argument('[model]', 'id of the model (default: the first one of the service)')
     .argument('[prompt...]', 'what to ask (default: from standard input, or a conversation)')
     .option('--url <url>', 'the service (default: TOKENHOUSE_URL, else the one that runs here)', serviceUrl)
-    .option('--key <key>', 'API key; others can see it in the list of processes, so rather set TOKENHOUSE_KEY')
+    .option(
+      '--key <key>',
+      'API key; others can see it in the list of processes, so rather set TOKENHOUSE_KEY (default: a key of the first account for the while, where the service runs)',
+    )
     .option('--max-tokens <number>', 'longest answer', wholeNumber(1, 100_000_000))
+    .option(
+      '--temperature <number>',
+      'from 0, the likeliest words, to 2 (default: that of the model)',
+      decimalNumber(0, 2),
+    )
     .option('--system <text>', 'a system message')
     .action(bare(() => import('./chat.ts').then(({ chat }) => chat)));
 
@@ -306,8 +318,16 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
   command(accounts, 'list', 'list accounts with their plans and limits').action(
     action(() => import('./accounts.ts').then(({ listAccounts }) => listAccounts)),
   );
-  command(accounts, 'create', 'make an account, without keys and credit')
-    .requiredOption('--name <name>', 'whose it is')
+  command(
+    accounts,
+    'create',
+    'make an account, with its owner, credit and key where they are wished: all of it or nothing',
+  )
+    .argument('[name]', 'whose it is')
+    .option('--name <name>', 'the same')
+    .option('--owner <address>', 'invite somebody to own it; the link is printed, and mailed where mail is configured')
+    .option('--credit <dollars>', 'credit, as a present, for example 20.00', movedDollars)
+    .option('--key [name]', 'make a key; it is shown once')
     .action(action(() => import('./accounts.ts').then(({ createAccount }) => createAccount)));
   for (const [name, kind, about] of [
     ['suspend', 'suspend_account', 'refuse all keys of an account at once; what runs on them is cut'],
@@ -368,9 +388,13 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
   const prices = group('prices', 'what accounts pay instead of the list prices');
   command(prices, 'set', 'give an account rates of its own for a model')
     .argument('<model>', 'which model')
-    .requiredOption('--input <cents>', 'cents for a million prompt tokens', pricePerMillion)
-    .requiredOption('--output <cents>', 'cents for a million generated tokens', pricePerMillion)
-    .option('--cache-read <cents>', 'cents for a million cached prompt tokens (default: as --input)', pricePerMillion)
+    .requiredOption(
+      '--input <price>',
+      'for a million prompt tokens: cents, or dollars with a $, for example $0.125',
+      pricePerMillion,
+    )
+    .requiredOption('--output <price>', 'for a million generated tokens', pricePerMillion)
+    .option('--cache-read <price>', 'for a million cached prompt tokens (default: as --input)', pricePerMillion)
     .option('--account <account-id>', 'whose rates (default: the only account)')
     .option('--from <time>', 'when they begin, in UTC (default: now)', moment)
     .option('--to <time>', 'when they end, in UTC (default: never)', moment)
@@ -394,6 +418,15 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
     );
 
   const credits = group('credits', 'balances');
+  const amount = (
+    parent: Command,
+    about: string,
+    dollars: (text: string) => bigint,
+    cents: (text: string) => bigint,
+  ): Command =>
+    parent
+      .addOption(new Option('--dollars <amount>', about).argParser(dollars))
+      .addOption(new Option('--cents <amount>', 'the same in cents, instead').argParser(cents).conflicts('dollars'));
   command(credits, 'show', 'list accounts with their balances').action(
     action(() => import('./credits.ts').then(({ showCredits }) => showCredits)),
   );
@@ -404,8 +437,12 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
     ['chargeback', 'record a payment that the bank has taken back'],
     ['expire', 'end promotional credit that was not used'],
   ] as const) {
-    const move = command(credits, movement, about)
-      .requiredOption('--cents <amount>', 'how much, in cents, for example 500 or 0.25', centsToMicrocents)
+    const move = amount(
+      command(credits, movement, about),
+      'how much, for example 5.00',
+      movedDollars,
+      centsToMicrocents,
+    )
       .option('--account <account-id>', 'whose (default: the only account)')
       .option('--reason <text>', 'kept with the transfer')
       .option('--idempotency-key <key>', 'the same key twice does it once');
@@ -418,25 +455,39 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
       }),
     );
   }
-  command(credits, 'adjust', 'correct a balance, up or down')
-    .requiredOption('--cents <amount>', 'how much, in cents, for example 500 or -0.25', signedCentsToMicrocents)
+  amount(
+    command(credits, 'adjust', 'correct a balance, up or down'),
+    'how much, for example 5.00 or -0.25',
+    signedDollars,
+    signedCentsToMicrocents,
+  )
     .requiredOption('--reason <text>', 'kept with the transfer')
     .option('--account <account-id>', 'whose (default: the only account)')
     .option('--idempotency-key <key>', 'the same key twice does it once')
     .action(action(() => import('./credits.ts').then(({ adjustCredit }) => adjustCredit)));
-  command(credits, 'refund', 'give back what a request has cost, or a part of it; once')
-    .argument('<request-id>', 'as usage lists it, or x-request-id said it')
-    .option('--cents <amount>', 'how much of it (default: all)', centsToMicrocents)
+  amount(
+    command(credits, 'refund', 'give back what a request has cost, or a part of it; once').argument(
+      '<request-id>',
+      'as usage lists it, or x-request-id said it',
+    ),
+    'how much of it (default: all)',
+    movedDollars,
+    centsToMicrocents,
+  )
     .option('--account <account-id>', 'whose request (default: of the only account)')
     .option('--reason <text>', 'kept with the transfer')
     .action(
-      action<Pick<MoveOptions, 'account' | 'reason'> & { readonly cents?: bigint }>(async () => {
+      action<Pick<MoveOptions, 'account' | 'reason' | 'dollars' | 'cents'>>(async () => {
         const { refundRequest } = await import('./credits.ts');
         return (context, options, id) => refundRequest(context, options, id ?? '');
       }),
     );
-  command(credits, 'limit', 'say how far below zero an account may go; 0 is prepaid')
-    .requiredOption('--cents <amount>', 'how far, in cents', centsToMicrocentsOrNone)
+  amount(
+    command(credits, 'limit', 'say how far below zero an account may go; 0 is prepaid'),
+    'how far, for example 100.00',
+    dollarsToMicrocents,
+    centsToMicrocentsOrNone,
+  )
     .option('--account <account-id>', 'whose (default: the only account)')
     .action(action(() => import('./credits.ts').then(({ limitCredit }) => limitCredit)));
   command(credits, 'history', 'list what moved besides the charges of requests, the newest first')

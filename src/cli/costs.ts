@@ -1,3 +1,4 @@
+import { dollars } from '../billing/cents.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
 import { table } from './output.ts';
@@ -29,14 +30,14 @@ export async function showCosts(context: Context, { by, account, days }: CostsOp
       uncharged_microcents: sum.unchargedMicrocents,
     })),
     table(
-      [by, 'requests', 'prompt', 'cached', 'output', 'microcents'],
+      [by, 'requests', 'prompt', 'cached', 'output', 'cost'],
       sums.map((sum) => [
         nameOf(sum.group),
         sum.requests,
         sum.promptTokens,
         sum.cachedTokens,
         sum.completionTokens,
-        sum.costMicrocents,
+        dollars(sum.costMicrocents),
       ]),
     ),
   );

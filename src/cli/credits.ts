@@ -3,10 +3,13 @@ import { randomUUID } from 'node:crypto';
 import type { Movement } from '../accounts/credit.ts';
 import { accountMeant } from '../accounts/operation.ts';
 import type { OperationAnswer } from '../accounts/operations.ts';
+import { dollars } from '../billing/cents.ts';
 import { uuidText } from '../ids/uuid.ts';
+import { CommandFailure } from './command-failure.ts';
 import type { Context } from './context.ts';
 import { reading, writing } from './database.ts';
-import { cents, table } from './output.ts';
+import { exitCodes } from './failure.ts';
+import { table } from './output.ts';
 
 export async function showCredits(context: Context): Promise<number> {
   const accounts = await reading(context, (desk) => desk.listAccounts({}));
@@ -20,22 +23,32 @@ export async function showCredits(context: Context): Promise<number> {
       credit_limit_microcents: account.creditLimitMicrocents,
     })),
     table(
-      ['account', 'name', 'status', 'balance', 'microcents'],
-      accounts.map((account) => [
-        account.id,
-        account.name,
-        account.status,
-        cents(account.balanceMicrocents),
-        account.balanceMicrocents,
-      ]),
+      ['account', 'name', 'status', 'balance'],
+      accounts.map((account) => [account.id, account.name, account.status, dollars(account.balanceMicrocents)]),
     ),
   );
   return 0;
 }
 
-interface MoveOptions {
-  /** In microcents, as the option's reader made it. */
-  readonly cents: bigint;
+/** An amount as it was written, in microcents, as the options' readers made them. */
+interface Amount {
+  readonly dollars?: bigint;
+  readonly cents?: bigint;
+}
+
+/** Both at once are refused before. */
+function amountOf({ dollars: inDollars, cents: inCents }: Amount): bigint {
+  const microcents = inDollars ?? inCents;
+  if (microcents !== undefined) return microcents;
+  throw new CommandFailure({
+    what: ['The amount is missing.'],
+    why: 'nothing moves without one',
+    repair: ['--dollars 5.00, or --cents 500'],
+    exitCode: exitCodes.usage,
+  });
+}
+
+interface MoveOptions extends Amount {
   readonly account?: string;
   readonly reason?: string;
   readonly idempotencyKey?: string;
@@ -59,7 +72,7 @@ export async function moveCredit(context: Context, movement: Movement, options: 
     kind: 'move_credit',
     movement,
     accountId: options.account,
-    microcents: String(options.cents),
+    microcents: String(amountOf(options)),
     reference: options.reason,
     idempotencyKey: options.idempotencyKey ?? `cli:${randomUUID()}`,
     expiresAfterMs: options.expires,
@@ -68,24 +81,26 @@ export async function moveCredit(context: Context, movement: Movement, options: 
 }
 
 /** An adjustment, in either direction. */
-export const adjustCredit = (context: Context, options: MoveOptions): Promise<number> =>
-  options.cents < 0n
-    ? moveCredit(context, 'adjust_down', { ...options, cents: -options.cents })
+export function adjustCredit(context: Context, options: MoveOptions): Promise<number> {
+  const microcents = amountOf(options);
+  return microcents < 0n
+    ? moveCredit(context, 'adjust_down', { ...options, dollars: -microcents })
     : moveCredit(context, 'adjust_up', options);
+}
 
-interface RefundOptions {
+interface RefundOptions extends Amount {
   readonly account?: string;
-  readonly cents?: bigint;
   readonly reason?: string;
 }
 
 /** Gives back what a request has cost, or a part of it. */
 export async function refundRequest(context: Context, options: RefundOptions, requestId: string): Promise<number> {
+  const part = options.dollars ?? options.cents;
   const answer = await writing(context, {
     kind: 'refund_request',
     accountId: options.account,
     requestId,
-    microcents: options.cents === undefined ? undefined : String(options.cents),
+    microcents: part === undefined ? undefined : String(part),
     reference: options.reason,
   });
   return showMoved(context, answer, (amount) => `${amount} given back for ${requestId}`);
@@ -96,7 +111,7 @@ function showMoved({ print }: Context, answer: OperationAnswer, words: (amount: 
   const { accountId, again } = answer;
   const microcents = BigInt(answer.microcents);
   const balance = BigInt(answer.balanceMicrocents);
-  const what = words(cents(microcents < 0n ? -microcents : microcents));
+  const what = words(dollars(microcents < 0n ? -microcents : microcents));
   print.result(
     {
       account: accountId,
@@ -106,8 +121,8 @@ function showMoved({ print }: Context, answer: OperationAnswer, words: (amount: 
     },
     [
       again
-        ? `This had been done already, so nothing moved. ${accountId} has ${cents(balance)}.`
-        : `${what.charAt(0).toUpperCase()}${what.slice(1)}. ${accountId} has ${cents(balance)}.`,
+        ? `This had been done already, so nothing moved. ${accountId} has ${dollars(balance)}.`
+        : `${what.charAt(0).toUpperCase()}${what.slice(1)}. ${accountId} has ${dollars(balance)}.`,
     ],
   );
   return 0;
@@ -135,12 +150,11 @@ export async function listMovements(
   context.print.result(
     transfers,
     table(
-      ['at', 'kind', 'amount', 'microcents', 'by', 'reason'],
+      ['at', 'kind', 'amount', 'by', 'reason'],
       transfers.map(({ at, kind, microcents, by, reference }) => [
         at.slice(0, 19).replace('T', ' '),
         kind,
-        cents(microcents),
-        microcents,
+        dollars(microcents),
         by,
         reference,
       ]),
@@ -178,7 +192,7 @@ export async function listTopups(
       topups.map((topup) => [
         topup.id,
         time(topup.createdAt).slice(0, 19).replace('T', ' '),
-        cents(topup.amountMicrocents),
+        dollars(topup.amountMicrocents),
         topup.status,
         topup.origin,
         topup.provider,
@@ -190,13 +204,11 @@ export async function listTopups(
 }
 
 /** How far below zero an account may go. */
-export async function limitCredit(
-  context: Context,
-  { account, cents: microcents }: { readonly account?: string; readonly cents: bigint },
-): Promise<number> {
+export async function limitCredit(context: Context, options: Amount & { readonly account?: string }): Promise<number> {
+  const microcents = amountOf(options);
   const answer = await writing(context, {
     kind: 'limit_credit',
-    accountId: account,
+    accountId: options.account,
     microcents: String(microcents),
   });
   if (answer.kind !== 'credit_limited') throw new Error('unexpected answer');
@@ -204,7 +216,7 @@ export async function limitCredit(
   context.print.result({ account: accountId, credit_limit_microcents: microcents }, [
     microcents === 0n
       ? `${accountId} is prepaid: it may use what it has.`
-      : `${accountId} may owe ${cents(microcents)} from now on.`,
+      : `${accountId} may owe ${dollars(microcents)} from now on.`,
   ]);
   return 0;
 }

@@ -1,3 +1,4 @@
+import { dollars } from '../billing/cents.ts';
 import { writeFileSync } from 'node:fs';
 
 import { OperationError } from '../accounts/operation.ts';
@@ -6,7 +7,7 @@ import { invoicePdf, systemFont } from '../invoices/pdf.ts';
 import type { Invoice } from '../store/invoice-queries.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
-import { cents, table } from './output.ts';
+import { table } from './output.ts';
 import { tellRunning } from './tell.ts';
 
 /** What was issued last. */
@@ -27,7 +28,7 @@ export async function listInvoices(
         one.accountId,
         one.kind,
         one.month,
-        cents(one.totalMicrocents),
+        dollars(one.totalMicrocents),
       ]),
     ),
   );

@@ -10,6 +10,15 @@ export function wholeNumber(minimum: number, maximum: number): (text: string) =>
   };
 }
 
+export function decimalNumber(minimum: number, maximum: number): (text: string) => number {
+  return (text) => {
+    const value = Number(text);
+    if (!/^\d{1,9}(\.\d{1,9})?$/.test(text) || value < minimum || value > maximum)
+      throw new InvalidArgumentError(`use a number from ${minimum} to ${maximum}`);
+    return value;
+  };
+}
+
 /** A whole number, or `none`. */
 export function wholeNumberOrNone(minimum: number, maximum: number): (text: string) => number | 'none' {
   const read = wholeNumber(minimum, maximum);
@@ -62,10 +71,30 @@ export function dollarsToMicrocents(text: string): bigint {
   return microcents;
 }
 
+/** A movement of credit in dollars → microcents. Reads the option `--dollars`. */
+export function movedDollars(text: string): bigint {
+  const microcents = dollarsToMicrocents(text);
+  if (microcents === 0n) throw new InvalidArgumentError('an amount must be more than nothing');
+  return microcents;
+}
+
+/** The same, or below 0. */
+export const signedDollars = (text: string): bigint =>
+  text.startsWith('-') ? -movedDollars(text.slice(1)) : movedDollars(text);
+
 const largestPriceCents = 1_000_000_000n;
 
-/** Decimal text of cents per million tokens → microcents per million tokens; 0 gives them away. */
+/** Decimal text of cents or, after a `$`, of dollars for a million tokens → microcents; 0 gives them away. */
 export function pricePerMillion(text: string): bigint {
+  if (text.startsWith('$')) {
+    const [, whole, fraction = ''] = /^\$(\d{1,8})(?:\.(\d{1,8}))?$/.exec(text) ?? [];
+    const microcents = BigInt(whole ?? 0) * 100_000_000n + BigInt(fraction.padEnd(8, '0'));
+    if (whole === undefined || microcents > largestPriceCents * 1_000_000n)
+      throw new InvalidArgumentError(
+        'use dollars for a million tokens, at most $10000000, with at most eight decimals, for example $0.125',
+      );
+    return microcents;
+  }
   const [, whole, fraction = ''] = /^(\d{1,10})(?:\.(\d{1,6}))?$/.exec(text) ?? [];
   if (whole === undefined || BigInt(whole) > largestPriceCents)
     throw new InvalidArgumentError(

@@ -39,14 +39,19 @@ export function jsonText(value: unknown): string {
   return text.replaceAll(new RegExp(`"${mark}(-?\\d+)"`, 'g'), '$1');
 }
 
-/** Columns as wide as their widest cell; numbers to the right. */
+/** An amount as `dollars` prints it. */
+const isAmount = (cell: unknown): boolean => typeof cell === 'string' && /^-?\$\d[\d,]*\.\d+$/.test(cell);
+
+/** Columns as wide as their widest cell; numbers and amounts to the right. */
 export function table(
   header: readonly string[],
   rows: readonly (readonly (string | number | bigint | null)[])[],
 ): string[] {
   const cells = [header, ...rows.map((row) => row.map((cell) => (cell === null ? '–' : String(cell))))];
   const widths = header.map((_, column) => Math.max(...cells.map((row) => (row[column] ?? '').length)));
-  const toTheRight = header.map((_, column) => rows.length > 0 && rows.every((row) => typeof row[column] !== 'string'));
+  const toTheRight = header.map(
+    (_, column) => rows.length > 0 && rows.every((row) => typeof row[column] !== 'string' || isAmount(row[column])),
+  );
   return cells.map((row) =>
     row
       .map((cell, column) =>
@@ -55,10 +60,4 @@ export function table(
       .join('  ')
       .trimEnd(),
   );
-}
-
-/** 1 cent = 1,000,000 microcents: `499.998750¢`, exact. */
-export function cents(microcents: bigint): string {
-  const magnitude = microcents < 0n ? -microcents : microcents;
-  return `${microcents < 0n ? '-' : ''}${magnitude / 1_000_000n}.${String(magnitude % 1_000_000n).padStart(6, '0')}¢`;
 }

@@ -1,3 +1,4 @@
+import { dollars } from '../billing/cents.ts';
 import type { AccountPrice } from '../store/queries.ts';
 import { configuredModels } from './configured-model.ts';
 import type { Context } from './context.ts';
@@ -39,7 +40,7 @@ export async function setPrice(context: Context, options: PriceOptions, named: s
     cacheRead: BigInt(answer.cacheRead),
   };
   context.print.result(shown(price), [
-    `${accountId} pays ${cents(price.input)} / ${cents(price.output)} / ${cents(price.cacheRead)} cents for a million input / output / cached tokens of ${model}, from ${time(validFrom)}${validTo === null ? '' : ` until ${time(validTo)}`}.`,
+    `${accountId} pays ${dollars(price.input)} / ${dollars(price.output)} / ${dollars(price.cacheRead)} for a million input / output / cached tokens of ${model}, from ${time(validFrom)}${validTo === null ? '' : ` until ${time(validTo)}`}.`,
   ]);
   return 0;
 }
@@ -59,9 +60,9 @@ export async function listPrices(context: Context, options: { readonly account?:
       prices.map((price) => [
         price.accountId,
         price.modelId,
-        cents(price.input),
-        cents(price.output),
-        cents(price.cacheRead),
+        dollars(price.input),
+        dollars(price.output),
+        dollars(price.cacheRead),
         time(price.validFrom),
         price.validTo === null ? 'for good' : time(price.validTo),
       ]),
@@ -97,11 +98,3 @@ const shown = (price: AccountPrice) => ({
 });
 
 const time = (ms: number): string => new Date(ms).toISOString();
-
-/** Exact: microcents as decimal cents. */
-function cents(microcents: bigint): string {
-  const fraction = String(microcents % 1_000_000n)
-    .padStart(6, '0')
-    .replace(/0+$/, '');
-  return `${microcents / 1_000_000n}${fraction === '' ? '' : `.${fraction}`}`;
-}

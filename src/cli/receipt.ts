@@ -1,9 +1,10 @@
 import { generationReceipt } from '../account-api/generation-object.ts';
 import type { GenerationReceipt } from '../account-api/generation-object.ts';
 import { accountMeant, OperationError } from '../accounts/operation.ts';
+import { dollars } from '../billing/cents.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
-import { cents, table } from './output.ts';
+import { table } from './output.ts';
 
 /** The receipt of a request, as GET /v1/generation has it. */
 export async function showReceipt(
@@ -54,20 +55,21 @@ function linesOf(receipt: GenerationReceipt): readonly string[] {
     `end      ${receipt.ending}${receipt.finish_reason === null ? '' : `, ${receipt.finish_reason}`}${receipt.error_code === null ? '' : `, ${receipt.error_code}`}`,
     '',
     ...table(
-      ['', 'tokens', 'microcents per million', 'microcents'],
+      ['', 'tokens', 'per million', 'microcents'],
       receipt.lines.map((line) => [
         line.item.replace('_', ' '),
         line.tokens,
-        line.microcents_per_million_tokens,
+        dollars(BigInt(line.microcents_per_million_tokens)),
         line.microcents,
       ]),
     ),
     '',
-    `sum      ${receipt.sum_microcents} microcents, rounded up once: ${receipt.list_cost_microcents}`,
-    `hold     ${receipt.hold_microcents} microcents`,
-    `charge   ${receipt.total_cost_microcents} microcents (${cents(BigInt(receipt.total_cost_microcents))})`,
+    `sum      ${receipt.sum_microcents} microcents, rounded up once: ${dollars(BigInt(receipt.list_cost_microcents))}`,
+    `hold     ${dollars(BigInt(receipt.hold_microcents))}`,
+    `charge   ${dollars(BigInt(receipt.total_cost_microcents))}`,
     ...refund.map(
-      ({ id, amount_microcents: amount, created_at: at }) => `refund   ${amount} microcents, ${time(at)}, ledger ${id}`,
+      ({ id, amount_microcents: amount, created_at: at }) =>
+        `refund   ${dollars(BigInt(amount))}, ${time(at)}, ledger ${id}`,
     ),
     `why      ${receipt.explanation}`,
   ];

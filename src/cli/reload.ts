@@ -2,6 +2,7 @@ import { OperationError } from '../accounts/operation.ts';
 import { ConfigError } from '../config/problem.ts';
 import { reloadRunningService } from '../control/client.ts';
 import { controlSocketPath } from '../control/socket-path.ts';
+import { lookLines } from './backend-lines.ts';
 import type { Context } from './context.ts';
 
 /** Has the running service take over the configuration file. Exit 78 when the service refuses it. */
@@ -22,6 +23,7 @@ export async function reloadService({ config, print }: Context): Promise<number>
       print.result(outcome, [
         `Configuration ${outcome.version} is in force:`,
         ...outcome.changes.map((change) => `  ${change}`),
+        ...outcome.backends.flatMap(lookLines),
       ]);
       return 0;
   }

@@ -1,6 +1,7 @@
 import { closeSync, openSync, statSync } from 'node:fs';
 import path from 'node:path';
 
+import { dollars } from '../billing/cents.ts';
 import type { Config } from '../config/config.ts';
 import { loadConfig } from '../config/load.ts';
 import { isLocalOnly } from '../config/public-url.ts';
@@ -10,9 +11,11 @@ import { createLog } from '../log.ts';
 import type { Log } from '../log.ts';
 import { ModelFileError } from '../model-files/problem.ts';
 import { progressDisplay } from '../model-files/progress.ts';
+import { lookAtBackend, tellLook } from '../service/look.ts';
 import { startService } from '../service/start.ts';
 import type { Service } from '../service/service.ts';
 import { bytesInWords, secondsInWords } from './amount.ts';
+import { lookLines } from './backend-lines.ts';
 import { CommandFailure } from './command-failure.ts';
 import type { Failure } from './command-failure.ts';
 import type { Context } from './context.ts';
@@ -21,7 +24,6 @@ import { crashExitCode, watchForCrashes } from './crash.ts';
 import { exitCodes, explain, failureOf } from './failure.ts';
 import { freeBytesOf, shownPath } from './folder.ts';
 import { logOutput } from './log-output.ts';
-import { cents } from './output.ts';
 import type { Printer } from './output.ts';
 import { version } from './version.ts';
 
@@ -87,7 +89,9 @@ export async function serveCommand(context: Context, options: ServeOptions): Pro
   const isFirst = service.firstAccount !== undefined;
   const isShort = process.stderr.isTTY && !isFirst;
   sayPlaces(config, service, isShort, print.say);
-  const models = Promise.all(service.backends.map((backend) => modelLine(backend, startedAt, print.say, display.end)));
+  const models = Promise.all(
+    service.backends.map((backend) => modelLines(backend, startedAt, log, print.say, display.end)),
+  );
   await Promise.race([models, stop.requested]);
   if (!stop.wasRequested()) {
     const elapsedMs = performance.now() - startedAt;
@@ -180,19 +184,26 @@ function sayPlaces(config: Config, service: Service, isShort: boolean, say: Say)
   say(`data     ${data.join(' · ')}`);
 }
 
-/** One line for each backend, when it is ready or will not be. */
-async function modelLine(
+/** One line for each backend, when it is ready or will not be, or has been looked at. */
+async function modelLines(
   backend: Service['backends'][number],
   startedAt: number,
+  log: Log,
   say: Say,
   endProgress: () => void,
 ): Promise<void> {
+  if (backend.config.engine === 'openai') {
+    const look = await lookAtBackend(backend.modelId, backend.config);
+    tellLook(look, log);
+    for (const line of lookLines(look)) say(line);
+    return;
+  }
   const name = `model    ${backend.modelId} · ${backend.label}`;
   try {
     await backend.ready;
     const file = await backend.modelFile;
     endProgress();
-    if (file === undefined) say(`${name} · ${backend.address ?? 'ready'}`);
+    if (file === undefined) say(`${name} · ready`);
     else {
       const size = bytesInWords(statSync(file.path).size);
       say(`${name} · ${size}, sha256 verified · ready after ${secondsInWords(performance.now() - startedAt)}`);
@@ -256,7 +267,7 @@ function welcome(
 ): void {
   const model = config.models[0]?.id ?? '';
   say('');
-  say(`A first account has been made: ${first.accountId}, with ${cents(first.creditMicrocents)} of credit.`);
+  say(`A first account has been made: ${first.accountId}, with ${dollars(first.creditMicrocents)} of credit.`);
   if (!showKey) {
     say('Its key is not shown (--no-key). Make another one with: npx tokenhouse keys create');
     return;

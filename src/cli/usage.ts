@@ -1,10 +1,11 @@
 import { exportedGenerations, generationColumns, generationTotals } from '../account-api/exported-generation.ts';
 import { printExport } from '../account-api/export.ts';
 import { accountMeant } from '../accounts/operation.ts';
+import { dollars } from '../billing/cents.ts';
 import { uuidText } from '../ids/uuid.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
-import { cents, table } from './output.ts';
+import { table } from './output.ts';
 
 export async function showUsage(
   context: Context,
@@ -52,7 +53,7 @@ export async function showUsage(
     },
     [
       ...table(
-        ['ended', 'request', 'model', 'prompt', 'cached', 'output', 'microcents', 'ending'],
+        ['ended', 'request', 'model', 'prompt', 'cached', 'output', 'cost', 'ending'],
         rows.map((row) => [
           new Date(row.endedAt).toISOString().slice(0, 19).replace('T', ' '),
           row.publicId,
@@ -60,15 +61,12 @@ export async function showUsage(
           row.promptTokens,
           row.cachedTokens,
           row.completionTokens,
-          row.costMicrocents,
+          dollars(row.costMicrocents),
           row.ending,
         ]),
       ),
       '',
-      ...accounts.map(
-        (account) =>
-          `balance of ${account.id}: ${cents(account.balanceMicrocents)} (${account.balanceMicrocents} microcents)`,
-      ),
+      ...accounts.map((account) => `balance of ${account.id}: ${dollars(account.balanceMicrocents)}`),
     ],
   );
   return 0;

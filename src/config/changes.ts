@@ -1,3 +1,4 @@
+import { decimalText } from './decimal.ts';
 import type { BackendConfig, Config, ModelConfig } from './config.ts';
 import { identityOf } from './identity.ts';
 
@@ -36,15 +37,25 @@ export function changesBetween(before: Config, after: Config): readonly string[]
   if (identityOf([before.payments]) !== identityOf([after.payments])) changes.push('payments: changed');
   if (identityOf(before.signIn) !== identityOf(after.signIn)) changes.push('sign_in: changed');
   const credit = (config: Config) => config.accounts.firstCreditMicrocents;
-  if (credit(before) !== credit(after)) changes.push(`first credit: ${credit(before)} → ${credit(after)} microcents`);
+  if (credit(before) !== credit(after))
+    changes.push(`first credit: ${dollars(credit(before))} → ${dollars(credit(after))}`);
   return changes;
 }
+
+const dollars = (microcents: bigint): string => `$${decimalText(microcents, 8)}`;
+
+const priceNames = {
+  inputMicrocentsPerMillion: 'input price',
+  outputMicrocentsPerMillion: 'output price',
+  cacheReadMicrocentsPerMillion: 'price of cached tokens',
+} as const;
 
 function changesOfModel(before: ModelConfig, after: ModelConfig): string[] {
   const changes: string[] = [];
   const { pricing, backends, ...rest } = after;
   for (const [name, value] of Object.entries(pricing) as [keyof typeof pricing, bigint][]) {
-    if (before.pricing[name] !== value) changes.push(`${name} ${before.pricing[name]} → ${value}`);
+    if (before.pricing[name] !== value)
+      changes.push(`${priceNames[name]} ${dollars(before.pricing[name])} → ${dollars(value)} per million tokens`);
   }
   for (const [name, value] of Object.entries(rest) as [keyof typeof rest, unknown][]) {
     if (identityOf([before[name]]) !== identityOf([value])) changes.push(`${name} changed`);

@@ -9,3 +9,10 @@ export function scaledDecimal(text: string, places: number): bigint | undefined 
   if (fraction.length > places) return undefined;
   return BigInt(match[1]! + fraction.padEnd(places, '0'));
 }
+
+/** The other way: `decimalText(2_500_000n, 6)` is `2.5`. Of what is not below 0. */
+export function decimalText(parts: bigint, places: number): string {
+  const digits = String(parts).padStart(places + 1, '0');
+  const fraction = digits.slice(digits.length - places).replace(/0+$/, '');
+  return digits.slice(0, digits.length - places) + (fraction === '' ? '' : `.${fraction}`);
+}

@@ -69,7 +69,7 @@ export const defaultModels = `models:
     description: A very small model for trying things out, Apache-2.0.
     context_length: 8192
     max_output_tokens: 4096
-    pricing: { input_cents_per_million: 5, output_cents_per_million: 20, cache_read_microcents_per_million: 2500000 }
+    pricing: { input_dollars_per_million: 0.05, output_dollars_per_million: 0.2, cache_read_dollars_per_million: 0.025 }
     sampling: honor
     template: { default_system: none }
     backends:

@@ -606,25 +606,44 @@ function dayOf(text: string | undefined, at: Path, { report }: Reading): string 
   return text;
 }
 
+/** The forms that a price may have in the file. */
+const priceForms = {
+  input: ['input_dollars_per_million', 'input_cents_per_million'],
+  output: ['output_dollars_per_million', 'output_cents_per_million'],
+  cacheRead: ['cache_read_dollars_per_million', 'cache_read_cents_per_million', 'cache_read_microcents_per_million'],
+} as const;
+
 function pricingOf(model: ModelInFile, at: Path, reading: Reading): PricingConfig {
-  const { cache_read_cents_per_million: inCents, cache_read_microcents_per_million: inMicrocents } = model.pricing;
-  if (inCents !== undefined && inMicrocents !== undefined) {
-    reading.report(
-      [...at, 'cache_read_cents_per_million'],
-      'the cache price stands here twice, in cents and in microcents; keep one of the two',
-    );
-  }
-  const input = amount(reading, [...at, 'input_cents_per_million'], 6) ?? 0n;
-  const output = amount(reading, [...at, 'output_cents_per_million'], 6) ?? 0n;
-  const cacheRead =
-    amount(reading, [...at, 'cache_read_microcents_per_million'], 0) ??
-    amount(reading, [...at, 'cache_read_cents_per_million'], 6) ??
-    input;
+  const given = (which: keyof typeof priceForms): readonly (keyof ModelInFile['pricing'])[] =>
+    priceForms[which].filter((form) => model.pricing[form] !== undefined);
+  const priceOf = (which: keyof typeof priceForms): bigint | undefined => {
+    const [form, other] = given(which);
+    if (form === undefined) return undefined;
+    if (other !== undefined)
+      reading.report([...at, other], `this price stands here twice, as ${form} too; keep one of the two`);
+    return amount(reading, [...at, form], placesOf(form));
+  };
+  const isInCents = Object.keys(model.pricing).some((form) => form.includes('cents'));
+  const needed = (which: 'input' | 'output'): bigint => {
+    const price = priceOf(which);
+    // One that stands there and is no price has been told already.
+    if (price === undefined && !priceForms[which].some((form) => reading.document.has([...at, form]))) {
+      const [inDollars, inCents] = priceForms[which];
+      const [form, example] = isInCents ? [inCents, 5] : [inDollars, 0.05];
+      reading.report(
+        at,
+        `"${form}" is missing in models[${at[1]}].pricing; add it, for example ${form}: ${example}, or 0 to give these tokens away`,
+      );
+    }
+    return price ?? 0n;
+  };
+  const input = needed('input');
+  const output = needed('output');
+  const cacheRead = priceOf('cacheRead') ?? input;
   if (cacheRead > input) {
     // A hold is taken at the input price, and a charge never exceeds its hold (reliability I2).
-    const key = inMicrocents === undefined ? 'cache_read_cents_per_million' : 'cache_read_microcents_per_million';
     reading.report(
-      [...at, key],
+      [...at, given('cacheRead')[0]!],
       'cached tokens would cost more than uncached ones, and no hold covers that; lower it to the input price or below',
     );
   }
@@ -635,19 +654,26 @@ function pricingOf(model: ModelInFile, at: Path, reading: Reading): PricingConfi
   };
 }
 
+/** Decimal places of a unit: a dollar has 10⁸ microcents, a cent 10⁶. */
+const placesOf = (form: string): keyof typeof amountRules =>
+  form.includes('dollars') ? 8 : form.includes('micro') ? 0 : 6;
+
 /** Largest price and credit, in microcents: sums of them stay far inside 64 bits. */
 const amountMax = 10n ** 15n;
 
-/** The amount at `path` in microcents, from its decimal text; `places` is 6 where it is written in cents. */
-function amount({ document, report }: Reading, at: Path, places: 0 | 6): bigint | undefined {
+const amountRules = {
+  0: 'a whole number of microcents, for example 2500000',
+  6: 'cents with at most six decimal places, for example 2.5',
+  8: 'dollars with at most eight decimal places, for example 0.125',
+} as const;
+
+/** The amount at `path` in microcents, from its decimal text: `places` is 6 where it is written in cents, 8 in dollars. */
+function amount({ document, report }: Reading, at: Path, places: keyof typeof amountRules): bigint | undefined {
   const text = document.textOf(at);
   if (text === undefined) return undefined;
   const microcents = scaledDecimal(text, places);
   if (microcents !== undefined && microcents <= amountMax) return microcents;
-  const rule =
-    places === 0
-      ? 'a whole number of microcents, for example 2500000'
-      : 'cents with at most six decimal places, for example 2.5';
+  const rule = amountRules[places];
   report(
     at,
     microcents === undefined

@@ -541,14 +541,17 @@ function price(description: string, example: number) {
   return Type.Number({ minimum: 0, maximum: 1e15, description, examples: [example] });
 }
 
-const pricing = group('what tokens cost', {
-  input_cents_per_million: price('cents for a million prompt tokens; 0 gives them away', 5),
-  output_cents_per_million: price('cents for a million generated tokens; 0 gives them away', 20),
-  cache_read_cents_per_million: Type.Optional(
-    price('cents for a million prompt tokens that were in the cache; the input price when left out', 2.5),
+const pricing = group('what tokens cost, each in one of its forms', {
+  input_dollars_per_million: Type.Optional(price('dollars for a million prompt tokens; 0 gives them away', 0.05)),
+  output_dollars_per_million: Type.Optional(price('dollars for a million generated tokens; 0 gives them away', 0.2)),
+  cache_read_dollars_per_million: Type.Optional(
+    price('dollars for a million prompt tokens that were in the cache; the input price when left out', 0.025),
   ),
+  input_cents_per_million: Type.Optional(price('the input price in cents, instead', 5)),
+  output_cents_per_million: Type.Optional(price('the output price in cents, instead', 20)),
+  cache_read_cents_per_million: Type.Optional(price('the price of cached tokens in cents, instead', 2.5)),
   cache_read_microcents_per_million: Type.Optional(
-    price('the same in microcents (1 cent = 1,000,000 microcents); one of the two', 2_500_000),
+    price('the same in microcents (1 cent = 1,000,000 microcents), instead', 2_500_000),
   ),
 });
 
@@ -776,7 +779,7 @@ const openai = group('a server that speaks the OpenAI interface', {
     }),
   ),
   max_concurrency: Type.Optional(
-    integer(1, 1e6, 'requests that this server is given at the same time; 256 when left out', 64),
+    integer(1, 1e6, 'requests that this server is given at the same time; 64 when left out', 128),
   ),
   queue,
   special_tokens: Type.Optional(

@@ -1,13 +1,14 @@
 import type { TSchema } from 'typebox';
 import type { Capabilities } from '../catalog/model.ts';
 import type { Config, ModelConfig } from './config.ts';
+import { decimalText } from './decimal.ts';
 import { defaultModels } from './defaults.ts';
 import { readYaml, type Path, type SourceDocument } from './document.ts';
 import { environmentVariables, type Environment } from './environment.ts';
 
 /** One setting in force. */
 export interface Setting {
-  /** As messages name it, for example `models[0].pricing.input_cents_per_million`. */
+  /** As messages name it, for example `models[0].pricing.input_dollars_per_million`. */
   readonly key: string;
   /** `undefined`: not set, and without a default. Secrets are masked. */
   readonly value: Scalar | undefined;
@@ -81,7 +82,13 @@ function derivedFrom(config: Config): ReadonlyMap<string, Scalar | undefined> {
     const at = `models[${index}]`;
     derived.set(`${at}.display_name`, model.displayName);
     for (const [flag, is] of flagsOf(model)) derived.set(`${at}.${flag}`, is);
-    derived.set(`${at}.pricing.cache_read_microcents_per_million`, Number(model.pricing.cacheReadMicrocentsPerMillion));
+    const { pricing } = model;
+    for (const [name, microcents] of [
+      ['input', pricing.inputMicrocentsPerMillion],
+      ['output', pricing.outputMicrocentsPerMillion],
+      ['cache_read', pricing.cacheReadMicrocentsPerMillion],
+    ] as const)
+      derived.set(`${at}.pricing.${name}_dollars_per_million`, Number(decimalText(microcents, 8)));
     for (const [place, backend] of model.backends.entries()) {
       const key = `${at}.backends[${place}]`;
       derived.set(`${key}.name`, backend.name);
@@ -116,15 +123,17 @@ function flagsOf({ capabilities, zdrCapabilities }: ModelConfig): readonly (read
 }
 
 /** Keys under which the file may say the same thing. */
-const otherNames: Readonly<Record<string, string>> = {
-  api_key: 'api_key_env',
-  cache_read_microcents_per_million: 'cache_read_cents_per_million',
+const otherNames: Readonly<Record<string, readonly string[]>> = {
+  api_key: ['api_key_env'],
+  input_dollars_per_million: ['input_cents_per_million'],
+  output_dollars_per_million: ['output_cents_per_million'],
+  cache_read_dollars_per_million: ['cache_read_cents_per_million', 'cache_read_microcents_per_million'],
 };
 
 function sourceOf(path: Path, document: SourceDocument, shownAs: string): string {
   const last = path.at(-1)!;
-  const other = typeof last === 'string' ? otherNames[last] : undefined;
-  for (const candidate of [path, ...(other === undefined ? [] : [[...path.slice(0, -1), other]])]) {
+  const others = typeof last === 'string' ? (otherNames[last] ?? []) : [];
+  for (const candidate of [path, ...others.map((other) => [...path.slice(0, -1), other])]) {
     if (!document.has(candidate)) continue;
     const where = `${shownAs}:${document.placeOf(candidate).line}`;
     return candidate.at(-1) === 'api_key_env' ? `environment ${document.textOf(candidate)} (${where})` : where;

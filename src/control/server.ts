@@ -63,6 +63,7 @@ const reloadRequest = Compile(Type.Object({ kind: Type.Literal('reload') }));
 const tellWishes = Compile(
   Type.Union([
     Type.Object({ kind: Type.Literal('issue_invoices') }),
+    Type.Object({ kind: Type.Literal('invite'), accountId: text, email: text, token: text }),
     Type.Object({ kind: Type.Literal('test_webhook'), endpointId: text }),
     Type.Object({ kind: Type.Literal('replay_webhook'), deliveryId: text }),
   ]),
@@ -71,7 +72,13 @@ const tellWishes = Compile(
 /** Every `Operation`, as JSON carries it. */
 const operations = Compile(
   Type.Union([
-    Type.Object({ kind: Type.Literal('create_account'), name: text }),
+    Type.Object({
+      kind: Type.Literal('create_account'),
+      name: text,
+      ownerEmail: Type.Optional(text),
+      creditMicrocents: Type.Optional(microcents),
+      keyName: Type.Optional(text),
+    }),
     Type.Object({
       kind: Type.Literal('create_key'),
       accountId: Type.Optional(text),

@@ -12,6 +12,8 @@ export interface ServiceStatus {
     readonly modelId: string;
     readonly label: string;
     readonly state: 'starting' | 'ready' | 'failed';
+    /** The file of an embedded model, once it is there and its checksum is right. */
+    readonly file?: { readonly path: string; readonly sha256: string } | undefined;
   }[];
 }
 

@@ -2,6 +2,8 @@
 export type TellWish =
   /** Closes the months that are over, as the job does. */
   | { readonly kind: 'issue_invoices' }
+  /** Mails an invitation that has been made, to own an account. */
+  | { readonly kind: 'invite'; readonly accountId: string; readonly email: string; readonly token: string }
   /** Sends a ping to an endpoint. */
   | { readonly kind: 'test_webhook'; readonly endpointId: string }
   /** Sends a delivery again. */

@@ -7,6 +7,8 @@ import { PromptLengths } from './prompt-lengths.ts';
 export interface Backend {
   /** For logs and the ledger; names no secret. */
   readonly label: string;
+  /** The same for backends of a model between which nothing decides: they share its load. */
+  readonly kind: string;
   readonly engine: Engine;
   readonly concurrencyMax: number;
   /** Requests that may wait because of this backend. One with a line of its own takes them all and has 0 here. */
@@ -19,9 +21,19 @@ export interface Backend {
   running: number;
 }
 
+/** Backends of one kind. */
+export interface Peers {
+  readonly backends: readonly Backend[];
+  /** Which of them is looked at first, so that those with equally much to do take turns. */
+  next: number;
+}
+
 /** The backends of one model, the line in front of them, and what they tell of the lengths of prompts. */
 export interface Places {
+  /** In the order of the configuration. */
   readonly backends: readonly Backend[];
+  /** The same, in the order in which they are taken: a kind stands where its first backend does. */
+  readonly peers: readonly Peers[];
   readonly line: Line<Backend>;
   readonly promptLengths: PromptLengths;
 }
@@ -33,7 +45,17 @@ export function placesOf(backends: readonly Backend[], waitMaxMs: number): Place
     timeoutMs: waitMaxMs,
     mayHaveChanged: () => backends.some(isFree) || !backends.some(isReady),
   });
-  return { backends, line, promptLengths: new PromptLengths() };
+  return { backends, peers: peersOf(backends), line, promptLengths: new PromptLengths() };
+}
+
+function peersOf(backends: readonly Backend[]): readonly Peers[] {
+  const kinds = new Map<string, Backend[]>();
+  for (const backend of backends) {
+    const known = kinds.get(backend.kind);
+    if (known === undefined) kinds.set(backend.kind, [backend]);
+    else known.push(backend);
+  }
+  return [...kinds.values()].map((alike) => ({ backends: alike, next: 0 }));
 }
 
 /**

@@ -1,4 +1,4 @@
-import type { BackendConfig, LlamaBackendConfig, ModelConfig } from '../config/config.ts';
+import type { BackendConfig, LlamaBackendConfig, ModelConfig, OpenAiBackendConfig } from '../config/config.ts';
 import { identityOf } from '../config/identity.ts';
 import type { Environment } from '../config/environment.ts';
 import type { LimitsConfig } from '../config/config.ts';
@@ -21,12 +21,14 @@ export interface OpenBackend extends Backend {
   readonly modelId: string;
   /** The same as long as nothing has changed that its engine was started with: then it may go on through a reload. */
   readonly identity: string;
-  /** Address of a server that is not ours and is first spoken to when a request comes; undefined for our own engines. */
-  readonly address: string | undefined;
+  /** What it is made from: a server that is not ours is looked at. */
+  readonly config: BackendConfig;
   /** Resolves when it can take work for the first time; rejects, in words for an operator, when it never will. */
   readonly ready: Promise<void>;
   /** The verified file of an embedded model. */
   readonly modelFile: Promise<FetchedModelFile> | undefined;
+  /** The same, once it is there. */
+  readonly fileInUse: () => { readonly path: string; readonly sha256: string } | undefined;
 }
 
 export interface BackendServices {
@@ -51,20 +53,41 @@ export function openBackend(model: ModelConfig, config: BackendConfig, services:
   const { engine, ready, modelFile } = openEngine(model, config, services);
   // Whoever waits for `ready` sees the failure; nobody has to.
   ready.catch(() => {});
+  let fileInUse: { readonly path: string; readonly sha256: string } | undefined;
+  modelFile?.then(
+    ({ path }) => {
+      if (config.engine === 'llama') fileInUse = { path, sha256: config.sha256 };
+    },
+    () => {},
+  );
   return {
+    fileInUse: () => fileInUse,
     modelId: model.id,
     identity: backendIdentity(model, config, services.limits),
-    address: config.engine === 'openai' ? new URL(config.url).origin : undefined,
+    config,
     label: config.name,
+    kind: backendKind(config),
     engine,
     ready,
     modelFile,
-    concurrencyMax: config.engine === 'openai' ? (config.concurrencyMax ?? defaultMaxConcurrency) : Infinity,
+    concurrencyMax: config.engine === 'openai' ? placesAt(config) : Infinity,
     queueMax: config.engine === 'openai' ? config.queueMax : 0,
     zdr: config.zdr,
     enforces: config.engine === 'openai' ? flavors[config.flavor].enforces : everyConstraint,
     running: 0,
   };
+}
+
+const placesAt = ({ concurrencyMax }: OpenAiBackendConfig): number => concurrencyMax ?? defaultMaxConcurrency;
+
+/**
+ * The same for backends that differ in nothing but where they are and what they are called. How many may wait because of
+ * one counts for the line of the model, not for it.
+ */
+function backendKind(config: BackendConfig): string {
+  const elsewhere: readonly string[] = ['name', 'url', 'apiKey', 'queueMax'];
+  const told = config.engine === 'openai' ? { ...config, concurrencyMax: placesAt(config) } : config;
+  return identityOf(Object.entries(told).filter(([name]) => !elsewhere.includes(name)));
 }
 
 /** Our own engines. A script says what it says. */
@@ -139,9 +162,14 @@ function openEngine(
         idleTimeoutMs: limits.streamIdleTimeoutMs,
         onTrouble: (trouble) =>
           services.log.service({
-            level: 'warn',
+            level: trouble.trouble === 'not_found' ? 'error' : 'warn',
             event: 'backend_trouble',
-            detail: { model: model.id, backend: config.name, ...trouble },
+            detail: {
+              model: model.id,
+              backend: config.name,
+              ...trouble,
+              ...(trouble.trouble === 'not_found' ? { asked_for: config.model ?? model.id, url: config.url } : {}),
+            },
           }),
         ...(config.model === undefined ? {} : { model: config.model }),
         ...(config.apiKey === undefined ? {} : { apiKey: config.apiKey.reveal() }),

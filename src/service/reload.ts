@@ -5,6 +5,7 @@ import { ConfigError } from '../config/problem.ts';
 import type { Problem } from '../config/problem.ts';
 import type { ReloadOutcome } from '../config/reload-outcome.ts';
 import type { Log } from '../log.ts';
+import { lookAtBackends } from './look.ts';
 import type { Prepared } from './succession.ts';
 
 export interface ReloadServices {
@@ -103,7 +104,8 @@ export class Reloader {
       event: 'config_reloaded',
       detail: { version: this.#version, changes: changes.join('; ') },
     });
-    return { kind: 'reloaded', version: this.#version, changes };
+    const backends = await lookAtBackends(next, this.#services.log, signal);
+    return { kind: 'reloaded', version: this.#version, changes, backends };
   }
 
   #refuse(problems: readonly Problem[]): ReloadOutcome {

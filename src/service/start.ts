@@ -57,7 +57,12 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
       prepare: (next, signal) => succession.prepare(next, signal),
       metricsText: () => serving.metrics.text(),
       backends: () =>
-        succession.backends.map(({ modelId, label, engine }) => ({ modelId, label, state: stateOf(engine) })),
+        succession.backends.map(({ modelId, label, engine, fileInUse }) => ({
+          modelId,
+          label,
+          state: stateOf(engine),
+          file: fileInUse(),
+        })),
     },
     opened,
   );

@@ -10,6 +10,7 @@ import { invoicePdf, systemFont } from '../invoices/pdf.ts';
 import type { Jobs } from '../jobs/jobs.ts';
 import type { Log } from '../log.ts';
 import type { Mailer } from '../mail/mailer.ts';
+import { invitationMail } from '../people/mails.ts';
 import { Notices } from '../notices/notices.ts';
 import type { Invoice } from '../store/invoice-queries.ts';
 import { Deliveries } from '../webhooks/deliveries.ts';
@@ -111,6 +112,13 @@ export function openTelling(options: TellingOptions): Telling {
         case 'issue_invoices': {
           if (!(await jobs.run('invoices'))) throw new OperationError('It failed; the log of the service says why.');
           return { done: 'Every month that is over is closed.', id: null };
+        }
+        case 'invite': {
+          const { accountId, email, token } = wish;
+          const { name = accountId } = (await desk.getAccount({ accountId })) ?? {};
+          const mail = invitationMail(accountUrl(), token, { account: name, role: 'owner', days: 7 });
+          await mailer.send({ to: email, kind: 'invitation', accountId, ...mail });
+          return { done: `An invitation is on its way to ${email}.`, id: null };
         }
         case 'test_webhook': {
           const endpoint = await desk.getWebhookEndpoint({ id: wish.endpointId });

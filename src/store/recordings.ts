@@ -42,6 +42,9 @@ export const recordings = {
   first_member: `insert into member (account_id, user_id, role, created_at)
     select ?, id, 'owner', ? from auth_user
     where id = ? and not exists (select 1 from member where member.user_id = auth_user.id)`,
+  /** Of somebody into an account that is being made. */
+  invitation: `insert into invitation (id, account_id, email, role, token_hash, invited_by, created_at, expires_at)
+    values (?, ?, ?, ?, ?, ?, ?, ?)`,
   /** What is to be told of it. */
   notice: `insert into notice (id, account_id, type, data, recipients, webhook, at) values (?, ?, ?, ?, ?, ?, ?)`,
   promotion: `insert into promotion (transfer_id, account_id, amount, granted_at, expires_at) values (?, ?, ?, ?, ?)`,

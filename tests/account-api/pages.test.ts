@@ -70,7 +70,7 @@ test('the page of credit names the command, and nothing of any account', async (
   await askChat(service);
   const { status, body } = await get('/topup');
   assert.equal(status, 200);
-  assert.match(body, /npx tokenhouse credits grant --account &lt;account id&gt; --cents 500/);
+  assert.match(body, /npx tokenhouse credits grant --account &lt;account id&gt; --dollars 5\.00/);
   assert.ok(!body.includes(service.accountId));
 });
 

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
+import { dollars } from '../../src/billing/cents.ts';
 import { TestService, scriptedModel } from '../support/service.ts';
 import type { CommandResult } from '../support/service.ts';
 import { jsonOf, runCommand } from './command.ts';
@@ -76,15 +77,9 @@ describe('in words', () => {
       },
     ]);
     const table = await run('credits', 'show');
-    const cents = `${Math.floor(balanceMicrocents / 1_000_000)}.${String(balanceMicrocents % 1_000_000).padStart(6, '0')}¢`;
-    assert.match(table.stdout, /^account +name +status +balance +microcents\n/);
-    assert.match(
-      table.stdout,
-      new RegExp(
-        `^${service.accountId} +first account +active +${cents.replace('.', '\\.')} +${balanceMicrocents}\n`,
-        'm',
-      ),
-    );
+    assert.match(table.stdout, /^account +name +status +balance\n/);
+    const balance = dollars(BigInt(balanceMicrocents)).replace(/[$.]/g, '\\$&');
+    assert.match(table.stdout, new RegExp(`^${service.accountId} +first account +active +${balance}\n`, 'm'));
   });
 
   test('usage, as a table and as JSON', async () => {
@@ -96,21 +91,18 @@ describe('in words', () => {
     const table = await run('usage', '--limit', '1');
     assert.equal(table.code, 0, table.stderr);
     const [header, row, blank, balance] = table.stdout.split('\n');
-    assert.match(header ?? '', /^ended +request +model +prompt +cached +output +microcents +ending$/);
+    assert.match(header ?? '', /^ended +request +model +prompt +cached +output +cost +ending$/);
     assert.deepEqual((row ?? '').split(/ {2,}/).slice(1), [
       newest.request_id,
       'demo',
       String(newest.prompt_tokens),
       '0',
       '1',
-      String(newest.cost_microcents),
+      dollars(BigInt(newest.cost_microcents)),
       'finished',
     ]);
     assert.equal(blank, '');
-    assert.match(
-      balance ?? '',
-      new RegExp(`^balance of ${service.accountId}: .*\\(${balanceMicrocents} microcents\\)$`),
-    );
+    assert.equal(balance, `balance of ${service.accountId}: ${dollars(BigInt(balanceMicrocents))}`);
     assert.match((await run('usage', '--account', 'acct_nothing')).stdout, /^ended/);
   });
 });

@@ -13,6 +13,7 @@ const service = new TestService({
   config: `models:
   - id: demo
     context_length: 8192
+    reasoning: { efforts: [none, medium] }
     pricing: { input_cents_per_million: 5, output_cents_per_million: 20 }
     backends:
       - engine: scripted
@@ -20,6 +21,12 @@ const service = new TestService({
           - when: { last_text: hang }
             say: [ { text: "one two three" } ]
             fault: { after_tokens: 2, type: hang }
+          - when: { last_text: ponder }
+            say: [ { reasoning: "Let me think. " }, { text: "Done." } ]
+          - when: { last_text: endless }
+            say: [ { text: "on and " } ]
+            repeat: 2000
+            pace_ms: 20
           - when: { last_text: break }
             say: [ { text: "one two three" } ]
             fault: { after_tokens: 2, type: error, code: backend_timeout }
@@ -72,7 +79,7 @@ describe('one question', () => {
     const { code, stdout, stderr } = await chat(['hello there']);
     assert.equal(code, 0, stderr);
     assert.equal(stdout, 'Hello, you. \n');
-    assert.match(stderr, /^first token after \d.* · \d+ → \d+ tokens · 0\.\d{6}¢\n$/);
+    assert.match(stderr, /^first token after \d.* · \d+ → \d+ tokens · \$0\.\d+\n$/);
   });
 
   test('from standard input, with a model that is named', async () => {
@@ -109,6 +116,73 @@ describe('one question', () => {
   });
 });
 
+test('a reader that goes away ends the answer, and with it what is paid', async () => {
+  const child = spawn('/bin/sh', ['-c', `"$0" "$1" chat 'endless' | head -c 20`, process.execPath, mainFile], {
+    cwd: service.folder,
+    env: { ...process.env, TOKENHOUSE_KEY: service.key },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  let read = '';
+  child.stdout.on('data', (text: Buffer) => (read += text.toString()));
+  await new Promise((resolve) => child.on('close', resolve));
+  assert.equal(read.length, 20);
+  // All of it would take forty seconds and 4,000 tokens.
+  await until(async () => (await service.usage(1)).requests[0]?.ending === 'client_left', 20_000);
+  const [request] = (await service.usage(1)).requests;
+  assert.ok((request?.completion_tokens ?? 4000) < 1000, JSON.stringify(request));
+});
+
+test('what a model thinks is shown beside the answer, not in it', async () => {
+  const { code, stdout, stderr } = await chat(['ponder']);
+  assert.equal(code, 0, stderr);
+  assert.equal(stdout, 'Done.\n');
+  assert.match(stderr, /^Let me think\. \n\nfirst token after/);
+  const value = jsonOf(await chat(['ponder', '--json'])) as { text: string; reasoning: string };
+  assert.deepEqual([value.text, value.reasoning], ['Done.', 'Let me think. ']);
+});
+
+test('--temperature is passed on as it is, and nothing but a number is taken', async () => {
+  const { code, stderr } = await chat(['hi', '--temperature', '0.25']);
+  assert.equal(code, 0, stderr);
+  const wrong = await chat(['hi', '--temperature', '3']);
+  assert.equal(wrong.code, 64);
+  assert.match(wrong.stderr, /a number from 0 to 2/);
+});
+
+test('beside the service no key is needed: one is made for the while, and revoked', async () => {
+  const { code, stdout, stderr } = await chat(['hello there'], '', { TOKENHOUSE_KEY: '' });
+  assert.equal(code, 0, stderr);
+  assert.equal(stdout, 'Hello, you. \n');
+  const keys = JSON.parse((await service.command('keys', 'list', '--json')).stdout) as {
+    id: string;
+    account: string;
+    name: string;
+    status: string;
+    expires_at: string | null;
+  }[];
+  const borrowed = keys.filter(({ name }) => name === 'tokenhouse chat');
+  assert.equal(borrowed.length, 1);
+  assert.equal(borrowed[0]?.account, service.accountId);
+  assert.equal(borrowed[0]?.status, 'revoked');
+  assert.ok(borrowed[0]?.expires_at !== null, 'it would have expired by itself');
+  const audit = await service.command('audit', 'list', '--json');
+  const entries = JSON.parse(audit.stdout) as {
+    action: string;
+    target: string;
+    outcome: string;
+    actor: { kind: string };
+  }[];
+  assert.deepEqual(
+    entries
+      .filter(({ target }) => target === borrowed[0]?.id)
+      .map(({ action, outcome, actor }) => [action, outcome, actor.kind]),
+    [
+      ['key.revoke', 'done', 'cli'],
+      ['key.create', 'done', 'cli'],
+    ],
+  );
+});
+
 describe('a refusal is told with its code', () => {
   for (const [what, args, environment, code, says, repair] of [
     [
@@ -119,7 +193,6 @@ describe('a refusal is told with its code', () => {
       /^invalid_api_key: /m,
       /tokenhouse explain invalid_api_key/,
     ],
-    ['no key', ['hi'], { TOKENHOUSE_KEY: '' }, 1, /There is no API key/, /keys create/],
     ['an unknown model', ['nothing', 'hi'], {}, 1, /There is no model "nothing"/, /tokenhouse chat demo "hi"/],
     ['nothing to ask', [], {}, 64, /standard input is empty/, /tokenhouse chat "/],
     ['no service', ['hi', '--url', 'http://127.0.0.1:9'], {}, 69, /No service answers at http/, /npm start/],
@@ -136,6 +209,13 @@ describe('a refusal is told with its code', () => {
     });
   }
 
+  test('no key, and the service is another one than that of this folder', async () => {
+    const { code, stderr } = await chat(['hi', '--url', service.url], '', { TOKENHOUSE_KEY: '' });
+    assert.equal(code, 1);
+    assert.match(stderr, /There is no API key/);
+    assert.match(stderr, /repair .*keys create/);
+  });
+
   test('another URL than the service that runs here may be named, with /v1 or without', async () => {
     const elsewhere = new CommandFolder();
     for (const url of [service.url, `${service.url}/v1`, `${service.url}/`]) {
@@ -148,7 +228,7 @@ describe('a refusal is told with its code', () => {
 });
 
 test('a conversation on a terminal: remembers, survives an interrupt, and ends with /exit', async () => {
-  const terminal = new Terminal([process.execPath, mainFile, 'chat', 'demo'], {
+  const terminal = new Terminal([process.execPath, mainFile, 'chat', 'demo', '--url', service.url], {
     folder: service.folder,
     environment: { TOKENHOUSE_KEY: '' },
   });
@@ -157,7 +237,7 @@ test('a conversation on a terminal: remembers, survives an interrupt, and ends w
   await terminal.shows(/demo · \/exit leaves[^]*> /);
   assert.ok(!terminal.screen.includes(service.key), 'the key was shown');
   terminal.type('hello\r');
-  await terminal.shows(/Hello, you\.[^]*0\.\d{6}¢\n[^]*> /);
+  await terminal.shows(/Hello, you\.[^]*\$0\.\d+\n[^]*> /);
   let mark = terminal.screen.length;
   terminal.type('please hang\r');
   await terminal.shows(/one two/, mark);
@@ -169,7 +249,7 @@ test('a conversation on a terminal: remembers, survives an interrupt, and ends w
   mark = terminal.screen.length;
   // Cut answers are part of the conversation, so this one has more turns than the script of the first has.
   terminal.type('and now?\r');
-  await terminal.shows(/Hello, you\.[^]*¢\n/, mark);
+  await terminal.shows(/Hello, you\.[^]*\$0\.\d+\n/, mark);
   terminal.type('/exit\r');
   assert.equal(await terminal.ended(), 0, terminal.screen);
 });

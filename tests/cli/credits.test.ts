@@ -92,7 +92,7 @@ describe('while the service runs', () => {
   test('credits limit lets an account owe, and takes back only what it does not owe', async () => {
     const words = await run('credits', 'limit', '--cents', '300');
     assert.equal(words.code, 0, words.stderr);
-    assert.match(words.stdout, /may owe 300\.000000¢ from now on/);
+    assert.match(words.stdout, /may owe \$3\.00 from now on/);
     const earlier = await balance();
     const all = (earlier / 1_000_000 + 100).toFixed(6);
     assert.equal((await moved('chargeback', '--cents', all)).balance_microcents, -100_000_000);
@@ -103,11 +103,29 @@ describe('while the service runs', () => {
     assert.match((await run('credits', 'limit', '--cents', '0')).stdout, /is prepaid/);
   });
 
+  test('an amount is written in dollars or in cents, in one of the two', async () => {
+    const earlier = await balance();
+    assert.equal((await moved('grant', '--dollars', '$1000.00')).moved_microcents, 100_000_000_000);
+    assert.equal((await moved('expire', '--dollars', '1000')).balance_microcents, earlier);
+    const words = await run('credits', 'grant', '--dollars', '1234.5');
+    assert.match(words.stdout, /^\$1,234\.50 added\./);
+    assert.equal((await moved('adjust', '--dollars', '-1234.5', '--reason', 'again')).balance_microcents, earlier);
+    for (const [args, said] of [
+      [['--dollars', '1', '--cents', '100'], /cannot be used with/],
+      [['--dollars', '0.000000001'], /at most eight decimals/],
+      [[], /The amount is missing/],
+    ] as const) {
+      const { code, stderr } = await run('credits', 'grant', ...args);
+      assert.equal(code, 64, stderr);
+      assert.match(stderr, said);
+    }
+  });
+
   test('credits history as a table', async () => {
     const { code, stdout } = await run('credits', 'history');
     assert.equal(code, 0);
-    assert.match(stdout, /^at +kind +amount +microcents +by +reason\n/);
-    assert.match(stdout, /\n\S+ \S+ +expiry +-2\.000000¢ +-2000000 +cli +for a test\n/);
+    assert.match(stdout, /^at +kind +amount +by +reason\n/);
+    assert.match(stdout, /\n\S+ \S+ +expiry +-\$0\.02 +cli +for a test\n/);
   });
 
   commands(true);

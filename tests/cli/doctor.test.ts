@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import {
   chmodSync,
   closeSync,
@@ -7,6 +8,7 @@ import {
   mkdirSync,
   mkdtempSync,
   openSync,
+  readFileSync,
   rmSync,
   statSync,
   writeFileSync,
@@ -25,6 +27,7 @@ import { lookAtMemory } from '../../src/cli/doctor/models.ts';
 import { lookAtClock, lookAtNode } from '../../src/cli/doctor/system.ts';
 import type { Finding } from '../../src/cli/doctor/finding.ts';
 import { TestService, scriptedModel } from '../support/service.ts';
+import { writeTinyGguf } from '../support/tiny-gguf.ts';
 import { CommandFolder, runCommand } from './command.ts';
 import { mainFile } from '../support/built.ts';
 
@@ -242,6 +245,33 @@ ${['wrong: [ "file:./model.gguf" ]', 'missing: [ "hf:a/b/c.gguf@main" ]']
     assert.match(models[0]?.why ?? '', /is another file: its sha256 is/);
     assert.equal(found(report, 'engine')?.state, 'ok', found(report, 'engine')?.why);
     folder.dispose();
+  });
+
+  test('a model file that the running service has: the service is asked, whatever is on the disk now', async () => {
+    const running = new TestService({ config: '' });
+    const file = join(running.folder, 'tiny.gguf');
+    writeTinyGguf(file);
+    const sha256 = createHash('sha256').update(readFileSync(file)).digest('hex');
+    running.configure({
+      config: `models:
+  - id: tiny
+    context_length: 4096
+    pricing: { input_cents_per_million: 5, output_cents_per_million: 20 }
+    backends: [ { engine: llama, sources: [ "file:./tiny.gguf" ], sha256: ${sha256} } ]`,
+    });
+    try {
+      await running.start();
+      const there = found(await doctor(running.folder), 'model');
+      assert.equal(there?.state, 'ok');
+      assert.match(there.found, /tiny\.gguf · 4\d\d\.\d kB, in use by the running service$/);
+      rmSync(file);
+      const gone = found(await doctor(running.folder), 'model');
+      assert.equal(gone?.state, 'warning');
+      assert.match(gone.found, /in use by the running service, and gone from its folder$/);
+      assert.equal(gone.repair, 'tokenhouse models pull tiny');
+    } finally {
+      await running.dispose();
+    }
   });
 
   test('servers that do not answer, refuse the key, lack the model, or are of another kind', async () => {

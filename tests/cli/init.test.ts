@@ -106,7 +106,8 @@ models:
     assert.deepEqual(of('server.account.port'), [8081, 'default']);
     assert.deepEqual(of('storage'), [`sqlite:${join(own.path, 'data/tokenhouse.db')}`, 'default']);
     assert.deepEqual(of('models[0].pricing.output_cents_per_million'), [0.1, 'tokenhouse.yaml:7']);
-    assert.deepEqual(of('models[0].pricing.cache_read_microcents_per_million'), [2_500_000, 'tokenhouse.yaml:7']);
+    assert.deepEqual(of('models[0].pricing.output_dollars_per_million'), [0.001, 'tokenhouse.yaml:7']);
+    assert.deepEqual(of('models[0].pricing.cache_read_dollars_per_million'), [0.025, 'tokenhouse.yaml:7']);
     assert.deepEqual(of('models[0].backends[0].api_key'), ['(secret)', 'tokenhouse.yaml:9']);
     assert.deepEqual(of('models[0].backends[1].api_key'), [
       '(secret)',

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
+import { dollars } from '../../src/billing/cents.ts';
 import { TestService } from '../support/service.ts';
 
 const config = `
@@ -29,7 +30,10 @@ test('explain prints the receipt of a request, and usage --csv all of them with 
   const receipt = JSON.parse((await service.command('explain', '--json', id)).stdout) as Record<string, unknown>;
   assert.equal(receipt['zdr'], false);
   assert.ok(Number(receipt['total_cost_microcents']) > 0);
-  assert.match(stdout, new RegExp(`^charge   ${String(receipt['total_cost_microcents'])} microcents`, 'm'));
+  assert.match(
+    stdout,
+    new RegExp(`^charge   ${dollars(BigInt(Number(receipt['total_cost_microcents']))).replace(/[$.]/g, '\\$&')}$`, 'm'),
+  );
   const [header, row, footer, end] = (await service.command('usage', '--csv')).stdout.split('\r\n');
   assert.ok(header!.startsWith('id,request_id,'));
   assert.ok(row!.startsWith(`${String(receipt['id'])},${id},`));

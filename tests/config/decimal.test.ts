@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import fc from 'fast-check';
-import { scaledDecimal } from '../../src/config/decimal.ts';
+import { decimalText, scaledDecimal } from '../../src/config/decimal.ts';
 import { readEnvironment } from '../../src/config/environment.ts';
 import { readConfig } from '../../src/config/read.ts';
 
@@ -44,6 +44,34 @@ it('every amount of microcents that is written in cents comes back', () => {
       const text = `${digits.slice(0, -6)}.${digits.slice(-6)}${'0'.repeat(zeros)}`;
       assert.equal(scaledDecimal(text, 6), microcents);
     }),
+  );
+});
+
+it('an amount goes to decimal text and back', () => {
+  fc.assert(
+    fc.property(fc.bigInt({ min: 0n, max: 10n ** 20n }), fc.constantFrom(0, 6, 8), (parts, places) => {
+      const text = decimalText(parts, places);
+      assert.equal(scaledDecimal(text, places), parts);
+      assert.doesNotMatch(text, /^0\d|\.$|\.\d*0$/);
+    }),
+  );
+});
+
+it('a price in dollars is the same to the microcent as in cents', () => {
+  const environment = readEnvironment({ HOME: '/home/somebody' });
+  fc.assert(
+    fc.property(fc.bigInt({ min: 0n, max: 10n ** 15n }), fc.bigInt({ min: 0n, max: 10n ** 15n }), (input, output) => {
+      const config = readConfig(
+        `models:\n  - id: a\n    context_length: 100\n    pricing:\n      input_dollars_per_million: ${decimalText(input, 8)}\n      output_dollars_per_million: ${decimalText(output, 8)}\n      cache_read_dollars_per_million: ${decimalText(input / 2n, 8)}\n    backends: [{ engine: scripted, scripts: [{}] }]\n`,
+        { directory: '/', environment },
+      );
+      assert.deepEqual(config.models[0]?.pricing, {
+        inputMicrocentsPerMillion: input,
+        outputMicrocentsPerMillion: output,
+        cacheReadMicrocentsPerMillion: input / 2n,
+      });
+    }),
+    { numRuns: 200 },
   );
 });
 

@@ -281,9 +281,27 @@ models:
   ],
   [
     priced(
-      '{ input_cents_per_million: 1, output_cents_per_million: 1, cache_read_cents_per_million: ‸1, cache_read_microcents_per_million: 1 }',
+      '{ input_cents_per_million: 1, output_cents_per_million: 1, cache_read_cents_per_million: 1, cache_read_microcents_per_million: ‸1 }',
     ),
     /stands here twice/,
+  ],
+  [priced('‸{ input_dollars_per_million: 5 }'), /"output_dollars_per_million" is missing in models\[0\]\.pricing/],
+  [
+    priced('{ input_dollars_per_million: ‸0.000000001, output_dollars_per_million: 1 }'),
+    /dollars with at most eight decimal places/,
+  ],
+  [priced('{ input_dollars_per_million: ‸99999999, output_dollars_per_million: 1 }'), /above the largest amount/],
+  [
+    priced('{ input_dollars_per_million: 1, input_cents_per_million: ‸100, output_dollars_per_million: 1 }'),
+    /stands here twice, as input_dollars_per_million too; keep one/,
+  ],
+  [
+    priced('{ input_dollars_per_million: 1, output_dollars_per_million: 1, output_cents_per_million: ‸1 }'),
+    /stands here twice, as output_dollars_per_million too/,
+  ],
+  [
+    priced('{ input_cents_per_million: 1, output_cents_per_million: 1, cache_read_dollars_per_million: ‸0.02 }'),
+    /cached tokens would cost more/,
   ],
   // Backends.
   [model('', '{ engine: ‸lama }'), /"engine" is "lama", but must be llama, openai or scripted; did you mean "llama"\?/],

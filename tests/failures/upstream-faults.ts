@@ -162,6 +162,8 @@ export const upstreamFaults: readonly UpstreamFault[] = [
   ...heads.map(([head, type, body]): UpstreamFault => ({
     ...{ id: 'U12', name: `answers ${head} with ${type.split('\r\n', 1)[0]}`, ...httpError, delivered: 0 },
     ...{ trouble: type === 'application/json' && head === '200 OK' ? 'error_in_answer' : 'http_status' },
+    // The operator's to mend, so the client is not told to try again.
+    ...(head.startsWith('404') ? { code: 'no_healthy_backends', status: 503, trouble: 'not_found' } : {}),
     upstreamStatus: Number(head.slice(0, 3)),
     play: (exchange) =>
       exchange.write(

@@ -35,13 +35,16 @@ export function upstreamThat(play: UpstreamHandler): Promise<Upstream> {
   });
 }
 
-/** A model in front of servers at these addresses, for `HouseOptions.models`. */
+/**
+ * A model in front of servers at these addresses, for `HouseOptions.models`. They differ, so they are asked in this order:
+ * the texts mean nothing while special tokens pass.
+ */
 export const remote = (id: string, urls: readonly string[], flavor = 'vllm', more = ''): string => `
 - id: ${id}
   context_length: 16384
   pricing: { input_cents_per_million: ${inputPrice}, output_cents_per_million: ${outputPrice} }
   backends:
-${urls.map((url, i) => `    - { engine: openai, name: ${id}-${i}, flavor: ${flavor}, url: "${url}"${more} }`).join('\n')}
+${urls.map((url, i) => `    - { engine: openai, name: ${id}-${i}, flavor: ${flavor}, url: "${url}", special_token_texts: [ "<${i}>" ]${more} }`).join('\n')}
 `;
 
 export const serviceBefore = (models: readonly string[], limits = ''): TestService =>

@@ -131,6 +131,7 @@ function servicesFor(settings: ScriptSettings, { billing }: Counter) {
   const engine = createScriptedEngine({ name: 'demo', contextLength: 4_096, scripts: [scriptRule(settings)] });
   const backend: Backend = {
     label: 'scripted',
+    kind: 'scripted',
     engine,
     concurrencyMax: Infinity,
     queueMax: 0,

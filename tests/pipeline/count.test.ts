@@ -41,5 +41,5 @@ function backend(countTokens: Engine['countTokens'], status: EngineStatus = { st
     status: () => status,
     close: () => Promise.resolve(),
   };
-  return { label: 'one', engine, concurrencyMax: 1, queueMax: 0, zdr: false, enforces: [], running: 0 };
+  return { label: 'one', kind: 'one', engine, concurrencyMax: 1, queueMax: 0, zdr: false, enforces: [], running: 0 };
 }

@@ -37,9 +37,9 @@ test('a price that changes while a stream runs: the stream pays the old one, the
   service.configure({ config: models(demo({ input: 7, output: 1_000 })) });
   const outcome = await reload(service);
   assert.deepEqual(outcome.kind === 'reloaded' && outcome.changes, [
-    'model demo: inputMicrocentsPerMillion 5000000 → 7000000',
-    'model demo: outputMicrocentsPerMillion 20000000 → 1000000000',
-    'model demo: cacheReadMicrocentsPerMillion 5000000 → 7000000',
+    'model demo: input price $0.05 → $0.07 per million tokens',
+    'model demo: output price $0.2 → $10 per million tokens',
+    'model demo: price of cached tokens $0.05 → $0.07 per million tokens',
   ]);
   assert.ok(!running.client.text.includes('[DONE]'), 'it still runs');
   await end(running);

@@ -1,6 +1,8 @@
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 
+import { probeUserAgent } from '../../src/engines/openai/probe.ts';
+
 /** One request as it arrived, and the socket to answer on with any bytes at all. */
 export interface UpstreamExchange {
   readonly method: string;
@@ -32,16 +34,22 @@ export class Upstream {
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
   readonly #handler: UpstreamHandler;
+  readonly #isLookedAt: boolean;
   readonly exchanges: UpstreamExchange[] = [];
   connections = 0;
 
-  private constructor(handler: UpstreamHandler) {
+  private constructor(handler: UpstreamHandler, isLookedAt: boolean) {
     this.#handler = handler;
+    this.#isLookedAt = isLookedAt;
     this.#server = createServer({ noDelay: true }, (socket) => this.#connected(socket));
   }
 
-  static async start(handler: UpstreamHandler, { host = '127.0.0.1', port = 0 } = {}): Promise<Upstream> {
-    const upstream = new Upstream(handler);
+  /** `isLookedAt`: the handler answers what a service asks when it starts, too. */
+  static async start(
+    handler: UpstreamHandler,
+    { host = '127.0.0.1', port = 0, isLookedAt = false } = {},
+  ): Promise<Upstream> {
+    const upstream = new Upstream(handler, isLookedAt);
     await new Promise<void>((resolve, reject) => {
       upstream.#server.once('error', reject);
       upstream.#server.listen(port, host, resolve);
@@ -87,6 +95,13 @@ export class Upstream {
         buffer = request.rest;
         onSocket++;
         const exchange = exchangeOf(request, socket, onSocket, closed);
+        // A service looks at its backends when it starts. To tests that are about requests that is nothing that happens.
+        if (!this.#isLookedAt && exchange.headers.get('user-agent') === probeUserAgent) {
+          if (onSocket === 1) this.connections--;
+          if (exchange.path.endsWith('/models')) exchange.json(200, { object: 'list', data: [] });
+          else exchange.json(404, {});
+          continue;
+        }
         this.exchanges.push(exchange);
         void this.#handler(exchange);
       }

@@ -1,6 +1,6 @@
 import Type from 'typebox';
 
-import { dollars } from '../../billing/cents.ts';
+import { dollarDecimal } from '../../billing/cents.ts';
 import { ApiError } from '../../errors.ts';
 import { parseUuid, uuidText } from '../../ids/uuid.ts';
 import type { Ending } from '../../store/ledger.ts';
@@ -307,7 +307,7 @@ export function costResult(row: ReportRow | RefundSum) {
   const isRefund = 'amountMicrocents' in row;
   const amount = isRefund ? -row.amountMicrocents : row.cost;
   return {
-    amount: { value: dollars(amount).replace('$', ''), currency: 'usd' as const },
+    amount: { value: dollarDecimal(amount), currency: 'usd' as const },
     amount_microcents: wholeOf(amount),
     line_item: isRefund ? ('refunds' as const) : ('usage' as const),
     ...groupOf(row),

@@ -4,6 +4,7 @@ import os from 'node:os';
 import { fileURLToPath } from 'node:url';
 
 import type { LlamaBackendConfig, ModelConfig } from '../../config/config.ts';
+import type { ServiceStatus } from '../../control/status.ts';
 import { findModelFile } from '../../model-files/fetch-model-file.ts';
 import { entryUrl } from '../../platform/entries.ts';
 import { bytesInWords } from '../amount.ts';
@@ -28,10 +29,14 @@ export async function lookAtModels(patient: Patient): Promise<readonly Finding[]
 
 async function lookAtFile(
   model: ModelConfig,
-  { sources, sha256, bytes }: LlamaBackendConfig,
-  { environment }: Patient,
+  backend: LlamaBackendConfig,
+  { environment, status }: Patient,
 ): Promise<{ readonly finding: Finding; readonly size: number }> {
   const check = 'model';
+  const { sources, sha256, bytes } = backend;
+  // What runs knows best: it may have been started with another model folder, or have the file open that is gone here.
+  const running = status === undefined || status === 'other' ? undefined : inService(model, backend, status);
+  if (running !== undefined) return { finding: { check, ...running }, size: running.size };
   const { modelDirectory } = environment;
   const found = await findModelFile({ sources, sha256, bytes, directory: modelDirectory });
   if ('path' in found) {
@@ -58,6 +63,36 @@ async function lookAtFile(
   }
   const why = `the first start fetches ${size === 0 ? 'it' : bytesInWords(size)}, and its requests wait for that`;
   return { finding: { check, state: 'warning', found: missing, why, repair }, size };
+}
+
+/** What the running service has of a model's file; undefined when it does not have this one. */
+function inService(
+  { id }: ModelConfig,
+  { name, sha256, bytes = 0 }: LlamaBackendConfig,
+  status: ServiceStatus,
+): (Pick<Finding, 'state' | 'found' | 'why' | 'repair'> & { readonly size: number }) | undefined {
+  const served = status.backends.find(({ modelId, label }) => modelId === id && label === name);
+  if (served?.file?.sha256 === sha256) {
+    const { path } = served.file;
+    const size = statSync(path, { throwIfNoEntry: false })?.size;
+    if (size !== undefined)
+      return { state: 'ok', found: `${id} · ${path} · ${bytesInWords(size)}, in use by the running service`, size };
+    return {
+      state: 'warning',
+      found: `${id} · ${path} · in use by the running service, and gone from its folder`,
+      why: 'the next start does not find it, and fetches it again',
+      repair: `tokenhouse models pull ${quoted(id)}`,
+      size: bytes,
+    };
+  }
+  if (served?.state !== 'starting' || served.file !== undefined) return undefined;
+  return {
+    state: 'warning',
+    found: `${id} · the running service is fetching its file`,
+    why: 'its requests get 503 no_healthy_backends until it is there',
+    repair: 'tokenhouse doctor (in a moment)',
+    size: bytes,
+  };
 }
 
 const engineTimeoutMs = 60_000;

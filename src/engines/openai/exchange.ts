@@ -360,12 +360,13 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Answ
   #answerError(body: unknown, status = this.#status): ApiError {
     const answer = { status, retryAfter: this.#retryAfter, body };
     this.#options.onAnswerError(answer);
+    const error = answerError(answer, this.#options.flavor, this.#options.model);
+    const isOurs = status === 404 && error.code === 'no_healthy_backends';
     this.#options.onTrouble({
-      trouble: status === this.#status ? 'http_status' : 'error_in_answer',
+      trouble: isOurs ? 'not_found' : status === this.#status ? 'http_status' : 'error_in_answer',
       status,
       cause: null,
     });
-    const error = answerError(answer, this.#options.flavor, this.#options.model);
     return error.code === 'unsupported_value' && error.param === 'prompt'
       ? new ApiError(error.code, error.message, { param: this.#options.tokenIdAt() })
       : error;

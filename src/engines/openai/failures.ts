@@ -25,6 +25,14 @@ export function answerError(answer: UpstreamAnswer, flavor: Flavor, model: strin
       return new ApiError(refusal.code, refusal.message, { param: refusal.param });
     }
   }
+  // Trying again helps nobody: the name of the model or the path of the url is wrong, which is the operator's to mend.
+  if (status === 404) {
+    return new ApiError(
+      'no_healthy_backends',
+      'No backend of the model is available, because of how it is set up here. Use another model, or tell whoever runs the service.',
+      { extra: { model } },
+    );
+  }
   const retryAfterSeconds = retryAfterOf(answer.retryAfter);
   if (status === 429) {
     return new ApiError('backend_overloaded', 'The backend of the model refuses more work. Try again a little later.', {

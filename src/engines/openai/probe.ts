@@ -30,6 +30,8 @@ export interface ProbeResult {
   readonly problem?: string;
 }
 
+export const probeUserAgent = 'tokenhouse-probe';
+
 const bodyBytesMax = 4 * 1024 * 1024;
 const modelsMax = 1_000;
 
@@ -45,6 +47,8 @@ export async function probeBackend(options: ProbeOptions): Promise<ProbeResult> 
   const root = base.replace(/\/v1$/, '');
   const headers = {
     accept: 'application/json',
+    // In the server's own log: who asks, and that it is no client.
+    'user-agent': probeUserAgent,
     'accept-encoding': 'identity',
     ...(apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }),
   };

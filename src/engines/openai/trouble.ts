@@ -6,6 +6,8 @@ export interface BackendTrouble {
     | 'silent_in_mid_answer'
     | 'connection_broke'
     | 'http_status'
+    /** 404: it has no such model, or no such path. Nothing but a change of the configuration or of the server helps. */
+    | 'not_found'
     | 'error_in_answer'
     | 'unreadable_answer'
     | 'implausible_usage';

@@ -113,7 +113,7 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
       backends.map((backend) => ({
         modelId: id,
         label: backend.name,
-        address: backend.engine === 'openai' ? new URL(backend.url).origin : undefined,
+        config: backend,
         ready: Promise.resolve(),
         modelFile: undefined,
       })),

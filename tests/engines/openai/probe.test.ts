@@ -164,7 +164,7 @@ const cases: readonly Case[] = [
 describe('a look at a backend', { timeout: 60_000 }, () => {
   for (const { name, handler, options, url, expected, problem } of cases) {
     it(name, async () => {
-      const upstream = await Upstream.start(handler);
+      const upstream = await Upstream.start(handler, { isLookedAt: true });
       try {
         const result = await probeBackend({
           url: url?.(upstream) ?? upstream.url,
@@ -196,7 +196,7 @@ describe('a look at a backend', { timeout: 60_000 }, () => {
   }
 
   it('ends with the signal', async () => {
-    const upstream = await Upstream.start(() => {});
+    const upstream = await Upstream.start(() => {}, { isLookedAt: true });
     const abort = new AbortController();
     const reason = new Error('enough');
     const probe = probeBackend({

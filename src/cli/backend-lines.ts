@@ -1,0 +1,19 @@
+import type { BackendLook } from '../config/backend-look.ts';
+
+/** How the server of a backend is, and what is to be done. */
+export function lookLines({ model, backend, url, state, problem }: BackendLook): readonly string[] {
+  const name = `model    ${model} · ${backend} · ${new URL(url).origin}`;
+  switch (state) {
+    case 'ready':
+      return [`${name} · ready`];
+    case 'wrong':
+      return [`${name} · answers, but not as configured`, ...whyLines(problem)];
+    case 'down':
+      return [`${name} · not available now`, ...whyLines(problem)];
+  }
+}
+
+const whyLines = (problem: string | null): readonly string[] => [
+  `  why     ${problem ?? ''}`,
+  '  repair  npx tokenhouse doctor',
+];

@@ -1,0 +1,60 @@
+import { askRunningService } from '../control/client.ts';
+import { controlSocketPath } from '../control/socket-path.ts';
+import type { Context } from './context.ts';
+import { reading } from './database.ts';
+
+/** A conversation is longer than the longest request. It is given back before; this is for a command that is killed. */
+const expiresAfterMs = 12 * 3_600_000;
+
+/** A key that lives as long as a command. */
+export interface BorrowedKey {
+  readonly key: string;
+  giveBack(): Promise<void>;
+}
+
+/**
+ * A key of the first account that is there, made and revoked by the service that runs here. Whoever may open its control
+ * socket may make keys of any account, so this gives nobody more than they have; both changes are in the audit log.
+ * undefined: there is no account that could pay.
+ */
+export async function borrowKey(context: Context): Promise<BorrowedKey | undefined> {
+  const accountId = await firstAccount(context);
+  if (accountId === undefined) return undefined;
+  const socket = controlSocketPath(context.config.storage.directory);
+  const made = await askRunningService(socket, {
+    kind: 'create_key',
+    accountId,
+    name: 'tokenhouse chat',
+    userId: 'owner',
+    expiresAt: undefined,
+    expiresAfterMs,
+  });
+  if (made?.kind !== 'key') return undefined;
+  return {
+    key: made.key,
+    giveBack: async () => {
+      try {
+        await askRunningService(socket, { kind: 'revoke_key', keyId: made.keyId });
+      } catch {
+        context.print.say(`The key ${made.keyId} could not be revoked; it expires by itself within 12 hours.`);
+      }
+    },
+  };
+}
+
+const pageSize = 1000;
+
+async function firstAccount(context: Context): Promise<string | undefined> {
+  return await reading(context, async (desk) => {
+    let first: { readonly id: string; readonly createdAt: number } | undefined;
+    for (let after: string | undefined; ;) {
+      const page = await desk.listAccounts({ limit: pageSize, ...(after === undefined ? {} : { after }) });
+      for (const account of page) {
+        const isOlder = first === undefined || account.createdAt < first.createdAt;
+        if (isOlder && account.status === 'active' && account.deletedAt === null) first = account;
+      }
+      if (page.length < pageSize) return first?.id;
+      after = page.at(-1)!.id;
+    }
+  });
+}

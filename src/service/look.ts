@@ -1,0 +1,58 @@
+import { anySignal } from '../any-signal.ts';
+import type { BackendLook } from '../config/backend-look.ts';
+import type { Config, OpenAiBackendConfig } from '../config/config.ts';
+import { probeBackend } from '../engines/openai/probe.ts';
+import type { Log } from '../log.ts';
+
+/** A start or a reload waits no longer for a server that says nothing. */
+const lookTimeoutMs = 3_000;
+/** Looks at the same time: each is a socket. */
+const looksMax = 128;
+
+/** Whether the server of a backend answers, takes the key, has the model, and is what it is said to be. Never rejects. */
+export async function lookAtBackend(
+  modelId: string,
+  backend: OpenAiBackendConfig,
+  stopping?: AbortSignal,
+): Promise<BackendLook> {
+  const look = { model: modelId, backend: backend.name, url: backend.url };
+  const limit = AbortSignal.timeout(lookTimeoutMs);
+  try {
+    const { problem, isUsable } = await probeBackend({
+      url: backend.url,
+      apiKey: backend.apiKey?.reveal(),
+      flavor: backend.flavor,
+      model: backend.model ?? modelId,
+      signal: stopping === undefined ? limit : anySignal([limit, stopping]),
+    });
+    if (problem === undefined) return { ...look, state: 'ready', problem: null };
+    return { ...look, state: isUsable ? 'wrong' : 'down', problem };
+  } catch {
+    const problem = `${new URL(backend.url).origin} does not answer within ${lookTimeoutMs / 1_000} seconds. Check the address, and firewalls in between.`;
+    return { ...look, state: 'down', problem };
+  }
+}
+
+/** Looks at the servers of a configuration, and writes into the log how each is. Never rejects. */
+export async function lookAtBackends(
+  { models }: Pick<Config, 'models'>,
+  log: Log,
+  stopping?: AbortSignal,
+): Promise<readonly BackendLook[]> {
+  const wanted = models.flatMap(({ id, backends }) =>
+    backends.flatMap((backend) => (backend.engine === 'openai' ? [{ id, backend }] : [])),
+  );
+  const looks: BackendLook[] = [];
+  for (let from = 0; from < wanted.length && stopping?.aborted !== true; from += looksMax) {
+    const some = wanted.slice(from, from + looksMax);
+    looks.push(...(await Promise.all(some.map(({ id, backend }) => lookAtBackend(id, backend, stopping)))));
+  }
+  for (const look of looks) tellLook(look, log);
+  return looks;
+}
+
+/** What is wrong for good is an error, what may come up later a warning. */
+export function tellLook(look: BackendLook, log: Log): void {
+  const levels = { ready: 'info', wrong: 'error', down: 'warn' } as const;
+  log.service({ level: levels[look.state], event: 'backend_looked_at', detail: { ...look } });
+}
