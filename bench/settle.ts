@@ -142,7 +142,7 @@ async function played(
   ends = (): void => {},
 ): Promise<readonly SettleReading[]> {
   const program = fileURLToPath(new URL('./settle-process.js', import.meta.url));
-  const children = jobs.map(() => fork(program, { serialization: 'advanced', execArgv: ['--enable-source-maps'] }));
+  const children = jobs.map(() => fork(program, { serialization: 'advanced' }));
   try {
     await Promise.all(
       children.map(async (child, index) => {

@@ -2,9 +2,12 @@
 // clone is running from stays as it is, and two runs at once do not meet.
 import fs from 'node:fs';
 import path from 'node:path';
-import { buildFiles, buildProgram, dist, filesBelow } from './build.mjs';
+import { buildFiles, buildTestedProgram, dist } from './build.mjs';
 import { clientPackages, clientTests } from './clients.mjs';
 import { root, say } from './setup.mjs';
+
+/** Imported before each test. */
+export const stackTraces = 'src/platform/stack-traces.ts';
 
 const dayMs = 24 * 60 * 60 * 1000;
 
@@ -14,23 +17,35 @@ export async function buildTests(files) {
   fs.mkdirSync(dist, { recursive: true });
   removeLeftovers();
   const folder = fs.mkdtempSync(path.join(dist, 'test-'));
+  // Some tests start the program as another user.
+  fs.chmodSync(folder, 0o755);
   const program = path.join(folder, 'program');
   const clients = path.join(root, clientTests, 'node_modules');
   if (fs.existsSync(clients)) fs.symlinkSync(clients, path.join(folder, 'node_modules'), 'junction');
   await Promise.all([
-    buildProgram(program, () => {}),
-    buildFiles({ files: [...files, ...startedByTests()], folder, program, plugins: [clientsApart] }),
+    buildTestedProgram(program),
+    buildFiles({ files: [...files, stackTraces, ...startedBy(files)], folder, program, plugins: [clientsApart] }),
   ]);
   say(`build    ${files.length} test files and the program in ${((Date.now() - startedAt) / 1000).toFixed(1)} s`);
   return folder;
 }
 
-/** What tests run or import in processes of their own: `built('…')` (tests/support/built.ts). */
-function startedByTests() {
-  const texts = filesBelow(path.join(root, 'tests'))
-    .filter((file) => file.endsWith('.ts'))
-    .map((file) => fs.readFileSync(file, 'utf8'));
-  return [...new Set(texts.flatMap((text) => [...text.matchAll(/\bbuilt\('([^']+)'\)/g)].map(([, file]) => file)))];
+/** What tests, and what they import, run in processes of their own: `built('…')` (tests/support/built.ts). */
+function startedBy(files) {
+  const started = new Set();
+  const known = new Set(files);
+  for (const file of known) {
+    const text = fs.readFileSync(path.join(root, file), 'utf8');
+    for (const [, found] of text.matchAll(/\bbuilt\('([^']+)'\)/g)) {
+      started.add(found);
+      known.add(path.normalize(found));
+    }
+    for (const [, specifier] of text.matchAll(/\b(?:from|import) ?\(?'(\.[^']+\.ts)'/g)) {
+      const imported = path.join(path.dirname(file), specifier);
+      if (imported.startsWith(`tests${path.sep}`)) known.add(imported);
+    }
+  }
+  return [...started];
 }
 
 /** Of runs that were killed. */

@@ -13,8 +13,25 @@ export const dist = path.join(root, 'dist');
 /** They have native parts, or files of their own that they look for beside themselves. */
 const external = ['@photostructure/sqlite', 'node-llama-cpp'];
 
+/**
+ * Large, and loaded only by what needs them. Where everything is installed, tests and scripts load them from there: reading them
+ * for every build takes four times as long as all the rest. The suite `start` tries the program with them in it.
+ */
+const large = [
+  '@aws-sdk/*',
+  '@better-auth/*',
+  'better-auth',
+  'nodemailer',
+  'pdfkit',
+  'pg',
+  'smtp-server',
+  'stripe',
+  'unpdf',
+];
+
 /** CommonJS inside a bundle asks for Node's own modules with `require`. */
-const requireForLibraries = "import { createRequire as __createRequire } from 'node:module'; const require = __createRequire(import.meta.url);";
+const requireForLibraries =
+  "import { createRequire as __createRequire } from 'node:module'; const require = __createRequire(import.meta.url);";
 
 const shared = {
   absWorkingDir: root,
@@ -23,6 +40,8 @@ const shared = {
   format: 'esm',
   platform: 'node',
   target: 'node20.19',
+  // ECMAScript modules where a package has both: nothing of CommonJS is left out, and its exports have no names in a bundle.
+  mainFields: ['module', 'main'],
   chunkNames: 'chunk-[hash]',
   sourcemap: 'linked',
   // Stacks name our files and lines; the text of the lines is in the repository.
@@ -39,16 +58,21 @@ export function programEntries() {
   return [path.join(root, 'src', 'main.ts'), ...files].map((file) => ({ in: file, out: path.basename(file, '.ts') }));
 }
 
-/** The program, into `folder`; the files of an earlier build that are none of this one's go. */
-export async function buildProgram(folder = dist, tell = say) {
+/** The program, into `dist`; the files of an earlier build that are none of this one's go. */
+export async function buildProgram() {
   const startedAt = Date.now();
-  const result = await bundle({ entryPoints: programEntries(), outdir: folder });
+  const folder = dist;
+  const result = await bundle({ entryPoints: programEntries(), outdir: folder, plugins: [standardFonts] });
   const outputs = new Set(Object.keys(result.outputs).map((file) => path.basename(file)));
   for (const name of fs.readdirSync(folder))
     if (/\.js(\.map)?$/.test(name) && !outputs.has(name)) fs.rmSync(path.join(folder, name));
-  tell(`build    ${outputs.size} files in ${((Date.now() - startedAt) / 1000).toFixed(1)} s`);
+  say(`build    ${outputs.size} files in ${((Date.now() - startedAt) / 1000).toFixed(1)} s`);
   return result;
 }
+
+/** The program for tests, without the large libraries. */
+export const buildTestedProgram = (folder) =>
+  bundle({ entryPoints: programEntries(), outdir: folder, external: [...external, ...large] });
 
 /**
  * Files that are not the program itself: tests, benchmarks, and what scripts need of the sources. `files` are paths below the
@@ -61,6 +85,7 @@ export function buildFiles({ files, below = '.', folder, program, plugins = [] }
       out: path.relative(below, file).replace(/\.ts$/, ''),
     })),
     outdir: folder,
+    external: [...external, ...large],
     plugins: [entriesOf(program), outside(['esbuild', 'typescript']), ...plugins],
   });
 }
@@ -100,21 +125,34 @@ const entriesOf = (program) => ({
   name: 'entries',
   setup(build) {
     const folder = JSON.stringify(`${pathToFileURL(program).href}/`);
-    build.onLoad({ filter: /[\\/]src[\\/]entries\.ts$/ }, () => ({
+    build.onLoad({ filter: /[\\/]src[\\/]platform[\\/]entries\.ts$/ }, () => ({
       contents: `export const entryUrl = (name) => new URL(name + '.js', ${folder});`,
     }));
   },
 });
 
+/** pdfkit asks for its fonts with a `require` of its own making, which no bundler sees. */
+const standardFonts = {
+  name: 'standard-fonts',
+  setup(build) {
+    build.onLoad({ filter: /[\\/]pdfkit\.node\.mjs$/ }, ({ path: file }) => ({
+      contents: fs.readFileSync(file, 'utf8').replaceAll("require$1('#standard-fonts/", "require('#standard-fonts/"),
+    }));
+  },
+};
+
 /** Packages of the repository that are not bundled, wherever the importing file comes to lie. */
 const outside = (names) => ({
   name: 'outside',
   setup(build) {
-    build.onResolve({ filter: new RegExp(`^(${names.join('|')})$`) }, async ({ path: name, resolveDir, pluginData }) => {
-      if (pluginData === 'outside') return undefined;
-      const found = await build.resolve(name, { resolveDir, kind: 'import-statement', pluginData: 'outside' });
-      return { path: pathToFileURL(found.path).href, external: true };
-    });
+    build.onResolve(
+      { filter: new RegExp(`^(${names.join('|')})$`) },
+      async ({ path: name, resolveDir, pluginData }) => {
+        if (pluginData === 'outside') return undefined;
+        const found = await build.resolve(name, { resolveDir, kind: 'import-statement', pluginData: 'outside' });
+        return { path: pathToFileURL(found.path).href, external: true };
+      },
+    );
   },
 });
 

@@ -11,7 +11,6 @@ export async function launch(args) {
   if (!fs.existsSync(main))
     fail('Tokenhouse is not built yet. Run `npm start` to build and start it, or `npm run build` to build it only.');
   process.argv = [process.execPath, main, ...args];
-  process.setSourceMapsEnabled(true);
   joinRepeatedSignals();
   await import(pathToFileURL(main).href);
 }

@@ -3,6 +3,7 @@
 import { spawn } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { buildFiles, buildProgram, dist } from './build.mjs';
 import { fail, root, setup } from './setup.mjs';
 
@@ -14,12 +15,16 @@ await buildProgram();
 const folder = fs.mkdtempSync(path.join(dist, 'run-'));
 const beside = fs.readdirSync(path.join(root, path.dirname(file))).filter((name) => name.endsWith('-process.ts'));
 await buildFiles({
-  files: [file, ...beside.map((name) => path.join(path.dirname(file), name))],
+  files: [file, 'src/platform/stack-traces.ts', ...beside.map((name) => path.join(path.dirname(file), name))],
   folder,
   program: dist,
 });
 const built = path.join(folder, file.replace(/\.ts$/, '.js'));
-const child = spawn(process.execPath, ['--enable-source-maps', built, ...args], { stdio: 'inherit' });
+const child = spawn(
+  process.execPath,
+  ['--import', pathToFileURL(path.join(folder, 'src/platform/stack-traces.js')).href, built, ...args],
+  { stdio: 'inherit' },
+);
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => child.kill(signal));
 child.on('close', (code) => {
   fs.rmSync(folder, { recursive: true, force: true });

@@ -31,7 +31,6 @@ export function slim(inputs, loaded) {
   const bundled = new Set(inputs);
   const whole = withDependencies(['esbuild', ...loaded]);
   removeBelow('node_modules', (file) => {
-    if (path.basename(file) === 'package.json' || /^(licen[cs]e|notice|copying)/i.test(path.basename(file))) return true;
     if (bundled.has(file) || path.dirname(file) === 'node_modules') return true;
     if (!whole.some((folder) => file.startsWith(folder))) return false;
     const platform = platformOf.flatMap((pattern) => pattern.exec(file)?.[1] ?? [])[0];
@@ -72,13 +71,17 @@ function withDependencies(names) {
   return [...found].map((folder) => `${folder}/`);
 }
 
-/** Paths are relative to the repository, with slashes on every platform. Says whether anything is left. */
+/** What a package says of itself, and its licence, stay with whatever of it stays. */
+const isAbout = (name) => name === 'package.json' || /^(licen[cs]e|notice|copying)/i.test(name);
+
+/** Paths are relative to the repository, with slashes on every platform. Says whether anything of use is left. */
 function removeBelow(folder, isKept) {
   let isLeft = false;
   for (const entry of fs.readdirSync(path.join(root, folder), { withFileTypes: true })) {
     const file = `${folder}/${entry.name}`;
     if (entry.isDirectory() ? removeBelow(file, isKept) : isKept(file)) isLeft = true;
-    else fs.rmSync(path.join(root, file), { recursive: true, force: true });
+    else if (!isAbout(entry.name)) fs.rmSync(path.join(root, file), { recursive: true, force: true });
   }
+  if (!isLeft) fs.rmSync(path.join(root, folder), { recursive: true, force: true });
   return isLeft;
 }

@@ -44,6 +44,12 @@ export const suites = {
     newestClients: true,
     about: 'the ordinary tests on the newest Node 24, with the newest client libraries',
   },
+  start: {
+    minutes: 10,
+    fileMinutes: 9,
+    concurrency: 1,
+    about: 'npm start in a fresh clone with an empty home folder',
+  },
   faults: {
     minutes: 20,
     fileMinutes: 5,

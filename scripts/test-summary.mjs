@@ -24,9 +24,11 @@ const isFile = (name, file) => file !== undefined && (name === file || path.reso
 
 /** Test files with a test that failed. */
 export const failedFiles = (file, root) => [
-  ...new Set(entriesOf(file).flatMap((entry) =>
+  ...new Set(
+    entriesOf(file).flatMap((entry) =>
       entry.failed === undefined || entry.file === undefined ? [] : [sourceOf(entry.file, root)],
-    )),
+    ),
+  ),
 ];
 
 /** A file is reported by its source where there is a map, else by what a run has built (`dist/test-…/`). */

@@ -12,7 +12,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { importSources } from './build.mjs';
-import { buildTests } from './build-tests.mjs';
+import { buildTests, stackTraces } from './build-tests.mjs';
 import { clientTests, installClients } from './clients.mjs';
 import { newestClients } from './newest-clients.mjs';
 import { nodeBinary } from './node-binary.mjs';
@@ -106,7 +106,7 @@ async function runTests(files, concurrency, variables) {
   for (const file of [summaryFile, processorNotes(summaryFile)]) fs.rmSync(file, { force: true });
   const { suiteMs, fileMs } = suiteLimits(suite);
   const parameters = [
-    ...['--enable-source-maps', ...imports.flatMap((file) => ['--import', file])],
+    ...[pathToFileURL(builtFile(stackTraces)).href, ...imports].flatMap((url) => ['--import', url]),
     ...[...notingOption(processorNotes(summaryFile)), '--test'],
     ...[`--test-concurrency=${concurrency}`, `--test-timeout=${fileMs}`],
     ...['--test-reporter=spec', '--test-reporter-destination=stdout'],

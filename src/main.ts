@@ -1,3 +1,5 @@
+import './platform/stack-traces.ts';
+
 import { runCommandLine } from './cli/command-line.ts';
 
 process.exitCode = await runCommandLine(process.argv.slice(2));

@@ -12,8 +12,10 @@ import { inRepository } from './support/repository.ts';
  */
 const arrows: Readonly<Record<string, readonly string[]>> = {
   generation: [],
+  // What has nothing to do with inference or money: where threads and children are, stacks.
+  platform: [],
   errors: [],
-  store: ['ids'],
+  store: ['ids', 'platform'],
   // One of each code, for its page and for the API description.
   'error-examples': ['errors'],
   log: [],
@@ -28,13 +30,13 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   // Request ids: how they are made, printed and echoed.
   ids: [],
   // What both hosts do below the level of routes.
-  edge: ['errors', 'ids', 'ip'],
+  edge: ['errors', 'ids', 'ip', 'platform'],
   // IP addresses and ranges of them.
   ip: [],
   constraints: ['errors'],
   dialects: ['generation', 'errors'],
   reply: ['generation', 'errors'],
-  engines: ['any-signal', 'generation', 'errors', 'constraints', 'reply'],
+  engines: ['any-signal', 'generation', 'errors', 'constraints', 'platform', 'reply'],
   'model-files': ['any-signal', 'errors'],
   config: ['model-files', 'catalog', 'ip'],
   catalog: ['generation', 'errors', 'store'],
@@ -42,7 +44,7 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   // Not catalog: prices arrive as a function.
   billing: ['generation', 'errors', 'store'],
   images: ['generation', 'errors'],
-  files: ['generation', 'errors', 'store'],
+  files: ['generation', 'errors', 'platform', 'store'],
   limits: ['generation', 'errors', 'store'],
   pipeline: [
     'any-signal',
@@ -59,6 +61,7 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
     'images',
     'files',
     'ip',
+    'platform',
   ],
   // What the inference host says of itself; it reads the schemas of the dialects and serves nothing.
   openapi: ['dialects', 'catalog', 'errors', 'error-examples'],

@@ -1,4 +1,6 @@
 /** A worker: answers requests in a process of its own, and lives for as long as the parent that has started it. */
+import '../platform/stack-traces.ts';
+
 import { once } from 'node:events';
 import process from 'node:process';
 
@@ -19,7 +21,6 @@ import { shareOf } from '../service/workers/share.ts';
 import { crashExitCode, watchForCrashes } from './crash.ts';
 import { outliveReaders } from './output.ts';
 
-process.setSourceMapsEnabled(true);
 outliveReaders();
 // A terminal and a service manager tell the whole group; what becomes of a worker is the parent's to say.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {});

@@ -4,7 +4,7 @@ import path from 'node:path';
 import type { Config } from '../config/config.ts';
 import { loadConfig } from '../config/load.ts';
 import { isLocalOnly } from '../config/public-url.ts';
-import { entryUrl } from '../entries.ts';
+import { entryUrl } from '../platform/entries.ts';
 import { scriptSchema } from '../engines/scripted/script-schema.ts';
 import { createLog } from '../log.ts';
 import type { Log } from '../log.ts';

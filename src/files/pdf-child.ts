@@ -2,6 +2,8 @@
  * A process that reads one PDF and ends: its bytes come in on standard input, its text goes out on standard output. Whatever the
  * file makes of it, the service has another process (`pdf-text.ts` gives it little memory and time, and nothing to find).
  */
+import '../platform/stack-traces.ts';
+
 import { once } from 'node:events';
 import { getDocumentProxy } from 'unpdf';
 

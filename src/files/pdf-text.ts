@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
-import { entryUrl } from '../entries.ts';
+import { entryUrl } from '../platform/entries.ts';
 import { ApiError, atCap } from '../errors.ts';
 import type { PdfVerdict } from './pdf-child.ts';
 

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { Worker } from 'node:worker_threads';
-import { entryUrl } from '../entries.ts';
+import { entryUrl } from '../platform/entries.ts';
 import { ApiError, atCap } from '../errors.ts';
 import type { Constraint, EngineConstraint } from '../generation/request.ts';
 import type { CompileOrder, CompileReply } from './compile-thread.ts';
@@ -128,7 +128,10 @@ export class Constraints {
   }
 
   #start(): Worker {
-    const thread = new Worker(entryUrl('compile-thread'), { name: 'constraints', resourceLimits: { maxOldGenerationSizeMb: 512 } });
+    const thread = new Worker(entryUrl('compile-thread'), {
+      name: 'constraints',
+      resourceLimits: { maxOldGenerationSizeMb: 512 },
+    });
     thread.on('message', (reply: CompileReply) => {
       // Of a thread that took too long, just before it ended: another thread has another constraint now.
       if (this.#thread !== thread) return;

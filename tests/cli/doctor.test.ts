@@ -306,10 +306,14 @@ ${backends.map(([fields], index) => `      - { engine: openai, name: b${index}, 
     assert.notEqual(process.platform, 'win32', 'this test needs ulimit; run it on Linux or macOS');
     const folder = copy('ulimit');
     mkdirSync(folder, { recursive: true });
-    const child = spawn('sh', ['-c', 'ulimit -n 600; exec "$@"', 'sh', process.execPath, mainFile, 'doctor', '--json'], {
-      cwd: folder,
-      stdio: ['ignore', 'pipe', 'inherit'],
-    });
+    const child = spawn(
+      'sh',
+      ['-c', 'ulimit -n 600; exec "$@"', 'sh', process.execPath, mainFile, 'doctor', '--json'],
+      {
+        cwd: folder,
+        stdio: ['ignore', 'pipe', 'inherit'],
+      },
+    );
     let stdout = '';
     child.stdout.on('data', (text: Buffer) => (stdout += text.toString()));
     assert.equal(await new Promise((resolve) => child.on('close', resolve)), 1);

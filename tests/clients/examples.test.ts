@@ -15,10 +15,7 @@ import { inRepository } from '../support/repository.ts';
  * behind the arrows of their comments. The addresses of the default ports mean the service of the test.
  */
 const document = 'docs/clients.md';
-const examples = examplesOf(
-  readFileSync(inRepository(document), 'utf8'),
-  document,
-);
+const examples = examplesOf(readFileSync(inRepository(document), 'utf8'), document);
 const programs = examples.filter(({ kind }) => kind === 'program');
 const [config] = examples.filter(({ kind }) => kind === 'config');
 assert.ok(config);

@@ -8,7 +8,7 @@ import { test } from 'node:test';
 
 import { loadConfig } from '../../src/config/load.ts';
 import { readEnvironment } from '../../src/config/environment.ts';
-import { entryUrl } from '../../src/entries.ts';
+import { entryUrl } from '../../src/platform/entries.ts';
 import { scriptSchema } from '../../src/engines/scripted/script-schema.ts';
 import { createLog } from '../../src/log.ts';
 import { startService } from '../../src/service/start.ts';

@@ -5,7 +5,6 @@ import path from 'node:path';
 import { after } from 'node:test';
 import { root } from '../support/repository.ts';
 
-
 export interface Clone {
   readonly folder: string;
   write(file: string, text: string): void;

@@ -3,7 +3,7 @@ import { existsSync, readFileSync, rmSync } from 'node:fs';
 import path from 'node:path';
 import { describe, it } from 'node:test';
 import { pathToFileURL } from 'node:url';
-import { root } from '../support/repository.ts';
+import { inRepository, root } from '../support/repository.ts';
 import { clone, run, type Clone } from './clone.ts';
 
 const scripts = (await import(pathToFileURL(path.join(root, 'scripts', 'setup.mjs')).href)) as {
@@ -96,12 +96,13 @@ describe('building', () => {
   });
 
   it('keeps the names of our files and lines in stacks', async () => {
-    project.write('src/main.ts', "import { fall } from './fall.ts';\nfall();\n");
+    project.write('src/main.ts', "import './platform/stack-traces.ts';\nimport { fall } from './fall.ts';\nfall();\n");
+    project.write('src/platform/stack-traces.ts', readFileSync(inRepository('src/platform/stack-traces.ts'), 'utf8'));
     project.write('src/fall.ts', '// A line before.\nexport const fall = (): never => {\n  throw new Error();\n};\n');
     assert.equal((await build()).code, 0);
     const { errors } = await ended(project, 'bin/tokenhouse.mjs');
     assert.match(errors, /src\/fall\.ts:3:\d+/);
-    assert.match(errors, /src\/main\.ts:2:\d+/);
+    assert.match(errors, /src\/main\.ts:3:\d+/);
   });
 });
 

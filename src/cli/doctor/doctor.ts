@@ -6,6 +6,7 @@ import type { BareContext } from '../context.ts';
 import { lookAtBackends } from './backends.ts';
 import type { Finding, Patient } from './finding.ts';
 import { lookAtDatabase } from './database.ts';
+import { lookAtLibraries } from './libraries.ts';
 import { lookAtModels } from './models.ts';
 import { lookAtClock, lookAtFolders, lookAtNode, lookAtOpenFiles, lookAtPorts } from './system.ts';
 import { quoted } from '../folder.ts';
@@ -22,7 +23,7 @@ export async function doctor({ configPath, print }: BareContext): Promise<number
       if (!print.json) for (const line of linesOf(finding)) process.stdout.write(`${line}\n`);
     }
   };
-  report(lookAtNode(process.versions.node), ...(await lookAtOpenFiles()));
+  report(lookAtNode(process.versions.node), ...(await lookAtOpenFiles()), ...(await lookAtLibraries()));
   const patient = await examine(configPath, looked);
   report(...looked);
   if (patient !== undefined) {

@@ -1,4 +1,6 @@
 /** A thread that parses large bodies, one after the other. Whatever it throws beyond a refusal ends it, and only it. */
+import '../../platform/stack-traces.ts';
+
 import { parentPort } from 'node:worker_threads';
 
 import { ApiError } from '../../errors.ts';

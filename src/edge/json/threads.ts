@@ -1,6 +1,6 @@
 import { Worker } from 'node:worker_threads';
 
-import { entryUrl } from '../../entries.ts';
+import { entryUrl } from '../../platform/entries.ts';
 import { ApiError, atCap } from '../../errors.ts';
 import type { JsonReply } from './json-thread.ts';
 
@@ -127,7 +127,10 @@ export class JsonThreads {
   }
 
   #newWorker(): Worker {
-    return new Worker(entryUrl('json-thread'), { name: 'json', resourceLimits: { maxOldGenerationSizeMb: heapMegabytes } });
+    return new Worker(entryUrl('json-thread'), {
+      name: 'json',
+      resourceLimits: { maxOldGenerationSizeMb: heapMegabytes },
+    });
   }
 
   #run(thread: Thread, job: Job): void {

@@ -1,6 +1,6 @@
 import { fork, type ChildProcess } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import { entryUrl } from '../../entries.ts';
+import { entryUrl } from '../../platform/entries.ts';
 import type { ChildMessage, HostMessage, LoadOptions } from './protocol.ts';
 
 export type ChildState =

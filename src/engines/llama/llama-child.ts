@@ -1,3 +1,5 @@
+import '../../platform/stack-traces.ts';
+
 import { ApiError } from '../../errors.ts';
 import { continuesLast } from '../../generation/request.ts';
 import type { CallRules } from '../../reply/calls.ts';

@@ -1,4 +1,6 @@
 /** The thread for everything that is not the hot path: brings the schema up to date at start, then answers one request at a time. */
+import '../../platform/stack-traces.ts';
+
 import { parentPort, workerData } from 'node:worker_threads';
 import type { Kysely } from 'kysely';
 import type { Database } from '../database.ts';

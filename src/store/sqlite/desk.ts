@@ -1,5 +1,5 @@
 import { Worker } from 'node:worker_threads';
-import { entryUrl } from '../../entries.ts';
+import { entryUrl } from '../../platform/entries.ts';
 import type { Desk, DeskOperation } from '../operations.ts';
 import { fromFailure, StoreError } from '../store-error.ts';
 import type { DeskCall, DeskReply, DeskStarted } from './desk-worker.ts';

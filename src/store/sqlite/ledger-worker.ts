@@ -2,6 +2,8 @@
  * The thread that owns the one connection which writes accounts' money, transfers, usage and open requests.
  * A batch is a transaction: what arrives while one commits is the next. Nothing here waits for a timer.
  */
+import '../../platform/stack-traces.ts';
+
 import { parentPort, workerData } from 'node:worker_threads';
 import { toFailure } from '../store-error.ts';
 import { assertDurable, openConnection } from './connection.ts';

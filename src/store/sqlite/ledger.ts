@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { Worker } from 'node:worker_threads';
-import { entryUrl } from '../../entries.ts';
+import { entryUrl } from '../../platform/entries.ts';
 import { isOfBudget } from '../budget.ts';
 import type { AccountStatus } from '../database.ts';
 import type {
