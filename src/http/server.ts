@@ -124,6 +124,7 @@ async function handle(
   const lease = services.lease();
   const exchange: Exchange = {
     response,
+    connection,
     publicId: ids.publicId,
     keptId: kept.publicId,
     running,
