@@ -8,6 +8,7 @@ import { keptIds, requestIds } from '../ids/request-id.ts';
 import { BodyRate } from './body-rate.ts';
 import type { BodyRateLimits } from './body-rate.ts';
 import { checkHead } from './check-head.ts';
+import { probe } from './half-close.ts';
 import { refusalBytes } from './refusal.ts';
 
 export interface EdgeLimits extends BodyRateLimits {
@@ -62,6 +63,11 @@ export interface EdgeConnection {
    * those who are served.
    */
   restAfterAnswer(): void;
+  /**
+   * How something that says nothing is written into the answer once its head is out: with it the edge finds out whether a
+   * client that has ended its side is still there. Without it only the answer's own bytes tell.
+   */
+  fillWith(write: () => void): void;
 }
 
 /** Answers one request. Its head has been checked, and no other request of its connection runs. */
@@ -72,7 +78,8 @@ export type Handler = (request: IncomingMessage, response: ServerResponse, conne
  * request whose framing is in doubt, and no answer without the envelope (reliability C1 to C10, §3.3, I9). The caller
  * listens and closes.
  *
- * A client that ends its side of the connection has left: what runs for it is aborted (C5).
+ * A client that ends its side of the connection behind its request gets its answer, and one that closes it has left: what runs
+ * for that one is aborted (C5, `half-close.ts`).
  */
 export function createEdge(handler: Handler, services: EdgeServices, limits: EdgeLimits): Server {
   const edge: Edge = { handler, services, limits };
@@ -93,6 +100,8 @@ export function createEdge(handler: Handler, services: EdgeServices, limits: Edg
     },
     onRequest,
   );
+  // Not in Node's types: a FIN behind the requests does not end the answers.
+  Object.assign(server, { httpAllowHalfOpen: true });
   server.maxConnections = limits.connectionsMax;
   // More headers than allowed are refused in `checkHead`; Node's own cap would drop the excess silently (C8).
   server.maxHeadersCount = 0;
@@ -101,9 +110,11 @@ export function createEdge(handler: Handler, services: EdgeServices, limits: Edg
   server.on('connection', (socket) => {
     const connection = new Connection(socket);
     connections.set(socket, connection);
+    socket.on('end', () => halfClose(connection));
     socket.on('close', () => {
       connections.delete(socket);
       clearTimeout(connection.restTimer);
+      connection.stopProbing?.();
     });
   });
   server.on('clientError', (error: Error & { readonly code?: string; readonly reason?: string }, socket) => {
@@ -157,6 +168,8 @@ class Connection implements EdgeConnection {
   isStallTimed = false;
   isToRest = false;
   restTimer: NodeJS.Timeout | undefined;
+  fill: (() => void) | undefined;
+  stopProbing: (() => void) | undefined;
 
   constructor(socket: Socket) {
     this.socket = socket;
@@ -164,6 +177,10 @@ class Connection implements EdgeConnection {
 
   restAfterAnswer(): void {
     this.isToRest = true;
+  }
+
+  fillWith(write: () => void): void {
+    this.fill = write;
   }
 }
 
@@ -230,12 +247,33 @@ function begin(connection: Connection, turn: Turn, edge: Edge): void {
 function end(connection: Connection, edge: Edge): void {
   const { socket } = connection;
   connection.current = undefined;
+  connection.fill = undefined;
   connection.rate = undefined;
   if (connection.receiving?.complete === true) connection.receiving = undefined;
   if (connection.waiting.length > 0) process.nextTick(beginNext, connection, edge);
   else if (connection.isClosing && !connection.isRefused) socket.destroySoon();
   // When Node has let go of the request: it resumes the reading then.
   else if (connection.isToRest) setImmediate(rest, connection);
+}
+
+/** The client has ended its side: its requests are answered, and it is found out whether it is there to read. */
+function halfClose(connection: Connection): void {
+  const { socket, current } = connection;
+  // Node has closed a connection that is idle, and has refused a request that is cut.
+  if (connection.isRefused || current === undefined) return;
+  closeAfterLast(connection);
+  // HTTP/1.0 has no interim answer to ask with.
+  if (current.request.httpVersion === '1.0' && !current.response.writableEnded) socket.destroy();
+  else probeFrom(connection);
+}
+
+function probeFrom(connection: Connection): void {
+  connection.stopProbing = probe(connection.socket, () => {
+    const { current, fill } = connection;
+    if (current === undefined || current.response.writableEnded) return;
+    if (current.response.headersSent) fill?.();
+    else current.response.writeContinue();
+  });
 }
 
 const restMs = 1000;

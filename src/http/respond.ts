@@ -4,6 +4,7 @@ import type { Receipt } from '../billing/hold.ts';
 import { chat } from '../dialects/chat/chat.ts';
 import { keepAliveComment } from '../dialects/dialect.ts';
 import type { AnswerFormat, Dialect, ResponseHead } from '../dialects/dialect.ts';
+import type { EdgeConnection } from '../edge/edge.ts';
 import { errorBody, toApiError } from '../errors.ts';
 import type { ApiError, ErrorBody } from '../errors.ts';
 import { Fold } from '../generation/fold.ts';
@@ -23,6 +24,7 @@ export interface RespondOptions extends Pick<RequestLimits, 'primeMs' | 'keepAli
 /** One answer under way. */
 export interface Exchange {
   readonly response: ServerResponse;
+  readonly connection: Pick<EdgeConnection, 'fillWith'>;
   readonly publicId: string;
   /** What the log calls the request. */
   readonly keptId: string;
@@ -90,10 +92,12 @@ export async function respondStream(exchange: Exchange, events: EventSource, opt
   let writtenMs = 0;
   const open = (): EventWriter => {
     response.writeHead(200, headersOf(exchange, 'text/event-stream; charset=utf-8', { 'x-accel-buffering': 'no' }));
-    writer = new EventWriter(response);
+    const opened = new EventWriter(response);
+    writer = opened;
+    exchange.connection.fillWith(() => void opened.write(keepAliveComment));
     clearTimeout(timer);
     timer = setTimeout(keepAlive, options.keepAliveMs);
-    return writer;
+    return opened;
   };
   /** Fills silence. Looks at the time of the last write, because moving a timer costs more than remembering a time. */
   const keepAlive = (): void => {

@@ -151,6 +151,7 @@ async function handle(
   const lease = services.lease();
   const exchange: Exchange = {
     response,
+    connection,
     publicId: ids.publicId,
     keptId: kept.publicId,
     cors: corsHeaders(request, lease.snapshot.allowedOrigins),

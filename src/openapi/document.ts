@@ -199,13 +199,27 @@ function endpointOperation({ kind, description, flags }: Endpoint, shared: Share
         },
         content: {
           'application/json': { schema: components.print(description.answer) },
-          ...(events === undefined ? {} : { 'text/event-stream': { schema: components.print(events.schema(error)) } }),
+          ...(events === undefined ? {} : { 'text/event-stream': streamOf(components.print(events.schema(error))) }),
         },
       },
       ...errorsOf(kind, description.error, shared),
     },
   };
 }
+
+/**
+ * To OpenAPI 3.1 the schema of a body is one of all of it, and a stream of events is a text; only 3.2 has a word for the schema
+ * of each event, `itemSchema`. So it stands beside, as an extension: its parts are components, for which generators make types.
+ */
+const streamOf = (event: JsonObject): JsonObject => ({
+  schema: {
+    type: 'string',
+    contentMediaType: 'text/event-stream',
+    description:
+      'Server-sent events. What stands behind `data:` is JSON, as `x-item-schema` beside this schema has it.',
+  },
+  'x-item-schema': event,
+});
 
 /** The first model that a request with these needs works with. */
 const modelWith = (models: readonly Model[], flags: Endpoint['flags'], needs: readonly Need[]): Model | undefined =>

@@ -62,8 +62,10 @@ export function* readArguments(source: Source, pass: (text: string) => void): Re
     return true;
   }
   if (first === '{' || first === '[') return yield* readValue(source, pass);
-  // `null`, most of all: no arguments.
-  yield* readValue(source, ignore);
+  // `null`, most of all: no arguments. Where nothing stands, or the text ends in it, nobody knows what it was to be.
+  let isThere = false;
+  yield* readValue(source, () => (isThere = true));
+  if (!isThere || (yield* source.peek()) === undefined) throw new Malformed();
   return true;
 }
 

@@ -6,6 +6,11 @@ export interface CallRules {
   readonly tools: ReadonlyMap<string, OfferedTool>;
   /** After so many calls the answer is over (`parallel_tool_calls: false` is 1). */
   readonly callsMax: number;
+  /**
+   * What a grammar makes of the text: the whole answer is calls, what follows the mark that begins one is, or it may be anything.
+   * What must be a call is never text, also when it is cut before there is anything to tell of it.
+   */
+  readonly bound: 'answer' | 'marked' | 'nothing';
 }
 
 export interface OfferedTool {
@@ -18,6 +23,8 @@ export class Calls {
   readonly #source: Source;
   readonly #sink: EventSink;
   readonly #rules: CallRules;
+  /** The call that is read, until something of its arguments is there: nobody has written a call that is cut before. */
+  #pending: string | undefined;
   #hasArguments = false;
   #finished = 0;
 
@@ -25,6 +32,7 @@ export class Calls {
     this.#source = source;
     this.#sink = sink;
     this.#rules = rules;
+    if (rules.bound === 'answer') sink.dropText();
   }
 
   /** Calls whose arguments are over. */
@@ -46,25 +54,45 @@ export class Calls {
     return member(member(properties, parameter), 'type') === 'string';
   }
 
-  /** The text since the record began is a call: it is not taken back any more. */
+  /** A mark that begins calls was read. */
+  marked(mark: string, trigger: string | undefined): void {
+    if (this.#rules.bound === 'marked' && mark === trigger) this.#sink.dropText();
+  }
+
+  /** What is read is a call of this function. It is announced with the first of its arguments, or with its end. */
   begin(name: string): void {
     if (!this.isOffered(name)) throw new Malformed();
-    this.#source.settle();
+    this.#pending = name;
     this.#hasArguments = false;
-    this.#sink.call(name);
   }
 
   readonly arguments = (text: string): void => {
-    this.#hasArguments ||= text !== '';
+    if (text === '') return;
+    this.#announce();
+    this.#hasArguments = true;
     this.#sink.arguments(text);
   };
 
+  /** The text ended: whether anything of the call was there. */
+  get isAnnounced(): boolean {
+    return this.#pending === undefined;
+  }
+
   /** Arguments that are not there are an object without fields: clients parse them. */
   finish(): void {
+    this.#announce();
     if (!this.#hasArguments) this.#sink.arguments('{}');
     this.#finished++;
     if (this.#finished >= this.#rules.callsMax) throw new Enough();
     this.#source.record();
+  }
+
+  /** The text since the record began is a call: it is not taken back any more. */
+  #announce(): void {
+    if (this.#pending === undefined) return;
+    this.#source.settle();
+    this.#sink.call(this.#pending);
+    this.#pending = undefined;
   }
 }
 
@@ -80,7 +108,8 @@ export class Enough extends Error {
 
 /**
  * Reads an answer of text and calls. What begins like a call and is none comes out as the text that it is, and blanks that
- * only stand around calls are no text. `already`: blanks that were read before.
+ * only stand around calls are no text. `trigger`: the mark behind which a grammar may hold; `already`: blanks that were read
+ * before.
  */
 export function* readAnswer(
   source: Source,
@@ -88,6 +117,7 @@ export function* readAnswer(
   calls: Calls,
   marks: Marks,
   readCalls: (source: Source, calls: Calls, mark: string) => Reading,
+  trigger: string | undefined,
   already = '',
 ): Reading {
   let before = already;
@@ -102,6 +132,7 @@ export function* readAnswer(
       if (calls.announced === 0) sink.text(blanks);
       return;
     }
+    calls.marked(mark, trigger);
     yield* attempt(source, sink, calls, blanks, mark, readCalls(source, calls, mark));
   }
 }
@@ -124,8 +155,9 @@ export function* attempt(
     if (!(error instanceof Malformed)) throw error;
     const rest = source.settle();
     if (calls.announced === announced) sink.text(blanks + rest);
-    // Cut off behind the arguments: what is missing says nothing.
-    else if ((yield* source.peek()) !== undefined) sink.text(rest);
+    // Cut off behind the arguments: what is missing says nothing, nor does half a mark.
+    else if (source.isCut || (yield* source.peek()) === undefined) source.skip();
+    else sink.text(rest);
   }
 }
 

@@ -25,7 +25,7 @@ export const deepseekFenced: CallFormat = {
     close: callsEnd,
     trigger: callsBegin,
   },
-  read: (source, sink, calls) => readAnswer(source, sink, calls, marks, readCalls),
+  read: (source, sink, calls) => readAnswer(source, sink, calls, marks, readCalls, callsBegin),
 };
 
 /** DeepSeek V3.1: `…begin｜>name<｜tool▁sep｜>{…}`. */

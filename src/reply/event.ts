@@ -9,15 +9,25 @@ export type ReplyEvent =
 export class EventSink {
   #events: ReplyEvent[] = [];
   #calls = 0;
+  #dropsText = false;
 
   /** Calls that were announced. */
   get calls(): number {
     return this.#calls;
   }
 
+  /** Nothing from here on can be text. */
+  get dropsText(): boolean {
+    return this.#dropsText;
+  }
+
+  dropText(): void {
+    this.#dropsText = true;
+  }
+
   text(text: string): void {
     const last = this.#events.at(-1);
-    if (text === '') return;
+    if (text === '' || this.#dropsText) return;
     if (last?.type === 'text') this.#events[this.#events.length - 1] = { type: 'text', text: last.text + text };
     else this.#events.push({ type: 'text', text });
   }

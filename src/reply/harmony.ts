@@ -60,8 +60,10 @@ export function* readHarmony(
     } else {
       enter('answer');
       body.calls.begin(body.name);
-      end = yield* source.until(bodyEnds, body.calls.arguments);
-      body.calls.finish();
+      end = yield* source.until(bodyEnds, body.calls.arguments, true);
+      // The mark behind a call mostly ends the generation and is not seen: only a message with nothing in it is cut for certain.
+      if (end === undefined && !body.calls.isAnnounced) sink.text(header.text);
+      else body.calls.finish();
       source.settle();
     }
     opening = end === start || end === channel ? end : '';

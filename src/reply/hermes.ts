@@ -22,7 +22,7 @@ export const hermes: CallFormat = {
     close: '',
     trigger: start,
   },
-  read: (source, sink, calls) => readAnswer(source, sink, calls, marks, readCall),
+  read: (source, sink, calls) => readAnswer(source, sink, calls, marks, readCall, start),
 };
 
 /** Qwen 3 Coder: other calls between the same marks. Forced calls are JSON here too; the reader takes either. */

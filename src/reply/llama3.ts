@@ -31,7 +31,7 @@ function* readLlama3(source: Source, sink: EventSink, calls: Calls): Reading {
     yield* attempt(source, sink, calls, blanks, '', readObjects(source, calls));
     blanks = '';
   }
-  yield* readAnswer(source, sink, calls, marks, readObjects, blanks);
+  yield* readAnswer(source, sink, calls, marks, readObjects, undefined, blanks);
 }
 
 function* readObjects(source: Source, calls: Calls): Reading {

@@ -22,7 +22,7 @@ export const mistralArray: CallFormat = {
     close: ']',
     trigger: start,
   },
-  read: (source, sink, calls) => readAnswer(source, sink, calls, marks, readCalls),
+  read: (source, sink, calls) => readAnswer(source, sink, calls, marks, readCalls, start),
 };
 
 /** Mistral since tokenizer v11: `[TOOL_CALLS]name[ARGS]{…}`, once for each call. */

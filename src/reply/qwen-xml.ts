@@ -40,12 +40,16 @@ function* readText(source: Source, pass: (text: string) => void): Reading {
   yield* source.accept('\n');
   pass('"');
   let held = '';
-  const mark = yield* source.until(closing, (text) => {
-    const whole = held + text;
-    // A line break that may be the last, or half a character, which cannot be quoted on its own.
-    held = /[\n\ud800-\udbff]$/.exec(whole)?.[0] ?? '';
-    pass(quoted(whole.slice(0, whole.length - held.length)));
-  });
+  const mark = yield* source.until(
+    closing,
+    (text) => {
+      const whole = held + text;
+      // A line break that may be the last, or half a character, which cannot be quoted on its own.
+      held = /[\n\ud800-\udbff]$/.exec(whole)?.[0] ?? '';
+      pass(quoted(whole.slice(0, whole.length - held.length)));
+    },
+    true,
+  );
   if (held !== '\n') pass(quoted(held));
   if (mark === undefined) throw new Malformed();
   pass('"');
@@ -54,15 +58,19 @@ function* readText(source: Source, pass: (text: string) => void): Reading {
 function* readJson(source: Source, pass: (text: string) => void): Reading {
   let text = '';
   let isLong = false;
-  const mark = yield* source.until(closing, (piece) => {
-    text += piece;
-    isLong ||= text.length > jsonCharactersMax;
-    if (!isLong) return;
-    pass(text);
-    text = '';
-  });
-  if (!isLong) pass(jsonOf(text.trim()));
-  else pass(text);
+  const mark = yield* source.until(
+    closing,
+    (piece) => {
+      text += piece;
+      isLong ||= text.length > jsonCharactersMax;
+      if (!isLong) return;
+      pass(text);
+      text = '';
+    },
+    true,
+  );
+  if (isLong) pass(text);
+  else pass(mark === undefined ? text.trim() : jsonOf(text.trim()));
   if (mark === undefined) throw new Malformed();
 }
 

@@ -42,6 +42,11 @@ export class ReplyReader {
     return this.#sink.calls;
   }
 
+  /** From here on everything is calls: what is not told of as one is the markup of one. */
+  get isBeyondText(): boolean {
+    return this.#sink.dropsText;
+  }
+
   /** As many calls as are wanted are there: whatever follows says nothing, and need not be generated. */
   get isOver(): boolean {
     return this.#isOver;

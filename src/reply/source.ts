@@ -11,6 +11,7 @@ export class Source {
   #text = '';
   #at = 0;
   #ended = false;
+  #cut = false;
   #record: string | undefined;
 
   feed(text: string): void {
@@ -20,6 +21,16 @@ export class Source {
 
   end(): void {
     this.#ended = true;
+  }
+
+  /** All that is left of the text is the beginning of something that was looked for. */
+  get isCut(): boolean {
+    return this.#cut;
+  }
+
+  /** Passes over what has come. */
+  skip(): void {
+    this.#at = this.#text.length;
   }
 
   /** From here on what is read can still be taken back, as text; `already` is what was read of it before. */
@@ -50,7 +61,10 @@ export class Source {
       if (!literal.startsWith(this.#text.slice(this.#at, this.#at + there))) return false;
       matched = there;
       if (matched === literal.length) break;
-      if (this.#ended) return false;
+      if (this.#ended) {
+        this.#cut = true;
+        return false;
+      }
       yield;
     }
     this.#take(literal.length);
@@ -76,16 +90,22 @@ export class Source {
     yield* this.while(blankRun, ignore);
   }
 
-  /** Passes text on up to the first of the marks, which is read and answered; `undefined`: the text ended before one came. */
-  *until(marks: Marks, pass: (text: string) => void): Reading<string | undefined> {
+  /**
+   * Passes text on up to the first of the marks, which is read and answered; `undefined`: the text ended before one came. Half of
+   * a mark at the end is text, or the mark all the same where one must come (`isDue`).
+   */
+  *until(marks: Marks, pass: (text: string) => void, isDue = false): Reading<string | undefined> {
     for (;;) {
-      const found = marks.find(this.#text, this.#at, this.#ended);
+      const found = marks.find(this.#text, this.#at, this.#ended && !isDue);
       if (found.at > this.#at) pass(this.#take(found.at - this.#at));
       if (found.mark !== undefined) {
         this.#take(found.mark.length);
         return found.mark;
       }
-      if (this.#ended) return undefined;
+      if (this.#ended) {
+        this.skip();
+        return undefined;
+      }
       yield;
     }
   }

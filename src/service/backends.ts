@@ -180,7 +180,12 @@ function openEngine(
     case 'scripted': {
       const scripts = (config.scripts as readonly ScriptSettings[]).map(scriptRule);
       return {
-        engine: createScriptedEngine({ name: model.id, contextLength: model.contextLength, scripts }),
+        engine: createScriptedEngine({
+          name: model.id,
+          contextLength: model.contextLength,
+          reasons: reasons(model),
+          scripts,
+        }),
         ready: Promise.resolve(),
       };
     }

@@ -273,6 +273,20 @@ describe('refusals', () => {
     ['no model', { model: undefined }, 400, 'invalid_json_request', 'model'],
     ['no messages', { messages: undefined }, 400, 'invalid_json_request', 'messages'],
     ['empty messages', { messages: [] }, 422, 'schema_validation_failed', 'messages'],
+    ...[
+      { role: 'system', content: '' },
+      { role: 'system', content: [] },
+      { role: 'assistant', content: '' },
+    ].map(
+      (message) =>
+        [
+          `nothing but ${JSON.stringify(message)}`,
+          { messages: [message] },
+          422,
+          'schema_validation_failed',
+          'messages',
+        ] as const,
+    ),
     [
       'unknown role',
       { messages: [{ role: 'tool', content: '' }] },

@@ -37,7 +37,7 @@ before(() => service.start());
 after(() => closeHouse(service).finally(() => upstream.close()));
 
 const leave = {
-  FIN: (client: RawClient) => client.finish(),
+  FIN: (client: RawClient) => client.close(),
   RST: (client: RawClient) => client.reset(),
 } as const;
 

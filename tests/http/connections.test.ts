@@ -85,17 +85,32 @@ test('pipelined requests are answered in order, each with its own id', async () 
   connection.close();
 });
 
-test('a client that ends its side of the connection has left: the answer ends, and is charged so far', async () => {
+for (const stream of [true, false]) {
+  const how = stream ? 'streamed' : 'whole';
+
+  test(`a client that ends its side behind its request gets the answer, ${how}`, async () => {
+    const connection = await RawConnection.open(service.url);
+    const body = { ...streamed('paced'), stream };
+    const id = `half-closed-${how}`;
+    connection.socket.end(requestBytes(service.url, chatRequest(service, body, [['X-Request-Id', id]])));
+    await connection.waitFor(() => connection.isEnded);
+    const answer = connection.received.slice(connection.received.indexOf('HTTP/1.1 200'));
+    if (stream) assert.match(answer, /one.* two.* three.*data: \[DONE\]\n\n/s);
+    else assert.match(answer, /"content":"one two three"/);
+    const receipt = await receiptOf(`client_${id}`);
+    assert.deepEqual([receipt.ending, receipt.completion_tokens], ['finished', 3]);
+  });
+}
+
+test('a client that closes the connection has left: the answer ends, and is charged so far', async () => {
   const connection = await RawConnection.open(service.url);
-  const request = chatRequest(service, streamed('hang'), [['X-Request-Id', 'half-closed']]);
+  const request = chatRequest(service, streamed('hang'), [['X-Request-Id', 'closed']]);
   connection.write(requestBytes(service.url, request));
   await connection.waitFor(() => connection.received.includes('one'));
-  connection.socket.end();
-  const receipt = await receiptOf('client_half-closed');
+  connection.socket.destroy();
+  const receipt = await receiptOf('client_closed');
   assert.equal(receipt.ending, 'client_left');
   assert.equal(receipt.completion_tokens, 1);
-  await connection.waitFor(() => connection.isEnded);
-  connection.close();
 });
 
 test('nonsense in the middle of a stream ends the connection without a second head', async () => {

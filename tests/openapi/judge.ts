@@ -55,6 +55,10 @@ export class DocumentJudge {
 
   /** The schema of an answer with this content type. */
   answerSchema(path: string, method: string, status: number, contentType: string): unknown {
+    return this.#media(path, method, status, contentType)['schema'];
+  }
+
+  #media(path: string, method: string, status: number, contentType: string): Node {
     const operation = this.at(`#/paths/${path.replaceAll('/', '~1')}/${method}`);
     const response = (operation['responses'] as Node)[String(status)] as Node | undefined;
     if (response === undefined) throw new Error(`${method} ${path} does not say that it answers ${status}`);
@@ -62,15 +66,18 @@ export class DocumentJudge {
     const content = (typeof $ref === 'string' ? this.at($ref) : response)['content'] as Readonly<Record<string, Node>>;
     const media = content[contentType];
     if (media === undefined) throw new Error(`${method} ${path} does not say that ${status} is ${contentType}`);
-    return media['schema'];
+    return media;
   }
 
   /** How the events of a stream depart from what the operation says of them. */
   faultsOfStream(path: string, sse: string): readonly string[] {
-    const schema = this.answerSchema(path, 'post', 200, 'text/event-stream');
-    return eventsOf(sse).flatMap((event) =>
-      this.faults(schema, event).map((fault) => `${fault} in ${JSON.stringify(event)}`),
+    const { schema, 'x-item-schema': item } = this.#media(path, 'post', 200, 'text/event-stream');
+    // The schema of a body is one of all of it: in OpenAPI 3.1 a stream is a text.
+    const ofText = this.faults(schema, sse);
+    const ofEvents = eventsOf(sse).flatMap((event) =>
+      this.faults(item, event).map((fault) => `${fault} in ${JSON.stringify(event)}`),
     );
+    return [...ofText, ...ofEvents];
   }
 }
 

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import type { OfferedTool } from '../../src/reply/calls.ts';
+import type { CallRules, OfferedTool } from '../../src/reply/calls.ts';
 import type { ReplyEvent } from '../../src/reply/event.ts';
 import { ReplyReader, type ReplyOptions } from '../../src/reply/reply-reader.ts';
 import { callFormats } from '../../src/reply/shape.ts';
@@ -11,6 +11,7 @@ export interface ReadingOptions {
   /** `undefined`: no tools were offered. */
   readonly tools?: Readonly<Record<string, unknown>> | undefined;
   readonly callsMax?: number;
+  readonly bound?: CallRules['bound'];
   readonly thinking?: ReplyOptions['shape']['thinking'];
   readonly startsInThought?: boolean;
 }
@@ -24,7 +25,7 @@ export const weatherTools = {
 };
 
 export function newReader(options: ReadingOptions = {}): ReplyReader {
-  const { format = 'hermes', callsMax = Infinity, startsInThought = false } = options;
+  const { format = 'hermes', callsMax = Infinity, startsInThought = false, bound = 'nothing' } = options;
   const tools = 'tools' in options ? options.tools : weatherTools;
   return new ReplyReader({
     shape: {
@@ -34,6 +35,7 @@ export function newReader(options: ReadingOptions = {}): ReplyReader {
     startsInThought,
     calls: tools && {
       callsMax,
+      bound,
       tools: new Map(Object.entries(tools).map(([name, parameters]): [string, OfferedTool] => [name, { parameters }])),
     },
   });

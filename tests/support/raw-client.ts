@@ -91,9 +91,14 @@ export class RawClient {
     this.#socket.resume();
   }
 
-  /** FIN: "nothing more comes from me". */
+  /** FIN: "nothing more comes from me"; what comes back is still read. */
   finish(): void {
     this.#socket.end();
+  }
+
+  /** FIN, and nobody there any more: as `finish` to the other side, until it writes. */
+  close(): void {
+    this.#socket.destroy();
   }
 
   /** RST, as when a process is killed with data unread. */

@@ -21,7 +21,11 @@ export function decodeConversation({ system, messages }: Prompt): Conversation {
   const turns = new Turns();
   if (system !== undefined && system !== null) turns.system(withoutBilling(decodeTextBlocks(system, 'system')));
   messages.forEach((message, index) => decodeMessage(message, `messages[${index}].content`, turns));
-  return turns.conversation();
+  const conversation = turns.conversation();
+  // An empty system message is none, and no words begin no answer: where nothing else stands, it is `[]` in other words.
+  if (conversation.messages.length === 0)
+    throw new ApiError('schema_validation_failed', "'messages' must hold a message.", { param: 'messages' });
+  return conversation;
 }
 
 function decodeMessage({ role, content }: WireMessage, at: string, turns: Turns): void {

@@ -124,7 +124,7 @@ export class ChoiceReply {
       const events = this.#reply === undefined ? [] : [...this.#reply.push(text), ...this.#reply.end()];
       const stopped = this.#reply === undefined ? this.#say(text) : this.#pass(events);
       if (stopped?.stop === undefined) this.#emit(this.#stop.flush());
-      const rest = this.#odds?.rest() ?? [];
+      const rest = this.#reply?.isBeyondText === true ? [] : (this.#odds?.rest() ?? []);
       if (rest.length > 0) this.#event({ type: 'text', choice: this.#choice, text: '', logprobs: rest });
     }
     if (ending.type === 'length') return 'length';

@@ -2,7 +2,7 @@ import '../../platform/stack-traces.ts';
 
 import { ApiError } from '../../errors.ts';
 import { continuesLast } from '../../generation/request.ts';
-import type { ReplyOptions } from '../../reply/reply-reader.ts';
+import type { CallRules } from '../../reply/calls.ts';
 import { AnswerPlanner, type AnswerDemand } from './answer-plan.ts';
 import { openEngine, openModel, type Grammar, type LlamaModel } from './bindings.ts';
 import { ChatTemplate } from './chat-template.ts';
@@ -238,10 +238,14 @@ class Engine {
     const gbnf = yield* toolGrammar(work, this.#template.shape.calls);
     try {
       const grammar = gbnf === undefined ? undefined : this.#compiled(gbnf, 'tools');
-      return { demand: { calls, gbnf, holds: isForced ? 'calls' : 'begun-calls' }, grammar };
+      const bound = isForced ? 'answer' : grammar === undefined ? 'nothing' : 'marked';
+      return { demand: { calls: { ...calls, bound }, gbnf, holds: isForced ? 'calls' : 'begun-calls' }, grammar };
     } catch (error) {
       if (isForced) throw error;
-      return { demand: { calls, gbnf: undefined, holds: 'begun-calls' }, grammar: undefined };
+      return {
+        demand: { calls: { ...calls, bound: 'nothing' }, gbnf: undefined, holds: 'begun-calls' },
+        grammar: undefined,
+      };
     }
   }
 
@@ -264,7 +268,7 @@ class Engine {
   }
 }
 
-function callsOf(work: Work): ReplyOptions['calls'] {
+function callsOf(work: Work): Omit<CallRules, 'bound'> | undefined {
   const tools = work.prompt.type === 'messages' ? offeredTools(work) : [];
   if (tools.length === 0) return undefined;
   return {

@@ -3,7 +3,8 @@ import type { FinishCause } from '../../generation/event.ts';
 import type { Grammar, LlamaModel, Odds, TokenOdds } from './bindings.ts';
 import { DecodePace } from './decode-pace.ts';
 import { Pace } from './pace.ts';
-import { RepetitionGuard } from './repetition.ts';
+import { ConstrainedText, lettersOf, type Letters } from './constrained-text.ts';
+import { gramTokens, RepetitionGuard } from './repetition.ts';
 import { ChoiceSampler, type BannedTokens, type SamplingSettings } from './sampling.ts';
 
 /** One answer to one prompt. */
@@ -118,6 +119,8 @@ export class Loop {
   readonly #chores = new Map<number, Iterator<void>>();
   readonly #pace: Pace;
   readonly #decodePace: DecodePace;
+  /** When an answer was the first to repeat itself under a constraint. */
+  #letters: Letters | undefined;
   #steps = 0;
   #failures = 0;
   #closed = false;
@@ -304,6 +307,7 @@ export class Loop {
       sampler,
       odds: job.oddsTop === undefined ? undefined : this.#model.createOdds(job.oddsTop),
       guard: new RepetitionGuard(),
+      constrained: undefined,
       forced: [...(job.opening ?? [])],
       constrainFrom: job.constraint?.from === 'opening' ? '' : undefined,
       next: undefined,
@@ -456,10 +460,12 @@ export class Loop {
   /** From here on the constraint holds; false when what was said already does not fit it. */
   #constrain(run: Run, said: string): boolean {
     run.constrainFrom = undefined;
-    const grammar = run.job.constraint?.grammar.begin();
+    const grammar = run.job.constraint?.grammar;
     if (grammar === undefined) return true;
-    run.sampler.constrain(grammar);
-    return [...this.#model.tokenize(said, false)].every((id) => run.sampler.follow(id));
+    run.sampler.constrain(grammar.begin());
+    const ids = [...this.#model.tokenize(said, false)];
+    run.constrained = new ConstrainedText(grammar, () => (this.#letters ??= lettersOf(this.#model)), ids);
+    return ids.every((id) => run.sampler.follow(id));
   }
 
   /** No token goes on: a text that its constraint finds complete has come to its end, another one was cut off. */
@@ -499,7 +505,13 @@ export class Loop {
       this.#end(slot, { type: 'length', cause: 'max-tokens' });
     else if (run.job.prompt.length + run.generated >= this.#model.facts.contextLength)
       this.#end(slot, { type: 'length', cause: 'window' });
-    else if (run.guard.push(id)) this.#end(slot, { type: 'length', cause: 'repetition' });
+    else if (this.#repeatsItself(run, id)) this.#end(slot, { type: 'length', cause: 'repetition' });
+  }
+
+  /** A model that says again what it must say is in no loop. */
+  #repeatsItself(run: Run, id: number): boolean {
+    run.constrained?.push(id);
+    return run.guard.push(id) && run.constrained?.hadChoice(gramTokens) !== false;
   }
 
   /** Tells readers of the tokens that they do not know yet; answers whether there were any. */
@@ -582,6 +594,8 @@ interface Run {
   readonly sampler: ChoiceSampler;
   readonly odds: Odds | undefined;
   readonly guard: RepetitionGuard;
+  /** Since its constraint holds. */
+  constrained: ConstrainedText | undefined;
   /** Ids that come next. */
   readonly forced: number[];
   /** The constraint holds as soon as nothing is forced any more; this text was said under it. */

@@ -1,19 +1,31 @@
-/** Notices that a model has begun repeating itself (§2.5, `length`): the same 20 tokens in a row for the fifth time. */
+/**
+ * Notices that a model has begun repeating itself (§2.5, `length`): the same 20 tokens for the fifth time. Those that overlap
+ * are counted once, so 40 equal cells of a table are no loop, and the shortest one ends after a hundred tokens.
+ */
 export class RepetitionGuard {
   readonly #recent: number[] = [];
-  readonly #seen = new Map<string, number>();
+  readonly #seen = new Map<string, { times: number; at: number }>();
+  #tokens = 0;
 
   /** Takes the next token; true when the answer is to end here. */
   push(id: number): boolean {
+    this.#tokens++;
     this.#recent.push(id);
-    if (this.#recent.length < gramLength) return false;
-    if (this.#recent.length > gramLength) this.#recent.shift();
+    if (this.#recent.length < gramTokens) return false;
+    if (this.#recent.length > gramTokens) this.#recent.shift();
     const gram = this.#recent.join();
-    const times = (this.#seen.get(gram) ?? 0) + 1;
-    this.#seen.set(gram, times);
-    return times >= timesMax;
+    const seen = this.#seen.get(gram);
+    if (seen === undefined) {
+      this.#seen.set(gram, { times: 1, at: this.#tokens });
+      return false;
+    }
+    if (this.#tokens - seen.at >= gramTokens) {
+      seen.times++;
+      seen.at = this.#tokens;
+    }
+    return seen.times >= timesMax;
   }
 }
 
-const gramLength = 20;
+export const gramTokens = 20;
 const timesMax = 5;

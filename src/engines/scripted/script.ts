@@ -1,6 +1,6 @@
 import type { ErrorCode } from '../../errors.ts';
 import type { FinishReason } from '../../generation/event.ts';
-import type { EngineRequest, Message } from '../../generation/request.ts';
+import type { EngineRequest, Message, ReasoningForm } from '../../generation/request.ts';
 import type { RawUsage } from '../usage-tally.ts';
 import { idOf } from './vocabulary.ts';
 
@@ -82,6 +82,27 @@ export function tokensOf(rule: ScriptRule): readonly ScriptToken[] {
     }
   }
   return tokens;
+}
+
+/** Without its reasoning; the same list when there is none. */
+export function withoutReasoning(tokens: readonly ScriptToken[]): readonly ScriptToken[] {
+  return tokens.some(({ type }) => type === 'reasoning') ? tokens.filter(({ type }) => type !== 'reasoning') : tokens;
+}
+
+/**
+ * The tokens as the request's form of reasoning has them (§4.2.5(1) and (4)): beside the answer, in it between think tags, or
+ * nowhere. Where it is not told of, its tokens are the answer's.
+ */
+export function formed(tokens: readonly ScriptToken[], form: ReasoningForm): readonly ScriptToken[] {
+  if (form === 'separate') return tokens;
+  return tokens.map((token, index): ScriptToken => {
+    if (token.type !== 'reasoning') return token;
+    if (form === 'hidden') return { type: 'text', text: '' };
+    const next = tokens[index + 1];
+    const opening = tokens[index - 1]?.type === 'reasoning' ? '' : '<think>\n';
+    const closing = next === undefined || next.type === 'reasoning' ? '' : '\n</think>\n\n';
+    return { type: 'text', text: opening + token.text + closing };
+  });
 }
 
 /** What one choice says after stop strings, `max_tokens` and the window have been applied to it. */

@@ -4,12 +4,14 @@ import type { EngineRequest, ImageTokens } from '../../generation/request.ts';
 import type { Engine, EngineStatus } from '../engine.ts';
 import { UsageTally } from '../usage-tally.ts';
 import {
+  formed,
   imageTokens,
   longestPromptTokens,
   matchingRule,
   planOf,
   promptTokensOf,
   tokensOf,
+  withoutReasoning,
   type ScriptFault,
   type ScriptPlan,
   type ScriptRule,
@@ -21,6 +23,8 @@ export interface ScriptedEngineOptions {
   /** The model's public id, which rules may ask for. */
   readonly name: string;
   readonly contextLength: number;
+  /** The model can be told how much to reason. One that cannot plays its scripts as they stand. */
+  readonly reasons?: boolean;
   /** The first rule that matches is played; the last one must match everything. */
   readonly scripts: readonly ScriptRule[];
 }
@@ -35,7 +39,7 @@ const batchTokens = 256;
 
 class ScriptedEngine implements Engine {
   readonly #options: ScriptedEngineOptions;
-  readonly #tokens: ReadonlyMap<ScriptRule, readonly ScriptToken[]>;
+  readonly #tokens: ReadonlyMap<ScriptRule, SpokenTokens>;
   readonly #closing = new AbortController();
 
   constructor(options: ScriptedEngineOptions) {
@@ -43,7 +47,12 @@ class ScriptedEngine implements Engine {
       throw new RangeError('the last script must be one without `when`, for requests that no other script is for');
     }
     this.#options = options;
-    this.#tokens = new Map(options.scripts.map((rule) => [rule, tokensOf(rule)]));
+    this.#tokens = new Map(
+      options.scripts.map((rule) => {
+        const thought = tokensOf(rule);
+        return [rule, { thought, unthought: withoutReasoning(thought) }];
+      }),
+    );
   }
 
   generate(request: EngineRequest, signal: AbortSignal): GenerationStream {
@@ -91,7 +100,8 @@ class ScriptedEngine implements Engine {
     if (windowTokens < 1) throw this.#tooLong(longest);
     const prompts = request.prompt.type === 'messages' ? 1 : request.prompt.prompts.length;
     const choices = prompts * request.choices;
-    const plan = planOf(this.#tokens.get(rule)!, request, windowTokens);
+    const { thought, unthought } = this.#tokens.get(rule)!;
+    const plan = planOf(this.#isQuiet(request) ? unthought : thought, request, windowTokens);
     const tally = new UsageTally({
       choices,
       choicesPerPrompt: choices,
@@ -113,7 +123,7 @@ class ScriptedEngine implements Engine {
     tally: UsageTally,
     stops: readonly AbortSignal[],
   ): AsyncGenerator<GenerationBatch, undefined, undefined> {
-    const { tokens } = plan;
+    const tokens = formed(plan.tokens, request.reasoningForm);
     const { fault, paceMs } = rule;
     const end = fault === undefined ? tokens.length : Math.min(fault.afterTokens, tokens.length);
     const isFaulty = fault !== undefined && fault.afterTokens <= tokens.length;
@@ -151,6 +161,12 @@ class ScriptedEngine implements Engine {
     yield batch;
   }
 
+  /** §4.2.5(4): with `none` there is no reasoning, or one that nobody hears of, which is played and formed into nothing. */
+  #isQuiet({ prompt, effort, reasoningForm }: EngineRequest): boolean {
+    const isTold = this.#options.reasons === true && prompt.type === 'messages';
+    return isTold && effort === 'none' && reasoningForm !== 'hidden';
+  }
+
   #rule(request: EngineRequest): ScriptRule {
     return matchingRule(this.#options.scripts, this.#options.name, request)!;
   }
@@ -173,6 +189,12 @@ class ScriptedEngine implements Engine {
       },
     );
   }
+}
+
+/** What a rule says, with its reasoning and without. */
+interface SpokenTokens {
+  readonly thought: readonly ScriptToken[];
+  readonly unthought: readonly ScriptToken[];
 }
 
 /** Where the text of each token begins in the answer. */

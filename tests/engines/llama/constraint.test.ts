@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { Check } from 'typebox/schema';
+import { printGbnf } from '../../../src/constraints/grammar.ts';
+import { jsonSchemaGrammar } from '../../../src/constraints/json-schema.ts';
 import { ApiError } from '../../../src/errors.ts';
-import type { EngineRequest } from '../../../src/generation/request.ts';
+import type { Constraint, EngineRequest } from '../../../src/generation/request.ts';
 import { chat, collect, never, openSampling, says, startEngine, tinyModel, words } from './support.ts';
 
 // Constrained decoding on real llama.cpp (§4.2.3, engine.md "Constrained decoding"): models with random weights would say
@@ -156,3 +159,53 @@ async function endIds(path: string): Promise<readonly number[]> {
   await model.dispose();
   return ids;
 }
+
+test('what the constraint asks for again and again is no loop, and what the model chooses is', async (context) => {
+  const { engine } = await startEngine(context, tinyModel(context), { contextLength: 2048 });
+  const ask = (source: Constraint, gbnf: string) =>
+    collect(engine.generate(chat('Hi', { constraint: { source, gbnf }, maxTokens: 1500 }), never));
+  const row = {
+    type: 'object',
+    properties: { cell: { const: 'nothing' }, at: { const: 0 } },
+    required: ['cell', 'at'],
+  };
+  for (const schema of [
+    { type: 'object', properties: { a: { const: 'ab'.repeat(60) } }, required: ['a'], additionalProperties: false },
+    { type: 'array', items: { ...row, additionalProperties: false }, minItems: 8, maxItems: 8 },
+  ]) {
+    const gbnf = printGbnf(jsonSchemaGrammar(schema, 'schema'));
+    const { text, finish } = await ask({ type: 'json-schema', schema } as unknown as Constraint, gbnf);
+    assert.equal(finish?.reason, 'stop', text);
+    assert.ok(Check(schema, JSON.parse(text)), text);
+  }
+  for (const [gbnf, written] of [
+    ['root ::= ("0,"){60}', '0,'.repeat(60)],
+    ['root ::= ("(" "日本" ")" | "(" "日本" "]"){1} ("日本" " "){80}', undefined],
+  ] as const) {
+    const { text, finish } = await ask({ type: 'grammar', text: gbnf }, gbnf);
+    assert.equal(finish?.reason, 'stop', text);
+    if (written !== undefined) assert.equal(text, written);
+  }
+});
+
+test('a loop that its constraint allows and does not ask for is ended', async (context) => {
+  // Whatever fits, the script has its way: the same again and again.
+  const script = [['assistant\n', ' a', ' b', ' a']];
+  const { engine } = await startEngine(context, tinyModel(context, { script }), { contextLength: 2048 });
+  for (const [what, gbnf] of [
+    ['free text', 'root ::= [ a-z]*'],
+    ['rows of which there may be any number', 'root ::= (" a" " b")+'],
+    ['words that could end before each', 'root ::= " a" (" b" " a")+ "."'],
+    ['a choice inside of a token', 'root ::= " a" (" b" " a" | " bee")* "."'],
+    ['blanks beyond all layout', 'root ::= "x" ([ ] | "y")* "z"'],
+  ] as const) {
+    const blanks = { [32]: 50 };
+    const request = chat(
+      'Hi',
+      bound(gbnf, { maxTokens: 1000, ...(what.startsWith('blanks') ? { logitBias: blanks } : {}) }),
+    );
+    const { text, finish, usage } = await collect(engine.generate(request, never));
+    assert.deepEqual(finish, { type: 'finish', choice: 0, reason: 'length', cause: 'repetition' }, `${what}: ${text}`);
+    assert.ok((usage?.completionTokens ?? Infinity) < 200, what);
+  }
+});

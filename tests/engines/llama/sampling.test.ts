@@ -107,10 +107,16 @@ describe('the repetition guard', () => {
     return ids.findIndex((id) => guard.push(id)) + 1;
   };
 
-  test('ends a loop when the same 20 tokens come for the fifth time', () => {
-    for (const period of [1, 2, 7, 20, 33]) {
+  test('ends a loop when the same 20 tokens come for the fifth time, and counts once what overlaps', () => {
+    for (const [period, end] of [
+      [1, 100],
+      [2, 100],
+      [7, 104],
+      [20, 100],
+      [33, 152],
+    ] as const) {
       const ids = Array.from({ length: 400 }, (_, index) => index % period);
-      assert.equal(endsAt(ids), 20 + 4 * period);
+      assert.equal(endsAt(ids), end, `of ${period}`);
     }
   });
 

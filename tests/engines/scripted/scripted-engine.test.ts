@@ -21,9 +21,9 @@ const messages = (...list: readonly Message[]): Partial<EngineRequest> => ({
 });
 const weather = { type: 'function', name: 'get_weather', description: undefined, parameters: { type: 'object' } };
 
-function engineOf(scripts: readonly ScriptSettings[], contextLength = 10_000): Engine {
+function engineOf(scripts: readonly ScriptSettings[], contextLength = 10_000, reasons = false): Engine {
   for (const script of scripts) assert.ok(Value.Check(scriptSchema, script));
-  return createScriptedEngine({ name: 'demo', contextLength, scripts: scripts.map(scriptRule) });
+  return createScriptedEngine({ name: 'demo', contextLength, reasons, scripts: scripts.map(scriptRule) });
 }
 
 function run(engine: Engine, more: Partial<EngineRequest> = {}, text = 'hi'): Promise<GenerationBatch[]> {
@@ -181,6 +181,40 @@ describe('a script that is played', () => {
     assert.equal(lastUsage(stopped)?.usage.completionTokens, 4, 'the tokens of the stop string were generated');
     assert.equal(textOf(await run(stops, { stop: ['four'], maxTokens: 4 })), 'one two three');
     assert.equal(textOf(await run(stops, { stop: ['three', 'one'] })), '');
+  });
+
+  it('reasons as it is told (§4.2.5)', async () => {
+    const script = [{ say: [{ reasoning: 'Let me see.' }, { text: 'It is fine.' }] }];
+    const thinker = engineOf(script, 10_000, true);
+    const said = async (engine: Engine, more: Partial<EngineRequest>) => {
+      const batches = await run(engine, { ...messages(user('hi')), ...more });
+      const thought = batches.flat().map((event) => (event.type === 'reasoning' ? event.text : ''));
+      const { completionTokens, reasoningTokens } = lastUsage(batches)!.usage;
+      return [thought.join(''), textOf(batches), completionTokens, reasoningTokens];
+    };
+    const fine = 'It is fine.';
+    assert.deepEqual(await said(thinker, { effort: 'low' }), ['Let me see.', fine, 6, 3]);
+    assert.deepEqual(await said(thinker, { effort: 'none' }), ['', fine, 3, 0]);
+    // (4): hidden reasoning is in the tokens of the answer and nowhere else, also where it uses them up.
+    assert.deepEqual(await said(thinker, { effort: 'none', reasoningForm: 'hidden' }), ['', fine, 6, 0]);
+    assert.deepEqual(await said(thinker, { effort: 'none', reasoningForm: 'hidden', maxTokens: 4 }), ['', 'It', 4, 0]);
+    assert.deepEqual(await said(thinker, { effort: 'low', reasoningForm: 'inline' }), [
+      '',
+      `<think>\nLet me see.\n</think>\n\n${fine}`,
+      6,
+      0,
+    ]);
+    assert.deepEqual(await said(thinker, { effort: 'low', reasoningForm: 'inline', maxTokens: 2 }), [
+      '',
+      '<think>\nLet me',
+      2,
+      0,
+    ]);
+    assert.deepEqual(
+      await said(engineOf(script), { effort: 'none' }),
+      ['Let me see.', fine, 6, 3],
+      'it knows no efforts',
+    );
   });
 
   it('refuses a prompt that does not fit', async () => {

@@ -98,7 +98,7 @@ test('every way a request can end gives its place back', options, async (t) => {
     () => askChat(service, { ...plainBody, n: 0 }),
     () => askChat(service, { ...plainBody, stream: true }),
     async () => (await running(service)).reset(),
-    async () => (await running(service)).finish(),
+    async () => (await running(service)).close(),
   ];
   for (const end of endings) {
     await end();

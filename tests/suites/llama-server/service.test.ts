@@ -292,7 +292,7 @@ describe('on a tiny model that does not end', () => {
         client.send(chatBytes(stack.service.key, id, ask('<endless>', { stream, max_tokens: 60_000 })));
         await until(async () => (await stack.server.working()) === 1, 30_000);
         if (stream) await until(() => client.text.includes(' further'), 30_000);
-        if (by === 'FIN') client.finish();
+        if (by === 'FIN') client.close();
         else client.reset();
         // A whole answer that nobody waits for would otherwise be written to its end: llama-server does not notice.
         await until(async () => (await stack.server.working()) === 0, freeWithinMs);
