@@ -205,13 +205,13 @@ export async function serveCount(json: unknown, call: Call<CountingRoute>, servi
 async function decode<Format>(
   dialect: Dialect<Format>,
   json: unknown,
-  { headers, caller }: Pick<Call, 'headers' | 'caller'>,
+  { headers, caller, zdr: isZeroRetention }: Pick<Call, 'headers' | 'caller' | 'zdr'>,
   services: Pick<ServeServices, 'items'>,
 ): Promise<Decoded<Format>> {
-  const decoded = dialect.decodeRequest(json, { headers, items: undefined });
+  const decoded = dialect.decodeRequest(json, { headers, items: undefined, isZeroRetention });
   if (decoded.references.length === 0) return decoded;
   const items = await services.items.find(caller.account.id, decoded.references);
-  return dialect.decodeRequest(json, { headers, items });
+  return dialect.decodeRequest(json, { headers, items, isZeroRetention });
 }
 
 /** A request that its model can take, whatever the length of its answer. */
