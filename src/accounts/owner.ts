@@ -1,6 +1,7 @@
 import { createHmac, randomUUID } from 'node:crypto';
 
 import { hashLinkToken, newLinkToken } from './link-token.ts';
+import { isMailAddress } from './mail-address.ts';
 import { checkedText, OperationError } from './operation.ts';
 import type { OperationServices } from './operation.ts';
 
@@ -71,8 +72,6 @@ export async function firstOwnerLink({
   return link;
 }
 
-const emailForm = /^[^\s@<>"(),;:\\[\]\p{Cc}]{1,64}@[^\s@<>"(),;:\\[\]\p{Cc}]{1,189}$/u;
-
 /**
  * All at once. With a `token` only while the link with it is good, which is used up then; undefined: it is not. Throws
  * OperationError for what is no address or name.
@@ -83,7 +82,7 @@ export async function createOwner(
   token?: string,
 ): Promise<OwnerMade | undefined> {
   const email = wish.email.toLowerCase();
-  if (!emailForm.test(email)) throw new OperationError('This is no e-mail address.');
+  if (!isMailAddress(email)) throw new OperationError('This is no e-mail address.');
   const made = await desk.createOwner({
     userId: newPersonId(),
     credentialId: newPersonId(),
