@@ -165,6 +165,7 @@ export async function serve(json: unknown, call: Call, services: ServeServices):
       ? fitted.promptTokens
       : promptTokensLikely(fitted.promptTokens - images.most) + images.likely,
     promptCounted: fitted.counted,
+    promptTokensPossible: fitted.promptTokensPossible,
     endsAtWindow: fitted.endsAtWindow,
     imageTokens: images,
     refit: (promptTokens) => {
