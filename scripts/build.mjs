@@ -95,7 +95,12 @@ export function buildFiles({ files, below = '.', folder, program, plugins = [] }
     })),
     outdir: folder,
     external: [...external, ...large],
-    plugins: [entriesOf(program), outside(['axe-core', 'esbuild', 'playwright-core', 'typescript']), engineLibrary(), ...plugins],
+    plugins: [
+      entriesOf(program),
+      outside(['axe-core', 'esbuild', 'playwright-core', 'typescript']),
+      engineLibrary(),
+      ...plugins,
+    ],
   });
 }
 

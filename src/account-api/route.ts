@@ -33,6 +33,8 @@ export type Principal =
       readonly accountId: string;
       readonly role: Role;
       readonly isOperator: boolean;
+      /** Of the account that it belongs to. */
+      readonly isSuspended: boolean;
     }
   | {
       readonly kind: 'user';
@@ -53,6 +55,8 @@ export type Known = Exclude<Principal, { readonly kind: 'nobody' }>;
 export interface AccountScope {
   readonly id: string;
   readonly role: Role;
+  /** It may be looked at by its members and keys, and not changed. */
+  readonly isSuspended: boolean;
 }
 
 type Checked<Schema> = Schema extends TSchema ? Static<Schema> : undefined;
@@ -131,6 +135,8 @@ export interface AccountRoute {
   readonly access: Access;
   /** Only soon after its sender has proved who they are: secrets, prices, credit, other people's access. Management keys need not. */
   readonly stepUp?: boolean;
+  /** What members may change of an account that is suspended. Left out: nothing. */
+  readonly evenSuspended?: true;
   /** Of a route without credentials: requests that an address has in a minute, counted apart; else as all of them together. */
   readonly perMinute?: number;
   readonly params?: TObject;

@@ -16,7 +16,7 @@ export type SignedIn = Omit<Extract<Principal, { readonly kind: 'user' }>, 'kind
 export interface Sessions {
   /** By the `Cookie` header; undefined: there is no session, or it has ended. */
   signedIn(cookie: string): Promise<SignedIn | undefined>;
-  /** The role of a person in an account; without one that is named, in the first that they joined. */
+  /** What a person is in an account; without one that is named, in the first that they joined. */
   membership(userId: string, accountId: string | undefined): Promise<AccountScope | undefined>;
 }
 
@@ -56,6 +56,7 @@ async function senderOfKey(presented: string, address: string, { operations }: A
     accountId: found.accountId,
     role,
     isOperator: found.isOperator,
+    isSuspended: found.accountStatus !== 'active',
   };
 }
 
@@ -77,6 +78,8 @@ export async function admit(
     if (principal.kind !== 'user') throw new ApiError('http_403', 'This route is for people who are signed in.');
   } else if (access === 'operator') {
     if (!principal.isOperator) throw new ApiError('http_403', 'This route is for whoever runs the server.');
+    if (principal.kind === 'key' && principal.isSuspended)
+      throw new ApiError('http_403', 'The account of this key is suspended, so it operates nothing.');
   }
   if (route.stepUp === true && principal.kind === 'user' && operations.now() - principal.provedAt > provedForMs)
     throw new ApiError('http_403', 'Prove again who you are: sign in once more, then repeat this.', {
@@ -87,7 +90,21 @@ export async function admit(
   const scope = await scopeOf(principal, named, people);
   if (!access.includes(scope.role))
     throw new ApiError('http_403', `This takes the role ${listOf(access)}; yours is ${scope.role}.`);
+  if (scope.isSuspended) refuseSuspended(route, principal);
   return scope;
+}
+
+/**
+ * A suspended account is there to be looked at: what it has used, what it owes, its invoices. Nothing of it changes until it
+ * is revived, whoever asks; and what takes step-up, such as the export, is for people, because a key proves nothing.
+ */
+function refuseSuspended({ method, stepUp, evenSuspended }: AccountRoute, principal: Principal): void {
+  const isAllowed = method === 'get' || evenSuspended === true;
+  if (isAllowed && (principal.kind === 'user' || stepUp !== true)) return;
+  throw new ApiError(
+    'http_403',
+    'This account is suspended: it can be looked at, and not changed. Write to whoever runs this server.',
+  );
 }
 
 async function scopeOf(
@@ -97,7 +114,7 @@ async function scopeOf(
 ): Promise<AccountScope> {
   if (principal.kind === 'key') {
     if (named !== undefined && named !== principal.accountId) throw notThere();
-    return { id: principal.accountId, role: principal.role };
+    return { id: principal.accountId, role: principal.role, isSuspended: principal.isSuspended };
   }
   const membership = await people.membership(principal.userId, named);
   if (membership !== undefined) return membership;

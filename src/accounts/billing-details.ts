@@ -1,9 +1,9 @@
 import type { BillingDetails } from '../store/queries.ts';
+import { isMailAddress } from './mail-address.ts';
 import { checkedText, OperationError } from './operation.ts';
 
 export const addressLinesMax = 6;
 const lineLengthMax = 100;
-const emailLengthMax = 254;
 
 type Changed = { readonly [Detail in keyof BillingDetails]?: BillingDetails[Detail] | undefined };
 
@@ -20,11 +20,7 @@ export function checkedBilling(details: Changed): Changed {
     throw new OperationError('A country is two capital letters (ISO 3166-1), such as DE.');
   if (taxId !== undefined && taxId !== null && !/^[A-Za-z0-9][A-Za-z0-9 ./-]{1,39}$/.test(taxId))
     throw new OperationError('A tax id has 2 to 40 letters, digits, blanks and the characters . / -');
-  if (invoiceEmail !== undefined && invoiceEmail !== null && !isEmail(invoiceEmail))
+  if (invoiceEmail !== undefined && invoiceEmail !== null && !isMailAddress(invoiceEmail))
     throw new OperationError('That is no e-mail address; write for example accounts@example.com.');
   return details;
 }
-
-/** One address, as mail servers take it: no display name, no comments, no control characters. */
-const isEmail = (text: string): boolean =>
-  text.length <= emailLengthMax && /^[^\s@<>,;:"()[\]\\\p{Cc}]{1,64}@[a-z0-9-]+(\.[a-z0-9-]+)+$/iu.test(text);

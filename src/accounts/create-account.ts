@@ -3,7 +3,7 @@ import { hashLinkToken, newLinkToken } from './link-token.ts';
 import { checkedText, OperationError } from './operation.ts';
 import type { OperationServices } from './operation.ts';
 import type { Operation, OperationAnswer } from './operations.ts';
-import { checkedEmail } from './owner.ts';
+import { checkedMailAddress } from './mail-address.ts';
 
 /** Makes an account and, where they are wished, the invitation of its owner, its first credit and its first key. */
 export interface NewAccountWish {
@@ -45,7 +45,7 @@ export async function createAccount(
   operate: Operate,
 ): Promise<AccountMade> {
   const name = checkedText(wish.name, 'A name', nameLengthMax);
-  const email = wish.ownerEmail === undefined ? undefined : checkedEmail(wish.ownerEmail);
+  const email = wish.ownerEmail === undefined ? undefined : checkedMailAddress(wish.ownerEmail);
   const credit = checkedCredit(wish.creditMicrocents);
   const keyName = wish.keyName === undefined ? undefined : checkedText(wish.keyName, 'A name', nameLengthMax);
   const accountId = newAccountId();

@@ -1,7 +1,8 @@
 import { createHmac, randomUUID } from 'node:crypto';
 
 import { hashLinkToken, newLinkToken } from './link-token.ts';
-import { checkedText, OperationError } from './operation.ts';
+import { checkedMailAddress } from './mail-address.ts';
+import { checkedText } from './operation.ts';
 import type { OperationServices } from './operation.ts';
 
 /** Makes a new link for whoever is to run the server, in the place of the one before. */
@@ -71,15 +72,6 @@ export async function firstOwnerLink({
   return link;
 }
 
-const emailForm = /^[^\s@<>"(),;:\\[\]\p{Cc}]{1,64}@[^\s@<>"(),;:\\[\]\p{Cc}]{1,189}$/u;
-
-/** In small letters. Throws OperationError for what is no address. */
-export function checkedEmail(text: string): string {
-  const email = text.toLowerCase();
-  if (!emailForm.test(email)) throw new OperationError('This is no e-mail address.');
-  return email;
-}
-
 /**
  * All at once. With a `token` only while the link with it is good, which is used up then; undefined: it is not. Throws
  * OperationError for what is no address or name.
@@ -89,7 +81,7 @@ export async function createOwner(
   { desk, now }: Services,
   token?: string,
 ): Promise<OwnerMade | undefined> {
-  const email = checkedEmail(wish.email);
+  const email = checkedMailAddress(wish.email);
   const made = await desk.createOwner({
     userId: newPersonId(),
     credentialId: newPersonId(),

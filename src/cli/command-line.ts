@@ -130,6 +130,17 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
       };
     });
 
+  /** For what loads so much at once that a low limit of open files would end it with a stack. */
+  const enoughFilesFor =
+    (run: (...given: unknown[]) => Promise<void>) =>
+    async (...given: unknown[]): Promise<void> => {
+      const { tooFewToStart } = await import('./open-files.ts');
+      const tooFew = tooFewToStart();
+      if (tooFew === undefined) return await run(...given);
+      tooFew.forEach(printer(false).say);
+      exit(69);
+    };
+
   command(program, 'serve', 'run the service')
     .option('--no-key', 'do not print the first key')
     .option('--port <number>', 'port of the inference host, instead of the configured one', wholeNumber(0, 65_535))
@@ -138,7 +149,7 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
       'port of the account host, instead of the configured one',
       wholeNumber(0, 65_535),
     )
-    .action(action(() => import('./serve.ts').then(({ serveCommand }) => serveCommand)));
+    .action(enoughFilesFor(action(() => import('./serve.ts').then(({ serveCommand }) => serveCommand))));
 
   command(program, 'reload', 'have the running service take over the changed configuration').action(
     action(() => import('./reload.ts').then(({ reloadService }) => reloadService)),

@@ -24,6 +24,7 @@ import { crashExitCode, watchForCrashes } from './crash.ts';
 import { exitCodes, explain, failureOf } from './failure.ts';
 import { freeBytesOf, shownPath } from './folder.ts';
 import { logOutput } from './log-output.ts';
+import { openFilesLimit, openFilesMin, openFilesWanted } from './open-files.ts';
 import type { Printer } from './output.ts';
 import { version } from './version.ts';
 
@@ -49,6 +50,12 @@ export async function serveCommand(context: Context, options: ServeOptions): Pro
   if (!forbidCoreDumps())
     print.say(
       'note     core dumps are on and could not be turned off: a crash may write what requests say to the disk; start with `ulimit -c 0`',
+    );
+
+  const openFiles = openFilesLimit();
+  if (openFiles !== undefined && openFiles < openFilesMin)
+    print.say(
+      `note     ${openFiles} files and connections may be open at once (ulimit -Hn); requests beyond that are refused: start with \`ulimit -Hn ${openFilesWanted}\``,
     );
 
   const stop = stopSignals();

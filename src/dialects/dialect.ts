@@ -11,6 +11,8 @@ export interface DecodeContext {
   readonly headers: Headers;
   /** What the ids in `Decoded.references` stand for, as far as they are known; `undefined` while nobody has looked. */
   readonly items: ReadonlyMap<string, unknown> | undefined;
+  /** Nothing of the request or its answer will be kept, whatever the body asks for; absent: false. */
+  readonly isZeroRetention?: boolean;
 }
 
 /** A body, read. */

@@ -84,6 +84,8 @@ export interface InferenceHostServices
   readonly now: () => number;
   /** Whether new work is wanted: not while starting, and not while stopping. */
   ready(): boolean;
+  /** Whether the store answers what is asked of it beside the ledger: idempotency keys, kept items, files. */
+  storeAnswers(): boolean;
 }
 
 /** The inference host of the specification. The caller listens and closes. */
@@ -378,7 +380,8 @@ function answerPlain(
       return;
     case '/readyz':
       readOnly(request);
-      if (services.ready() && !services.feed.isStale) sendJson(exchange, 200, '{"status":"ready"}');
+      if (services.ready() && !services.feed.isStale && services.storeAnswers())
+        sendJson(exchange, 200, '{"status":"ready"}');
       else sendJson(exchange, 503, '{"status":"not ready"}', { 'retry-after': '1' });
       return;
     case '/openapi.json': {

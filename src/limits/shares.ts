@@ -364,7 +364,7 @@ export class Shares implements LimitCounts {
         // What was on its way is restored before the next exchange; whoever has waited too long is told by `#wait`.
         if (this.#closed) return this.#due.clear();
         for (const { pool } of asked) this.#due.add(pool);
-        await new Promise((resolve) => setTimeout(resolve, pauseMs).unref());
+        await new Promise((resolve) => setTimeout(resolve, pauseMs));
         continue;
       }
       if (asked.length === 0) return; // pauses only: `#wait` comes back to them

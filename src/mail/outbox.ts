@@ -145,6 +145,7 @@ export class Outbox implements Mailer {
   }
 }
 
+/** The last look, wider than the rule for what people give (accounts/mail-address.ts), so that what an older version took is sent. */
 const addressForm = /^[^\s<>@,;:"()[\]\\\p{Cc}]{1,64}@[^\s<>@,;:"()[\]\\\p{Cc}]{1,255}$/u;
 
 function check({ to, subject, text, attachments = [] }: Mail): void {

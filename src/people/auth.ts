@@ -4,6 +4,7 @@ import { betterAuth } from 'better-auth/minimal';
 import { genericOAuth } from 'better-auth/plugins/generic-oauth';
 import { twoFactor } from 'better-auth/plugins/two-factor';
 
+import { isMailAddress } from '../accounts/mail-address.ts';
 import { newPersonId } from '../accounts/owner.ts';
 import type { OidcConfig, SignInConfig } from '../config/config.ts';
 import type { Desk } from '../store/operations.ts';
@@ -169,7 +170,7 @@ function providerOf({ id, name, issuer, clientId, clientSecret, domains }: OidcC
     mapProfileToUser: (profile: Record<string, unknown>) => {
       const { email, email_verified: isVerified } = profile;
       const domain = typeof email === 'string' ? email.slice(email.lastIndexOf('@') + 1).toLowerCase() : '';
-      if (isVerified !== true || !domains.includes(domain))
+      if (isVerified !== true || !domains.includes(domain) || !isMailAddress(String(email)))
         throw new APIError('FORBIDDEN', { message: 'This address may not sign in from there.', code: 'NOT_ALLOWED' });
       return { emailVerified: true };
     },

@@ -85,7 +85,9 @@ export class People {
   /** The role of a person in an account; without one that is named, in the first that they joined. */
   async membership(userId: string, accountId: string | undefined) {
     const found = await this.#options.operations.desk.findMembership({ userId, accountId });
-    return found === undefined ? undefined : { id: found.accountId, role: found.role };
+    return found === undefined
+      ? undefined
+      : { id: found.accountId, role: found.role, isSuspended: found.accountStatus !== 'active' };
   }
 
   /** What signs in without a provider; loaded when it is first needed, and made anew when the configuration of sign-in has changed. */

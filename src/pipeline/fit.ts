@@ -23,6 +23,8 @@ export interface Fitted {
   /** Tokens of all prompts together, exact when `counted`, else an upper bound from their bytes. */
   readonly promptTokens: number;
   readonly counted: boolean;
+  /** What no tokenizer and no template could make of all prompts together, whatever was counted. */
+  readonly promptTokensPossible: number;
   /** `maxTokens` is what the window leaves, and less than was wanted. */
   readonly endsAtWindow: boolean;
 }
@@ -58,13 +60,22 @@ export async function fit(
     return { prompt, likely: bound, most: bound, isExact: prompt.type === 'token-ids' };
   });
   const wanted = wantedTokens(request.maxTokens, model, route);
+  // A server may put its beginning of text before ids too.
+  const promptTokensPossible = prompts.reduce((sum, { most, isExact }) => sum + most + (isExact ? 1 : 0), 0);
   const roomy = capped(wanted + request.reasoningRoomTokens, model);
   const fitted = (maxTokens: number): Fitted => {
     const left = Math.max(0, model.contextLength - longest(prompts, 'most') - maxTokens);
     const extra = Math.min(capped(maxTokens + request.reasoningRoomTokens, model) - maxTokens, left);
     const promptTokens = prompts.reduce((sum, { most }) => sum + most, 0);
     const counted = prompts.every(({ isExact }) => isExact);
-    return { maxTokens, reasoningRoomTokens: extra, promptTokens, counted, endsAtWindow: false };
+    return {
+      maxTokens,
+      reasoningRoomTokens: extra,
+      promptTokens,
+      counted,
+      promptTokensPossible,
+      endsAtWindow: false,
+    };
   };
   const tooLong = (tokens: number | undefined): ApiError =>
     contextLengthExceeded(model, tokens, wanted, suggestions(), request.at.prompt);

@@ -16,6 +16,7 @@ import { Recording } from './recording.ts';
 import type { RecordingBudget } from './recording.ts';
 import type { Running, RunningRequest } from './running.ts';
 import type { InferenceRoute } from './route.ts';
+import { openAnswer, sealAnswer } from './sealed-answer.ts';
 
 /** How long a key stands for its request. */
 export const keptMs = 86_400_000;
@@ -63,6 +64,11 @@ export interface KeyedRequest {
   readonly keyHash: Uint8Array;
   /** Of the body, and of what else decides the answer. */
   readonly fingerprint: Uint8Array;
+  /**
+   * What its answer is sealed with. It follows from the client's own key and body, neither of which is kept, and is kept
+   * nowhere itself: an answer repeats what was asked (instructions, tools, metadata), and only who asks again may read it.
+   */
+  readonly answerKey: Uint8Array;
 }
 
 export interface IdempotencyOptions {
@@ -169,11 +175,18 @@ export class Idempotency {
     const { route, zdr, headers, blocks } = request;
     const said = [route.api, zdr, headers['anthropic-version'] ?? null];
     const body = createHmac('sha256', secret).update(`request\0${JSON.stringify(said)}\0`);
+    const answerKey = createHmac('sha256', secret).update(`answer\0${accountId}\0${key}\0`);
     for (const [index, block] of blocks.entries()) {
       if (index > 0) await nextTurn();
       body.update(block);
+      answerKey.update(block);
     }
-    return { keyHash: Uint8Array.from(keyHash), fingerprint: Uint8Array.from(body.digest()) };
+    const [fingerprint, own] = [body.digest(), answerKey.digest()];
+    return {
+      keyHash: Uint8Array.from(keyHash),
+      fingerprint: Uint8Array.from(fingerprint),
+      answerKey: Uint8Array.from(own),
+    };
   }
 
   /**
@@ -234,11 +247,13 @@ export class Idempotency {
           return undefined;
         case 'other':
           throw this.#refused(otherRequest());
-        case 'answered':
-          if (claimed.answer === null) throw this.#refused(answered(claimed.publicId));
+        case 'answered': {
+          const kept = typeof claimed.answer === 'string' ? claimed.answer : opened(claimed.answer, request);
+          if (kept === undefined) throw this.#refused(answered(claimed.publicId));
           this.#options.counted('replayed');
           answer.origin = { publicId: claimed.publicId, isEarlier: true };
-          return claimed.answer;
+          return kept;
+        }
         case 'running':
           answer.origin = { publicId: claimed.publicId, isEarlier: true };
           await sleep(waitMs, undefined, { signal }).catch(() => {});
@@ -263,7 +278,8 @@ export class Idempotency {
       return await withDeadline(
         desk.claimRequest({
           accountId: order.account.id,
-          ...request,
+          keyHash: request.keyHash,
+          fingerprint: request.fingerprint,
           requestId: order.id,
           publicId: order.publicId,
           owner: owner(),
@@ -286,10 +302,11 @@ export class Idempotency {
     return error;
   }
 
-  async #keep(recording: Recording, order: Order, { keyHash }: KeyedRequest, last: string): Promise<void> {
+  async #keep(recording: Recording, order: Order, request: KeyedRequest, last: string): Promise<void> {
+    const { keyHash, answerKey } = request;
     // §4.2.6: content is never kept; that the request was answered is in the ledger.
     const whole = order.request.retain ? recording.whole(last) : undefined;
-    const answer = whole === undefined || whole.length > answerCharactersMax ? null : whole;
+    const answer = whole === undefined || whole.length > answerCharactersMax ? null : sealAnswer(whole, answerKey);
     const accountId = order.account.id;
     let isOwn: boolean;
     try {
@@ -305,7 +322,7 @@ export class Idempotency {
       throw new ApiError('internal_error', 'Another process has taken this request over; nothing is charged here.', {
         retryAfterSeconds: 1,
       });
-    const grown = (this.#grown.get(accountId) ?? 0) + rowBytes + (answer === null ? 0 : Buffer.byteLength(answer));
+    const grown = (this.#grown.get(accountId) ?? 0) + rowBytes + (answer?.byteLength ?? 0);
     this.#grown.set(accountId, grown);
     if (grown > grownBytesMax) void this.tidy();
   }
@@ -332,6 +349,9 @@ export class Idempotency {
     }
   }
 }
+
+const opened = (sealed: Uint8Array | null, { answerKey }: KeyedRequest): string | undefined =>
+  sealed === null ? undefined : openAnswer(sealed, answerKey);
 
 const nameOf = (order: Pick<Order, 'account'>, { keyHash }: KeyedRequest): string =>
   `${order.account.id} ${Buffer.from(keyHash).toString('hex')}`;

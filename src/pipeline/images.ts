@@ -139,6 +139,7 @@ function withFetched(order: Order, fetched: ReadonlyMap<string, ImagePart>, back
     // Sizes are known now.
     promptTokensMax: order.promptTokensMax - order.imageTokens.most + tokens.most,
     promptTokensLikely: order.promptTokensLikely - order.imageTokens.likely + tokens.likely,
+    promptTokensPossible: order.promptTokensPossible - order.imageTokens.most + tokens.most,
     refit: (promptTokens) => {
       const shorter = order.refit(promptTokens);
       return shorter === undefined ? undefined : { ...shorter, prompt };

@@ -1,9 +1,12 @@
-import type { FinishCause, GenerationBatch, GenerationEvent, Usage, UsageReport } from '../generation/event.ts';
+import type { FinishCause, GenerationBatch, GenerationEvent, Usage } from '../generation/event.ts';
 import type { Order } from './order.ts';
 
 type FinishEvent = Extract<GenerationEvent, { type: 'finish' }>;
 type StartEvent = Extract<GenerationEvent, { type: 'start' }>;
-type MeteredOrder = Pick<Order, 'choices' | 'promptTokensLikely' | 'elapsedMs' | 'endsAtWindow'>;
+type MeteredOrder = Pick<
+  Order,
+  'choices' | 'promptTokensLikely' | 'promptTokensPossible' | 'elapsedMs' | 'endsAtWindow'
+>;
 
 /**
  * Reads every batch of one stream: what it used so far, what of it may go to the client now, and whether it is whole.
@@ -75,8 +78,8 @@ export class Meter {
         case 'start':
           // After a failover the second backend's figures replace those of the first.
           this.#start = event;
-          this.#usage = startUsage(event, this.#order.promptTokensLikely);
-          this.#counted = event.promptTokens === undefined;
+          this.#usage = this.#possible(startUsage(event, this.#order.promptTokensLikely));
+          this.#counted = event.promptTokens !== this.#usage.promptTokens;
           passesWhole = false;
           break;
         case 'prompt':
@@ -99,8 +102,13 @@ export class Meter {
           this.#firstToken();
           break;
         case 'usage':
-          this.#usage = isKnown(event.usage) ? event.usage : { ...event.usage, promptTokens: this.#usage.promptTokens };
-          this.#counted = event.counted ?? event.usage.promptTokens === undefined;
+          this.#usage = this.#possible({
+            ...event.usage,
+            promptTokens: event.usage.promptTokens ?? this.#usage.promptTokens,
+          });
+          this.#counted =
+            (event.counted ?? event.usage.promptTokens === undefined) ||
+            (event.usage.promptTokens ?? 0) > this.#usage.promptTokens;
           completion = 0;
           reasoning = 0;
           passesWhole = false;
@@ -180,6 +188,13 @@ export class Meter {
     if (this.#unfinished === 0) this.#lastFinish = event;
   }
 
+  /** A prompt is not longer than its bytes and the widest template: such a figure is lowered, and the usage marked. */
+  #possible(usage: Usage): Usage {
+    const most = this.#order.promptTokensPossible;
+    if (usage.promptTokens <= most) return usage;
+    return { ...usage, promptTokens: most, cachedTokens: Math.min(usage.cachedTokens, most) };
+  }
+
   /** Deltas after the last report: one token each, unless the engine says which (architecture, "Traps"). */
   #count(completion: number, reasoning: number): void {
     this.#usage = {
@@ -190,8 +205,6 @@ export class Meter {
     this.#counted = true;
   }
 }
-
-const isKnown = (usage: UsageReport): usage is Usage => usage.promptTokens !== undefined;
 
 /** The engine's limit was what the window left. */
 const atWindow = (finish: FinishEvent): FinishEvent =>

@@ -40,6 +40,8 @@ export interface Order {
   /** What is charged for the prompt when nobody ever tells its length: on the low side; exact when `promptCounted`. */
   readonly promptTokensLikely: number;
   readonly promptCounted: boolean;
+  /** What no tokenizer and no template could make of the prompt: a backend that reports more is not believed. */
+  readonly promptTokensPossible: number;
   /** The limit of the answer is what the window leaves. */
   readonly endsAtWindow?: boolean;
   /** What of both figures are images. A prompt with images is never `promptCounted`: only the model counts them. */

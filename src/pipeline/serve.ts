@@ -165,6 +165,7 @@ export async function serve(json: unknown, call: Call, services: ServeServices):
       ? fitted.promptTokens
       : promptTokensLikely(fitted.promptTokens - images.most) + images.likely,
     promptCounted: fitted.counted,
+    promptTokensPossible: fitted.promptTokensPossible,
     endsAtWindow: fitted.endsAtWindow,
     imageTokens: images,
     refit: (promptTokens) => {
@@ -205,13 +206,13 @@ export async function serveCount(json: unknown, call: Call<CountingRoute>, servi
 async function decode<Format>(
   dialect: Dialect<Format>,
   json: unknown,
-  { headers, caller }: Pick<Call, 'headers' | 'caller'>,
+  { headers, caller, zdr: isZeroRetention }: Pick<Call, 'headers' | 'caller' | 'zdr'>,
   services: Pick<ServeServices, 'items'>,
 ): Promise<Decoded<Format>> {
-  const decoded = dialect.decodeRequest(json, { headers, items: undefined });
+  const decoded = dialect.decodeRequest(json, { headers, items: undefined, isZeroRetention });
   if (decoded.references.length === 0) return decoded;
   const items = await services.items.find(caller.account.id, decoded.references);
-  return dialect.decodeRequest(json, { headers, items });
+  return dialect.decodeRequest(json, { headers, items, isZeroRetention });
 }
 
 /** A request that its model can take, whatever the length of its answer. */

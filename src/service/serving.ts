@@ -282,6 +282,7 @@ export async function openServing(options: ServingOptions, opened: (() => unknow
         admission,
         jsonThreads,
         ready: () => !stopping,
+        storeAnswers: () => store.isAnswering?.() ?? true,
       },
       { version: options.version, accountUrl: accountUrl(), edge },
     );

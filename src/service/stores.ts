@@ -31,6 +31,8 @@ export interface Store {
   alone<Value>(work: () => Promise<Value>): Promise<Value>;
   /** Keeps the tables in shape: bounded work that disturbs nobody. Call it each minute. */
   tidy(): Promise<void>;
+  /** Whether queries of the desk are answered now, where that may be otherwise than for the ledger. */
+  isAnswering?(): boolean;
   close(): Promise<void>;
 }
 

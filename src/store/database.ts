@@ -411,8 +411,10 @@ export interface IdempotentRequestTable {
   created_at: Whole;
   /** That the row takes. */
   bytes: Whole;
-  /** As it was sent; null: there is none yet, or it is not kept. */
+  /** As a version before `sealed_answer` kept it, in clear text. */
   answer: string | null;
+  /** Readable only with the request that it answers; null: there is none yet, or it is not kept. */
+  sealed_answer: Uint8Array | null;
 }
 
 /** Who changed what. Rows are never changed, but for names of people that are taken out of them. */

@@ -24,8 +24,8 @@ export type Claimed =
   | { readonly outcome: 'claimed' }
   /** Another process runs it. */
   | { readonly outcome: 'running'; readonly publicId: string }
-  /** It was answered and charged; null: the answer is not kept. */
-  | { readonly outcome: 'answered'; readonly publicId: string; readonly answer: string | null }
+  /** It was answered and charged; null: the answer is not kept. In clear text a version before this one has kept it. */
+  | { readonly outcome: 'answered'; readonly publicId: string; readonly answer: Uint8Array | string | null }
   /** The key stands for another request. */
   | { readonly outcome: 'other' };
 
@@ -50,7 +50,7 @@ export async function claimRequest(db: Db, claim: RequestClaim): Promise<Claimed
     if (row === undefined) {
       const { numInsertedOrUpdatedRows } = await db
         .insertInto('idempotent_request')
-        .values({ ...own, account_id: accountId, key_hash: keyHash, answer: null })
+        .values({ ...own, account_id: accountId, key_hash: keyHash, answer: null, sealed_answer: null })
         .onConflict((conflict) => conflict.doNothing())
         .executeTakeFirst();
       if (numInsertedOrUpdatedRows === 1n) return { outcome: 'claimed' };
@@ -60,14 +60,14 @@ export async function claimRequest(db: Db, claim: RequestClaim): Promise<Claimed
       if (!isSame(row.fingerprint, fingerprint)) return { outcome: 'other' };
       const ending = await endingOf(db, row.request_id);
       if (ending === 'finished' || ending === 'credit')
-        return { outcome: 'answered', publicId: row.public_id, answer: row.answer };
+        return { outcome: 'answered', publicId: row.public_id, answer: row.sealed_answer ?? row.answer };
       // Its own would be known to the caller: it is what a failure left behind.
       if (ending === undefined && !isSame(row.owner, owner) && (await isAlive(db, row.owner)))
         return { outcome: 'running', publicId: row.public_id };
     }
     const { numUpdatedRows } = await db
       .updateTable('idempotent_request')
-      .set({ ...own, answer: null })
+      .set({ ...own, answer: null, sealed_answer: null })
       .where('account_id', '=', accountId)
       .where('key_hash', '=', keyHash)
       // Of several that find it at once, one.
@@ -80,14 +80,14 @@ export async function claimRequest(db: Db, claim: RequestClaim): Promise<Claimed
 
 type Owned = Pick<RequestClaim, 'accountId' | 'keyHash' | 'requestId'>;
 
-/** False: the claim is another process's meanwhile. */
+/** The answer is sealed. False: the claim is another process's meanwhile. */
 export async function keepAnswer(
   db: Db,
-  { accountId, keyHash, requestId, answer }: Owned & { readonly answer: string | null },
+  { accountId, keyHash, requestId, answer }: Owned & { readonly answer: Uint8Array | null },
 ): Promise<boolean> {
   const { numUpdatedRows } = await db
     .updateTable('idempotent_request')
-    .set({ answer, bytes: rowBytes + (answer === null ? 0 : Buffer.byteLength(answer)) })
+    .set({ sealed_answer: answer, bytes: rowBytes + (answer?.byteLength ?? 0) })
     .where('account_id', '=', accountId)
     .where('key_hash', '=', keyHash)
     .where('request_id', '=', requestId)

@@ -1,6 +1,6 @@
 /** People, what they are in which account, and how they come to be it; run like the queries of `queries.ts`. */
 import { sql, type Kysely } from 'kysely';
-import type { Database, MemberRole } from './database.ts';
+import type { AccountStatus, Database, MemberRole } from './database.ts';
 import { StoreError } from './store-error.ts';
 
 type Db = Kysely<Database>;
@@ -89,13 +89,18 @@ export async function forgetExpired(db: Db, { at }: { readonly at: number }): Pr
 export async function findMembership(
   db: Db,
   { userId, accountId }: { readonly userId: string; readonly accountId: string | undefined },
-): Promise<{ readonly accountId: string; readonly role: MemberRole } | undefined> {
-  let query = db.selectFrom('member').where('user_id', '=', userId);
-  if (accountId !== undefined) query = query.where('account_id', '=', accountId);
+): Promise<
+  { readonly accountId: string; readonly role: MemberRole; readonly accountStatus: AccountStatus } | undefined
+> {
+  let query = db
+    .selectFrom('member')
+    .innerJoin('account', 'account.id', 'member.account_id')
+    .where('member.user_id', '=', userId);
+  if (accountId !== undefined) query = query.where('member.account_id', '=', accountId);
   return await query
-    .orderBy('created_at')
-    .orderBy('account_id')
-    .select(['account_id as accountId', 'role'])
+    .orderBy('member.created_at')
+    .orderBy('member.account_id')
+    .select(['member.account_id as accountId', 'member.role', 'account.status as accountStatus'])
     .limit(1)
     .executeTakeFirst();
 }
@@ -336,9 +341,13 @@ export async function findInvitation(
     .selectFrom('invitation')
     .where('token_hash', '=', tokenHash)
     .where('expires_at', '>', BigInt(at))
+    .where('account_id', 'in', activeAccounts(db))
     .select(['account_id as accountId', 'email', 'role'])
     .executeTakeFirst();
 }
+
+/** Nobody joins one that is suspended; the link works again when it is revived. */
+const activeAccounts = (db: Db) => db.selectFrom('account').where('status', '=', 'active').select('id');
 
 /** Whether an open invitation was sent to this address. */
 export async function isInvited(
@@ -380,6 +389,7 @@ async function takeInvitation(
     .where('token_hash', '=', tokenHash)
     .where('email', '=', email)
     .where('expires_at', '>', BigInt(at))
+    .where('account_id', 'in', activeAccounts(transaction))
     .returning(['account_id as accountId', 'role'])
     .executeTakeFirst();
 }

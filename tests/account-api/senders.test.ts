@@ -7,6 +7,7 @@ import type { AccountRoute, Role } from '../../src/account-api/route.ts';
 import { accountRoutes } from '../../src/account-api/routes.ts';
 import { provedForMs } from '../../src/account-api/senders.ts';
 import { Browser, password, person } from '../people/person.ts';
+import { uuid } from '../store/fixture.ts';
 import { openHost } from './host.ts';
 
 /**
@@ -125,4 +126,60 @@ test('people prove again who they are before what is dangerous, and keys need no
       } else assert.match(answer.body, /no_such_parameter|nothing with this id/, what);
     }
   }
+});
+
+test('a suspended account is looked at by its people and keys, and changed by nobody', async (t) => {
+  const { clock, host, senders } = await scene(t);
+  const { ledger } = host.services.operations;
+  await ledger.setAccountStatus('acct_a', 'suspended', clock.now, uuid());
+  let refused = 0;
+  for (const sender of senders) {
+    for (const route of accountRoutes) {
+      if (typeof route.access === 'string' && (route.access !== 'operator' || sender.isPerson === true)) continue;
+      if (!isLetIn(route, sender)) continue;
+      const answer = await host.ask(route.method.toUpperCase(), route.path.replaceAll(/\{\w+\}/g, 'x') + probe, {
+        headers: sender.headers,
+      });
+      const what = `${sender.name}: ${routeName(route)}: ${answer.status} ${answer.body.slice(0, 200)}`;
+      const isLook = route.method === 'get' && route.access !== 'operator';
+      const mayBe =
+        sender.isPerson === true
+          ? isLook || routeName(route) === 'DELETE /v1/account'
+          : isLook && route.stepUp !== true;
+      if (mayBe) assert.match(answer.body, /no_such_parameter|nothing with this id/, what);
+      else {
+        assert.equal(answer.status, 403, what);
+        assert.match(answer.body, /http_403.*suspended/s, what);
+        refused++;
+      }
+    }
+    clock.now += minuteMs / 4;
+  }
+  assert.ok(refused > 100, `${refused} refused`);
+
+  // As before, once it is revived.
+  await ledger.setAccountStatus('acct_a', 'active', clock.now, uuid());
+  const owner = senders.find(({ name }) => name === 'a key, owner')!;
+  const revived = await host.ask('POST', `/v1/keys${probe}`, { headers: owner.headers });
+  assert.match(revived.body, /no_such_parameter/);
+  assert.deepEqual(host.failures, []);
+});
+
+test('nobody joins an account that is suspended; the same link works when it is revived', async (t) => {
+  const clock = { now: Date.now() };
+  const host = await openHost(t, accountRoutes, () => clock.now);
+  const { ledger } = host.services.operations;
+  const owner = await host.key(await host.account('acct_a'), 'owner');
+  const invited = await host.ask('POST', '/v1/invites', {
+    key: owner,
+    json: { email: 'new@example.org', role: 'viewer' },
+  });
+  assert.equal(invited.status, 200, invited.body);
+  const token = /#([\w-]+)/.exec(host.mails[0]!.text)![1]!;
+  const accept = () =>
+    host.ask('POST', '/v1/invites/accept', { json: { token, name: 'New', password: 'a long password of theirs' } });
+  await ledger.setAccountStatus('acct_a', 'suspended', clock.now, uuid());
+  assert.equal((await accept()).status, 404);
+  await ledger.setAccountStatus('acct_a', 'active', clock.now, uuid());
+  assert.equal((await accept()).status, 200);
 });

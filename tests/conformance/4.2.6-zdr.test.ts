@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { assertEnvelope } from '../http/envelope.ts';
 import { Relay } from './relay.ts';
+import { sendResponses } from './responses-relay.ts';
 
 let relay: Relay;
 let others: Relay['upstream'];
@@ -52,6 +53,26 @@ test('§4.2.6 a prompt is not even counted by another server', async () => {
   assert.ok(told() > 1);
   await relay.sent({ model: 'both', messages }, zdr);
   assert.equal(told(), 0);
+});
+
+test('§4.2.6 an answer of /v1/responses never says that it is stored: true is refused, absent is false', async () => {
+  const ask = (more: object, headers: readonly (readonly [string, string])[] = zdr) =>
+    sendResponses(relay.service, { model: 'private', input: 'hi', ...more }, { headers });
+  for (const stream of [false, true]) {
+    assertEnvelope(await ask({ store: true, stream }), 'unsupported_parameter', { param: 'store' });
+    assert.deepEqual(relay.asked(), []);
+    for (const store of [undefined, null, false]) {
+      const answer = await ask({ store, stream });
+      assert.equal(answer.status, 200, answer.body);
+      assert.deepEqual(new Set(answer.body.match(/"store":\w+/g)), new Set(['"store":false']), answer.body);
+    }
+    relay.asked();
+    for (const store of [undefined, true]) {
+      const kept = await ask({ store, stream }, []);
+      assert.deepEqual(new Set(kept.body.match(/"store":\w+/g)), new Set(['"store":true']), kept.body);
+    }
+    relay.asked();
+  }
 });
 
 test('§4.2.6 fails closed: with its private server gone, the request goes nowhere', async () => {

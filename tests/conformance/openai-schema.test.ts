@@ -150,7 +150,12 @@ describe('by the schemas of OpenAI', { skip }, () => {
     };
     fc.assert(
       fc.property(legalStream, (stream) => {
-        const meter = new Meter({ choices: stream.choices, promptTokensLikely: 0, elapsedMs: () => 0 });
+        const meter = new Meter({
+          choices: stream.choices,
+          promptTokensLikely: 0,
+          promptTokensPossible: Infinity,
+          elapsedMs: () => 0,
+        });
         const encoder = chatFormat.openStream(head);
         const fold = new Fold();
         let sse = '';

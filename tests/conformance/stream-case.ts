@@ -46,7 +46,12 @@ export const readStreamCase = (name: string): StreamCase =>
 export function print(script: StreamCase, { dialect, body, headers }: Wire): Printed {
   const { format } = dialect.decodeRequest(body, { headers, items: undefined });
   const head = { ...script.head, seals: plainSeals, now: () => script.head.created + 2 };
-  const meter = new Meter({ choices: script.choices, promptTokensLikely: 0, elapsedMs: () => 0 });
+  const meter = new Meter({
+    choices: script.choices,
+    promptTokensLikely: 0,
+    promptTokensPossible: Infinity,
+    elapsedMs: () => 0,
+  });
   const encoder = format.openStream(head);
   const fold = new Fold();
   let sse = '';

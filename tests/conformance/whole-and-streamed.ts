@@ -19,7 +19,12 @@ export const head: ResponseHead = {
 
 /** The batches that leave the pipeline. */
 export function metered(stream: LegalStream): readonly GenerationBatch[] {
-  const meter = new Meter({ choices: stream.choices, promptTokensLikely: 0, elapsedMs: () => 0 });
+  const meter = new Meter({
+    choices: stream.choices,
+    promptTokensLikely: 0,
+    promptTokensPossible: Infinity,
+    elapsedMs: () => 0,
+  });
   const passed: GenerationBatch[] = [];
   for (const batch of stream.batches) {
     meter.read(batch);

@@ -140,6 +140,8 @@ for (const stream of [true, false]) {
 const wrong: readonly unknown[] = [-1, -1e15, 0.5, 1e15, 1e308, '7', '', true, [7], {}];
 /** In place of a prompt's length that was not reported: the estimate of the service for `hi`, whatever it is. */
 const estimate = 'estimate';
+/** What can be made of `hi`: 2 bytes, 16 tokens around each message and 128 around all (`pipeline/fit.ts`). */
+const possible = 146;
 interface Reported {
   readonly name: string;
   readonly usage: Readonly<Record<string, unknown>>;
@@ -167,6 +169,11 @@ const reports: readonly Reported[] = [
     usage: { ...usage, completion_tokens_details: { reasoning_tokens: value } },
     row: [promptTokens, 0, 2, 0],
   })),
+  {
+    name: 'a prompt that is longer than its bytes and any template',
+    usage: { ...usage, prompt_tokens: 3_000, prompt_tokens_details: { cached_tokens: 2_999 } },
+    row: [possible, possible, 2, 0],
+  },
   {
     name: 'cached beyond the prompt',
     usage: { ...usage, prompt_tokens_details: { cached_tokens: promptTokens + 1 } },

@@ -116,7 +116,7 @@ describe('what is not kept', () => {
   test('items under zero data retention', async () => {
     const headers = [['Service-ZDR', 'required']] as const;
     await unresolved(await answered({}, false, { headers }));
-    await unresolved(await answered({ store: true }, true, { headers }));
+    await unresolved(await answered({ store: false }, true, { headers }));
   });
 
   test('ids that nobody made, twice the same, and nothing else', async () => {
@@ -141,9 +141,9 @@ test('items outlive a restart and a crash', async () => {
   await sentForResponses(relay, { model: 'able', input: nextTurn(ids) });
 });
 
-test('I10: of a request with store: false or under zero data retention nothing is in any file', async () => {
+test('I10: of a request with store: false or under zero data retention nothing is in any file that can be read', async () => {
   const canaries = new Canaries();
-  const send = async (of: string, more: object, headers: readonly (readonly [string, string])[]) => {
+  const send = async (of: string, more: object, own: readonly (readonly [string, string])[], isKeyed = false) => {
     for (const stream of [false, true]) {
       const at = (place: string) => canaries.at(`${place}, ${of}, ${stream}`);
       const call = {
@@ -159,6 +159,7 @@ test('I10: of a request with store: false or under zero data retention nothing i
         tools: [{ ...look, description: at('description') }],
         instructions: at('instructions'),
         metadata: { [at('key')]: at('value') },
+        user: at('user'),
         prompt_cache_key: at('cache key'),
         include: ['reasoning.encrypted_content'],
         input: [
@@ -168,15 +169,23 @@ test('I10: of a request with store: false or under zero data retention nothing i
         ],
         ...more,
       };
+      const headers = isKeyed ? [...own, ['Idempotency-Key', at('idempotency key')] as const] : own;
       const answer = await sendResponses(relay.service, body, { headers });
       assert.equal(answer.status, 200, answer.body);
+      if (!isKeyed) continue;
+      // What is kept of it gives the same bytes again to whoever asks the same, and to nobody else.
+      relay.reply = [{ content: 'another answer' }];
+      const again = await sendResponses(relay.service, body, { headers });
+      assert.equal(again.headers['idempotent-replayed'], 'true', again.body);
+      assert.equal(again.body, answer.body);
     }
   };
   await send('not stored', { store: false }, []);
+  await send('not stored, with a key', { store: false }, [], true);
   await send('zero retention', {}, [['Service-ZDR', 'required']]);
   const forbidden = canaries.all.length;
   assert.ok(forbidden > 40);
-  await send('stored', {}, []);
+  await send('stored', {}, [], true);
   relay.reply = [{ content: 'Hello.' }];
 
   const { service } = relay;

@@ -9,7 +9,12 @@ import { Meter } from '../../src/pipeline/meter.ts';
 import { legalStream } from '../generation/legal-streams.ts';
 import type { LegalStream } from '../generation/legal-streams.ts';
 
-const order = (choices: number, promptTokensLikely = 7) => ({ choices, promptTokensLikely, elapsedMs: () => 0 });
+const order = (choices: number, promptTokensLikely = 7, promptTokensPossible = 1_000_000) => ({
+  choices,
+  promptTokensLikely,
+  promptTokensPossible,
+  elapsedMs: () => 0,
+});
 const usageOf = (promptTokens: number, completionTokens: number, cachedTokens = 0, reasoningTokens = 0): Usage => ({
   promptTokens,
   cachedTokens,
@@ -270,3 +275,19 @@ function transcript(choices: number, batches: readonly GenerationBatch[]): reado
 
 const shown = (batch: GenerationBatch): string =>
   batch.map((event) => ('choice' in event ? `${event.type}${event.choice}` : event.type)).join(' ');
+
+test('a prompt that nobody could make so long is lowered and marked, whoever says it and when', () => {
+  for (const [told, kept, counted] of [
+    [100, 100, false],
+    [101, 100, true],
+    [3_000, 100, true],
+  ] as const) {
+    const meter = new Meter(order(1, 7, 100));
+    meter.read([start(told, told), text()]);
+    assert.deepEqual([meter.usage.promptTokens, meter.usage.cachedTokens], [kept, kept]);
+    meter.read([{ type: 'finish', choice: 0, reason: 'stop' }]);
+    meter.read([{ type: 'usage', usage: usageOf(told, 1, told), counted: false }]);
+    assert.deepEqual([meter.usage, meter.counted], [usageOf(kept, 1, kept), counted]);
+    assert.deepEqual(meter.closing().at(-1), { type: 'usage', usage: usageOf(kept, 1, kept), counted });
+  }
+});

@@ -17,6 +17,7 @@ export interface ClaimStore {
 }
 
 const hash = (): Uint8Array => Uint8Array.from(randomBytes(32));
+const sealed = (text: string): Uint8Array => new TextEncoder().encode(text);
 const dayMs = 86_400_000;
 
 /** `open` makes a store with the customer `acct_a`, who has nothing. */
@@ -48,7 +49,7 @@ export function testClaims(open: (t: TestContext) => Promise<ClaimStore>): void 
     const { desk, ledger } = store;
     const claim = claimOf(store);
     assert.deepEqual(await desk.claimRequest(claim), { outcome: 'claimed' });
-    const answer = 'data: {"text":"ü \\u0000 \\ud800 ✓"}\n\n';
+    const answer = Uint8Array.from(randomBytes(10_000)); // sealed, so of any bytes
     assert.equal(await desk.keepAnswer({ ...claim, answer }), true);
     await ledger.settle(ended(claim, 'finished'));
     assert.deepEqual(await desk.claimRequest(again(claim)), { outcome: 'answered', publicId: claim.publicId, answer });
@@ -70,7 +71,7 @@ export function testClaims(open: (t: TestContext) => Promise<ClaimStore>): void 
     ] as const) {
       const claim = claimOf(store);
       await desk.claimRequest(claim);
-      await desk.keepAnswer({ ...claim, answer: 'of the first' });
+      await desk.keepAnswer({ ...claim, answer: sealed('of the first') });
       await ledger.settle(ended(claim, ending));
       const second = again(claim);
       assert.deepEqual(await desk.claimRequest(second), { outcome: 'claimed' }, ending);
@@ -95,7 +96,7 @@ export function testClaims(open: (t: TestContext) => Promise<ClaimStore>): void 
         await outcomesOfAll(store, dead),
         store.otherOwner === undefined ? ['claimed'] : ['claimed', 'running'],
       );
-      assert.equal(await desk.keepAnswer({ ...dead, answer: 'too late' }), false);
+      assert.equal(await desk.keepAnswer({ ...dead, answer: sealed('too late') }), false);
       // Nor does it free the key.
       await desk.leaveRequest(dead);
       if (store.otherOwner === undefined) continue;
@@ -134,7 +135,7 @@ export function testClaims(open: (t: TestContext) => Promise<ClaimStore>): void 
       const claim = claimOf(store, { now: (1_000 + day) * dayMs, expiredAt: 0 });
       kept.push(claim);
       await desk.claimRequest(claim);
-      await desk.keepAnswer({ ...claim, answer: 'x'.repeat(10_000) });
+      await desk.keepAnswer({ ...claim, answer: sealed('x'.repeat(10_000)) });
       await ledger.settle(ended(claim, 'finished'));
     }
     const first = kept[0]!;

@@ -185,6 +185,8 @@ export const ownAccountRoutes: readonly AccountRoute[] = [
       'For good, by an owner in person: what runs is cut, keys end, and people, files, kept items, answers, mail and names go at once. Ledger, usage, invoices and the log of changes stay without names. Credit must be zero, or `forfeit_credit` says that it expires.',
     access: ['owner'],
     stepUp: true,
+    // A deletion suspends first, and one that was cut off has to go on.
+    evenSuspended: true,
     query: deletionQuery,
     answers: [{ status: 200, description: 'It is gone.', schema: deletedSchema }],
     errors: ['http_409'],

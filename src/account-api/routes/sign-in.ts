@@ -1,6 +1,7 @@
 import Type from 'typebox';
 import type { TSchema } from 'typebox';
 
+import { mailAddressLengthMax, mailAddressPattern } from '../../accounts/mail-address.ts';
 import { ApiError } from '../../errors.ts';
 import type { Auth } from '../../people/auth.ts';
 import type { SignedInPerson } from '../../people/people.ts';
@@ -10,7 +11,7 @@ import { networkOf } from '../rate-limits.ts';
 import { Reply } from '../route.ts';
 import type { Call } from '../route.ts';
 
-export const email = Type.String({ minLength: 3, maxLength: 254, pattern: '^[^\\s@<>]+@[^\\s@<>]+$' });
+export const email = Type.String({ maxLength: mailAddressLengthMax, pattern: mailAddressPattern });
 export const password = Type.String({ minLength: 1, maxLength: 200, description: '10 to 200 characters.' });
 export const personName = Type.String({
   minLength: 1,

@@ -6,6 +6,7 @@ import type { ListenConfig } from '../../config/config.ts';
 import { publicUrl } from '../../config/public-url.ts';
 import { bytesInWords } from '../amount.ts';
 import type { Finding, Patient } from './finding.ts';
+import { openFilesMin, openFilesWanted } from '../open-files.ts';
 import { folderFault, freeBytesOf, quoted } from '../folder.ts';
 import { freePortNear, portHolder, tryPort } from '../port.ts';
 
@@ -30,9 +31,6 @@ export function lookAtNode(nodeVersion: string): Finding {
     repair: 'nvm install 24',
   };
 }
-
-const openFilesWanted = 4096;
-const openFilesMin = 1024;
 
 /** A request takes a socket, and one more where a backend is a server. */
 export async function lookAtOpenFiles(): Promise<readonly Finding[]> {

@@ -99,7 +99,7 @@ const shared: Readonly<Record<string, NamedSchema>> = {
     stream: 'Whether the answer comes in events while it is generated.',
     stream_options: noEffect,
     store:
-      'Whether later requests of the account may name the items of the answer by their id, for 30 days; true when absent. Never with zero data retention.',
+      'Whether later requests of the account may name the items of the answer by their id, for 30 days; true when absent. With zero data retention `true` is refused, and absent is false.',
     max_output_tokens:
       'Most tokens to generate, reasoning included. Absent: what the window leaves. Lowered to the cap of the model.',
     max_tool_calls: noEffect,

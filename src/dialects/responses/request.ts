@@ -11,7 +11,10 @@ import type { ResponsesRequestBody } from './schema.ts';
 const check = bodyCheck(responsesRequestSchema, ['model', 'input']);
 
 /** Body of `POST /v1/responses` → request, and what its answer echoes (contracts §1.3). */
-export function decodeResponsesRequest(json: unknown, { items }: Pick<DecodeContext, 'items'>): Decoded<Asked> {
+export function decodeResponsesRequest(
+  json: unknown,
+  { items, isZeroRetention = false }: Pick<DecodeContext, 'items' | 'isZeroRetention'>,
+): Decoded<Asked> {
   const body = check(json);
   refuseUnsupported(body);
   checkMetadata(body.metadata);
@@ -21,6 +24,7 @@ export function decodeResponsesRequest(json: unknown, { items }: Pick<DecodeCont
     : [];
   const tools = decodeTools(body.tools ?? []);
   const choice = decodeToolChoice(body.tool_choice, tools);
+  const isKept = keptOf(body, isZeroRetention);
   const includesLogprobs = body.include?.includes('message.output_text.logprobs') ?? false;
   const request: GenerationRequest = {
     model: body.model,
@@ -56,7 +60,16 @@ export function decodeResponsesRequest(json: unknown, { items }: Pick<DecodeCont
       (message) => input.itemOf[message - instructions.length] ?? 0,
     ),
   };
-  return { request, format: askedOf(body, includesLogprobs), references: input.references };
+  return { request, format: askedOf(body, includesLogprobs, isKept), references: input.references };
+}
+
+/** An answer that says `store: true` is one whose items can be named later, which with zero data retention none can. */
+function keptOf({ store }: ResponsesRequestBody, isZeroRetention: boolean): boolean {
+  if (store === true && isZeroRetention)
+    throw new ApiError('unsupported_parameter', "'store' cannot be true with zero data retention. Leave it out.", {
+      param: 'store',
+    });
+  return store ?? !isZeroRetention;
 }
 
 function pathsOf(toolIndexes: readonly number[], itemOf: (message: number) => number): FieldPaths {
@@ -191,9 +204,9 @@ function decodeConstraint(format: FormatInBody): Constraint | undefined {
   }
 }
 
-function askedOf(body: ResponsesRequestBody, includesLogprobs: boolean): Asked {
+function askedOf(body: ResponsesRequestBody, includesLogprobs: boolean, isKept: boolean): Asked {
   return {
-    isKept: body.store ?? true,
+    isKept,
     includesLogprobs,
     includesEncrypted: body.include?.includes('reasoning.encrypted_content') ?? false,
     echo: {
@@ -206,7 +219,7 @@ function askedOf(body: ResponsesRequestBody, includesLogprobs: boolean): Asked {
       reasoning: { effort: effortOf(body.reasoning?.effort), summary: body.reasoning?.summary ?? null },
       safety_identifier: body.safety_identifier ?? null,
       service_tier: 'default',
-      store: body.store ?? true,
+      store: isKept,
       background: false,
       temperature: body.temperature ?? 1,
       top_p: body.top_p ?? 1,

@@ -28,6 +28,7 @@ import * as auditOfPeople from './023-audit-of-people.ts';
 import * as signInAttempts from './024-sign-in-attempts.ts';
 import * as returnsUndone from './025-returns-undone.ts';
 import * as hoursOfAll from './026-hours-of-all.ts';
+import * as sealedAnswers from './027-sealed-answers.ts';
 
 interface MigrationSteps {
   up(db: Kysely<Database>, dialect: SchemaDialect): Promise<void>;
@@ -65,6 +66,7 @@ const migrations: Readonly<Record<string, MigrationSteps>> = {
   '024-sign-in-attempts': signInAttempts,
   '025-returns-undone': returnsUndone,
   '026-hours-of-all': hoursOfAll,
+  '027-sealed-answers': sealedAnswers,
 };
 
 export const migrationNames: readonly string[] = Object.keys(migrations);

@@ -3,7 +3,7 @@ import pg from 'pg';
 import { StoreError } from '../store-error.ts';
 import { isConnectionLost, sqlState } from './postgres-error.ts';
 
-const connectTimeoutMs = 3_000;
+export const connectTimeoutMs = 3_000;
 /** Connections that fail are tried again after a pause that grows to this, half of it by chance (reliability D3). */
 const pauseMaxMs = 1_000;
 /** `materialized`, which the statements of the ledger need. */
@@ -78,6 +78,25 @@ export async function refuseUnfitServer(client: pg.ClientBase): Promise<void> {
       'unusable',
       'The database takes no writes: it is a standby, or set to read only. Name the primary in `storage`.',
     );
+}
+
+/** The socket goes at once: asking a server to end the session would wait for one that does not answer. */
+export function dropSocket(client: pg.ClientBase): void {
+  (client as unknown as { readonly connection: { readonly stream: { destroy(): void } } }).connection.stream.destroy();
+}
+
+/** Whatever waits for the server fails when the time is over: it may be silent, not gone, as a pooler whose server is away. */
+export async function inTimeOf<Value>(
+  client: pg.ClientBase,
+  timeoutMs: number,
+  work: () => Promise<Value>,
+): Promise<Value> {
+  const timer = setTimeout(() => dropSocket(client), timeoutMs);
+  try {
+    return await work();
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 /** Turns a failure to reach the database into what the operator can do. */
@@ -179,18 +198,20 @@ export class Session {
     if (this.#client !== undefined) return this.#client;
     if (this.#failures > 0) {
       const pauseMs = Math.min(25 * 2 ** this.#failures, pauseMaxMs);
-      await sleep(pauseMs * (0.5 + Math.random() / 2), undefined, { ref: false });
+      // Who closes the store waits for this too: a pause that does not count would end the process in the middle of it.
+      await sleep(pauseMs * (0.5 + Math.random() / 2));
     }
     const client = new pg.Client(clientConfig(this.#options.address));
     client.on('error', () => this.#drop(client));
     client.on('end', () => this.#drop(client));
     const { onNotification } = this.#options;
     if (onNotification !== undefined) client.on('notification', ({ payload }) => onNotification(payload ?? ''));
-    const timer = setTimeout(() => this.#drop(client), 2 * connectTimeoutMs);
     try {
-      await client.connect();
-      await client.query(durable);
-      await this.#options.greet?.(client);
+      await inTimeOf(client, 2 * connectTimeoutMs, async () => {
+        await client.connect();
+        await client.query(durable);
+        await this.#options.greet?.(client);
+      });
       this.#failures = 0;
       this.#client = client;
       return client;
@@ -198,17 +219,12 @@ export class Session {
       this.#failures = Math.min(this.#failures + 1, 10);
       this.#drop(client);
       throw error;
-    } finally {
-      clearTimeout(timer);
     }
   }
 
-  /** The socket goes at once: asking a server to end the session would wait for one that does not answer. */
   #drop(client: pg.Client): void {
     if (this.#client === client) this.#client = undefined;
-    (
-      client as unknown as { readonly connection: { readonly stream: { destroy(): void } } }
-    ).connection.stream.destroy();
+    dropSocket(client);
   }
 
   /** After what is waiting. */

@@ -1,42 +1,29 @@
 import {
-  CompiledQuery,
   Kysely,
   PostgresAdapter,
-  PostgresDialect,
   PostgresIntrospector,
   PostgresQueryCompiler,
+  type CompiledQuery,
   type DatabaseConnection,
   type Driver,
 } from 'kysely';
-import pg from 'pg';
 import type { Database } from '../database.ts';
-import { clientConfig, durable, type PostgresAddress, type Session } from './connection.ts';
-
-/** A report that takes longer is ended by the server; the ledger has connections of its own. */
-const reportTimeoutMs = 120_000;
+import type { PostgresAddress, Session } from './connection.ts';
+import { PoolDriver } from './pool-driver.ts';
 
 /** Kysely on a few connections of its own. Close with `destroy()`. */
 export function kyselyOnPostgres(address: PostgresAddress, connections: number): Kysely<Database> {
-  const pool = new pg.Pool({
-    ...clientConfig(address),
-    max: connections,
-    idleTimeoutMillis: 60_000,
-    allowExitOnIdle: true,
-    statement_timeout: reportTimeoutMs,
-    query_timeout: reportTimeoutMs + 5_000,
-  });
-  pool.on('error', () => {}); // an idle connection broke; the next query makes another one
-  // One in use tells its query; without a listener of its own, pg would end the process besides.
-  pool.on('connect', (client) => client.on('error', () => {}));
+  return kyselyOn(new PoolDriver({ address, connections }));
+}
+
+export function kyselyOn(driver: Driver): Kysely<Database> {
   return new Kysely<Database>({
-    dialect: new PostgresDialect({
-      pool,
-      onCreateConnection: async (connection) => {
-        await connection.executeQuery(CompiledQuery.raw(durable));
-        // Compiling a report, and starting helpers for it, takes longer than running it.
-        await connection.executeQuery(CompiledQuery.raw('set jit = off; set max_parallel_workers_per_gather = 0'));
-      },
-    }),
+    dialect: {
+      createAdapter: () => new PostgresAdapter(),
+      createDriver: () => driver,
+      createIntrospector: (db) => new PostgresIntrospector(db),
+      createQueryCompiler: () => new PostgresQueryCompiler(),
+    },
   });
 }
 
@@ -59,14 +46,7 @@ export function kyselyOnSession(session: Session, timeoutMs: number): Kysely<Dat
     releaseConnection: nothing,
     destroy: nothing, // its owner closes it
   };
-  return new Kysely<Database>({
-    dialect: {
-      createAdapter: () => new PostgresAdapter(),
-      createDriver: () => driver,
-      createIntrospector: (db) => new PostgresIntrospector(db),
-      createQueryCompiler: () => new PostgresQueryCompiler(),
-    },
-  });
+  return kyselyOn(driver);
 }
 
 function refused(): never {

@@ -11,8 +11,17 @@ import { migrate, refuseNewer } from '../migrations/migrate.ts';
 import { deskOn, type Desk, type DeskOperation } from '../operations.ts';
 import { recomputeUsageDays, recomputeUsageHours } from '../roll-ups.ts';
 import { StoreError } from '../store-error.ts';
-import { clientConfig, refuseUnfitServer, unreachable, type PostgresAddress } from './connection.ts';
-import { kyselyOnPostgres } from './dialect.ts';
+import {
+  clientConfig,
+  connectTimeoutMs,
+  inTimeOf,
+  refuseUnfitServer,
+  unreachable,
+  type PostgresAddress,
+} from './connection.ts';
+import { DeskWatch } from './desk-watch.ts';
+import { kyselyOn, kyselyOnPostgres } from './dialect.ts';
+import { PoolDriver } from './pool-driver.ts';
 import { makePartitions } from './partitions.ts';
 import { pruneChanges } from './prune-changes.ts';
 import { PostgresFeed, type PostgresFeedOptions } from './feed.ts';
@@ -60,6 +69,8 @@ export interface PostgresStore {
   alone<Value>(work: () => Promise<Value>): Promise<Value>;
   /** Makes the partitions of months to come, and deletes changes that nobody looks for any more. Bounded work; call it each minute. */
   tidy(): Promise<void>;
+  /** Whether queries of the desk are answered. */
+  isAnswering(): boolean;
   close(): Promise<void>;
 }
 
@@ -67,7 +78,9 @@ export interface PostgresStore {
 export async function openPostgresStore(options: PostgresStoreOptions): Promise<PostgresStore> {
   const { address, shown, log = () => {} } = options;
   await knock(address, shown);
-  const db = kyselyOnPostgres(address, deskConnections);
+  const pool = new PoolDriver({ address, connections: deskConnections });
+  const db = kyselyOn(pool);
+  const watch = new DeskWatch(db, pool);
   let ledger: PostgresLedger | undefined;
   const limits = new PostgresLimitLeases({
     address,
@@ -99,9 +112,14 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
       follow: (follower) => follow({ address, follower, log: (level, message) => log(level, message, {}) }),
       alone: (work) => alone(db, work),
       tidy: () => tidy(db),
-      close: () => close(opened, limits, db),
+      isAnswering: () => watch.isAnswering,
+      close: async () => {
+        watch.close();
+        await close(opened, limits, db);
+      },
     };
   } catch (error) {
+    watch.close();
     await ledger?.close();
     await db.destroy();
     throw unreachable(error, shown);
@@ -119,12 +137,14 @@ async function knock(address: PostgresAddress, shown: string): Promise<void> {
   const client = new pg.Client(clientConfig(address));
   client.on('error', () => {});
   try {
-    await client.connect();
-    await refuseUnfitServer(client);
+    await inTimeOf(client, 2 * connectTimeoutMs, async () => {
+      await client.connect();
+      await refuseUnfitServer(client);
+    });
   } catch (error) {
     throw unreachable(error, shown);
   } finally {
-    await client.end().catch(() => {});
+    await inTimeOf(client, 1_000, () => client.end()).catch(() => {});
   }
 }
 

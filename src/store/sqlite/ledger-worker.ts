@@ -9,6 +9,7 @@ import { toFailure } from '../store-error.ts';
 import { assertDurable, openConnection } from './connection.ts';
 import type { LedgerBatch } from './ledger-batch.ts';
 import { LedgerWriter } from './ledger-writer.ts';
+import { StandingFile } from './standing-file.ts';
 
 /** What the main side sends first, once the schema is up to date. */
 export interface LedgerStart {
@@ -16,6 +17,9 @@ export interface LedgerStart {
 }
 
 export type LedgerStarted = { readonly recovered: number } | { readonly failure: ReturnType<typeof toFailure> };
+
+/** Beside the look after each batch: a service without work must not go on either. */
+const lookEveryMs = 1_000;
 
 const port = parentPort!;
 const { file } = workerData as { readonly file: string };
@@ -26,8 +30,10 @@ port.once('message', (start: LedgerStart | 'close') => {
     return;
   }
   let writer: LedgerWriter;
+  let standing: StandingFile;
   try {
     const connection = openConnection(file);
+    standing = new StandingFile(file);
     assertDurable(connection);
     writer = new LedgerWriter(connection);
     port.postMessage({ recovered: writer.recover(start.now) } satisfies LedgerStarted);
@@ -36,11 +42,16 @@ port.once('message', (start: LedgerStart | 'close') => {
     port.close();
     return;
   }
+  // What these throw ends the thread, and with it the process.
+  const looking = setInterval(() => standing.check(), lookEveryMs);
   port.on('message', (batch: LedgerBatch | 'close') => {
     if (batch !== 'close') {
-      port.postMessage(writer.write(batch)); // what it throws ends the thread, and with it the process
+      const reply = writer.write(batch);
+      standing.check(); // before anything of it is acknowledged
+      port.postMessage(reply);
       return;
     }
+    clearInterval(looking);
     writer.close();
     port.close();
   });

@@ -1,9 +1,8 @@
 // libfaketime moves the clock of one process. From Debian's package: the installed one, else a copy of its own. Replicas
 // whose clocks differ share a real PostgreSQL.
-import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
-import { cacheFolder } from '../../../scripts/cache-folder.mjs';
+import { unpackedPackage } from '../../../scripts/debian-package.mjs';
 import { postgresBinaries } from '../../../scripts/postgres.mjs';
 
 const remedy = 'Debian, Ubuntu: apt-get update && apt-get install libfaketime';
@@ -14,22 +13,10 @@ export function setup() {
 }
 
 function faketime() {
-  const found = libraryBelow('/usr/lib') ?? libraryBelow('/usr/local/lib');
-  if (found !== undefined) return found;
-  const folder = cacheFolder('libfaketime');
-  if (libraryBelow(folder) === undefined) {
-    // Needs no root, and installs nothing.
-    const download = () => spawnSync('apt-get', ['download', 'libfaketime'], { cwd: folder, stdio: ['ignore', 2, 2] });
-    if (download().status !== 0) {
-      spawnSync('apt-get', ['update'], { stdio: ['ignore', 2, 2] });
-      download();
-    }
-    for (const file of fs.readdirSync(folder).filter((name) => name.endsWith('.deb')))
-      spawnSync('dpkg', ['-x', file, '.'], { cwd: folder, stdio: ['ignore', 2, 2] });
-  }
-  const unpacked = libraryBelow(folder);
-  if (unpacked === undefined) throw new Error(`libfaketime is missing. ${remedy}`);
-  return unpacked;
+  const found =
+    libraryBelow('/usr/lib') ?? libraryBelow('/usr/local/lib') ?? libraryBelow(unpackedPackage('libfaketime'));
+  if (found === undefined) throw new Error(`libfaketime is missing. ${remedy}`);
+  return found;
 }
 
 /** `<folder>/…/faketime/libfaketime.so.1` */

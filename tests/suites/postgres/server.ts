@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import pg from 'pg';
 import { until } from '../../support/service.ts';
 
-interface User {
+export interface User {
   readonly uid: number;
   readonly gid: number;
 }
@@ -135,7 +135,7 @@ const program = (name: string): string => {
 };
 
 /** PostgreSQL refuses to run as root: then as its own user where there is one, else as nobody. */
-function unprivileged(): User | undefined {
+export function unprivileged(): User | undefined {
   if (process.getuid?.() !== 0) return undefined;
   const { stdout } = spawnSync('getent', ['passwd', 'postgres'], { encoding: 'utf8' });
   const [, , uid, gid] = (stdout ?? '').split(':');
@@ -164,7 +164,7 @@ function signal(pid: number, name: NodeJS.Signals): void {
   }
 }
 
-function freePort(): Promise<number> {
+export function freePort(): Promise<number> {
   return new Promise((resolve, reject) => {
     const probe = createServer();
     probe.once('error', reject);

@@ -8,6 +8,13 @@ export class Wire {
   readonly #sockets = new Set<Socket>();
   /** The next bytes with this text in them reach the database, and nothing of that connection comes back. */
   loseAnswerTo: string | undefined;
+  /**
+   * The same for one of so many messages to the database, whatever they say. Then the connection breaks, or stays and says
+   * nothing any more.
+   */
+  loseEach: number | undefined;
+  breaksAfterLoss = true;
+  #counted = 0;
   lost = 0;
   /** Calls of NOTIFY do not get through, as behind a pooler in transaction mode. */
   readonly #isDeaf: boolean;
@@ -55,6 +62,10 @@ export class Wire {
     }
     const database = connect(this.#databasePort, '127.0.0.1');
     let isMute = false;
+    const mute = (): void => {
+      this.lost++;
+      isMute = true;
+    };
     for (const socket of [client, database]) {
       this.#sockets.add(socket);
       socket.on('error', () => {});
@@ -63,16 +74,16 @@ export class Wire {
     client.on('data', (bytes) => {
       if (this.loseAnswerTo !== undefined && bytes.includes(this.loseAnswerTo)) {
         this.loseAnswerTo = undefined;
-        this.lost++;
-        isMute = true;
-      }
+        mute();
+      } else if (this.loseEach !== undefined && ++this.#counted % this.loseEach === 0) mute();
       database.write(bytes);
     });
     const heard = this.#isDeaf ? withoutCalls(() => this.callsLost++) : (bytes: Buffer) => bytes;
     database.on('data', (bytes) => {
       // It has answered, so it is committed; the answer is lost and so is the connection.
-      if (isMute) client.destroy();
-      else if (this.delayMs > 0) setTimeout(() => client.write(heard(bytes)), this.delayMs);
+      if (isMute) {
+        if (this.breaksAfterLoss) client.destroy();
+      } else if (this.delayMs > 0) setTimeout(() => client.write(heard(bytes)), this.delayMs);
       else client.write(heard(bytes));
     });
   }

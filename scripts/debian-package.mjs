@@ -1,0 +1,42 @@
+// Programs and libraries of Debian's packages in a folder of our own: needs no root, and installs nothing. Nothing but Node's
+// own modules.
+import { spawnSync } from 'node:child_process';
+import fs from 'node:fs';
+import path from 'node:path';
+import { cacheFolder } from './cache-folder.mjs';
+
+const quiet = { stdio: ['ignore', 2, 2] };
+
+/**
+ * The folder that the package is unpacked into, with those packages it depends on whose names `alsoNeeds` matches. What of it
+ * could not be fetched is not there: look for the file.
+ */
+export function unpackedPackage(name, alsoNeeds = /^$/) {
+  const folder = cacheFolder(name);
+  if (fs.existsSync(path.join(folder, 'usr'))) return folder;
+  if (!download(folder, [name])) {
+    spawnSync('apt-get', ['update'], quiet);
+    download(folder, [name]);
+  }
+  const needed = packagesIn(folder)
+    .flatMap(dependenciesOf)
+    .filter((one) => alsoNeeds.test(one));
+  if (needed.length > 0) download(folder, needed);
+  for (const file of packagesIn(folder)) spawnSync('dpkg', ['-x', file, '.'], { cwd: folder, ...quiet });
+  return folder;
+}
+
+const download = (folder, names) =>
+  spawnSync('apt-get', ['download', ...names], { cwd: folder, ...quiet }).status === 0;
+
+const packagesIn = (folder) =>
+  fs
+    .readdirSync(folder)
+    .filter((name) => name.endsWith('.deb'))
+    .map((name) => path.join(folder, name));
+
+/** The names alone: `libevent-2.1-7 (>= 2.1.8-stable) | other` is `libevent-2.1-7`. */
+function dependenciesOf(file) {
+  const { stdout } = spawnSync('dpkg-deb', ['--field', file, 'Depends'], { encoding: 'utf8' });
+  return (stdout ?? '').split(',').map((one) => /^\s*([^\s(|:]*)/.exec(one)[1]);
+}

@@ -1,0 +1,175 @@
+import {
+  CompiledQuery,
+  type DatabaseConnection,
+  type Driver,
+  type QueryResult,
+  type TransactionSettings,
+} from 'kysely';
+import pg from 'pg';
+import { clientConfig, dropSocket, durable, inTimeOf, type PostgresAddress } from './connection.ts';
+import { isConnectionLost } from './postgres-error.ts';
+
+export interface PoolOptions {
+  readonly address: PostgresAddress;
+  readonly connections: number;
+  /** A statement that takes longer is ended by the server, and soon after it by us, whether the server says so or not. */
+  readonly statementMs?: number;
+  /** What a new connection has at most until it can be used. */
+  readonly greetMs?: number;
+}
+
+/** A report that takes longer is ended by the server; the ledger has connections of its own. */
+const reportTimeoutMs = 120_000;
+/** What the server has besides to say that it has ended a statement. */
+const answerGraceMs = 5_000;
+const greetTimeoutMs = 5_000;
+/** Whoever still has a connection when the pool closes is given so long. */
+const closeTimeoutMs = 2_000;
+
+/**
+ * A few connections for Kysely. A connection that fails in any way, from its first statement on, is closed and its place is
+ * free again: Kysely's own driver keeps the place of one that fails while it is greeted, and gives one back as sound whose
+ * statement was given up, and which is still waiting for that answer.
+ */
+export class PoolDriver implements Driver {
+  readonly #pool: pg.Pool;
+  readonly #open = new Set<pg.PoolClient>();
+  readonly #connectionsMax: number;
+  #lent = 0;
+  #heardAtMs = performance.now();
+  /** Nothing can keep a connection for longer than this. */
+  readonly lentMsMax: number;
+
+  constructor({ address, connections, statementMs = reportTimeoutMs, greetMs = greetTimeoutMs }: PoolOptions) {
+    this.#connectionsMax = connections;
+    this.lentMsMax = statementMs + answerGraceMs;
+    const pool = new pg.Pool({
+      ...clientConfig(address),
+      max: connections,
+      idleTimeoutMillis: 60_000,
+      allowExitOnIdle: true,
+      query_timeout: this.lentMsMax,
+      verify: (client, done) => {
+        inTimeOf(client, greetMs, () => greet(client, statementMs)).then(
+          () => done(),
+          (error: Error) => {
+            dropSocket(client);
+            done(error);
+          },
+        );
+      },
+    });
+    pool.on('error', () => {}); // an idle connection broke; the next query makes another one
+    pool.on('connect', (client) => {
+      this.#open.add(client);
+      // One in use tells its query; without a listener of its own, pg would end the process besides.
+      client.on('error', () => {});
+    });
+    pool.on('remove', (client) => this.#open.delete(client as pg.PoolClient));
+    this.#pool = pool;
+  }
+
+  /** Every connection is at work for somebody, so that a look through them would only wait. */
+  get isBusy(): boolean {
+    return this.#lent >= this.#connectionsMax;
+  }
+
+  /** How long the server has said nothing to any of the connections. */
+  get silentMs(): number {
+    return performance.now() - this.#heardAtMs;
+  }
+
+  init(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  async acquireConnection(): Promise<PooledConnection> {
+    const client = await this.#pool.connect();
+    this.#lent++;
+    return new PooledConnection(client, () => (this.#heardAtMs = performance.now()));
+  }
+
+  releaseConnection(connection: DatabaseConnection): Promise<void> {
+    this.#lent--;
+    (connection as PooledConnection).release();
+    return Promise.resolve();
+  }
+
+  async beginTransaction(connection: DatabaseConnection, { isolationLevel }: TransactionSettings): Promise<void> {
+    await within(connection, isolationLevel === undefined ? 'begin' : `begin isolation level ${isolationLevel}`);
+  }
+
+  async commitTransaction(connection: DatabaseConnection): Promise<void> {
+    await within(connection, 'commit');
+  }
+
+  async rollbackTransaction(connection: DatabaseConnection): Promise<void> {
+    await within(connection, 'rollback');
+  }
+
+  /** Never takes longer than its time, whatever becomes of the server and of whoever has a connection. */
+  async destroy(): Promise<void> {
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<void>((resolve) => {
+      timer = setTimeout(() => {
+        this.#open.forEach(dropSocket);
+        resolve();
+      }, closeTimeoutMs);
+    });
+    await Promise.race([this.#pool.end(), late]);
+    clearTimeout(timer);
+  }
+}
+
+/** Before a connection is used for the first time. None of it in the startup packet, which poolers such as PgBouncer refuse. */
+async function greet(client: pg.ClientBase, statementMs: number): Promise<void> {
+  await client.query(durable);
+  // Compiling a report, and starting helpers for it, takes longer than running it.
+  await client.query(
+    `set jit = off; set max_parallel_workers_per_gather = 0; set statement_timeout = ${String(statementMs)}`,
+  );
+}
+
+/** A transaction of which nobody knows whether it is over must not be given to somebody else. */
+async function within(connection: DatabaseConnection, words: string): Promise<void> {
+  try {
+    await connection.executeQuery(CompiledQuery.raw(words));
+  } catch (error) {
+    (connection as PooledConnection).isBroken = true;
+    throw error;
+  }
+}
+
+class PooledConnection implements DatabaseConnection {
+  readonly #client: pg.PoolClient;
+  readonly #heard: () => void;
+  isBroken = false;
+
+  constructor(client: pg.PoolClient, heard: () => void) {
+    this.#client = client;
+    this.#heard = heard;
+  }
+
+  async executeQuery<Row>({ sql, parameters }: CompiledQuery): Promise<QueryResult<Row>> {
+    try {
+      const { command, rowCount, rows } = await this.#client.query<Row & object>(sql, [...parameters]);
+      this.#heard();
+      return ['INSERT', 'UPDATE', 'DELETE', 'MERGE'].includes(command)
+        ? { rows, numAffectedRows: BigInt(rowCount ?? 0) }
+        : { rows };
+    } catch (error) {
+      if (isConnectionLost(error)) this.isBroken = true;
+      else this.#heard();
+      throw error;
+    }
+  }
+
+  streamQuery(): never {
+    throw new Error('rows are read in pages here, never streamed');
+  }
+
+  release(): void {
+    if (this.isBroken) dropSocket(this.#client);
+    this.#client.release(this.isBroken);
+  }
+}

@@ -1,0 +1,46 @@
+import { statSync } from 'node:fs';
+import { StoreError } from '../store-error.ts';
+
+/**
+ * Whether the database that is open is still the file at its path, with its log. What is written to one that was deleted, or
+ * replaced by another, is gone when the process ends, and SQLite itself sees nothing of it: an unlinked file takes every commit.
+ */
+export class StandingFile {
+  readonly #file: string;
+  /** By path: device and inode, as they were found first. */
+  readonly #known = new Map<string, string>();
+
+  constructor(file: string) {
+    this.#file = file;
+    this.check();
+  }
+
+  /** Two calls of the system, some 5 µs beside the milliseconds of an fsync. Throws StoreError. */
+  check(): void {
+    // The log comes with the first write, and stays as long as a connection is open.
+    for (const path of [this.#file, `${this.#file}-wal`]) {
+      const known = this.#known.get(path);
+      const found = identityOf(path);
+      if (found === 'unknown' || (found === 'none' && known === undefined)) continue;
+      if (known === undefined) this.#known.set(path, found);
+      else if (found !== known)
+        throw new StoreError(
+          'failed',
+          `${path} was ${found === 'none' ? 'deleted or moved' : 'replaced by another file'} while the service ran. What it writes ` +
+            'would be lost, so it stops: nothing was acknowledged after this was seen. Put the file back where it was, or restore ' +
+            'a backup with: tokenhouse db restore',
+        );
+    }
+  }
+}
+
+/** `unknown`: nobody can tell now, as when a folder on the way may not be read. */
+function identityOf(path: string): string {
+  try {
+    const { dev, ino } = statSync(path, { bigint: true });
+    return `${dev} ${ino}`;
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    return code === 'ENOENT' || code === 'ENOTDIR' ? 'none' : 'unknown';
+  }
+}
