@@ -172,7 +172,7 @@ test('paths: fixed before parameters, decoded once, HEAD as GET, 405 with the me
   const key = await host.key('a', 'owner');
   assert.deepEqual((await host.ask('GET', '/v1/things/all')).json(), { told: 'all' });
   const got = await host.ask('GET', '/v1/things/a%2Fb%2520', { key });
-  assert.deepEqual(got.json()['told'], [{ id: 'a', role: 'owner' }, { id: 'a/b%20' }, {}]);
+  assert.deepEqual(got.json()['told'], [{ id: 'a', role: 'owner', isSuspended: false }, { id: 'a/b%20' }, {}]);
   assertEnvelope(await host.ask('GET', '/v1/things/longer-than-ten', { key }), 'http_404');
   for (const path of ['/v1/things/', '/v1/things/x/y', '/v1/nothing', '/v1/things/%ff', '/v1/'])
     assert.equal((await host.ask('GET', path, { key })).status, 404, path);
