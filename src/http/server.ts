@@ -175,6 +175,7 @@ async function handle(
   let route: Route | undefined;
   let order: Order | undefined;
   let place: Slot | undefined;
+  let large = undefined as Slot | undefined;
   try {
     const path = pathOf(request);
     route = inferenceRoutes.get(path);
@@ -207,7 +208,7 @@ async function handle(
     const { signal } = running;
     const { admission, bodyBudget, constraints, directory, prices, seals, items } = services;
     // A body without a declared length shows its size only here.
-    const admitLarge = (): void => admission.check(largeBodyBytes + 1, largeBodyBytes);
+    const admitLarge = (): void => void (large ??= admission.takeLarge(largeBodyBytes + 1, largeBodyBytes));
     const body = await readBody(request, lease.snapshot.limits.bodyBytesMax, bodyBudget, signal, admitLarge);
     exchange.receivedMs = performance.now();
     let keyed: KeyedRequest | undefined;
@@ -277,6 +278,7 @@ async function handle(
     else response.destroy();
   } finally {
     place?.release();
+    large?.release();
     running.end();
     lease.release();
     // One line a request: those that had a hold have theirs already.

@@ -20,6 +20,10 @@ export class Admission {
   /** What ran when the load was too high the last time. */
   #knee = Infinity;
   #refusedSinceLook = false;
+  /** Requests with large bodies, from their first look to their end. */
+  #large = 0;
+  /** Looks in a row that blamed them. */
+  #blamed = 0;
 
   constructor(runningMax: number) {
     this.#runningMax = runningMax;
@@ -50,8 +54,19 @@ export class Admission {
     return this.#cap < this.#runningMax;
   }
 
-  /** A new judgement of the load, four times a second. */
-  judged(rung: Rung): void {
+  /**
+   * A new judgement of the load, four times a second. `lacksMemory`: of it, and not of the processor, there is too little.
+   *
+   * While large bodies are under way a processor that has too much to do is their doing: then no more of them are taken, and
+   * everybody else is served, if slowly. For ten seconds at most, by when those that were taken are read and sent.
+   */
+  judged(rung: Rung, lacksMemory = false): void {
+    if (rung >= 2 && !lacksMemory && this.#large > 0 && this.#blamed < blamedLooksMax) {
+      this.#blamed++;
+      this.#rung = 1;
+      return;
+    }
+    if (rung === 0) this.#blamed = 0;
     this.#rung = rung;
     if (rung >= 2) {
       this.#knee = Math.min(this.#cap, this.#running);
@@ -70,16 +85,27 @@ export class Admission {
       throw atCapacity('The service is busy and takes no large requests now.', this.#cap);
   }
 
+  /** A request turns out to have a large body, until its end. Throws as `check` does. */
+  takeLarge(bodyBytes: number, largeBodyBytes: number): Slot {
+    this.check(bodyBytes, largeBodyBytes);
+    this.#large++;
+    return this.#slot(() => this.#large--);
+  }
+
   /** Takes the place of a request whose body has arrived. Throws `backend_at_capacity` 429 when there is none. */
   take(): Slot {
     this.#checkCap();
     this.#running++;
+    return this.#slot(() => this.#running--);
+  }
+
+  #slot(release: () => void): Slot {
     let released = false;
     return {
       release: () => {
         if (released) throw new Error('a slot is released once');
         released = true;
-        this.#running--;
+        release();
       },
     };
   }
@@ -92,6 +118,8 @@ export class Admission {
 }
 
 const capShrinks = 0.8;
+/** Ten seconds, as long as a large body may take to be parsed. */
+const blamedLooksMax = 40;
 /** From one to a thousand in four seconds. */
 const capGrows = 1.5;
 /** While there is still more work than the cap lets in, and the cap comes near to what was too much: a fifth in two seconds. */

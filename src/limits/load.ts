@@ -80,6 +80,10 @@ export class Ladder {
   }
 }
 
+/** Whether it is the memory that asks for a rung above the first. */
+export const lacksMemory = ({ memoryShare }: LoadSample, { newWorkMemoryShare }: LoadLimits): boolean =>
+  memoryShare >= newWorkMemoryShare * calmMemoryShare;
+
 export interface LoadMonitorOptions {
   readonly limits: LoadLimits;
   /** What counts as all the memory; `undefined`: what the container or the machine has. */

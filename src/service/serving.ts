@@ -26,7 +26,7 @@ import { ImageFetcher } from '../images/fetcher.ts';
 import { createNameResolver } from '../images/resolver.ts';
 import { Admission } from '../limits/admission.ts';
 import { Limits } from '../limits/limits.ts';
-import { monitorLoad } from '../limits/load.ts';
+import { lacksMemory, monitorLoad } from '../limits/load.ts';
 import { openCounts } from './counts.ts';
 import { steadyClock } from '../limits/steady-clock.ts';
 import { countSockets, edgeLimitsOf, listen, trustedProxiesOf } from './listening.ts';
@@ -293,14 +293,15 @@ export async function openServing(options: ServingOptions, opened: (() => unknow
       processes: options.processes,
       judged: (rung, sample) => {
         const before = admission.rung;
-        admission.judged(rung);
+        admission.judged(rung, lacksMemory(sample, limits.shedding));
         if (rung === 3) host.closeIdleConnections();
-        if (rung !== before)
+        const taken = admission.rung;
+        if (taken !== before)
           log.service({
-            level: rung >= 2 ? 'warn' : 'info',
+            level: taken >= 2 ? 'warn' : 'info',
             event: 'load',
             detail: {
-              rung,
+              rung: taken,
               lag_ms: Math.round(sample.lagMs),
               busy_percent: Math.round(sample.busyShare * 100),
               memory_percent: Math.round(sample.memoryShare * 100),

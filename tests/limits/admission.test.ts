@@ -91,3 +91,36 @@ test('while there is still too much work the cap creeps near to what was too muc
   admission.judged(0);
   assert.ok(admission.cap > 1.4 * caps.at(-1)!);
 });
+
+test('while large bodies are under way they are blamed for the load, for ten seconds, and for no lack of memory', () => {
+  const admission = new Admission(1000);
+  const one = admission.takeLarge(large + 1, large);
+  const other = admission.takeLarge(large + 1, large);
+  admission.take();
+  for (let look = 0; look < 40; look++) {
+    admission.judged(2);
+    assert.equal(admission.rung, 1);
+    assert.throws(() => admission.check(large + 1, large), isRefusal);
+    admission.take();
+  }
+  admission.judged(2);
+  assert.throws(() => admission.take(), isRefusal);
+  // Nor may they be blamed again before the load was gone.
+  admission.judged(1);
+  admission.judged(2);
+  assert.equal(admission.rung, 2);
+
+  const calm = new Admission(1000);
+  const third = calm.takeLarge(large + 1, large);
+  calm.take();
+  calm.judged(2, true);
+  assert.throws(() => calm.take(), isRefusal);
+  calm.judged(0);
+  third.release();
+  for (let look = 0; look < 20; look++) calm.judged(0);
+  calm.judged(2);
+  assert.equal(calm.rung, 2, 'nobody is there to blame');
+  one.release();
+  other.release();
+  assert.throws(() => other.release(), /once/);
+});

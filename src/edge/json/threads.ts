@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
 
 import { entryUrl } from '../../platform/entries.ts';
@@ -5,6 +6,7 @@ import { ApiError, atCap } from '../../errors.ts';
 import type { JsonReply } from './json-thread.ts';
 
 export interface JsonThreadsOptions {
+  /** Two when not given; one where the main thread would have to share its processor with them. */
   readonly threadsMax?: number;
   /** Bodies that wait for a thread; further ones are refused. */
   readonly waitingMax?: number;
@@ -48,7 +50,7 @@ export class JsonThreads {
   #isClosed = false;
 
   constructor(options: JsonThreadsOptions = {}) {
-    this.#threadsMax = options.threadsMax ?? 2;
+    this.#threadsMax = options.threadsMax ?? (availableParallelism() > 2 ? 2 : 1);
     this.#waitingMax = options.waitingMax ?? 32;
     this.#timeLimitMs = options.timeLimitMs ?? 10_000;
     this.#idleMs = options.idleMs ?? 10_000;

@@ -4,7 +4,7 @@ import { anySignal } from '../../any-signal.ts';
 import type { GenerationBatch, GenerationStream, TakeBatch } from '../../generation/event.ts';
 import type { ApiError } from '../../errors.ts';
 import { continuesLast } from '../../generation/request.ts';
-import type { EngineRequest, Prompt } from '../../generation/request.ts';
+import type { EngineRequest, Message, Prompt } from '../../generation/request.ts';
 import type { Engine, EngineStatus } from '../engine.ts';
 import type { ImageTokenRule } from '../image-tokens.ts';
 import { UsageTally } from '../usage-tally.ts';
@@ -20,8 +20,9 @@ import { atCapacity, isLoading, unavailable } from './failures.ts';
 import { flavors, type Flavor, type FlavorName } from './flavors.ts';
 import { Freshness } from './freshness.ts';
 import { jsonBody } from './image-body.ts';
+import { longJsonBody, measureJson, type JsonLength } from './json-pieces.ts';
 import { EchoedBeginning } from './echoed-beginning.ts';
-import { refusalOf, upstreamRequest } from './request.ts';
+import { refusalOf, upstreamRequest, withCaching } from './request.ts';
 import type { ForwardedField, UpstreamRequest, UpstreamServer } from './request.ts';
 import { guarded } from './special-tokens.ts';
 import type { SpecialTokens } from './special-tokens.ts';
@@ -155,9 +156,19 @@ class OpenAiEngine implements Engine {
 
   generate(request: EngineRequest, signal: AbortSignal): GenerationStream {
     // Nothing happens before the first read: a stream that is never read holds nothing.
+    if (promptCharacters(request.prompt) < longCharacters) {
+      return new LazyStream(signal, {
+        before: () => this.#beforeOpening(request),
+        open: () => this.#open(request, signal, undefined),
+      });
+    }
+    let written: WrittenRequest | undefined;
     return new LazyStream(signal, {
-      before: () => this.#beforeOpening(request),
-      open: () => this.#open(request, signal),
+      before: async () => {
+        await this.#beforeOpening(request);
+        written = await this.#write(request, signal);
+      },
+      open: () => this.#open(request, signal, written),
     });
   }
 
@@ -212,15 +223,40 @@ class OpenAiEngine implements Engine {
     return isRefused ? undefined : this.#freshness.settle();
   }
 
-  #open(request: EngineRequest, signal: AbortSignal): Exchange {
+  /**
+   * A long request is measured before it is sent, in pieces, so that it holds nobody up. Whether its prompt may be cached is known
+   * only then. What goes wrong here goes wrong again when it is opened.
+   */
+  async #write(request: EngineRequest, signal: AbortSignal): Promise<WrittenRequest | undefined> {
+    // What is refused anyway is not written.
+    if (this.#closing.signal.aborted || this.#breaker.isOpen || this.#running >= this.#maxConcurrency) return undefined;
+    try {
+      const upstream = upstreamRequest(request, this.#server, false);
+      return { upstream, measured: await measureJson(upstream.body, signal) };
+    } catch {
+      return undefined;
+    }
+  }
+
+  #open(request: EngineRequest, signal: AbortSignal, written: WrittenRequest | undefined): Exchange {
     if (this.#closing.signal.aborted) throw unavailable(this.#name);
-    const { path, body } = upstreamRequest(request, this.#server, this.#mayCachePrompt(request));
+    const mayCache = this.#mayCachePrompt(request);
+    const { path, body, addedBytes } =
+      written === undefined
+        ? { ...upstreamRequest(request, this.#server, mayCache), addedBytes: 0 }
+        : withCaching(written.upstream, request, this.#server, mayCache);
     if (this.#running >= this.#maxConcurrency) throw atCapacity(this.#name, this.#maxConcurrency);
     if (this.#breaker.isOpen) {
       throw unavailable(this.#name, Math.max(1, Math.ceil(this.#breaker.pauseLeftMs(performance.now()) / 1_000)));
     }
     const images = imageCount(request.prompt);
-    const { text, pieces, length, textLength } = jsonBody(body, images > 0);
+    const { text, pieces, length, textLength } =
+      written === undefined
+        ? jsonBody(body, images > 0)
+        : longJsonBody(body, {
+            length: written.measured.length + addedBytes,
+            textLength: written.measured.textLength + addedBytes,
+          });
     const decoder = this.#decoder(request, promptTokensMax(textLength, images), this.#echo(request, body));
     const head = `POST ${this.#basePath}${path} HTTP/1.1\r\n${this.#headLines}x-request-id: ${request.id}\r\ncontent-length: ${length}\r\n\r\n`;
     const outgoing = { text: head + text, pieces };
@@ -337,6 +373,33 @@ class OpenAiEngine implements Engine {
     if (!request.retain || this.#soleCacheScope !== request.cacheScope) this.#hasSeveralScopes = true;
     return !this.#hasSeveralScopes && this.#freshness.isKnownFresh;
   }
+}
+
+/** A request in the words of its backend, and how long it is. */
+interface WrittenRequest {
+  readonly upstream: UpstreamRequest;
+  readonly measured: JsonLength;
+}
+
+/** From here on a request is written in pieces. A quarter of a megabyte takes a millisecond. */
+const longCharacters = 262_144;
+
+function promptCharacters(prompt: Prompt): number {
+  switch (prompt.type) {
+    case 'token-ids':
+      return 0;
+    case 'texts':
+      return prompt.prompts.reduce((sum, text) => sum + text.length, 0);
+    case 'messages':
+      return prompt.messages.reduce((sum, message) => sum + messageCharacters(message), 0);
+  }
+}
+
+function messageCharacters(message: Message): number {
+  let sum = 0;
+  for (const part of message.content) if (part.type === 'text') sum += part.text.length;
+  if (message.role === 'assistant') for (const call of message.toolCalls) sum += call.arguments.length;
+  return sum;
 }
 
 interface Opening {

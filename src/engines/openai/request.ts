@@ -76,6 +76,19 @@ export function upstreamRequest(
   }
 }
 
+/** The same request, now that it is known whether its prompt may be cached; and by how many bytes its JSON is longer. */
+export function withCaching(
+  { path, body }: UpstreamRequest,
+  request: EngineRequest,
+  server: UpstreamServer,
+  mayCachePrompt: boolean,
+): UpstreamRequest & { readonly addedBytes: number } {
+  const fields = cacheFields(request, server, mayCachePrompt);
+  const bytes = (from: UpstreamRequest['body']): number =>
+    Object.keys(fields).reduce((sum, name) => sum + Buffer.byteLength(JSON.stringify(from[name])), 0);
+  return { path, body: { ...body, ...fields }, addedBytes: bytes(fields) - bytes(body) };
+}
+
 /** The request as the server can read it: nothing in it is taken for a token of its own, and its template takes the roles. */
 export function readable(request: EngineRequest, { specialTokens, systemFirst }: UpstreamServer): EngineRequest {
   const safe = guarded(request, specialTokens);

@@ -81,8 +81,8 @@ test('what is refused is refused in the words of the parser', async (t) => {
   assert.equal(Object.keys((await pool.parse(blocksOf(indexes), never)) as object).length, 60_000);
 });
 
-test('two threads at most, a bounded queue, and no thread when there is nothing to do', async (t) => {
-  const pool = threads(t, { waitingMax: 3, idleMs: 50 });
+test('no more threads than are allowed, a bounded queue, and no thread when there is nothing to do', async (t) => {
+  const pool = threads(t, { threadsMax: 2, waitingMax: 3, idleMs: 50 });
   assert.equal(pool.count, 0);
   const parsed = Array.from({ length: 5 }, () => pool.parse(blocksOf(`"${'x'.repeat(4_000_000)}"`), never));
   assert.equal(pool.count, 2);
