@@ -43,14 +43,14 @@ const question = {
   max_tokens: 64,
 };
 
-/** Microcents by the prices of the default configuration: 5 and 20 cents per million tokens, 2.5 for cached ones. */
+/** Microcents by the prices of the default configuration: $0.05 and $0.20 per million tokens, $0.025 for cached ones. */
 function price(
   { prompt_tokens: prompt, completion_tokens: completion }: OpenAI.CompletionUsage,
   cached: number,
 ): number {
   assert.match(
     defaultModels,
-    /input_cents_per_million: 5, output_cents_per_million: 20, .*microcents_per_million: 2500000/,
+    /input_dollars_per_million: 0\.05, output_dollars_per_million: 0\.2, cache_read_dollars_per_million: 0\.025 /,
   );
   return Math.ceil((prompt - cached) * 5 + cached * 2.5 + completion * 20);
 }
