@@ -139,8 +139,8 @@ function withFetched(order: Order, fetched: ReadonlyMap<string, ImagePart>, back
     // Sizes are known now.
     promptTokensMax: order.promptTokensMax - order.imageTokens.most + tokens.most,
     promptTokensLikely: order.promptTokensLikely - order.imageTokens.likely + tokens.likely,
-    refit: (promptTokens) => {
-      const shorter = order.refit(promptTokens);
+    refit: (refusal) => {
+      const shorter = order.refit(refusal);
       return shorter === undefined ? undefined : { ...shorter, prompt };
     },
   };

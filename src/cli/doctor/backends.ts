@@ -18,6 +18,7 @@ async function lookAtBackend(model: ModelConfig, backend: OpenAiBackendConfig): 
     apiKey: backend.apiKey?.reveal(),
     flavor: backend.flavor,
     model: backend.model ?? model.id,
+    contextLength: model.contextLength,
     signal: new AbortController().signal,
   });
   if (problem === undefined) return { check, state: 'ok', found };
