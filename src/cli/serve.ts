@@ -200,7 +200,7 @@ async function modelLines(
   endProgress: () => void,
 ): Promise<void> {
   if (backend.config.engine === 'openai') {
-    const look = await lookAtBackend(backend.modelId, backend.config);
+    const look = await lookAtBackend({ id: backend.modelId, contextLength: backend.contextLength }, backend.config);
     tellLook(look, log);
     for (const line of lookLines(look)) say(line);
     return;

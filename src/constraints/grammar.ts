@@ -189,10 +189,12 @@ function rangeText([first, last]: CodePointRange): string {
   return `${inClass(first)}-${inClass(last)}`;
 }
 
-/** Letters, digits and blanks stand for themselves; what a class could read otherwise is written as a number. */
+/** What stands for itself in a class of every reader; what one of them could read otherwise is written as a number. */
+const harmlessInClass = /^[A-Za-z0-9 _.,:;!?@#$%&*+/=<>~()]$/;
+
 function inClass(point: number): string {
   const character = String.fromCodePoint(point);
-  return escapedControl(point) ?? (/^[A-Za-z0-9 ]$/.test(character) ? character : codePointEscape(point));
+  return escapedControl(point) ?? (harmlessInClass.test(character) ? character : codePointEscape(point));
 }
 
 function escapedControl(point: number): string | undefined {
@@ -202,9 +204,12 @@ function escapedControl(point: number): string | undefined {
   return point < 32 || point === 127 ? codePointEscape(point) : undefined;
 }
 
+/**
+ * Never `\xHH`: llama.cpp takes two digits there, xgrammar as many as follow, so that `[\x2Fa]` would be one character, U+02FA.
+ * Four digits behind `\u`, and eight behind `\U`, are the same for both.
+ */
 function codePointEscape(point: number): string {
   const digits = (count: number): string => point.toString(16).toUpperCase().padStart(count, '0');
-  if (point <= 0xff) return `\\x${digits(2)}`;
   return point <= 0xffff ? `\\u${digits(4)}` : `\\U${digits(8)}`;
 }
 

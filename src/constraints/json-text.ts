@@ -1,4 +1,4 @@
-import { complement, difference, holds, intersection, type CodePoints } from './code-points.ts';
+import { anyCodePoint, complement, difference, holds, intersection, type CodePoints } from './code-points.ts';
 import {
   alternatives,
   characters,
@@ -15,6 +15,43 @@ import {
 /** Any JSON object, and nothing around it (`response_format` type `json_object`, §4.2.3(1)). */
 export function jsonObjectGrammar(): Grammar {
   return withJsonRules(rule('json-object'), new Map());
+}
+
+/**
+ * JSON as any writer writes it: what can be held against an answer whose schema a server has enforced in its own way.
+ */
+export function anyJsonGrammar(root: 'value' | 'object'): Grammar {
+  const blank = repetition(characters(' ', '\n', '\r', '\t'), 0, undefined);
+  const around = (text: string): Expression => sequence(blank, literal(text), blank);
+  const list = (item: Expression): Expression =>
+    optional(sequence(item, repetition(sequence(around(','), item), 0, undefined)));
+  const anyDigits = repetition(digit, 1, undefined);
+  const exponent = sequence(characters('e', 'E'), optional(characters('+', '-')), anyDigits);
+  const number = sequence(minus, anyDigits, optional(sequence(literal('.'), anyDigits)), optional(exponent));
+  const anyCharacter: Expression = { kind: 'characters', set: difference(anyCodePoint, escapedOnly) };
+  const escape = sequence(
+    literal('\\'),
+    alternatives(characters('"', '\\', '/', 'b', 'f', 'n', 'r', 't'), sequence(literal('u'), hex, hex, hex, hex)),
+  );
+  const string = sequence(literal('"'), repetition(alternatives(anyCharacter, escape), 0, undefined), literal('"'));
+  const object = sequence(
+    literal('{'),
+    blank,
+    list(sequence(rule('string'), around(':'), rule('value'))),
+    blank,
+    literal('}'),
+  );
+  const array = sequence(literal('['), blank, list(rule('value')), blank, literal(']'));
+  const plain = alternatives(literal('true'), literal('false'), literal('null'));
+  return {
+    root: 'root',
+    rules: new Map<string, Expression>([
+      ['root', sequence(blank, rule(root), blank)],
+      ['value', alternatives(rule('object'), array, rule('string'), number, plain)],
+      ['object', object],
+      ['string', string],
+    ]),
+  };
 }
 
 /** A grammar of its own rules and of the common rules of JSON that they name. */

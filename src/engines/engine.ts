@@ -7,8 +7,9 @@ import type { ImageTokenRule } from './image-tokens.ts';
 export type EngineStatus =
   /** A detail says what is unusual: a model that is unloaded takes work, and is loaded again for it. */
   | { readonly state: 'ready'; readonly detail?: string }
-  | { readonly state: 'starting'; readonly detail: string }
-  | { readonly state: 'down'; readonly detail: string };
+  | { readonly state: 'starting'; readonly detail: string; readonly retryAfterSeconds?: number }
+  /** `retryAfterSeconds`: when it will be known again, where that is known. */
+  | { readonly state: 'down'; readonly detail: string; readonly retryAfterSeconds?: number };
 
 /**
  * Something that generates. Its promises, which `tests/engines/` checks for every implementation:

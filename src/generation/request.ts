@@ -131,6 +131,8 @@ export interface EngineConstraint {
   readonly source: Constraint;
   /** GBNF with the start rule `root`; `undefined` where nobody has compiled it. */
   readonly gbnf: string | undefined;
+  /** The same as `constraints/acceptor.ts` reads it; absent where nobody has compiled it, and then nobody can check an answer. */
+  readonly program?: Int32Array;
 }
 
 /**

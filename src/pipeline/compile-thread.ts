@@ -7,14 +7,20 @@ import { printGbnf } from '../constraints/grammar.ts';
 import type { Grammar } from '../constraints/grammar.ts';
 import { jsonSchemaGrammar } from '../constraints/json-schema.ts';
 import { jsonObjectGrammar } from '../constraints/json-text.ts';
+import { compileProgram } from '../constraints/program.ts';
 import { regexGrammar } from '../constraints/regex.ts';
 import { ApiError } from '../errors.ts';
 import type { ErrorCode } from '../errors.ts';
 import type { Constraint } from '../generation/request.ts';
 
+/** What a constraint becomes. */
+export interface Compiled {
+  readonly gbnf: string;
+  readonly program: Int32Array;
+}
+
 export type CompileReply =
-  | { readonly gbnf: string }
-  | { readonly code: ErrorCode; readonly message: string; readonly param: string | undefined };
+  Compiled | { readonly code: ErrorCode; readonly message: string; readonly param: string | undefined };
 
 const port = parentPort!;
 /** A constraint, and the field that holds it. */
@@ -24,12 +30,14 @@ export interface CompileOrder {
 }
 
 port.on('message', (order: CompileOrder) => {
-  port.postMessage(reply(order));
+  const answer = reply(order);
+  port.postMessage(answer, 'program' in answer ? [answer.program.buffer as ArrayBuffer] : []);
 });
 
 function reply(order: CompileOrder): CompileReply {
   try {
-    return { gbnf: printGbnf(grammarOf(order)) };
+    const grammar = grammarOf(order);
+    return { gbnf: printGbnf(grammar), program: compileProgram(grammar) };
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     const { code, message, param } = error;

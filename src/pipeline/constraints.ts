@@ -3,12 +3,12 @@ import { Worker } from 'node:worker_threads';
 import { entryUrl } from '../platform/entries.ts';
 import { ApiError, atCap } from '../errors.ts';
 import type { Constraint, EngineConstraint } from '../generation/request.ts';
-import type { CompileOrder, CompileReply } from './compile-thread.ts';
+import type { CompileOrder, Compiled, CompileReply } from './compile-thread.ts';
 
 export interface ConstraintsOptions {
-  /** Grammars kept, and characters of them. */
+  /** Grammars kept, and bytes of them. */
   readonly grammarsMax?: number;
-  readonly charactersMax?: number;
+  readonly bytesMax?: number;
   /** Constraints that wait for the thread; further ones are refused. */
   readonly waitingMax?: number;
   /** How long one may take. Its steps are bounded too, so this is for a machine that stands still. */
@@ -17,7 +17,7 @@ export interface ConstraintsOptions {
 
 interface Job {
   readonly order: CompileOrder;
-  resolve(gbnf: string): void;
+  resolve(compiled: Compiled): void;
   reject(error: unknown): void;
 }
 
@@ -28,10 +28,10 @@ interface Job {
 export class Constraints {
   readonly #options: Required<ConstraintsOptions>;
   /** By the digest of what was compiled; the one that was used last stands last. */
-  readonly #grammars = new Map<string, string>();
-  #characters = 0;
+  readonly #grammars = new Map<string, Compiled>();
+  #bytes = 0;
   /** Of constraints that are being compiled, for others who send the same. */
-  readonly #running = new Map<string, Promise<string>>();
+  readonly #running = new Map<string, Promise<Compiled>>();
   readonly #waiting: Job[] = [];
   #thread: Worker | undefined;
   #job: Job | undefined;
@@ -40,7 +40,7 @@ export class Constraints {
   constructor(options: ConstraintsOptions = {}) {
     this.#options = {
       grammarsMax: 512,
-      charactersMax: 8 * 1024 * 1024,
+      bytesMax: 32 * 1024 * 1024,
       waitingMax: 256,
       timeLimitMs: 10_000,
       ...options,
@@ -58,7 +58,7 @@ export class Constraints {
    * its compilation (§4.2.6). `at` is the field that holds the constraint, for the `param` of an error.
    */
   async compile(source: Constraint, at: string, retain: boolean): Promise<EngineConstraint> {
-    if (!retain) return { source, gbnf: await this.#run({ source, at }) };
+    if (!retain) return { source, ...(await this.#run({ source, at })) };
     const key = createHash('sha256')
       .update(JSON.stringify([source, at]))
       .digest('base64');
@@ -66,21 +66,21 @@ export class Constraints {
     if (known !== undefined) {
       this.#forget(key);
       this.#remember(key, known);
-      return { source, gbnf: known };
+      return { source, ...known };
     }
     let running = this.#running.get(key);
     if (running === undefined) {
       running = this.#run({ source, at });
       this.#running.set(key, running);
       running.then(
-        (gbnf) => {
+        (compiled) => {
           this.#running.delete(key);
-          this.#remember(key, gbnf);
+          this.#remember(key, compiled);
         },
         () => this.#running.delete(key),
       );
     }
-    return { source, gbnf: await running };
+    return { source, ...(await running) };
   }
 
   async close(): Promise<void> {
@@ -88,22 +88,23 @@ export class Constraints {
     await this.#end();
   }
 
-  #remember(key: string, gbnf: string): void {
-    const { grammarsMax, charactersMax } = this.#options;
-    this.#grammars.set(key, gbnf);
-    this.#characters += gbnf.length;
+  #remember(key: string, compiled: Compiled): void {
+    const { grammarsMax, bytesMax } = this.#options;
+    this.#grammars.set(key, compiled);
+    this.#bytes += bytesOf(compiled);
     for (const oldest of this.#grammars.keys()) {
-      if (this.#grammars.size <= grammarsMax && this.#characters <= charactersMax) return;
+      if (this.#grammars.size <= grammarsMax && this.#bytes <= bytesMax) return;
       this.#forget(oldest);
     }
   }
 
   #forget(key: string): void {
-    this.#characters -= this.#grammars.get(key)?.length ?? 0;
+    const known = this.#grammars.get(key);
+    this.#bytes -= known === undefined ? 0 : bytesOf(known);
     this.#grammars.delete(key);
   }
 
-  #run(order: CompileOrder): Promise<string> {
+  #run(order: CompileOrder): Promise<Compiled> {
     return new Promise((resolve, reject) => {
       if (this.#waiting.length >= this.#options.waitingMax) {
         reject(atCapacity(this.#options.waitingMax));
@@ -138,7 +139,7 @@ export class Constraints {
       const job = this.#job;
       this.#job = undefined;
       clearTimeout(this.#timer);
-      if ('gbnf' in reply) job?.resolve(reply.gbnf);
+      if ('gbnf' in reply) job?.resolve(reply);
       else job?.reject(new ApiError(reply.code, reply.message, { param: reply.param }));
       this.#next();
     });
@@ -161,6 +162,8 @@ export class Constraints {
     await thread?.terminate();
   }
 }
+
+const bytesOf = ({ gbnf, program }: Compiled): number => gbnf.length + program.byteLength;
 
 const atCapacity = (waitingMax: number): ApiError =>
   new ApiError('backend_at_capacity', 'Constraints cannot be compiled now. Try again shortly.', atCap(waitingMax, 1));

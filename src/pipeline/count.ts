@@ -4,11 +4,20 @@ import { withoutImages } from './images.ts';
 import { isReady, mayTake } from './places.ts';
 import type { Backend } from './places.ts';
 
-/** A backend's refusal for length, with the prompt's length where it told it; `undefined` for any other failure. */
-export function lengthRefusal(error: unknown): { readonly promptTokens: number | undefined } | undefined {
+/** What a backend that refuses a request for its length tells of the prompt, and of its own window. */
+export interface LengthRefusal {
+  readonly promptTokens: number | undefined;
+  readonly windowTokens: number | undefined;
+}
+
+/** `undefined` for any other failure. */
+export function lengthRefusal(error: unknown): LengthRefusal | undefined {
   if (!(error instanceof ApiError) || error.code !== 'context_length_exceeded') return undefined;
-  const counted = error.extra['prompt_tokens'];
-  return { promptTokens: typeof counted === 'number' ? counted : undefined };
+  const figure = (name: string): number | undefined => {
+    const value = error.extra[name];
+    return typeof value === 'number' ? value : undefined;
+  };
+  return { promptTokens: figure('prompt_tokens'), windowTokens: figure('context_length_limit') };
 }
 
 /**

@@ -54,8 +54,8 @@ export async function dispatch(
       if (isTaking) throw error;
       if (content || signal.aborted) throw withModel(error, order);
       const refusal = lengthRefusal(error);
-      const shorter = refusal === undefined || refitted ? undefined : order.refit(refusal.promptTokens);
-      if (refusal !== undefined && shorter === undefined) throw order.tooLong(refusal.promptTokens);
+      const shorter = refusal === undefined || refitted ? undefined : order.refit(refusal);
+      if (refusal !== undefined && shorter === undefined) throw order.tooLong(refusal);
       if (shorter !== undefined) {
         request = shorter;
         refitted = true;
@@ -120,7 +120,7 @@ function freePlace(
   throw new ApiError(
     'no_healthy_backends',
     `No backend of the model '${order.model.id}' is available. ${waitingFor(places.backends)}`.trim(),
-    { extra: { model: order.model.id } },
+    { extra: { model: order.model.id }, retryAfterSeconds: retryAfterSeconds(places.backends) },
   );
 }
 
@@ -129,6 +129,14 @@ const waitingFor = (backends: readonly Backend[]): string =>
   backends.some((backend) => backend.engine.status().state === 'starting')
     ? 'It is still being loaded; try again shortly.'
     : '';
+
+/** When the first of them may be back; a moment where none of them knows. */
+function retryAfterSeconds(backends: readonly Backend[]): number {
+  const known = backends
+    .map(({ engine }) => engine.status())
+    .map((status) => ('retryAfterSeconds' in status ? status.retryAfterSeconds : undefined));
+  return Math.min(5, ...known.filter((seconds) => seconds !== undefined));
+}
 
 const hasContent = (batch: GenerationBatch): boolean =>
   batch.some((event) => event.type !== 'start' && event.type !== 'usage');

@@ -1,6 +1,7 @@
 import type { Model } from '../catalog/model.ts';
 import { ApiError } from '../errors.ts';
 import type { GenerationRequest, ImageTokens, Message, Prompt, Tool } from '../generation/request.ts';
+import type { LengthRefusal } from './count.ts';
 import { bytesPerToken } from './prompt-lengths.ts';
 import type { Route } from './route.ts';
 
@@ -120,9 +121,12 @@ const longest = <Field extends 'likely' | 'most'>(
 const noImages: ImageTokens = { likely: 0, most: 0 };
 
 /** §4.2.1(4) when it is the backend that refused: what the window leaves, by the backend's own count when it told one. */
-export function refitTokens(model: Model, promptTokens: number | undefined): number | undefined {
+export function refitTokens(
+  model: Model,
+  { promptTokens, windowTokens = Infinity }: LengthRefusal,
+): number | undefined {
   if (promptTokens === undefined) return undefined;
-  const room = model.contextLength - promptTokens;
+  const room = Math.min(windowTokens, model.contextLength) - promptTokens;
   return room < 1 ? undefined : capped(room, model);
 }
 
@@ -151,16 +155,17 @@ export function contextLengthExceeded(
   maxTokens: number,
   larger: readonly Model[],
   param: string,
+  windowTokens = model.contextLength,
 ): ApiError {
   const prompt = promptTokens === undefined ? 'The prompt' : `The prompt of ${promptTokens} tokens`;
   return new ApiError(
     'context_length_exceeded',
-    `${prompt} with max_tokens ${maxTokens} does not fit the context window of ${model.contextLength} tokens. Lower max_tokens, trim the prompt, or choose a model with a larger context.`,
+    `${prompt} with max_tokens ${maxTokens} does not fit the context window of ${windowTokens} tokens. Lower max_tokens, trim the prompt, or choose a model with a larger context.`,
     {
       param,
       extra: {
         model: model.id,
-        context_length_limit: model.contextLength,
+        context_length_limit: windowTokens,
         ...(promptTokens === undefined ? {} : { prompt_tokens: promptTokens }),
         max_tokens: maxTokens,
         suggested_models: larger.map(({ id, contextLength }) => ({ id, context_length: contextLength })),

@@ -140,8 +140,8 @@ function withFetched(order: Order, fetched: ReadonlyMap<string, ImagePart>, back
     promptTokensMax: order.promptTokensMax - order.imageTokens.most + tokens.most,
     promptTokensLikely: order.promptTokensLikely - order.imageTokens.likely + tokens.likely,
     promptTokensPossible: order.promptTokensPossible - order.imageTokens.most + tokens.most,
-    refit: (promptTokens) => {
-      const shorter = order.refit(promptTokens);
+    refit: (refusal) => {
+      const shorter = order.refit(refusal);
       return shorter === undefined ? undefined : { ...shorter, prompt };
     },
   };

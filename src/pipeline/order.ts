@@ -4,6 +4,7 @@ import type { Prices } from '../catalog/pricing.ts';
 import type { AnswerFormat } from '../dialects/dialect.ts';
 import type { ApiError } from '../errors.ts';
 import type { EngineRequest, ImageTokens } from '../generation/request.ts';
+import type { LengthRefusal } from './count.ts';
 import type { InferenceRoute } from './route.ts';
 
 /** A request that has passed every check and only needs a slot, credit and a backend: what `serve` hands to `run`. */
@@ -47,7 +48,7 @@ export interface Order {
   /** What of both figures are images. A prompt with images is never `promptCounted`: only the model counts them. */
   readonly imageTokens: ImageTokens;
   /** §4.2.1(4): the request that is tried once when a backend refuses for length; `undefined` when there is none to try. */
-  refit(promptTokens: number | undefined): EngineRequest | undefined;
+  refit(refusal: LengthRefusal): EngineRequest | undefined;
   /** What the client is told when the backend refuses for length in the end. */
-  tooLong(promptTokens: number | undefined): ApiError;
+  tooLong(refusal: LengthRefusal): ApiError;
 }

@@ -168,11 +168,13 @@ export async function serve(json: unknown, call: Call, services: ServeServices):
     promptTokensPossible: fitted.promptTokensPossible,
     endsAtWindow: fitted.endsAtWindow,
     imageTokens: images,
-    refit: (promptTokens) => {
-      const maxTokens = call.route.retryWithoutMaxTokens ? refitTokens(model, promptTokens) : undefined;
+    refit: (refusal) => {
+      const maxTokens = call.route.retryWithoutMaxTokens ? refitTokens(model, refusal) : undefined;
       return maxTokens === undefined ? undefined : engineRequest(maxTokens);
     },
-    tooLong: (promptTokens) => contextLengthExceeded(model, promptTokens, fitted.maxTokens, larger(), at.prompt),
+    // What the backend has is its window, whatever the card says.
+    tooLong: ({ promptTokens, windowTokens }) =>
+      contextLengthExceeded(model, promptTokens, fitted.maxTokens, larger(), at.prompt, windowTokens),
   };
 }
 

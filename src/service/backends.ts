@@ -19,6 +19,7 @@ import type { Backend } from '../pipeline/places.ts';
 /** A backend with what its start-up tells. */
 export interface OpenBackend extends Backend {
   readonly modelId: string;
+  readonly contextLength: number;
   /** The same as long as nothing has changed that its engine was started with: then it may go on through a reload. */
   readonly identity: string;
   /** What it is made from: a server that is not ours is looked at. */
@@ -63,6 +64,7 @@ export function openBackend(model: ModelConfig, config: BackendConfig, services:
   return {
     fileInUse: () => fileInUse,
     modelId: model.id,
+    contextLength: model.contextLength,
     identity: backendIdentity(model, config, services.limits),
     config,
     label: config.name,

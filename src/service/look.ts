@@ -1,6 +1,6 @@
 import { anySignal } from '../any-signal.ts';
 import type { BackendLook } from '../config/backend-look.ts';
-import type { Config, OpenAiBackendConfig } from '../config/config.ts';
+import type { Config, ModelConfig, OpenAiBackendConfig } from '../config/config.ts';
 import { probeBackend } from '../engines/openai/probe.ts';
 import type { Log } from '../log.ts';
 
@@ -11,18 +11,19 @@ const looksMax = 128;
 
 /** Whether the server of a backend answers, takes the key, has the model, and is what it is said to be. Never rejects. */
 export async function lookAtBackend(
-  modelId: string,
+  model: Pick<ModelConfig, 'id' | 'contextLength'>,
   backend: OpenAiBackendConfig,
   stopping?: AbortSignal,
 ): Promise<BackendLook> {
-  const look = { model: modelId, backend: backend.name, url: backend.url };
+  const look = { model: model.id, backend: backend.name, url: backend.url };
   const limit = AbortSignal.timeout(lookTimeoutMs);
   try {
     const { problem, isUsable } = await probeBackend({
       url: backend.url,
       apiKey: backend.apiKey?.reveal(),
       flavor: backend.flavor,
-      model: backend.model ?? modelId,
+      model: backend.model ?? model.id,
+      contextLength: model.contextLength,
       signal: stopping === undefined ? limit : anySignal([limit, stopping]),
     });
     if (problem === undefined) return { ...look, state: 'ready', problem: null };
@@ -39,13 +40,13 @@ export async function lookAtBackends(
   log: Log,
   stopping?: AbortSignal,
 ): Promise<readonly BackendLook[]> {
-  const wanted = models.flatMap(({ id, backends }) =>
-    backends.flatMap((backend) => (backend.engine === 'openai' ? [{ id, backend }] : [])),
+  const wanted = models.flatMap((model) =>
+    model.backends.flatMap((backend) => (backend.engine === 'openai' ? [{ model, backend }] : [])),
   );
   const looks: BackendLook[] = [];
   for (let from = 0; from < wanted.length && stopping?.aborted !== true; from += looksMax) {
     const some = wanted.slice(from, from + looksMax);
-    looks.push(...(await Promise.all(some.map(({ id, backend }) => lookAtBackend(id, backend, stopping)))));
+    looks.push(...(await Promise.all(some.map(({ model, backend }) => lookAtBackend(model, backend, stopping)))));
   }
   for (const look of looks) tellLook(look, log);
   return looks;

@@ -132,6 +132,7 @@ test('§4.2.5(4) hidden reasoning is not returned nor counted in reasoning_token
   const shown = await relay.completion({ model: 'hiding' });
   assert.equal(shown.choices[0]?.message.reasoning_content, 'Hm.');
   assert.equal(shown.usage.completion_tokens_details.reasoning_tokens, 2);
+  relay.reply = [{ content: 'Hello.' }];
 });
 
 test('§4.2.5(6) a model with reasoning always on treats an attempt to disable thinking as enabled', async () => {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
 import { MessagesClient, assistant, user, weather } from './messages-ask.ts';
-import { Relay } from './relay.ts';
+import { grammarOfSchema, Relay } from './relay.ts';
 import type { WireContent } from './messages-shape.ts';
 
 /** Contracts §1.2 seen from the backend: what a model is asked for what clients send to messages. */
@@ -143,10 +143,7 @@ test('the form of the answer, sampling and stop sequences', async () => {
     stop_sequences: ['END'],
     max_tokens: 77,
   });
-  assert.deepEqual(body['response_format'], {
-    type: 'json_schema',
-    json_schema: { name: 'answer', schema, strict: true },
-  });
+  assert.equal(body['guided_grammar'], grammarOfSchema(schema));
   assert.deepEqual(
     [body['temperature'], body['top_p'], body['top_k'], body['stop'], body['max_tokens']],
     [0.5, 0.9, 40, ['END'], 77],

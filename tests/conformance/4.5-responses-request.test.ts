@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
+import { printGbnf } from '../../src/constraints/grammar.ts';
+import { jsonObjectGrammar } from '../../src/constraints/json-text.ts';
 import { assertEnvelope } from '../http/envelope.ts';
 import { exchange } from '../http/raw.ts';
-import { Relay } from './relay.ts';
+import { grammarOfSchema, Relay } from './relay.ts';
 import { sendResponses, sentForResponses, wholeResponse } from './responses-relay.ts';
 
 /** Specification §4.5, contracts §1.3, "Request": each row of the table, by what a model is asked or the client is told. */
@@ -356,13 +358,11 @@ describe('text.format', () => {
   const format = { type: 'json_schema', name: 'n', strict: true, schema };
 
   test('text, json_object and json_schema reach the model', async () => {
-    assert.equal((await sent({ text: { format: { type: 'text' } } }))['response_format'], undefined);
-    assert.equal((await sent({ text: {} }))['response_format'], undefined);
-    assert.deepEqual((await sent({ text: { format: { type: 'json_object' } } }))['response_format'], {
-      type: 'json_object',
-    });
-    const body = await sent({ text: { format, verbosity: 'low' } });
-    assert.deepEqual((body['response_format'] as { json_schema: { schema: unknown } }).json_schema.schema, schema);
+    const grammarOf = async (text: unknown): Promise<unknown> => (await sent({ text }))['guided_grammar'];
+    assert.equal(await grammarOf({ format: { type: 'text' } }), undefined);
+    assert.equal(await grammarOf({}), undefined);
+    assert.equal(await grammarOf({ format: { type: 'json_object' } }), printGbnf(jsonObjectGrammar()));
+    assert.equal(await grammarOf({ format, verbosity: 'low' }), grammarOfSchema(schema));
   });
 
   test('what the card does not list is refused', async () => {

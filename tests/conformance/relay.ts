@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict';
 import { exchange } from '../http/raw.ts';
 import type { RawAnswer } from '../http/raw.ts';
+import { printGbnf } from '../../src/constraints/grammar.ts';
+import { jsonSchemaGrammar } from '../../src/constraints/json-schema.ts';
+import { boundReply, type Reply } from '../support/bound-reply.ts';
 import { TestService } from '../support/service.ts';
 import type { TestServiceOptions } from '../support/service.ts';
 import { chatChunk, event, Upstream, usageChunk } from '../support/upstream.ts';
@@ -21,17 +24,26 @@ export interface Completion {
   };
 }
 
-/** The deltas of an answer, each of them one token. */
-export type Reply = readonly Readonly<Record<string, unknown>>[];
+const plain: Reply = [{ content: 'Hello.' }];
+
+/** How a schema reaches a server that gets constraints as grammars. */
+export const grammarOfSchema = (schema: unknown): string => printGbnf(jsonSchemaGrammar(schema, 'schema'));
+
+/** The text is the plain answer, or JSON where the request is bound to some. */
+export function assertPlainOr(text: string | null | undefined, isJson: boolean): void {
+  if (isJson) assert.ok(typeof JSON.parse(text ?? '') === 'object', text ?? '');
+  else assert.equal(text, 'Hello.');
+}
 
 /**
  * The real service in front of a server that keeps what it is sent, so that a test can read both sides of a rule: what the
- * client is told, and what a model is asked. The server answers with `reply`, and counts every prompt as `promptTokens`.
+ * client is told, and what a model is asked. The server answers with `reply`, and counts every prompt as `promptTokens`. An
+ * answer that is bound to a form has it, unless a test has prepared another.
  */
 export class Relay {
   readonly service: TestService;
   readonly upstream: Upstream;
-  reply: Reply = [{ content: 'Hello.' }];
+  reply: Reply = plain;
   /** `undefined`: it cannot count. */
   promptTokens: number | undefined = 10;
 
@@ -100,11 +112,13 @@ export class Relay {
     }
     if (request.path !== '/v1/chat/completions') return request.json(200, {});
     const prompt_tokens = this.promptTokens ?? 10;
+    const isPlain = JSON.stringify(this.reply) === JSON.stringify(plain);
+    const reply = isPlain ? (boundReply(JSON.parse(request.body) as Body) ?? plain) : this.reply;
     request.events();
     request.chunk(
       [
         chatChunk({ role: 'assistant', content: '' }),
-        ...this.reply.map((delta) => chatChunk(delta)),
+        ...reply.map((delta) => chatChunk(delta)),
         chatChunk({}, 'stop'),
         usageChunk({ prompt_tokens, completion_tokens: this.reply.length }),
         event('[DONE]'),

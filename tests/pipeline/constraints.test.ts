@@ -53,11 +53,11 @@ test('§4.2.6 under zero data retention nothing is remembered', async () => {
   assert.equal(constraints.count, 0);
 });
 
-test('the oldest go when there are too many, or too many characters', async () => {
+test('the oldest go when there are too many, or too many bytes', async () => {
   const few = open({ grammarsMax: 3 });
   for (const pattern of ['a', 'b', 'c', 'a', 'd']) await few.compile(regex(pattern), 'regex', true);
   assert.equal(few.count, 3);
-  const small = open({ charactersMax: 100 });
+  const small = open({ bytesMax: 600 });
   for (const pattern of ['a'.repeat(60), 'b'.repeat(60), 'c'.repeat(200)]) {
     await small.compile(regex(pattern), 'regex', true);
     assert.ok(small.count <= 1);

@@ -399,12 +399,15 @@ test('what is fitted fits, is capped, and is at least one token', async () => {
 
 test('refitTokens: what the window leaves after the count of the backend', () => {
   const model: Model = { ...capableModel, contextLength: 1000, maxOutputTokens: null };
-  assert.equal(refitTokens(model, 900), 100);
-  assert.equal(refitTokens(model, 999), 1);
-  assert.equal(refitTokens(model, 1000), undefined);
-  assert.equal(refitTokens(model, 5000), undefined);
-  assert.equal(refitTokens(model, undefined), undefined);
-  assert.equal(refitTokens({ ...model, maxOutputTokens: 50 }, 900), 50);
+  assert.equal(refitTokens(model, { promptTokens: 900, windowTokens: undefined }), 100);
+  assert.equal(refitTokens(model, { promptTokens: 999, windowTokens: undefined }), 1);
+  assert.equal(refitTokens(model, { promptTokens: 1000, windowTokens: undefined }), undefined);
+  assert.equal(refitTokens(model, { promptTokens: 5000, windowTokens: undefined }), undefined);
+  assert.equal(refitTokens(model, { promptTokens: undefined, windowTokens: undefined }), undefined);
+  // What the backend has is what there is.
+  assert.equal(refitTokens(model, { promptTokens: 700, windowTokens: 800 }), 100);
+  assert.equal(refitTokens(model, { promptTokens: 900, windowTokens: 800 }), undefined);
+  assert.equal(refitTokens({ ...model, maxOutputTokens: 50 }, { promptTokens: 900, windowTokens: undefined }), 50);
 });
 
 test('the bound of a prompt counts everything of it that a template prints', () => {

@@ -13,7 +13,7 @@ export async function lookAtBackends({ config }: Patient): Promise<readonly Find
 async function lookAt(model: ModelConfig, backend: OpenAiBackendConfig): Promise<Finding> {
   const check = 'backend';
   const found = `${model.id} · ${backend.name} · ${backend.url}`;
-  const { state, problem } = await lookAtBackend(model.id, backend);
+  const { state, problem } = await lookAtBackend(model, backend);
   if (problem === null) return { check, state: 'ok', found };
   return state === 'wrong'
     ? { check, state: 'warning', found, why: problem, repair: 'tokenhouse config show (see models[].backends[])' }

@@ -12,7 +12,8 @@ export class Breaker {
   #pauseMs: number;
   #openUntilMs = 0;
 
-  constructor(pauseMinMs = 1_000, pauseMaxMs = 30_000) {
+  // A look is a GET that costs nothing, so a server that is ready again is found within five seconds, jitter included.
+  constructor(pauseMinMs = 1_000, pauseMaxMs = 4_000) {
     this.#pauseMinMs = pauseMinMs;
     this.#pauseMaxMs = pauseMaxMs;
     this.#pauseMs = pauseMinMs;

@@ -22,20 +22,29 @@ export interface CompletionNames {
   readonly skipsSpecial: string | undefined;
   readonly includesStop: string | undefined;
   readonly addsSpecial: string | undefined;
-  /** Whether the fields of constraints are those of chat. */
-  readonly constrains: boolean;
+  /** Whether a constraint holds, in the fields of chat; for models that reason it may not. */
+  readonly constrains: 'always' | 'without-reasoning' | 'never';
 }
 
 /** Throws nothing: the error for what the server cannot do of a text completion, `undefined` when it can do all of it. */
-export function completionRefusal(request: EngineRequest, { completions: names }: Flavor): ApiError | undefined {
+export function completionRefusal(
+  request: EngineRequest,
+  { completions: names }: Flavor,
+  reasons: boolean,
+): ApiError | undefined {
   const { prompt, tokens, constraint } = request;
   if (prompt.type === 'messages') return undefined;
-  if (constraint !== undefined && !names.constrains) {
+  if (constraint !== undefined && (names.constrains === 'never' || (reasons && names.constrains !== 'always'))) {
     return new ApiError(
       constraint.source.type === 'regex' ? 'unsupported_regex' : 'unsupported_response_format',
       'The model cannot keep the continuation of a text to a form.',
       { param: constraint.source.type === 'regex' ? 'regex' : 'response_format' },
     );
+  }
+  // A form says where its text ends, and these do not let it.
+  if (constraint !== undefined && tokens !== undefined && (tokens.ignoresEnd || tokens.tokensMin > 0)) {
+    const param = tokens.ignoresEnd ? 'ignore_eos' : 'min_tokens';
+    return new ApiError('unsupported_parameter', `'${param}' does not go with an answer that has a form.`, { param });
   }
   const param = tokens === undefined ? undefined : unsupported(request, tokens, names);
   return param === undefined

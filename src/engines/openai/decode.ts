@@ -13,6 +13,7 @@ import type { ReplyEvent } from '../../reply/event.ts';
 import { hermes } from '../../reply/hermes.ts';
 import { ReplyReader } from '../../reply/reply-reader.ts';
 import type { RawUsage, UsageTally } from '../usage-tally.ts';
+import { ArgumentsGuard, TextGuard, UnboundFault, type Bound, type TellUnchecked } from './answer-guard.ts';
 import { ChunkTemplate } from './chunk-template.ts';
 import type { ChunkShapes } from './chunk-template.ts';
 import { placed, splitEcho } from './echoed-prompt.ts';
@@ -51,6 +52,9 @@ export interface DecoderOptions {
   readonly shapes?: ChunkShapes;
   /** The words that an answer goes on with, where the server says them again. */
   readonly echo?: EchoedBeginning | undefined;
+  /** What the answer is held against; absent: nothing. */
+  readonly bound?: Bound | undefined;
+  readonly onUnchecked?: TellUnchecked;
 }
 
 export interface CompletionReading {
@@ -97,7 +101,7 @@ export class ChunkDecoder {
 
   constructor(options: DecoderOptions) {
     this.#options = options;
-    this.#choices = Array.from({ length: options.choices }, () => newChoiceState(options.splitsThinking));
+    this.#choices = Array.from({ length: options.choices }, () => newChoiceState(options));
   }
 
   /** Whether every choice has its finish. */
@@ -247,7 +251,9 @@ export class ChunkDecoder {
         this.#endReading(state, index);
         this.#reasoning(state, index, reasoning);
       }
-      const content = text(delta['content']) || text(delta['refusal']);
+      const refusal = text(delta['refusal']);
+      if (refusal !== '') state.guard?.release();
+      const content = text(delta['content']) || refusal;
       if (content !== '') {
         tokens = 1;
         const own = echo === undefined ? content : echo.take(content);
@@ -266,6 +272,12 @@ export class ChunkDecoder {
         this.#text(state, index, content, logprobs);
       }
     } else if (delta !== undefined && delta !== null) throw new StreamFault('a delta is no object');
+    // Written, and kept back by the parser of a call (`return_token_ids`): whoever leaves now pays for it.
+    const kept: unknown = tokens === 0 ? choice['token_ids'] : undefined;
+    if (Array.isArray(kept) && kept.length > 0) {
+      tokens = kept.length;
+      this.#start();
+    }
     if (logprobs !== undefined && tokens === 0 && !isEmptyStart(delta)) state.logprobs.push(...logprobs);
     if (tokens > 0) this.#options.tally.delta(index, isReasoning, Math.max(tokens, logprobs?.length ?? 0));
     const reason = choice['finish_reason'];
@@ -306,6 +318,7 @@ export class ChunkDecoder {
     // vLLM makes a token when it scores a prompt, and does not show it.
     const count = maxTokens === 0 ? 0 : (ids?.length ?? tokens?.length ?? 0);
     if (content !== '' || count > 0) {
+      state.guard?.text(content);
       const from = state.characters;
       const logprobs =
         hasLogprobs && tokens !== undefined
@@ -320,6 +333,7 @@ export class ChunkDecoder {
 
   /** §4.2.5(1) and (4): beside the answer, in it between tags, or not at all. */
   #reasoning(state: ChoiceState, choice: number, reasoning: string): void {
+    state.guard?.thought();
     switch (this.#options.reasoningForm) {
       case 'separate':
         return this.#emit(state, reasoning, { type: 'reasoning', choice, text: reasoning });
@@ -382,6 +396,7 @@ export class ChunkDecoder {
 
   #text(state: ChoiceState, choice: number, content: string, logprobs: readonly TokenLogprob[] | undefined): void {
     this.#endThinking(state, choice);
+    state.guard?.text(content);
     if (logprobs === undefined) return this.#emit(state, content, { type: 'text', choice, text: content });
     // Tokens that made no text of their own (half a character) belong to the text that they completed.
     const all = [...state.logprobs.splice(0), ...logprobs];
@@ -422,11 +437,13 @@ export class ChunkDecoder {
 
   #arguments(state: ChoiceState, choice: number, number: number, call: CallState, piece: string): void {
     call.hasArguments = true;
+    if (this.#options.bound?.type === 'call') (call.guard ??= new ArgumentsGuard()).arguments(piece);
     this.#emit(state, piece, { type: 'tool-arguments', choice, call: number, text: piece });
   }
 
   /** The answer is whole with its first call; what the server goes on to write of this choice is not read. */
   #cutCalls(state: ChoiceState, choice: number): void {
+    this.#checkWhole(state, undefined);
     state.isCut = true;
     this.#finish(state, choice, { type: 'finish', choice, reason: 'tool-calls' });
     if (this.isFinished) this.#sawDone = this.#isCutShort = true;
@@ -442,7 +459,14 @@ export class ChunkDecoder {
     let call = byIndex.get(index as number);
     if (call === undefined || isAnother(call, raw)) {
       if (all.length >= toolCallsMax) throw new StreamFault('there are too many tool calls');
-      call = { index: index as number, number: undefined, id: undefined, early: '', hasArguments: false };
+      call = {
+        index: index as number,
+        number: undefined,
+        id: undefined,
+        early: '',
+        hasArguments: false,
+        guard: undefined,
+      };
       all.push(call);
       byIndex.set(index as number, call);
       state.calls.lastIndex = index as number;
@@ -472,6 +496,9 @@ export class ChunkDecoder {
     if (reason === undefined) throw new StreamFault('the backend gave up on the answer');
     // vLLM names the stop in `stop_reason`, SGLang in `matched_stop`; both give a token id or a text.
     const stop = fields['stop_reason'] ?? fields['matched_stop'];
+    // What was kept back of the text belongs to it, before it is asked whether it is whole.
+    this.#endReading(state, choice);
+    if (reason !== 'length' && raw !== 'content_filter') this.#checkWhole(state, stop);
     this.#finish(state, choice, {
       type: 'finish',
       choice,
@@ -481,6 +508,14 @@ export class ChunkDecoder {
       ...(Number.isInteger(stop) && reason === 'stop' ? { stopTokenId: stop as number } : {}),
       ...(raw === 'repetition' ? { cause: 'repetition' as const } : {}),
     });
+  }
+
+  /** An answer that its server has ended is all that it was bound to be. */
+  #checkWhole(state: ChoiceState, stop: unknown): void {
+    state.guard?.end(stop);
+    if (this.#options.bound?.type !== 'call') return;
+    if (state.calls.named === 0) throw new UnboundFault('a forced call was not made', false);
+    for (const call of state.calls.all) call.guard?.end();
   }
 
   #finish(state: ChoiceState, choice: number, event: Extract<GenerationEvent, { type: 'finish' }>): void {
@@ -566,6 +601,7 @@ interface ChoiceState {
   hasPrompt: boolean;
   characters: number;
   readonly logprobs: TokenLogprob[];
+  readonly guard: TextGuard | undefined;
   readonly calls: {
     /** The last call at each of the backend's indexes. */
     readonly byIndex: Map<number, CallState>;
@@ -584,12 +620,13 @@ interface CallState {
   /** Arguments that came before the name. */
   early: string;
   hasArguments: boolean;
+  guard: ArgumentsGuard | undefined;
 }
 
 /** The marks that nearly all models have; a server whose model has others is to split them itself. */
 const thinking = { type: 'marks', marks: { start: '<think>', end: '</think>' } } as const;
 
-const newChoiceState = (splitsThinking: boolean): ChoiceState => ({
+const newChoiceState = ({ splitsThinking, bound, onUnchecked = () => {} }: DecoderOptions): ChoiceState => ({
   isFinished: false,
   isCut: false,
   isThinking: false,
@@ -600,6 +637,7 @@ const newChoiceState = (splitsThinking: boolean): ChoiceState => ({
   hasPrompt: false,
   characters: 0,
   logprobs: [],
+  guard: bound?.type === 'text' ? new TextGuard(bound, onUnchecked) : undefined,
   calls: { byIndex: new Map(), all: [], lastIndex: 0, named: 0 },
 });
 
@@ -659,7 +697,8 @@ function finishReasonOf(raw: string): FinishReason | undefined {
 /** An id in the form that clients expect: `call_…`, short, visible ASCII. */
 function toolCallId(raw: string | undefined, requestId: string, choice: number, call: number): string {
   if (raw === undefined || !/^[\x21-\x7e]{1,200}$/.test(raw)) return `call_${requestId}${choice}_${call}`;
-  return raw.startsWith('call_') ? raw : `call_${raw}`;
+  // vLLM's are `chatcmpl-tool-…`.
+  return raw.startsWith('call_') ? raw : `call_${raw.replace(/^chatcmpl-tool-/, '')}`;
 }
 
 function rawUsage(usage: JsonObject): RawUsage {

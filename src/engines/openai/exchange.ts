@@ -2,6 +2,7 @@ import { ApiError } from '../../errors.ts';
 import type { GenerationBatch, GenerationEvent, TakeBatch } from '../../generation/event.ts';
 import type { AnswerHead } from './answer-reader.ts';
 import { connectionClosed, type AnswerHandler, type Call } from './connections.ts';
+import { UnboundFault } from './answer-guard.ts';
 import { InBandError, type ChunkDecoder } from './decode.ts';
 import { answerError, connectError, httpError, timeoutError, type UpstreamAnswer } from './failures.ts';
 import type { Flavor } from './flavors.ts';
@@ -16,6 +17,8 @@ export interface ExchangeOptions {
   readonly flavor: Flavor;
   /** The path of the token that is at fault when the server says that one is none of its own. */
   readonly tokenIdAt: () => string;
+  /** The fields of the request, as the server calls them. */
+  readonly sent: Readonly<Record<string, unknown>>;
   readonly decoder: ChunkDecoder;
   readonly signal: AbortSignal;
   readonly firstTokenTimeoutMs: number;
@@ -26,6 +29,8 @@ export interface ExchangeOptions {
   readonly onAlive: () => void;
   readonly onAnswerError: (answer: UpstreamAnswer) => void;
   readonly onTrouble: (trouble: BackendTrouble) => void;
+  /** The answer is not what the request has bound it to be; the server may have ignored the bound. */
+  readonly onUnbound: (fault: UnboundFault) => void;
   /** The answer is over; the connection may still need a moment. Told once. */
   readonly onOver: () => void;
   readonly onReleased: (outcome: ExchangeOutcome) => void;
@@ -348,6 +353,10 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Answ
       // Without the body that it carries: causes are logged.
       return httpError(this.#options.model, new StreamFault(error.message));
     }
+    if (error instanceof UnboundFault) {
+      this.#options.onUnbound(error);
+      return httpError(this.#options.model, error);
+    }
     if (error instanceof StreamFault) {
       this.#options.onTrouble({ trouble: 'unreadable_answer', status: this.#status, cause: error.message });
       return httpError(this.#options.model, error);
@@ -360,13 +369,13 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Answ
   #answerError(body: unknown, status = this.#status): ApiError {
     const answer = { status, retryAfter: this.#retryAfter, body };
     this.#options.onAnswerError(answer);
-    const error = answerError(answer, this.#options.flavor, this.#options.model);
-    const isOurs = status === 404 && error.code === 'no_healthy_backends';
-    this.#options.onTrouble({
-      trouble: isOurs ? 'not_found' : status === this.#status ? 'http_status' : 'error_in_answer',
-      status,
-      cause: null,
-    });
+    const error = answerError(answer, this.#options.flavor, this.#options.model, this.#options.sent);
+    // What the client has done wrong is no trouble of the server.
+    if (error.type !== 'invalid_request_error') {
+      const isOurs = status === 404 && error.code === 'no_healthy_backends';
+      const trouble = isOurs ? 'not_found' : status === this.#status ? 'http_status' : 'error_in_answer';
+      this.#options.onTrouble({ trouble, status, cause: null });
+    }
     return error.code === 'unsupported_value' && error.param === 'prompt'
       ? new ApiError(error.code, error.message, { param: this.#options.tokenIdAt() })
       : error;

@@ -8,8 +8,34 @@ export interface UpstreamAnswer {
   readonly body: unknown;
 }
 
-/** The error of an answer that is none. The backend's own texts are read for signals and go no further (reliability U12). */
-export function answerError(answer: UpstreamAnswer, flavor: Flavor, model: string): ApiError {
+/** Fields that servers complain of by name, as clients call them. `structured_outputs` and the like carry a constraint. */
+const clientFields: ReadonlyMap<string, string> = new Map([
+  ...[
+    ...['temperature', 'top_p', 'top_k', 'min_p', 'presence_penalty', 'frequency_penalty', 'repetition_penalty'],
+    ...[
+      'seed',
+      'stop',
+      'n',
+      'logit_bias',
+      'logprobs',
+      'top_logprobs',
+      'stop_token_ids',
+      'min_tokens',
+      'reasoning_effort',
+    ],
+    ...['tools', 'tool_choice', 'parallel_tool_calls', 'response_format'],
+  ].map((name) => [name, name] as const),
+  ['repeat_penalty', 'repetition_penalty'],
+  ['structured_outputs', 'response_format'],
+]);
+
+/** The error of an answer that is none. `sent`: the fields of its request, as the server calls them. The backend's own texts are read for signals and go no further (reliability U12). */
+export function answerError(
+  answer: UpstreamAnswer,
+  flavor: Flavor,
+  model: string,
+  sent: Readonly<Record<string, unknown>> = {},
+): ApiError {
   const { status, body } = answer;
   const fault = faultOf(body);
   const overflow = contextOverflow(fault);
@@ -33,6 +59,11 @@ export function answerError(answer: UpstreamAnswer, flavor: Flavor, model: strin
       { extra: { model } },
     );
   }
+  const refused = status === 400 || status === 422 ? fieldOf(fault, sent) : undefined;
+  if (refused !== undefined) {
+    // §7.2: what the client asked for is at fault, and trying again would not help (§7.7).
+    return new ApiError('unsupported_value', `The model does not take this value of '${refused}'.`, { param: refused });
+  }
   const retryAfterSeconds = retryAfterOf(answer.retryAfter);
   if (status === 429) {
     return new ApiError('backend_overloaded', 'The backend of the model refuses more work. Try again a little later.', {
@@ -52,6 +83,13 @@ export function answerError(answer: UpstreamAnswer, flavor: Flavor, model: strin
     return unavailable(model, retryAfterSeconds);
   }
   return httpError(model);
+}
+
+/** The client's field that the server names as the one at fault, if the client has sent it. */
+function fieldOf({ fields }: Fault, sent: Readonly<Record<string, unknown>>): string | undefined {
+  const { param } = fields;
+  const [name = ''] = typeof param === 'string' ? (/^\w+/.exec(param) ?? []) : [];
+  return Object.hasOwn(sent, name) ? clientFields.get(name) : undefined;
 }
 
 /** Whether the server says that it is still loading its model. */
@@ -132,9 +170,10 @@ const windowTexts = [
   /cannot be greater than max_(?:model_len|total_tokens) ?= ?(?<limit>\d+)/i,
   /supports at most (?<limit>\d+) completion tokens/i,
 ];
+/** "At least" is no count: the server has stopped counting at its limit. */
 const promptTexts = [
   /(?<prompt>\d+) in the messages/i,
-  /(?:has|contains|contains at least|resulted in) (?<prompt>\d+) (?:input )?tokens/i,
+  /(?:has|contains|resulted in) (?<prompt>\d+) (?:input )?tokens/i,
   /input \((?<prompt>\d+) tokens\)/i,
   /input length \((?<prompt>\d+)\)/i,
   /prompt \(length (?<prompt>\d+)\)/i,

@@ -16,8 +16,9 @@ export interface Flavor {
   readonly topK: string | undefined;
   readonly minP: string | undefined;
   readonly repetitionPenalty: string | undefined;
-  /** Seeds are taken modulo this. */
+  /** Seeds are taken modulo this, and without their sign unless the server knows one. */
   readonly seedModulus: number;
+  readonly hasSignedSeeds: boolean;
   /** The name of the longest answer, for models that reason; `max_tokens` for all others. */
   readonly reasoningLimit: 'max_tokens' | 'max_completion_tokens';
   /** How a model that reasons is told how much. The tiers are those of the model's card: its server knows them. */
@@ -28,12 +29,27 @@ export interface Flavor {
   readonly enforces: readonly Constraint['type'][];
   /** Constraints that the server would keep the reasoning to as well: with them the model is told not to reason. */
   readonly constrainsReasoning: readonly Constraint['type'][];
+  /**
+   * Whether it is given a schema in its own words and converts it itself, as only it can where the reasoning before the answer
+   * is to stay free. All else it gets as our grammar, and answers are held against that to the letter.
+   */
+  readonly convertsItself: (type: Constraint['type'], effort: Effort) => boolean;
   /** The fields of a constraint that it enforces. */
   readonly constraint: (constraint: EngineConstraint, effort: Effort) => Readonly<Record<string, unknown>>;
   /** What makes the server go on with the assistant's words at the end of the conversation; `undefined`: nothing does. */
   readonly continuation: Readonly<Record<string, unknown>> | undefined;
   /** Whether its answer then begins with these words. */
   readonly echoesBeginning: boolean;
+  /** Whether it says which stop sequence has ended an answer, and so that none has. */
+  readonly tellsStop: boolean;
+  /** Whether the arguments of a forced call are bound only where the tool is marked as `strict`. */
+  readonly bindsStrictTools: boolean;
+  /** Fields of a forced call, beside those of its tools. */
+  readonly forcedCall: Readonly<Record<string, unknown>>;
+  /** Whether `top_p: 0` is an error, which means the likeliest token elsewhere. */
+  readonly refusesNoTopP: boolean;
+  /** Whether several choices at temperature 0 are an error. */
+  readonly refusesGreedyChoices: boolean;
   /** The fewest alternatives that it can be asked for beside a chosen token. */
   readonly topLogprobsMin: number;
   /** Text completions: what of them the server can do. */
@@ -77,6 +93,10 @@ function responseFormat(constraint: Constraint): Readonly<Record<string, unknown
   }
 }
 
+function isJson(type: Constraint['type']): boolean {
+  return type === 'json-object' || type === 'json-schema';
+}
+
 const noImages: Refusal = {
   text: /(image|audio|video) input is not supported|is not a multimodal model|At most 0 image/i,
   code: 'unsupported_feature',
@@ -90,6 +110,14 @@ const foreignToken: Refusal = {
   message: "A token id is not one of the model's.",
   param: 'prompt',
 };
+
+/** Of the biases and the ends of an answer. */
+const foreignTokenIn = (param: string): Refusal => ({
+  text: new RegExp(`in ${param} contain out-of-vocab`, 'i'),
+  code: 'unsupported_value',
+  message: `A token id in '${param}' is not one of the model's.`,
+  param,
+});
 
 const unenforceable: Omit<Refusal, 'text'> = {
   code: 'unsupported_value',
@@ -107,6 +135,7 @@ const llamaServer: Flavor = {
   repetitionPenalty: 'repeat_penalty',
   // 2^32 − 1 means "random".
   seedModulus: 2 ** 32 - 1,
+  hasSignedSeeds: false,
   reasoningLimit: 'max_tokens',
   // Not every template knows tiers, or a switch at all: a budget ends the reasoning at the tag of the model. It would force
   // that tag against a grammar.
@@ -123,13 +152,17 @@ const llamaServer: Flavor = {
   constrainsReasoning: ['regex', 'grammar'],
   // Its own converter of schemas leaves things out in silence, so the grammar is ours (lessons of ggml-org/llama.cpp#19051).
   // A grammar of ours would hold for the reasoning too; with `response_format` it holds after it.
+  convertsItself: (type, effort) => effort !== 'none' && isJson(type),
   constraint: ({ source, gbnf }, effort) =>
-    effort !== 'none' && (source.type === 'json-object' || source.type === 'json-schema')
-      ? responseFormat(source)
-      : { grammar: gbnf },
+    effort !== 'none' && isJson(source.type) ? responseFormat(source) : { grammar: gbnf },
   // It always does, but where the template is to let the model think first.
   continuation: { chat_template_kwargs: { enable_thinking: false, thinking: false } },
   echoesBeginning: true,
+  tellsStop: false,
+  bindsStrictTools: false,
+  forcedCall: {},
+  refusesNoTopP: false,
+  refusesGreedyChoices: false,
   // 0 means "no logprobs at all".
   topLogprobsMin: 1,
   // Fields of tools/server/server-schema.cpp; an echo is refused there, and not every token of a stream is told.
@@ -143,7 +176,7 @@ const llamaServer: Flavor = {
     skipsSpecial: undefined,
     includesStop: undefined,
     addsSpecial: undefined,
-    constrains: true,
+    constrains: 'always',
   },
   cacheIsolation: 'switch',
   // Each choice ends with a usage chunk of its own, without a choice in it.
@@ -177,7 +210,7 @@ const llamaServer: Flavor = {
 
 /**
  * vLLM 0.8 and later; names of vllm/entrypoints/openai/chat_completion/protocol.py and, before 0.13, of
- * vllm/entrypoints/openai/protocol.py. Its answers are recorded in tests/fixtures/upstream/vllm and vllm-0.11.
+ * vllm/entrypoints/openai/protocol.py. Its answers are recorded in tests/fixtures/upstream/vllm, vllm-0.32 and vllm-0.11.
  */
 const vllm: Flavor = {
   always: { stream_options: { include_usage: true, continuous_usage_stats: true } },
@@ -185,6 +218,7 @@ const vllm: Flavor = {
   minP: 'min_p',
   repetitionPenalty: 'repetition_penalty',
   seedModulus: Number.MAX_SAFE_INTEGER,
+  hasSignedSeeds: true,
   reasoningLimit: 'max_tokens',
   // Templates of Qwen and GLM read `enable_thinking`, those of DeepSeek, Kimi and Granite `thinking`. Versions up to 0.11
   // refuse tiers above high at the top; what stands in the arguments of the template wins there, and nobody judges it.
@@ -198,21 +232,20 @@ const vllm: Flavor = {
   namedToolChoice: 'by-name',
   enforces: ['json-object', 'json-schema', 'regex', 'grammar'],
   constrainsReasoning: [],
-  // Both servers read grammars in the notation of xgrammar, which is GBNF, whatever notation the client wrote.
+  // Both servers read grammars in the notation of xgrammar, which is GBNF. Its converter of schemas leaves keywords out in silence
+  // (`allOf`), its own regular expressions know no `\p{L}` and `(?i)`, and its white space in JSON has no end, so all four kinds go
+  // as our grammar; it holds behind a thought, and not for the thought.
   // `structured_outputs` came with 0.10.2, `guided_*` went with 0.12. Each version ignores the name that it does not know.
-  constraint: ({ source, gbnf }) => {
-    switch (source.type) {
-      case 'json-object':
-      case 'json-schema':
-        return responseFormat(source);
-      case 'regex':
-        return { structured_outputs: { regex: source.pattern }, guided_regex: source.pattern };
-      case 'grammar':
-        return { structured_outputs: { grammar: gbnf }, guided_grammar: gbnf };
-    }
-  },
+  convertsItself: () => false,
+  constraint: ({ gbnf }) => ({ structured_outputs: { grammar: gbnf }, guided_grammar: gbnf }),
   continuation: { add_generation_prompt: false, continue_final_message: true },
   echoesBeginning: false,
+  tellsStop: true,
+  bindsStrictTools: true,
+  // Its parser keeps chunks of calls back, and with them the usage: a client that left would pay for nothing of it.
+  forcedCall: { return_token_ids: true },
+  refusesNoTopP: true,
+  refusesGreedyChoices: true,
   topLogprobsMin: 0,
   // vllm/entrypoints/openai/completion/protocol.py.
   completions: {
@@ -225,7 +258,8 @@ const vllm: Flavor = {
     skipsSpecial: 'skip_special_tokens',
     includesStop: 'include_stop_str_in_output',
     addsSpecial: 'add_special_tokens',
-    constrains: true,
+    // With a reasoning parser it binds what stands behind the end of a thought only, and a continued text has no thought.
+    constrains: 'without-reasoning',
   },
   cacheIsolation: 'salt',
   closingUsage: 'total',
@@ -237,6 +271,8 @@ const vllm: Flavor = {
   loading: undefined,
   refusals: [
     noImages,
+    foreignTokenIn('logit_bias'),
+    foreignTokenIn('stop_token_ids'),
     foreignToken,
     {
       ...unenforceable,
@@ -251,6 +287,11 @@ const vllm: Flavor = {
  */
 const sglang: Flavor = {
   ...vllm,
+  hasSignedSeeds: false,
+  bindsStrictTools: false,
+  forcedCall: {},
+  refusesGreedyChoices: false,
+  convertsItself: isJson,
   // Beside the arguments of the template, some versions would take the tier for a second value of the same name.
   effort: (effort) =>
     effort === 'none'
@@ -268,7 +309,13 @@ const sglang: Flavor = {
     }
   },
   // CompletionRequest in the same file.
-  completions: { ...vllm.completions, namesIds: undefined, includesStop: 'no_stop_trim', addsSpecial: undefined },
+  completions: {
+    ...vllm.completions,
+    constrains: 'always',
+    namesIds: undefined,
+    includesStop: 'no_stop_trim',
+    addsSpecial: undefined,
+  },
   refusals: [foreignToken, { ...unenforceable, text: /(Failed to compile|Invalid) (json|regex|ebnf|grammar)/i }],
 };
 
@@ -279,15 +326,22 @@ const openai: Flavor = {
   minP: undefined,
   repetitionPenalty: undefined,
   seedModulus: Number.MAX_SAFE_INTEGER,
+  hasSignedSeeds: false,
   // "max_tokens is not compatible with o-series models"; older servers know no other name.
   reasoningLimit: 'max_completion_tokens',
   effort: (effort) => ({ reasoning_effort: effort }),
   namedToolChoice: 'by-name',
   enforces: ['json-object', 'json-schema'],
   constrainsReasoning: [],
+  convertsItself: () => true,
   constraint: ({ source }) => responseFormat(source),
   continuation: undefined,
   echoesBeginning: false,
+  tellsStop: false,
+  bindsStrictTools: false,
+  forcedCall: {},
+  refusesNoTopP: false,
+  refusesGreedyChoices: false,
   topLogprobsMin: 0,
   completions: {
     echo: false,
@@ -299,7 +353,7 @@ const openai: Flavor = {
     skipsSpecial: undefined,
     includesStop: undefined,
     addsSpecial: undefined,
-    constrains: false,
+    constrains: 'never',
   },
   cacheIsolation: 'none',
   closingUsage: 'total',

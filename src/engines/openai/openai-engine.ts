@@ -12,6 +12,9 @@ import { Breaker } from './breaker.ts';
 import { Connections } from './connections.ts';
 import { countTokens } from './count-tokens.ts';
 import { asksForEcho, largestIdAt } from './completion-fields.ts';
+import { boundOf, UnboundFault } from './answer-guard.ts';
+import { boundKindOf, ConstraintTrust } from './constraint-trust.ts';
+import { lookRequest } from './constraint-look.ts';
 import { ChunkShapes } from './chunk-template.ts';
 import { ChunkDecoder } from './decode.ts';
 import { ownEcho } from './echoed-prompt.ts';
@@ -22,7 +25,7 @@ import { Freshness } from './freshness.ts';
 import { jsonBody } from './image-body.ts';
 import { longJsonBody, measureJson, type JsonLength } from './json-pieces.ts';
 import { EchoedBeginning } from './echoed-beginning.ts';
-import { refusalOf, upstreamRequest, withCaching } from './request.ts';
+import { cannotKeep, refusalOf, upstreamRequest, withCaching } from './request.ts';
 import type { ForwardedField, UpstreamRequest, UpstreamServer } from './request.ts';
 import { guarded } from './special-tokens.ts';
 import type { SpecialTokens } from './special-tokens.ts';
@@ -70,6 +73,9 @@ export const defaultMaxConcurrency = 64;
 /** A look at a backend that could not be connected to. */
 const lookTimeoutMs = 3_000;
 
+/** A small bound answer of a server that may be slow. */
+const boundLookTimeoutMs = 60_000;
+
 /** Connections beside those of generations, so that counting does not wait for a stream to end. */
 const countingConnections = 2;
 
@@ -92,6 +98,7 @@ class OpenAiEngine implements Engine {
   readonly #breaker = new Breaker();
   readonly #troubles: TroubleTeller;
   readonly #shapes = new ChunkShapes();
+  readonly #trust: ConstraintTrust;
   #lookTimer: NodeJS.Timeout | undefined;
   readonly #closing = new AbortController();
   readonly #freshness: Freshness;
@@ -126,6 +133,10 @@ class OpenAiEngine implements Engine {
     this.#firstTokenTimeoutMs = options.firstTokenTimeoutMs ?? 120_000;
     this.#idleTimeoutMs = options.idleTimeoutMs ?? 60_000;
     this.#troubles = new TroubleTeller(options.onTrouble ?? (() => {}));
+    this.#trust = new ConstraintTrust({
+      look: (kind) => this.#keepsConstraint(lookRequest(kind)),
+      onTrouble: (trouble) => this.#troubles.note(trouble, performance.now()),
+    });
     this.#headers = [
       ...['content-type', 'application/json'],
       ...['accept', 'text/event-stream, application/json'],
@@ -184,7 +195,9 @@ class OpenAiEngine implements Engine {
   }
 
   refusal(request: EngineRequest): ApiError | undefined {
-    return refusalOf(request, this.#flavor);
+    const kind = boundKindOf(request);
+    if (kind !== undefined && this.#trust.isIgnored(kind)) return cannotKeep(kind.type);
+    return refusalOf(request, this.#server);
   }
 
   get imageTokens(): ImageTokenRule {
@@ -196,15 +209,24 @@ class OpenAiEngine implements Engine {
     const nowMs = performance.now();
     if (this.#breaker.isOpen) {
       const pauseMs = this.#breaker.pauseLeftMs(nowMs);
-      return { state: 'down', detail: `cannot be connected to; next look in ${Math.ceil(pauseMs / 1_000)} s` };
+      const seconds = Math.ceil(pauseMs / 1_000);
+      return {
+        state: 'down',
+        detail: `cannot be connected to; next look in ${seconds} s`,
+        retryAfterSeconds: Math.max(1, seconds),
+      };
     }
-    if (nowMs < this.#loadingUntilMs) return { state: 'starting', detail: 'the backend is loading its model' };
+    if (nowMs < this.#loadingUntilMs) {
+      const retryAfterSeconds = Math.max(1, Math.ceil((this.#loadingUntilMs - nowMs) / 1_000));
+      return { state: 'starting', detail: 'the backend is loading its model', retryAfterSeconds };
+    }
     return { state: 'ready' };
   }
 
   async close(): Promise<void> {
     if (this.#closing.signal.aborted) return;
     clearTimeout(this.#lookTimer);
+    this.#trust.close();
     this.#closing.abort(unavailable(this.#name));
     this.#connections.close(unavailable(this.#name));
     await this.#countingPool.destroy();
@@ -238,9 +260,10 @@ class OpenAiEngine implements Engine {
     }
   }
 
-  #open(request: EngineRequest, signal: AbortSignal, written: WrittenRequest | undefined): Exchange {
+  /** `isLook`: it is ours, and says only to us how it went. */
+  #open(request: EngineRequest, signal: AbortSignal, written: WrittenRequest | undefined, isLook = false): Exchange {
     if (this.#closing.signal.aborted) throw unavailable(this.#name);
-    const mayCache = this.#mayCachePrompt(request);
+    const mayCache = !isLook && this.#mayCachePrompt(request);
     const { path, body, addedBytes } =
       written === undefined
         ? { ...upstreamRequest(request, this.#server, mayCache), addedBytes: 0 }
@@ -265,6 +288,7 @@ class OpenAiEngine implements Engine {
       model: this.#name,
       flavor: this.#flavor,
       tokenIdAt: () => largestIdAt(request.prompt),
+      sent: fieldsOf(body),
       decoder,
       signal,
       firstTokenTimeoutMs: this.#firstTokenTimeoutMs,
@@ -275,6 +299,7 @@ class OpenAiEngine implements Engine {
         if (isLoading(answer, this.#flavor)) this.#loadingUntilMs = performance.now() + loadingMs;
       },
       onTrouble: (trouble) => this.#troubles.note(trouble, performance.now()),
+      onUnbound: (fault) => isLook || this.#unbound(request, fault),
       onOver: () => this.#running--,
       onReleased: (outcome) => this.#released(outcome),
     });
@@ -308,6 +333,9 @@ class OpenAiEngine implements Engine {
       logprobs: request.logprobs,
       takesOneCall: !request.parallelToolCalls,
       closingUsage: this.#flavor.closingUsage,
+      bound: boundOf(request, this.#flavor, this.#server.reasons && request.reasoningForm === 'inline'),
+      onUnchecked: () =>
+        this.#troubles.note({ trouble: 'constraint_not_checked', status: null, cause: null }, performance.now()),
       tally,
       ...(request.prompt.type === 'messages'
         ? {}
@@ -327,6 +355,29 @@ class OpenAiEngine implements Engine {
   #readyPrompts(request: EngineRequest): readonly string[] | readonly (readonly number[])[] {
     const { prompt } = asksForEcho(request) ? guarded(request, this.#server.specialTokens) : request;
     return prompt.type === 'messages' ? [] : prompt.prompts;
+  }
+
+  /** A bound that the server ignores it is not sent again; one that a model has not met is the one answer's fault. */
+  #unbound(request: EngineRequest, { isIgnored, message }: UnboundFault): void {
+    const kind = boundKindOf(request);
+    if (isIgnored && kind !== undefined) return this.#trust.ignored(kind);
+    this.#troubles.note({ trouble: 'constraint_not_kept', status: null, cause: message }, performance.now());
+  }
+
+  /** Whether a small answer is as it was bound to be; `undefined` when there was none. */
+  async #keepsConstraint(request: EngineRequest): Promise<boolean | undefined> {
+    const signal = anySignal([this.#closing.signal, AbortSignal.timeout(boundLookTimeoutMs)]);
+    const stream = this.#open(request, signal, undefined, true);
+    let text = '';
+    try {
+      for (let next = await stream.next(); next.done !== true; next = await stream.next())
+        for (const event of next.value) if (event.type === 'text') text += event.text;
+    } catch (error) {
+      return (error as Error).cause instanceof UnboundFault ? false : undefined;
+    } finally {
+      await stream.return();
+    }
+    return text !== '';
   }
 
   #released(outcome: ExchangeOutcome): void {
@@ -481,6 +532,10 @@ class LazyStream implements GenerationStream, AsyncIterableIterator<GenerationBa
     this.#leave = undefined;
   }
 }
+
+/** Without their values, which can be large and must not stay as long as the answer. */
+const fieldsOf = (body: UpstreamRequest['body']): Readonly<Record<string, true>> =>
+  Object.fromEntries(Object.keys(body).map((name) => [name, true] as const));
 
 /** Names and values in turn. */
 function headLines(headers: readonly string[]): string {

@@ -10,6 +10,8 @@ export interface ProbeOptions {
   readonly flavor: FlavorName;
   /** The model's name at the backend. */
   readonly model: string;
+  /** The window that the card promises; absent: it is not compared. */
+  readonly contextLength?: number;
   readonly signal: AbortSignal;
   /** For each of the few questions. */
   readonly timeoutMs?: number;
@@ -145,7 +147,7 @@ async function kindOf(
 }
 
 function problemOf(
-  { url, apiKey, flavor, model }: ProbeOptions,
+  { url, apiKey, flavor, model, contextLength = 0 }: ProbeOptions,
   base: string,
   listing: Answer,
   models: readonly string[],
@@ -179,7 +181,17 @@ function problemOf(
   if (looksLike !== undefined && looksLike !== flavor && flavors[looksLike] !== flavors[flavor]) {
     return `The server looks like ${looksLike}, but the backend's flavor is ${flavor}. Set flavor: ${looksLike}.`;
   }
+  const windowTokens = windowOf(listing.body, model);
+  if (windowTokens !== undefined && contextLength > windowTokens) {
+    return `The server's window is ${windowTokens} tokens, but context_length is ${contextLength}, so the card promises what requests do not get. Set context_length: ${windowTokens}, or start the server with a larger window.`;
+  }
   return undefined;
+}
+
+/** vLLM and SGLang tell it with the model. */
+function windowOf(body: unknown, model: string): number | undefined {
+  const window = entriesOf(body).find(({ id }) => id === model)?.['max_model_len'];
+  return Number.isSafeInteger(window) && (window as number) > 0 ? (window as number) : undefined;
 }
 
 function unreachable(origin: string, code: string | null): string {

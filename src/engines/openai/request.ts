@@ -1,7 +1,7 @@
 import { createHmac } from 'node:crypto';
 import { ApiError } from '../../errors.ts';
 import { continuesLast } from '../../generation/request.ts';
-import type { EngineRequest, Message, Part, Tool } from '../../generation/request.ts';
+import type { Constraint, EngineRequest, Message, Part, Tool } from '../../generation/request.ts';
 import { completionFields, completionRefusal } from './completion-fields.ts';
 import { inlineSystemAsUser } from '../inline-system.ts';
 import type { Flavor } from './flavors.ts';
@@ -43,7 +43,7 @@ export function upstreamRequest(
   mayCachePrompt: boolean,
 ): UpstreamRequest {
   const { flavor } = server;
-  const refusal = refusalOf(unguarded, flavor);
+  const refusal = refusalOf(unguarded, server);
   if (refusal !== undefined) throw refusal;
   const request = readable(unguarded, server);
   const common = {
@@ -132,6 +132,8 @@ export function toolFields(request: EngineRequest, flavor: Flavor): Readonly<Rec
   // What may not be called is not told of, so that no server calls it all the same (contracts §0.14).
   if (request.tools.length === 0 || toolChoice.type === 'none') return {};
   const parallel = request.parallelToolCalls ? {} : { parallel_tool_calls: false };
+  const isForced = toolChoice.type !== 'auto';
+  const toolOf = (tool: Tool) => toolFieldsOf(tool, isForced && flavor.bindsStrictTools);
   if (toolChoice.type !== 'function') {
     return { tools: request.tools.map(toolOf), tool_choice: toolChoice.type, ...parallel };
   }
@@ -154,9 +156,11 @@ export function effortFields(request: EngineRequest, { flavor, reasons }: Upstre
   return flavor.effort(isSilenced ? 'none' : request.effort, constraint !== undefined);
 }
 
-/** What servers of the flavor cannot do of a request, whatever model they have; another backend may. */
-export const refusalOf = (request: EngineRequest, flavor: Flavor): ApiError | undefined =>
-  completionRefusal(request, flavor) ?? continuationRefusal(request, flavor);
+/** What servers of the flavor cannot do of a request; another backend may. */
+export const refusalOf = (
+  request: EngineRequest,
+  { flavor, reasons }: Pick<UpstreamServer, 'flavor' | 'reasons'>,
+): ApiError | undefined => completionRefusal(request, flavor, reasons) ?? continuationRefusal(request, flavor);
 
 /** What the server needs to know in order to go on with the last message. */
 export const continuationFields = ({ prompt }: EngineRequest, { continuation }: Flavor) =>
@@ -171,6 +175,9 @@ function continuationRefusal({ prompt }: EngineRequest, { continuation }: Flavor
   );
 }
 
+const isForcedCall = ({ tools, toolChoice: { type } }: EngineRequest): boolean =>
+  tools.length > 0 && (type === 'required' || type === 'function');
+
 function chatFields(
   request: EngineRequest,
   messages: readonly Message[],
@@ -180,6 +187,7 @@ function chatFields(
   return {
     messages: chatMessages(messages),
     ...toolFields(request, flavor),
+    ...(isForcedCall(request) ? flavor.forcedCall : {}),
     ...constraintFields(request, flavor),
     ...effortFields(request, server),
     ...continuationFields(request, flavor),
@@ -204,14 +212,18 @@ function samplingFields(
     if (name !== undefined && value !== undefined) fields[name] = value;
   };
   const forwarded = (name: ForwardedField): string | undefined => (forward.includes(name) ? name : undefined);
-  put('temperature', sampling.temperature);
-  put('top_p', sampling.topP);
-  put(flavor.topK ?? forwarded('top_k'), sampling.topK);
+  // Both mean the likeliest token, and so does the smallest temperature that counts as one (vLLM's) with one candidate.
+  const isGreedy = flavor.refusesGreedyChoices && request.choices > 1 && (sampling.temperature ?? 1) < 1e-5;
+  const isNoTopP = flavor.refusesNoTopP && sampling.topP === 0;
+  put('temperature', isGreedy ? 0.01 : sampling.temperature);
+  put('top_p', isNoTopP ? undefined : sampling.topP);
+  put(flavor.topK ?? forwarded('top_k'), isGreedy || isNoTopP ? 1 : sampling.topK);
   put(flavor.minP ?? forwarded('min_p'), sampling.minP);
   put('presence_penalty', sampling.presencePenalty);
   put('frequency_penalty', sampling.frequencyPenalty);
   put(flavor.repetitionPenalty ?? forwarded('repetition_penalty'), sampling.repetitionPenalty);
-  put('seed', sampling.seed === undefined ? undefined : Math.abs(sampling.seed) % flavor.seedModulus);
+  const { seed } = sampling;
+  if (seed !== undefined) put('seed', (flavor.hasSignedSeeds ? seed : Math.abs(seed)) % flavor.seedModulus);
   if (request.stop.length > 0) fields['stop'] = request.stop;
   if (request.choices > 1) fields['n'] = request.choices;
   put('logit_bias', request.logitBias);
@@ -223,16 +235,20 @@ function constraintFields(request: EngineRequest, flavor: Flavor): Readonly<Reco
   const { constraint } = request;
   if (constraint === undefined) return {};
   const { type } = constraint.source;
-  if (flavor.enforces.includes(type)) return flavor.constraint(constraint, request.effort);
-  if (type === 'regex') {
-    throw new ApiError('unsupported_regex', 'The model cannot keep an answer to a regular expression.', {
-      param: 'regex',
-    });
-  }
-  throw new ApiError('unsupported_response_format', 'The model cannot keep an answer to this format.', {
-    param: 'response_format.type',
-  });
+  if (!flavor.enforces.includes(type)) throw cannotKeep(type);
+  // A field without a value would not be sent, and the answer would be free.
+  if (constraint.gbnf === undefined && !flavor.convertsItself(type, request.effort))
+    throw new Error('a constraint was not compiled before its request went to a backend');
+  return flavor.constraint(constraint, request.effort);
 }
+
+/** What a client is told of a constraint that no backend keeps. */
+export const cannotKeep = (type: Constraint['type']): ApiError =>
+  type === 'regex'
+    ? new ApiError('unsupported_regex', 'The model cannot keep an answer to a regular expression.', { param: 'regex' })
+    : new ApiError('unsupported_response_format', 'The model cannot keep an answer to this format.', {
+        param: 'response_format.type',
+      });
 
 /** Cached prompts are shared inside a scope only, and never under zero data retention (reliability §3.5, §4). */
 function cacheFields(
@@ -271,13 +287,14 @@ function contentOf(parts: readonly Part[]): string | readonly Readonly<Record<st
   });
 }
 
-function toolOf(tool: Tool): Readonly<Record<string, unknown>> {
+function toolFieldsOf(tool: Tool, isStrict: boolean): Readonly<Record<string, unknown>> {
   return {
     type: 'function',
     function: {
       name: tool.name,
       ...(tool.description === undefined ? {} : { description: tool.description }),
       ...(tool.parameters === undefined ? {} : { parameters: tool.parameters }),
+      ...(isStrict ? { strict: true } : {}),
     },
   };
 }

@@ -10,6 +10,12 @@ export interface BackendTrouble {
     | 'not_found'
     | 'error_in_answer'
     | 'unreadable_answer'
+    /** An answer broke its constraint, or a forced call was none; `constraint_ignored`: requests with it are not sent there now. */
+    | 'constraint_not_kept'
+    | 'constraint_ignored'
+    | 'constraint_kept_again'
+    /** An answer whose grammar has more ways than are followed here, so that nobody but the server has checked it. */
+    | 'constraint_not_checked'
     | 'implausible_usage';
   /** Its HTTP status; null when there was none. */
   readonly status: number | null;

@@ -58,6 +58,7 @@ export const recordedServers = {
   'llama-server': 'llama-server',
   vllm: 'vllm',
   'vllm-0.11': 'vllm',
+  'vllm-0.32': 'vllm',
   sglang: 'sglang',
   openai: 'openai',
 } as const satisfies Record<string, FlavorName>;

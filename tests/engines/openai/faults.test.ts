@@ -257,7 +257,22 @@ describe('an upstream that fails before the first text', { timeout: 60_000 }, ()
           },
         },
         16_384,
-        8_193,
+        undefined,
+      ],
+      [
+        'vllm',
+        400,
+        {
+          error: {
+            message:
+              "This model's maximum context length is 2048 tokens. However, your prompt contains at least 2049 input tokens, which exceeds this limit even without any output tokens. Please reduce the length of the input prompt. (parameter=input_tokens, value=2049)",
+            type: 'BadRequestError',
+            param: 'input_tokens',
+            code: 400,
+          },
+        },
+        2_048,
+        undefined,
       ],
       [
         'vllm',

@@ -274,7 +274,7 @@ describe('what is sent upstream', () => {
       only(bodyOf(flavor, { constraint, ...more }, { reasons: true }), ...names);
     const asFormat = { response_format: { type: 'json_schema', json_schema: { name: 'x', schema, strict: true } } };
     const asObject = { response_format: { type: 'json_object' } };
-    for (const flavor of ['vllm', 'sglang', 'openai'] as const) {
+    for (const flavor of ['sglang', 'openai'] as const) {
       assert.deepEqual(sent(flavor, jsonSchema), asFormat);
       assert.deepEqual(sent(flavor, jsonObject), asObject);
     }
@@ -285,13 +285,54 @@ describe('what is sent upstream', () => {
     assert.deepEqual(sent('llama-server', jsonObject, { effort: 'low' }), asObject);
     assert.deepEqual(sent('llama-server', regex), { grammar: 'root ::= "a"+' });
     assert.deepEqual(sent('llama-server', grammar, { effort: 'low' }), { grammar: 'root ::= "a"' });
-    assert.deepEqual(sent('vllm', regex), { structured_outputs: { regex: 'a+' }, guided_regex: 'a+' });
-    assert.deepEqual(sent('vllm', grammar), {
-      structured_outputs: { grammar: 'root ::= "a"' },
-      guided_grammar: 'root ::= "a"',
-    });
+    // vLLM's own converters leave keywords out in silence; our grammar holds behind a thought too.
+    for (const constraint of [jsonSchema, jsonObject, regex, grammar]) {
+      const { gbnf } = constraint;
+      const fields = { structured_outputs: { grammar: gbnf }, guided_grammar: gbnf };
+      assert.deepEqual(sent('vllm', constraint), fields);
+      assert.deepEqual(sent('vllm', constraint, { effort: 'low' }), fields);
+    }
+    assert.throws(() => sent('vllm', { ...grammar, gbnf: undefined }), /was not compiled/);
     assert.deepEqual(sent('sglang', regex), { regex: 'a+' });
     assert.deepEqual(sent('sglang', grammar), { ebnf: 'root ::= "a"' });
+  });
+
+  it('marks the tools of a forced call as strict for vLLM, which binds no others, and asks for its chunks', () => {
+    const forced = { tools: [weather], toolChoice: { type: 'required' } } as const;
+    const strictOf = (flavor: FlavorName, more: Partial<EngineRequest>): readonly unknown[] =>
+      (bodyOf(flavor, more)['tools'] as { function: { strict?: unknown } }[]).map((tool) => tool.function.strict);
+    const named = { ...forced, toolChoice: { type: 'function', name: 'get_weather' } } as const;
+    const auto = { ...forced, toolChoice: { type: 'auto' } } as const;
+    assert.deepEqual(
+      [forced, named, auto].map((more) => strictOf('vllm', more)),
+      [[true], [true], [undefined]],
+    );
+    assert.equal(bodyOf('vllm', forced)['return_token_ids'], true);
+    assert.ok(!('return_token_ids' in bodyOf('vllm', auto)));
+    for (const flavor of ['llama-server', 'sglang', 'openai'] as const) {
+      assert.deepEqual(strictOf(flavor, forced), [undefined]);
+      assert.ok(!('return_token_ids' in bodyOf(flavor, forced)));
+    }
+  });
+
+  it('says the likeliest token as the server takes it', () => {
+    const greedy = (flavor: FlavorName, more: Partial<EngineRequest['sampling']>, choices = 1) => {
+      const { sampling } = engineRequest('hi');
+      return only(
+        bodyOf(flavor, { choices, sampling: { ...sampling, ...more } }),
+        ...['temperature', 'top_p', 'top_k', 'seed'],
+      );
+    };
+    const twice = { temperature: 0.01, top_k: 1 };
+    assert.deepEqual(greedy('vllm', { temperature: 0 }, 2), twice);
+    assert.deepEqual(greedy('vllm', { temperature: 0, topK: 40 }, 2), twice);
+    assert.deepEqual(greedy('vllm', { temperature: 0 }), { temperature: 0 });
+    assert.deepEqual(greedy('vllm', { temperature: 1, topP: 0 }), { temperature: 1, top_k: 1 });
+    assert.deepEqual(greedy('sglang', { topP: 0 }), { top_k: 1 });
+    assert.deepEqual(greedy('sglang', { temperature: 0 }, 2), { temperature: 0 });
+    assert.deepEqual(greedy('openai', { temperature: 0, topP: 0 }, 2), { temperature: 0, top_p: 0 });
+    assert.deepEqual(greedy('vllm', { seed: -5 }), { seed: -5 });
+    assert.deepEqual(greedy('openai', { seed: -5 }), { seed: 5 });
   });
 
   it('is refused, not sent without it, where the server cannot keep to a constraint', () => {

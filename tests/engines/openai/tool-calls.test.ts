@@ -123,7 +123,7 @@ const cases: readonly Case[] = [
   {
     what: 'an id of another form',
     deltas: [[{ index: 0, id: 'chatcmpl-tool-12', function: named('f', paris) }]],
-    gives: [`call_chatcmpl-tool-12 f ${paris}`],
+    gives: [`call_12 f ${paris}`],
   },
   {
     what: 'an id that is no header text',

@@ -5,6 +5,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
+import { boundReply } from '../../support/bound-reply.ts';
 import { TestService } from '../../support/service.ts';
 import { Upstream, chatChunk, event, usageChunk } from '../../support/upstream.ts';
 import { ask, say } from './exchange.ts';
@@ -19,19 +20,21 @@ const upstream = await Upstream.start((exchange) => {
   if (exchange.path === '/tokenize') return exchange.json(200, { count: 10, max_model_len: 8_192, tokens: [] });
   const isText = exchange.path === '/v1/completions';
   if (!isText && exchange.path !== '/v1/chat/completions') return exchange.json(200, {});
-  asked.push(JSON.parse(exchange.body) as Body);
+  const body = JSON.parse(exchange.body) as Body;
+  asked.push(body);
+  const [delta = { content: 'Hi' }] = boundReply(body) ?? [];
   const text = (finish_reason: string | null): string =>
     event({
       id: 'c',
       object: 'text_completion',
       created: 1,
       model: 'm',
-      choices: [{ index: 0, text: 'Hi', finish_reason }],
+      choices: [{ index: 0, text: delta['content'], finish_reason }],
     });
   exchange.events();
   exchange.chunk(
     [
-      ...(isText ? [text('stop')] : [chatChunk({ role: 'assistant', content: 'Hi' }), chatChunk({}, 'stop')]),
+      ...(isText ? [text('stop')] : [chatChunk({ role: 'assistant', ...delta }), chatChunk({}, 'stop')]),
       usageChunk({ prompt_tokens: 10, completion_tokens: 1 }),
       event('[DONE]'),
     ].join(''),
