@@ -24,7 +24,10 @@ export interface ServiceOptions {
 }
 
 /** What is told of a backend at the start. */
-export type StartedBackend = Pick<OpenBackend, 'modelId' | 'label' | 'config' | 'ready' | 'modelFile'>;
+export type StartedBackend = Pick<
+  OpenBackend,
+  'modelId' | 'contextLength' | 'label' | 'config' | 'ready' | 'modelFile'
+>;
 
 export interface Service {
   readonly inferenceUrl: string;
