@@ -24,7 +24,7 @@ const sameOnEveryNode = [
 /**
  * `minutes` ends a suite that hangs, several times what it takes on two slow cores; `fileMinutes` ends one file of it.
  * A suite without `files` has the files of its folder `tests/suites/<name>/`; if there is a `setup.mjs`, it is run first.
- * It does not have the files of `except`.
+ * It does not have the files of `except`. `ci: false`: CI does not run it.
  */
 export const suites = {
   ordinary: {
@@ -84,6 +84,13 @@ export const suites = {
   },
   s3: { minutes: 15, fileMinutes: 10, concurrency: 1, about: 'files in a bucket of a real S3-compatible server' },
   stripe: { minutes: 10, fileMinutes: 5, concurrency: 1, about: "payments against Stripe's own stand-in for its API" },
+  vllm: {
+    minutes: 80,
+    fileMinutes: 40,
+    concurrency: 1,
+    ci: false,
+    about: 'a real vLLM behind the service; not part of CI, because it takes 6 GB',
+  },
   soak: { minutes: 35, fileMinutes: 14, concurrency: 1, about: 'mixed load with faults for minutes or hours' },
 };
 
