@@ -109,9 +109,10 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
   let isStopping = false;
   return {
     ...begun,
-    backends: config.models.flatMap(({ id, backends }) =>
+    backends: config.models.flatMap(({ id, contextLength, backends }) =>
       backends.map((backend) => ({
         modelId: id,
+        contextLength,
         label: backend.name,
         config: backend,
         ready: Promise.resolve(),

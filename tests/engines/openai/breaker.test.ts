@@ -38,6 +38,13 @@ describe('the breaker', () => {
     assert.equal(breaker.pauseLeftMs(2), 1_000);
   });
 
+  it('looks again within five seconds, however long a backend was away', () => {
+    const breaker = new Breaker();
+    for (let i = 0; i < 3; i++) breaker.failed(0, 1);
+    for (let i = 0; i < 10; i++) breaker.lookFailed(0, 1);
+    assert.ok(breaker.pauseLeftMs(0) > 4_000 && breaker.pauseLeftMs(0) <= 5_000);
+  });
+
   it('spreads the looks of replicas by a fifth to either side', () => {
     for (const [random, pauseMs] of [
       [0, 800],

@@ -34,6 +34,14 @@ const cases: readonly Case[] = [
     expected: { reachable: true, models: ['m', 'lora'], looksLike: 'vllm' },
     problem: undefined,
   },
+  ...[8_192, 2_048, 512].map((contextLength) => ({
+    name: `vLLM with a window of 2,048, of which the card promises ${contextLength}`,
+    handler: serving({ '/v1/models': { data: [{ id: 'm', owned_by: 'vllm', max_model_len: 2_048 }] } }),
+    options: { contextLength },
+    expected: { isUsable: true },
+    problem:
+      contextLength > 2_048 ? /window is 2048 tokens, but context_length is 8192.*Set context_length: 2048/ : undefined,
+  })),
   {
     name: 'vLLM, known by its version only',
     handler: serving({ '/v1/models': listOf(['m']), '/version': { version: '0.33.0' } }),
