@@ -5,9 +5,10 @@ import { it } from 'node:test';
 import { root } from '../support/repository.ts';
 
 const modules = realpathSync(path.join(root, 'node_modules'));
-const bytesMax = 300_000_000;
+/** With what is only for development; what `npm start` installs has its own limit (tests/suites/start). */
+const bytesMax = 420_000_000;
 
-it('the installed dependencies stay below 300 MB', () => {
+it('the installed dependencies, with those for development, stay below 420 MB', () => {
   let bytes = 0;
   for (const entry of readdirSync(modules, { recursive: true, withFileTypes: true })) {
     if (entry.isFile()) bytes += statSync(path.join(entry.parentPath, entry.name)).size;
