@@ -15,6 +15,9 @@ const prices = { input: 7_333_333n, output: 19_777_777n, cacheRead: 1_499_999n }
 const cents = (microcents: bigint): string =>
   `${microcents / 1_000_000n}.${String(microcents % 1_000_000n).padStart(6, '0')}`;
 
+/** No tokenizer makes more tokens of a text than it has bytes, and no more are charged. */
+const longPrompt = 'Say hello. '.repeat(400);
+
 /** What the backend says it did; 0 reasoning where an answer is text alone. */
 let played = { prompt: 0, cached: 0, completion: 0, reasoning: 0, finish: 'stop' };
 const upstream = await Upstream.start((exchange) => {
@@ -100,7 +103,7 @@ for (const generation of [
         for (const stream of [false, true]) {
           const about = `${family.name}, ${stream ? 'streamed' : 'whole'}`;
           const balance = await books.balance();
-          const { id, status, text } = await ask(service, family, say('Say hello.', { stream, maxTokens: 1_000 }));
+          const { id, status, text } = await ask(service, family, say(longPrompt, { stream, maxTokens: 1_000 }));
           assert.equal(status, 200, `${about}: ${text}`);
           const read = stream ? family.readStream(text) : family.readWhole(text);
           assert.equal(read.text, 'Hello there.', about);

@@ -309,7 +309,7 @@ describe('on a service that waits for nobody', options, () => {
   for (const family of families) {
     test(`the client stopped reading on ${family.name}: the stream is cut, and pays the input and what was produced`, async () => {
       const balance = await books().balance();
-      const asked = say('go', { model: 'flood', stream: true, maxTokens: 200_000 });
+      const asked = say('go on and on', { model: 'flood', stream: true, maxTokens: 200_000 });
       const { client, id } = await askRaw(service, family, asked, { keepsBytes: false });
       await until(() => client.bytesReceived > 0, waitMs);
       client.pause();

@@ -155,7 +155,7 @@ const zdr = { 'service-zdr': 'required' };
 for (const family of families) {
   for (const stream of [false, true]) {
     describe(`${family.name}, ${stream ? 'streamed' : 'whole'}`, options, () => {
-      const asked = say('hello', { stream });
+      const asked = say('hello there, friend', { stream });
       const keyed = (key: string, more: Readonly<Record<string, string>> = {}) => ({
         headers: { 'idempotency-key': key, ...more },
       });
@@ -182,7 +182,7 @@ for (const family of families) {
 
       test('other body: refused, whether the first is answered or in flight, and the first goes on', async () => {
         const key = randomUUID();
-        const other = say('hello!', { stream });
+        const other = say('hello there, friend!', { stream });
         const refused = async (): Promise<void> => {
           const answer = await ask(service, family, other, keyed(key));
           assert.equal(answer.status, 422, answer.text);
