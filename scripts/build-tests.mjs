@@ -51,7 +51,7 @@ function startedBy(files) {
 
 /** Of runs that were killed. */
 function removeLeftovers() {
-  for (const name of fs.readdirSync(dist).filter((name) => name.startsWith('test-'))) {
+  for (const name of fs.readdirSync(dist).filter((name) => /^(run|script|test)-/.test(name))) {
     const folder = path.join(dist, name);
     if (Date.now() - fs.statSync(folder).mtimeMs > dayMs) fs.rmSync(folder, { recursive: true, force: true });
   }

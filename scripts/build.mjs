@@ -61,15 +61,14 @@ export function programEntries() {
 /** The program, into `dist`; the files of an earlier build that are none of this one's go. */
 export async function buildProgram() {
   const startedAt = Date.now();
-  const folder = dist;
   const result = await bundle({
     entryPoints: programEntries(),
-    outdir: folder,
+    outdir: dist,
     plugins: [standardFonts, engineLibrary(aboveBundle)],
   });
   const outputs = new Set(Object.keys(result.outputs).map((file) => path.basename(file)));
-  for (const name of fs.readdirSync(folder))
-    if (/\.js(\.map)?$/.test(name) && !outputs.has(name)) fs.rmSync(path.join(folder, name));
+  for (const name of fs.readdirSync(dist))
+    if (/\.js(\.map)?$/.test(name) && !outputs.has(name)) fs.rmSync(path.join(dist, name));
   say(`build    ${outputs.size} files in ${((Date.now() - startedAt) / 1000).toFixed(1)} s`);
   return result;
 }
@@ -85,14 +84,11 @@ export const buildTestedProgram = (folder) =>
 
 /**
  * Files that are not the program itself: tests, benchmarks, and what scripts need of the sources. `files` are paths below the
- * repository; without their ending, and seen from `below`, the paths in `folder`. Threads and children that they start are those of `program`.
+ * repository, and without their ending below `folder`. Threads and children that they start are those of `program`.
  */
-export function buildFiles({ files, below = '.', folder, program, plugins = [] }) {
+export function buildFiles({ files, folder, program, plugins = [] }) {
   return bundle({
-    entryPoints: files.map((file) => ({
-      in: path.join(root, file),
-      out: path.relative(below, file).replace(/\.ts$/, ''),
-    })),
+    entryPoints: files.map((file) => ({ in: path.join(root, file), out: file.replace(/\.ts$/, '') })),
     outdir: folder,
     external: [...external, ...large],
     plugins: [
