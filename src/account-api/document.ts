@@ -112,7 +112,7 @@ function operation(
           String(status),
           {
             description,
-            headers: { ...commonHeaders, ...limitHeaders },
+            headers: { ...commonHeaders('account'), ...limitHeaders },
             ...(schema === undefined && contentType === undefined
               ? {}
               : {

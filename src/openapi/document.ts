@@ -192,7 +192,7 @@ function endpointOperation({ kind, description, flags }: Endpoint, shared: Share
       '200': {
         description: events === undefined ? 'The answer.' : `The answer. ${events.description}`,
         headers: {
-          ...commonHeaders,
+          ...commonHeaders(kind),
           ...limitHeaders,
           ...(events === undefined ? {} : headersOf(streamHeaders)),
           ...(kind === 'generate' ? replayHeader : {}),
@@ -249,7 +249,7 @@ function plainOperation(operation: PlainOperation, shared: Shared): JsonObject {
     responses: {
       ...errorsOf(operation.exposure, operation.error, shared),
       ...Object.fromEntries(
-        answers.map((answer) => [String(answer.status), printAnswer(answer, operation.key === 'required', components)]),
+        answers.map((answer) => [String(answer.status), printAnswer(answer, operation, components)]),
       ),
     },
   };
@@ -269,11 +269,11 @@ const printParameter = (
   schema: components.print(schema),
 });
 
-function printAnswer(answer: AnswerDescription, isLimited: boolean, components: Components): JsonObject {
+function printAnswer(answer: AnswerDescription, { exposure, key }: PlainOperation, components: Components): JsonObject {
   const { description, contentType, schema = Type.Unknown(), headers = {} } = answer;
   return {
     description,
-    headers: { ...commonHeaders, ...(isLimited ? limitHeaders : {}), ...headersOf(headers) },
+    headers: { ...commonHeaders(exposure), ...(key === 'required' ? limitHeaders : {}), ...headersOf(headers) },
     ...(contentType === undefined ? {} : { content: { [contentType]: { schema: components.print(schema) } } }),
   };
 }

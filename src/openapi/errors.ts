@@ -162,7 +162,7 @@ function responseOf(
   accountUrl: string,
   kept: Map<string, JsonObject>,
 ): JsonObject {
-  const response = printResponse(having, form, accountUrl);
+  const response = printResponse(having, exposure, form, accountUrl);
   const text = JSON.stringify(response);
   const common = `${having.every((code) => codesOfTheEdge.has(code)) ? plainError.name : form.name}${status}`;
   const own = `${common}${exposure.charAt(0).toUpperCase()}${exposure.slice(1)}`;
@@ -175,7 +175,12 @@ function responseOf(
   throw new Error(`two responses have the name ${own}`);
 }
 
-function printResponse(having: readonly ErrorCode[], form: ErrorForm, accountUrl: string): JsonObject {
+function printResponse(
+  having: readonly ErrorCode[],
+  exposure: Exposure,
+  form: ErrorForm,
+  accountUrl: string,
+): JsonObject {
   const lines = having.map((code) => {
     const { meaning, remedy, retry } = rowOf(code);
     return `- \`${code}\`: ${meaning} ${remedy}${retry === 'no' ? '' : ` Retry ${retry}.`}`;
@@ -188,7 +193,7 @@ function printResponse(having: readonly ErrorCode[], form: ErrorForm, accountUrl
   const schemas = [...names].map((name) => ({ $ref: `#/components/schemas/${name}` }));
   return {
     description: lines.join('\n'),
-    headers: { ...commonHeaders, ...headersOf(further) },
+    headers: { ...commonHeaders(exposure), ...headersOf(further) },
     content: {
       'application/json': {
         schema: schemas.length > 1 ? { anyOf: schemas } : schemas[0]!,
@@ -212,19 +217,21 @@ function errorExample(code: ErrorCode, accountUrl: string): ErrorBody {
   return errorBody(told, 'req_0123456789ab', accountUrl);
 }
 
-/** Every answer has them (contracts §0.16 and §1.0). */
-export const commonHeaders: JsonObject = {
-  'cache-control': { $ref: '#/components/headers/cache-control' },
-  vary: { $ref: '#/components/headers/vary' },
-  'x-request-id': { $ref: '#/components/headers/x-request-id' },
-  'request-id': { $ref: '#/components/headers/request-id' },
-};
+const header = (name: string): JsonObject => ({ [name]: { $ref: `#/components/headers/${name}` } });
+
+/** Every answer has them (contracts §0.16 and §1.0); CORS, and with it `vary`, is the inference host's alone. */
+export const commonHeaders = (exposure: Exposure): JsonObject => ({
+  ...header('cache-control'),
+  ...(exposure === 'account' ? {} : header('vary')),
+  ...header('x-request-id'),
+  ...header('request-id'),
+});
 
 /** Answers have them to keys and accounts that have limits (specification §7.5). */
 export const limitHeaders: JsonObject = {
-  'ratelimit-limit': { $ref: '#/components/headers/ratelimit-limit' },
-  'ratelimit-remaining': { $ref: '#/components/headers/ratelimit-remaining' },
-  'ratelimit-reset': { $ref: '#/components/headers/ratelimit-reset' },
+  ...header('ratelimit-limit'),
+  ...header('ratelimit-remaining'),
+  ...header('ratelimit-reset'),
 };
 
 export const headersOf = (texts: Readonly<Record<string, string>>): JsonObject =>

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 
+import { accountDocument } from '../../src/account-api/document.ts';
+import { accountRoutes } from '../../src/account-api/routes.ts';
 import { modelCard, modelList } from '../../src/catalog/card.ts';
 import { errorTable } from '../../src/errors.ts';
 import { describedEndpoints } from '../../src/http/described.ts';
@@ -33,6 +35,10 @@ const operations = Object.entries(paths).flatMap(([path, item]) =>
 );
 const schemas = (document['components'] as Node)['schemas'] as Readonly<Record<string, Node>>;
 
+const accountApi = JSON.parse(
+  JSON.stringify(accountDocument({ version: '1.2.3', routes: accountRoutes, accountUrl: 'http://localhost:8081' })),
+) as Node;
+
 /** Every node of a tree, with the path to it. */
 function* nodesOf(node: unknown, at = ''): Generator<readonly [at: string, node: Node]> {
   if (typeof node !== 'object' || node === null) return;
@@ -63,20 +69,23 @@ describe('it is an OpenAPI 3.1 document', () => {
     });
   }
 
-  test('every pointer points at something, and everything that has a name is used', () => {
-    const pointers = [...nodesOf(document)].flatMap(([, { $ref }]) => (typeof $ref === 'string' ? [$ref] : []));
-    assert.ok(pointers.length > 20);
-    for (const pointer of pointers) judge.at(pointer);
-    const named = Object.entries(document['components'] as Node).flatMap(([kind, group]) =>
-      Object.keys(group as object).map((name) => `#/components/${kind}/${name}`),
-    );
-    const schemes = named.filter((name) => name.includes('/securitySchemes/'));
-    assert.deepEqual(schemes.length, 2);
-    assert.deepEqual(
-      named.filter((name) => !pointers.includes(name) && !schemes.includes(name)),
-      [],
-    );
-  });
+  for (const [host, printed] of Object.entries({ inference: document, account: accountApi })) {
+    test(`every pointer points at something, and everything that has a name is used (${host})`, () => {
+      const pointers = [...nodesOf(printed)].flatMap(([, { $ref }]) => (typeof $ref === 'string' ? [$ref] : []));
+      assert.ok(pointers.length > 20);
+      const printedJudge = new DocumentJudge(printed);
+      for (const pointer of pointers) printedJudge.at(pointer);
+      const named = Object.entries(printed['components'] as Node).flatMap(([kind, group]) =>
+        Object.keys(group as object).map((name) => `#/components/${kind}/${name}`),
+      );
+      const schemes = named.filter((name) => name.includes('/securitySchemes/'));
+      assert.deepEqual(schemes.length, 2);
+      assert.deepEqual(
+        named.filter((name) => !pointers.includes(name) && !schemes.includes(name)),
+        [],
+      );
+    });
+  }
 
   test('every operation has an id of its own, a summary, a tag that is listed, and answers', () => {
     const ids = operations.map(({ operation }) => operation['operationId']);
