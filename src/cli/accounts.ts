@@ -1,5 +1,3 @@
-import { once } from 'node:events';
-
 import type { AccountMade } from '../accounts/create-account.ts';
 import { exportAccount } from '../accounts/export-account.ts';
 import { readAccountLimits } from '../accounts/key-limits.ts';
@@ -142,7 +140,7 @@ export async function exportAccountData(context: Context, accountId: string): Pr
     if (account === undefined || account.house)
       throw new OperationError(`There is no account ${accountId}. List them with: tokenhouse accounts list`);
     for await (const piece of exportAccount(accountId, desk))
-      if (!process.stdout.write(piece)) await once(process.stdout, 'drain');
+      await context.print.raw(piece);
   });
   return 0;
 }

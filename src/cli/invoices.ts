@@ -1,5 +1,6 @@
 import { dollars } from '../billing/cents.ts';
 import { writeFileSync } from 'node:fs';
+import { resolve } from 'node:path';
 
 import { OperationError } from '../accounts/operation.ts';
 import { paperOf } from '../invoices/document.ts';
@@ -45,7 +46,7 @@ export async function showInvoice(
   if (invoice === undefined)
     throw new OperationError(`There is no invoice ${id}. List them with: tokenhouse invoices list`);
   if (pdf !== undefined) {
-    writeFileSync(pdf, await invoicePdf(invoice, { font: context.config.invoices.font ?? systemFont() }));
+    writeFileSync(resolve(context.around.directory, pdf), await invoicePdf(invoice, { font: context.config.invoices.font ?? systemFont() }));
     context.print.say(`${invoice.number} is in ${pdf}.`);
   }
   const paper = paperOf(invoice);
