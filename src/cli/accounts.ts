@@ -139,8 +139,7 @@ export async function exportAccountData(context: Context, accountId: string): Pr
     const account = await desk.getAccount({ accountId });
     if (account === undefined || account.house)
       throw new OperationError(`There is no account ${accountId}. List them with: tokenhouse accounts list`);
-    for await (const piece of exportAccount(accountId, desk))
-      await context.print.raw(piece);
+    for await (const piece of exportAccount(accountId, desk)) await context.print.raw(piece);
   });
   return 0;
 }

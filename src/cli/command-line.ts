@@ -118,7 +118,13 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
       // Commander has checked them against the declarations below.
       const options = given.at(-2) as Options & CommonOptions;
       const run = await load();
-      exit(await run({ configPath: options.config, print: printer(options.json === true, around), around }, options, ...words));
+      exit(
+        await run(
+          { configPath: options.config, print: printer(options.json === true, around), around },
+          options,
+          ...words,
+        ),
+      );
     };
   /** For the commands that work on the configuration that a service here would have. */
   const action = <Options>(load: () => Promise<Run<Options>>) =>

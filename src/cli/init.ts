@@ -38,7 +38,9 @@ export async function writeConfiguration(
   }
   print.result({ file, schema }, [file, schema]);
   if (!print.json)
-    print.say(`Every line says the default. Change it, then: tokenhouse config check ${quoted(path.relative(directory, file))}`);
+    print.say(
+      `Every line says the default. Change it, then: tokenhouse config check ${quoted(path.relative(directory, file))}`,
+    );
   return 0;
 }
 

@@ -46,7 +46,10 @@ export async function showInvoice(
   if (invoice === undefined)
     throw new OperationError(`There is no invoice ${id}. List them with: tokenhouse invoices list`);
   if (pdf !== undefined) {
-    writeFileSync(resolve(context.around.directory, pdf), await invoicePdf(invoice, { font: context.config.invoices.font ?? systemFont() }));
+    writeFileSync(
+      resolve(context.around.directory, pdf),
+      await invoicePdf(invoice, { font: context.config.invoices.font ?? systemFont() }),
+    );
     context.print.say(`${invoice.number} is in ${pdf}.`);
   }
   const paper = paperOf(invoice);

@@ -26,7 +26,8 @@ export async function runCommand(
   args: readonly string[],
   variables?: Readonly<Record<string, string>>,
 ): Promise<CommandResult> {
-  if (Object.keys(variables ?? {}).length > 0 || wantsProcess.has(args[0] ?? '')) return await runProcess(folder, args, variables);
+  if (Object.keys(variables ?? {}).length > 0 || wantsProcess.has(args[0] ?? ''))
+    return await runProcess(folder, args, variables);
   const { runCommandLine } = await import('../../src/cli/command-line.ts');
   const stdout = new Collected();
   const stderr = new Collected();

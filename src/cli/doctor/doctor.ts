@@ -44,10 +44,7 @@ export async function doctor(bare: BareContext): Promise<number> {
 }
 
 /** Reads the configuration as a start would; without one nothing that depends on it can be looked at. */
-async function examine(
-  { around, configPath, print }: BareContext,
-  findings: Finding[],
-): Promise<Patient | undefined> {
+async function examine({ around, configPath, print }: BareContext, findings: Finding[]): Promise<Patient | undefined> {
   try {
     const context = { around, print, ...readContext(configPath, around.directory) };
     const { config, environment } = context;
