@@ -3,10 +3,10 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
 import { Books } from '../support/books.ts';
-import { noFeatures, scriptedModel, TestService, until } from '../support/service.ts';
+import { InnerService, noFeatures, scriptedModel, until } from '../support/service.ts';
 import { tell } from '../workers/workers.ts';
 
-const service = new TestService({
+const service = new InnerService({
   config: scriptedModel(
     `- { when: { last_text: endless }, say: [{ text: ["word "] }], repeat: 2000, pace_ms: 100 }
 - { say: [{ text: "one two three" }] }`,

@@ -8,10 +8,10 @@ import type { ErrorCode } from '../../src/errors.ts';
 import { askChat, chatRequest } from '../http/chat.ts';
 import { assertEnvelope, assertRequestId } from '../http/envelope.ts';
 import { RawConnection, exchange } from '../http/raw.ts';
-import { TestService, scriptedModel } from '../support/service.ts';
+import { InnerService, scriptedModel } from '../support/service.ts';
 
 /** The pages that `docs_url` and `topup_url` lead to: plain, harmless, and the same facts as the table of codes. */
-const service = new TestService({ config: scriptedModel('- say: [ { text: "hello" } ]') });
+const service = new InnerService({ config: scriptedModel('- say: [ { text: "hello" } ]') });
 before(() => service.start());
 after(() => service.dispose());
 

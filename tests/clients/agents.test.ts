@@ -4,11 +4,11 @@ import { after, before, test } from 'node:test';
 import { Agent, OpenAIProvider, Runner, setTracingDisabled, tool } from '@openai/agents';
 import { z } from 'zod';
 
-import { TestService } from '../support/service.ts';
+import { InnerService } from '../support/service.ts';
 import { weatherScripts } from './weather-scripts.ts';
 
 /** OpenAI Agents on /v1/responses: its loop calls the tools. */
-const service = new TestService({ config: weatherScripts('demo') });
+const service = new InnerService({ config: weatherScripts('demo') });
 before(() => service.start());
 after(async () => {
   await service.verify();

@@ -5,11 +5,11 @@ import { createAnthropic } from '@ai-sdk/anthropic';
 import { APICallError, generateObject, generateText, stepCountIs, streamObject, streamText, tool } from 'ai';
 import { z } from 'zod';
 
-import { TestService, until } from '../support/service.ts';
+import { InnerService, until } from '../support/service.ts';
 import { weatherScripts } from './weather-scripts.ts';
 
 /** The AI SDK with its provider for messages: what an application that is written with it gets. */
-const service = new TestService({
+const service = new InnerService({
   config: weatherScripts('demo').replace(
     /^( +)backends:/m,
     '$1reasoning: { efforts: [none, low, high], default: none }\n$1backends:',

@@ -7,14 +7,14 @@ import { generateObject, generateText, stepCountIs, streamText, tool } from 'ai'
 import type { LanguageModel, ModelMessage } from 'ai';
 import { z } from 'zod';
 
-import { TestService } from '../support/service.ts';
+import { InnerService } from '../support/service.ts';
 import { weatherScripts } from './weather-scripts.ts';
 
 /**
  * The AI SDK on /v1/responses: with its default OpenAI provider, which names earlier items by their ids, and with the one of
  * Open Responses, which sends them again.
  */
-const service = new TestService({ config: weatherScripts('demo') });
+const service = new InnerService({ config: weatherScripts('demo') });
 before(() => service.start());
 after(async () => {
   await service.verify();

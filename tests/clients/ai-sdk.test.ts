@@ -5,11 +5,11 @@ import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { APICallError, generateObject, generateText, stepCountIs, streamObject, streamText, tool } from 'ai';
 import { z } from 'zod';
 
-import { TestService, until } from '../support/service.ts';
+import { InnerService, until } from '../support/service.ts';
 import { weatherScripts } from './weather-scripts.ts';
 
 /** The AI SDK with its provider for compatible servers: what an application that is written with it gets. */
-const service = new TestService({ config: weatherScripts('demo') });
+const service = new InnerService({ config: weatherScripts('demo') });
 before(() => service.start());
 after(async () => {
   await service.verify();

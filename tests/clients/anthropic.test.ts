@@ -24,11 +24,11 @@ import { betaZodTool } from '@anthropic-ai/sdk/helpers/beta/zod';
 import { zodOutputFormat } from '@anthropic-ai/sdk/helpers/zod';
 import { z } from 'zod';
 
-import { TestService, scriptedModel, until } from '../support/service.ts';
+import { InnerService, TestService, scriptedModel, until } from '../support/service.ts';
 import { weatherScripts } from './weather-scripts.ts';
 
 /** The vendor's own client against the running service: what it returns and what it throws is what an application sees. */
-const service = new TestService({
+const service = new InnerService({
   config: `${weatherScripts('demo').replace(/^( +)backends:/m, '$1reasoning: { efforts: [none, low, high], default: none }\n$1backends:')}
   - id: failing
     context_length: 8192
@@ -45,9 +45,9 @@ ${['backend_http_error', 'backend_connect_error', 'no_healthy_backends', 'backen
   .join('\n')}
           - say: [ { text: fine } ]`,
 });
-const poor = new TestService({ config: scriptedModel('- say: [ { text: "hello" } ]'), firstCreditCents: '0.001' });
+const poor = new InnerService({ config: scriptedModel('- say: [ { text: "hello" } ]'), firstCreditCents: '0.001' });
 /** Takes short bodies that come at once. */
-const strict = new TestService({
+const strict = new InnerService({
   config: scriptedModel('- say: [ { text: "hello" } ]'),
   limits: '  body_bytes_max: 4096\n  headers_timeout_seconds: 2\n  body_timeout_seconds: 2',
 });

@@ -6,7 +6,7 @@ import { after, before, describe, test } from 'node:test';
 
 import { examplesOf } from '../examples/extract.ts';
 import type { Example } from '../examples/extract.ts';
-import { TestService } from '../support/service.ts';
+import { InnerService } from '../support/service.ts';
 import { runFolder } from '../support/built.ts';
 import { inRepository } from '../support/repository.ts';
 
@@ -20,7 +20,7 @@ const programs = examples.filter(({ kind }) => kind === 'program');
 const [config] = examples.filter(({ kind }) => kind === 'config');
 assert.ok(config);
 
-const service = new TestService({ config: config.text });
+const service = new InnerService({ config: config.text });
 /** Where the client libraries are found. */
 const folder = mkdtempSync(join(runFolder, 'example-'));
 before(() => service.start());

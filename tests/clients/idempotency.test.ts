@@ -5,13 +5,13 @@ import { after, before, test } from 'node:test';
 import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
 
-import { TestService, scriptedModel, until } from '../support/service.ts';
+import { InnerService, scriptedModel, until } from '../support/service.ts';
 
 /**
  * What the official clients do when the line breaks: they send the request again, with the same headers. With a key of their
  * caller's that is one charge (docs/decisions/008-idempotency.md). By themselves they send none.
  */
-const service = new TestService({
+const service = new InnerService({
   config: scriptedModel('- { say: [ { text: "one two three" } ], pace_ms: 20 }'),
 });
 before(() => service.start());

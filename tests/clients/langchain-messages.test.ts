@@ -7,11 +7,11 @@ import type { AIMessage, AIMessageChunk, BaseMessage, UsageMetadata } from '@lan
 import { tool } from '@langchain/core/tools';
 import { z } from 'zod';
 
-import { TestService } from '../support/service.ts';
+import { InnerService } from '../support/service.ts';
 import { weatherScripts } from './weather-scripts.ts';
 
 /** LangChain's ChatAnthropic with our base address: what an application that is written with it gets. */
-const service = new TestService({
+const service = new InnerService({
   config: weatherScripts('demo').replace(
     /^( +)backends:/m,
     '$1reasoning: { efforts: [none, low, high], default: none }\n$1backends:',

@@ -6,11 +6,11 @@ import { tool } from '@langchain/core/tools';
 import { ChatOpenAI } from '@langchain/openai';
 import { z } from 'zod';
 
-import { TestService } from '../support/service.ts';
+import { InnerService } from '../support/service.ts';
 import { weatherScripts } from './weather-scripts.ts';
 
 /** LangChain with its OpenAI model on /v1/responses. */
-const service = new TestService({ config: weatherScripts('demo') });
+const service = new InnerService({ config: weatherScripts('demo') });
 before(() => service.start());
 after(async () => {
   await service.verify();

@@ -7,11 +7,11 @@ import { tool } from '@langchain/core/tools';
 import { ChatOpenAI } from '@langchain/openai';
 import { z } from 'zod';
 
-import { TestService, until } from '../support/service.ts';
+import { InnerService, until } from '../support/service.ts';
 import { weatherScripts } from './weather-scripts.ts';
 
 /** LangChain's ChatOpenAI with our base address: what an application that is written with it gets. */
-const service = new TestService({ config: weatherScripts('demo') });
+const service = new InnerService({ config: weatherScripts('demo') });
 before(() => service.start());
 after(async () => {
   await service.verify();

@@ -4,10 +4,10 @@ import { after, before, test } from 'node:test';
 import OpenAI, { APIError, BadRequestError, UnprocessableEntityError } from 'openai';
 import type { Completion } from 'openai/resources/completions';
 
-import { TestService, scriptedModel } from '../support/service.ts';
+import { InnerService, scriptedModel } from '../support/service.ts';
 
 /** The official client's `completions` against the running service. */
-const service = new TestService({
+const service = new InnerService({
   config: scriptedModel(
     `
 - when: { last_text: "fail in the middle" }

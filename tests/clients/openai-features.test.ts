@@ -5,7 +5,7 @@ import OpenAI, { APIConnectionError, APIUserAbortError, InternalServerError, Rat
 import { zodFunction, zodResponseFormat } from 'openai/helpers/zod';
 import { z } from 'zod';
 
-import { TestService, until } from '../support/service.ts';
+import { InnerService, TestService, until } from '../support/service.ts';
 import { Upstream, chatChunk } from '../support/upstream.ts';
 import { weatherScripts } from './weather-scripts.ts';
 
@@ -13,7 +13,7 @@ import { weatherScripts } from './weather-scripts.ts';
  * What the official client offers on top of requests: parsed answers, tools that it runs by itself, streams with events,
  * retries. Each must come out as its documentation says.
  */
-const service = new TestService({ config: weatherScripts('demo') });
+const service = new InnerService({ config: weatherScripts('demo') });
 let client: OpenAI;
 before(async () => {
   await service.start();
@@ -208,7 +208,7 @@ describe('retries', () => {
       request.chunk('data: [DONE]\n\n');
       request.endChunks();
     });
-    far = new TestService({
+    far = new InnerService({
       config: `models:
   - id: far
     context_length: 8192

@@ -6,11 +6,11 @@ import { zodResponsesFunction, zodTextFormat } from 'openai/helpers/zod';
 import type { ResponseInput, ResponseInputItem } from 'openai/resources/responses/responses';
 import { z } from 'zod';
 
-import { TestService } from '../support/service.ts';
+import { InnerService } from '../support/service.ts';
 import { weatherScripts } from './weather-scripts.ts';
 
 /** The official client of OpenAI on /v1/responses: create, stream helper, parse, tool loops, counting. */
-const service = new TestService({ config: weatherScripts('demo') });
+const service = new InnerService({ config: weatherScripts('demo') });
 let client: OpenAI;
 before(async () => {
   await service.start();

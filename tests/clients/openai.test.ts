@@ -13,14 +13,14 @@ import OpenAI, {
 } from 'openai';
 import type { ChatCompletionMessageParam } from 'openai/resources/chat/completions';
 
-import { TestService, scriptedModel, until } from '../support/service.ts';
+import { InnerService, TestService, scriptedModel, until } from '../support/service.ts';
 import { ServiceOnUpstream } from './service-on-upstream.ts';
 
 /**
  * The official client against the running service: what it returns and what it throws is what an application sees. The
  * endings of requests that it aborts are looked up in the ledger.
  */
-const service = new TestService({
+const service = new InnerService({
   limits: '  concurrency_per_account_max: 4',
   config: scriptedModel(`
 - when: { last_text: "backend_http_error" }
@@ -59,7 +59,7 @@ const service = new TestService({
 - say: [ { text: "hello world" } ]
 `),
 });
-const poor = new TestService({ config: scriptedModel('- say: [ { text: "hello" } ]'), firstCreditCents: '0.001' });
+const poor = new InnerService({ config: scriptedModel('- say: [ { text: "hello" } ]'), firstCreditCents: '0.001' });
 let client: OpenAI;
 
 const clientOf = (of: TestService, apiKey = of.key): OpenAI =>

@@ -1,4 +1,4 @@
-import { TestService } from '../support/service.ts';
+import { InnerService, TestService } from '../support/service.ts';
 import { Upstream, chatChunk, usageChunk } from '../support/upstream.ts';
 
 /** A service with a model that sees images, on a backend of ours that answers `Seen.` to every chat: for files in messages. */
@@ -12,7 +12,7 @@ export async function startSeeingService(): Promise<{ readonly service: TestServ
     request.chunk('data: [DONE]\n\n');
     request.endChunks();
   });
-  const service = new TestService({
+  const service = new InnerService({
     config: `models:
   - id: seeing
     context_length: 8192

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 
-import { TestService, until } from '../support/service.ts';
+import { InnerService, TestService, until } from '../support/service.ts';
 import type { UsageLine } from '../support/service.ts';
 import { Upstream, chatChunk } from '../support/upstream.ts';
 
@@ -27,7 +27,7 @@ export class ServiceOnUpstream {
       request.chunk(chatChunk({ content: 'one' }));
       request.chunk(chatChunk({ content: ' two' }));
     });
-    this.#service = new TestService({
+    this.#service = new InnerService({
       config: `models:
   - id: far
     context_length: 8192

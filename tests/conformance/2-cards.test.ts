@@ -3,12 +3,12 @@ import { after, before, describe, test } from 'node:test';
 
 import { assertEnvelope } from '../http/envelope.ts';
 import { exchange } from '../http/raw.ts';
-import { TestService } from '../support/service.ts';
+import { InnerService } from '../support/service.ts';
 
 /** Specification part 2: the list and its cards, through the whole service. */
 const backend = (flavor: string, more = ''): string =>
   `{ engine: openai, name: ${flavor}, flavor: ${flavor}, url: "http://127.0.0.1:9/v1"${more} }`;
-const service = new TestService({
+const service = new InnerService({
   config: `models:
   - id: Plain-Model
     context_length: 4096

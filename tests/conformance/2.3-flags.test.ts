@@ -5,7 +5,7 @@ import type { ErrorCode } from '../../src/errors.ts';
 import { askChat, plainBody } from '../http/chat.ts';
 import { assertEnvelope } from '../http/envelope.ts';
 import { exchange } from '../http/raw.ts';
-import { TestService } from '../support/service.ts';
+import { InnerService } from '../support/service.ts';
 
 /**
  * A request is taken exactly when the card of its model says so: for each flag a model whose card has it and one whose card
@@ -85,7 +85,7 @@ const model = (id: string, settings: string): string => `
     pricing: { input_cents_per_million: 5, output_cents_per_million: 20 }
     ${settings.replaceAll('\n', '\n    ')}
     backends: [ { engine: scripted, zdr: true, scripts: [ { say: [ { text: hello } ] } ] } ]`;
-const service = new TestService({
+const service = new InnerService({
   config: `models:
 ${flags.map(({ name, off }) => model(`no-${name}`, `capabilities: { ${off} }`)).join('')}
 ${flags

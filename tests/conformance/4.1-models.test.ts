@@ -3,10 +3,10 @@ import { after, before, test } from 'node:test';
 
 import { assertEnvelope, assertRequestId } from '../http/envelope.ts';
 import { exchange } from '../http/raw.ts';
-import { TestService, scriptedModel } from '../support/service.ts';
+import { InnerService, scriptedModel } from '../support/service.ts';
 
 /** Specification §4.1: `GET /v1/models`. */
-const service = new TestService({ config: scriptedModel('- say: [ { text: "hello" } ]') });
+const service = new InnerService({ config: scriptedModel('- say: [ { text: "hello" } ]') });
 before(() => service.start());
 after(() => service.dispose());
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 
-import { TestService } from '../support/service.ts';
+import { InnerService, TestService } from '../support/service.ts';
 import { Upstream, chatChunk, usageChunk } from '../support/upstream.ts';
 import { MessagesClient, assistant, inputTokensOf, user, weather } from './messages-ask.ts';
 import { inRepository } from '../support/repository.ts';
@@ -21,7 +21,7 @@ before(async () => {
     request.chunk('data: [DONE]\n\n');
     request.endChunks();
   });
-  service = new TestService({
+  service = new InnerService({
     config: `models:
   - id: demo
     context_length: 100000

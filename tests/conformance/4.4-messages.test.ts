@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
-import { TestService } from '../support/service.ts';
+import { InnerService } from '../support/service.ts';
 import { MessagesClient, assistant, inputTokensOf, textOf, user, weather } from './messages-ask.ts';
 
 import type { WireMessage } from './messages-shape.ts';
 
 /** Specification §4.4 with contracts §1.2: answers, whole and streamed, and errors; one test for each sentence. */
-const service = new TestService({
+const service = new InnerService({
   firstCreditCents: '5000',
   config: `models:
   - id: demo

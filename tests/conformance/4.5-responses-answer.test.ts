@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
-import { TestService, scriptedModel, until } from '../support/service.ts';
+import { InnerService, scriptedModel, until } from '../support/service.ts';
 import { readResponseStream, responseKeys, textOf } from './responses-reader.ts';
 import { sendResponses, streamedResponse, wholeResponse } from './responses-relay.ts';
 
 /** Specification §4.5, contracts §1.3, "Response object" and "Stream", as a running service answers. */
-const service = new TestService({
+const service = new InnerService({
   config: scriptedModel(
     `
 - when: { last_text: "think" }

@@ -18,7 +18,7 @@ import {
 import { exchange } from '../http/raw.ts';
 import { dataUri, pngOf } from '../support/image-files.ts';
 import { pdfOf } from '../support/pdf-files.ts';
-import { TestService, scriptedModel } from '../support/service.ts';
+import { InnerService, TestService, scriptedModel } from '../support/service.ts';
 import { Upstream, chatChunk, usageChunk } from '../support/upstream.ts';
 
 /** Specification §4.6, §5.5 and §7.4; contracts §1.4 and decision 6. */
@@ -43,7 +43,7 @@ before(async () => {
     capabilities: { vision: ${vision} }
     pricing: { input_cents_per_million: 5, output_cents_per_million: 20 }
     backends: [ { engine: openai, flavor: vllm, url: "${upstream.url}", zdr: true } ]`;
-  service = new TestService({
+  service = new InnerService({
     config: `${scriptedModel('- say: [ { text: "hello" } ]')}${remote('blind', false)}${remote('seeing', true)}
 files: { files_per_account_max: 40, bytes_per_account_max: 1000000 }`,
   });

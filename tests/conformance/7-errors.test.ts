@@ -11,7 +11,7 @@ import { sendUpload, uploadBody } from '../http/file-requests.ts';
 import { RawConnection, exchange } from '../http/raw.ts';
 import type { RawAnswer, RawRequest } from '../http/raw.ts';
 import { RawClient, chatBytes, newRequestId } from '../support/raw-client.ts';
-import { TestService, noFeatures, scriptedModel, until } from '../support/service.ts';
+import { InnerService, TestService, noFeatures, scriptedModel, until } from '../support/service.ts';
 import { Upstream } from '../support/upstream.ts';
 
 /** Specification part 7: every code, through the whole service, with its status, `param`, extra fields and headers. */
@@ -42,7 +42,7 @@ ${settings.replace(/^(?=.)/gm, '    ')}
     backends: [ { engine: scripted, scripts: [ ${script} ] } ]`;
 const hello = '{ say: [ { text: hello } ] }';
 
-const service = new TestService({
+const service = new InnerService({
   limits: '  body_bytes_max: 100000\n  first_token_timeout_seconds: 5\n  headers_timeout_seconds: 5',
   config: `plans: [ { name: standard, included_requests: 1, window_hours: 8784 } ]
 models:
@@ -55,11 +55,11 @@ ${scripted('down', 8192, '{ say: [], fault: { after_tokens: 0, type: error, code
 ${faulty.map((id) => remote(id, upstream.url)).join('')}${remote('unreachable', nobodyUrl)}${remote('rejecting', upstream.url, 'llama-server')}`,
 });
 /** One request of an account, and one of all, at a time. */
-const narrow = new TestService({
+const narrow = new InnerService({
   limits: '  concurrency_per_account_max: 1',
   config: scriptedModel('- say: [ { text: [ "word " ] } ]\n  repeat: 10000\n  pace_ms: 20'),
 });
-const full = new TestService({
+const full = new InnerService({
   limits: '  requests_running_max: 1',
   config: scriptedModel('- say: [ { text: [ "word " ] } ]\n  repeat: 10000\n  pace_ms: 20'),
 });

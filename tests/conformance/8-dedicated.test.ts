@@ -7,7 +7,7 @@ import { controlSocketPath } from '../../src/control/socket-path.ts';
 import { assertEnvelope } from '../http/envelope.ts';
 import { exchange } from '../http/raw.ts';
 import type { RawAnswer } from '../http/raw.ts';
-import { TestService, scriptedModel, until } from '../support/service.ts';
+import { InnerService, scriptedModel, until } from '../support/service.ts';
 
 /** Models that are an account's own, and the labels of their requests (specification part 8, contracts decision 17). */
 const everybodys = scriptedModel('- say: [ { text: "one two" } ]', { settings: '' });
@@ -18,7 +18,7 @@ const ownModel = (accountId: string): string => `${everybodys}
     pricing: { input_cents_per_million: 100, output_cents_per_million: 1000 }
     backends: [ { engine: scripted, scripts: [ { say: [ { text: "three four five" } ] } ] } ]`;
 
-const service = new TestService({ config: everybodys });
+const service = new InnerService({ config: everybodys });
 let other = '';
 before(async () => {
   await service.start();

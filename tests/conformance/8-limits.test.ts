@@ -4,13 +4,13 @@ import { after, before, test } from 'node:test';
 import { askChat, plainBody } from '../http/chat.ts';
 import { assertEnvelope } from '../http/envelope.ts';
 import { RawConnection, exchange } from '../http/raw.ts';
-import { TestService, scriptedModel } from '../support/service.ts';
+import { InnerService, scriptedModel } from '../support/service.ts';
 
 /**
  * Specification parts 8 and 9. Limits of length are proved in `4.2.1-output-length.test.ts`, the tags of requests in
  * `4.2.6-zdr.test.ts`, limits of concurrency in `7-errors.test.ts`, retirement in `3-retirement.test.ts`.
  */
-const service = new TestService({ config: scriptedModel('- say: [ { text: "hello" } ]') });
+const service = new InnerService({ config: scriptedModel('- say: [ { text: "hello" } ]') });
 before(() => service.start());
 after(() => service.dispose());
 

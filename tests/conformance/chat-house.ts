@@ -4,7 +4,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-import { TestService, until } from '../support/service.ts';
+import { InnerService, TestService, until } from '../support/service.ts';
 import { writeTinyGguf } from '../support/tiny-gguf.ts';
 import { readChatCompletion, readChatStream } from './chat-reader.ts';
 import type { ReadAnswer } from './chat-reader.ts';
@@ -45,7 +45,7 @@ export class ChatHouse {
   constructor(models: readonly HouseModel[], limits?: string) {
     this.#embedded = models.filter(({ says }) => says !== undefined).map(({ id }) => id);
     const entries = models.map((model) => this.#entry(model)).join('\n');
-    this.service = new TestService({
+    this.service = new InnerService({
       config: `models:\n${entries}`,
       ...(limits === undefined ? {} : { limits }),
     });

@@ -3,7 +3,7 @@ import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
-import { TestService } from '../support/service.ts';
+import { InnerService } from '../support/service.ts';
 import { readMessageStream } from './messages-reader.ts';
 import { assertMessageShape } from './messages-shape.ts';
 import type { Generation } from './messages-shape.ts';
@@ -12,7 +12,7 @@ import { inRepository } from '../support/repository.ts';
 /** Requests that unmodified clients really sent to messages, replayed: each gets a valid answer. */
 const folder = inRepository('tests', 'fixtures', 'wire', 'messages');
 
-const service = new TestService({
+const service = new InnerService({
   config: `models:
   - id: fake-model
     context_length: 200000

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { TestService, scriptedModel } from '../support/service.ts';
+import { InnerService, scriptedModel } from '../support/service.ts';
 import { responseKeys, textOf } from './responses-reader.ts';
 import type { WireResponse } from './responses-reader.ts';
 import { streamedResponse, wholeResponse } from './responses-relay.ts';
 
 /** The compliance tests of the Open Responses specification that apply here, after their descriptions. */
-const service = new TestService({
+const service = new InnerService({
   config: scriptedModel(
     `
 - when: { last_text: "weather" }

@@ -9,7 +9,7 @@ import { Fold } from '../../src/generation/fold.ts';
 import { Meter } from '../../src/pipeline/meter.ts';
 import { legalStream } from '../generation/legal-streams.ts';
 import { OpenAiSchema } from '../support/openai-schema.ts';
-import { TestService, scriptedModel } from '../support/service.ts';
+import { InnerService, scriptedModel } from '../support/service.ts';
 import { inRepository } from '../support/repository.ts';
 import { wires } from './dialects.ts';
 import { print, readStreamCase, streamCaseNames } from './stream-case.ts';
@@ -174,7 +174,7 @@ describe('by the schemas of OpenAI', { skip }, () => {
   });
 
   describe('a running service', () => {
-    const service = new TestService({
+    const service = new InnerService({
       config: scriptedModel(`
 - when: { last_text: "think" }
   say: [ { reasoning: "hm well" }, { text: "yes sir" } ]

@@ -4,7 +4,7 @@ import { after, before, test } from 'node:test';
 import type { ErrorCode } from '../../src/errors.ts';
 import { exchange } from '../http/raw.ts';
 import { RawClient, chatBytes, newRequestId } from '../support/raw-client.ts';
-import { TestService, until } from '../support/service.ts';
+import { InnerService, until } from '../support/service.ts';
 
 /**
  * Contracts decision 10: when two things are wrong with a request, the one that is checked first is told. Every fault is
@@ -20,7 +20,7 @@ const model = (isDear: boolean, isDown: boolean): string => `
     pricing: { input_cents_per_million: ${isDear ? '1000000000' : '1'}, output_cents_per_million: 1 }
     capabilities: { vision: true, chat_completions: { n: false } }
     backends: [ { engine: scripted, scripts: [ ${script(isDown)} ] } ]`;
-const service = new TestService({
+const service = new InnerService({
   limits: '  body_bytes_max: 50000\n  concurrency_per_account_max: 1',
   config: `models:${model(false, false)}${model(true, false)}${model(false, true)}${model(true, true)}
   - id: another

@@ -4,7 +4,7 @@ import type { RawAnswer } from '../http/raw.ts';
 import { printGbnf } from '../../src/constraints/grammar.ts';
 import { jsonSchemaGrammar } from '../../src/constraints/json-schema.ts';
 import { boundReply, type Reply } from '../support/bound-reply.ts';
-import { TestService } from '../support/service.ts';
+import { InnerService, TestService } from '../support/service.ts';
 import type { TestServiceOptions } from '../support/service.ts';
 import { chatChunk, event, Upstream, usageChunk } from '../support/upstream.ts';
 import type { UpstreamExchange } from '../support/upstream.ts';
@@ -59,7 +59,7 @@ export class Relay {
   ): Promise<Relay> {
     // The handler is called when there is a relay.
     const upstream = await Upstream.start((request) => relay.#answer(request));
-    const service = new TestService({ ...options, config: `models:\n${models(upstream.url)}` });
+    const service = new InnerService({ ...options, config: `models:\n${models(upstream.url)}` });
     const relay: Relay = new Relay(service, upstream);
     await service.start();
     return relay;

@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
-import { TestService, scriptedModel } from '../support/service.ts';
+import { InnerService, scriptedModel } from '../support/service.ts';
 import { plainBody } from './chat.ts';
 import { assertEnvelope } from './envelope.ts';
 import { exchange } from './raw.ts';
 import type { RawAnswer } from './raw.ts';
 
 /** Specification part 5: who is let in, and with which of the two codes everybody else is kept out. */
-const service = new TestService({ config: scriptedModel('- say: [ { text: "hello" } ]') });
+const service = new InnerService({ config: scriptedModel('- say: [ { text: "hello" } ]') });
 let revoked = '';
 before(async () => {
   await service.start();

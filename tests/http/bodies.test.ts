@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
-import { TestService, scriptedModel } from '../support/service.ts';
+import { InnerService, scriptedModel } from '../support/service.ts';
 import { askChat, chatRequest, plainBody } from './chat.ts';
 import { assertEnvelope } from './envelope.ts';
 import { RawConnection, bodyChunk, requestBytes } from './raw.ts';
 
 /** Request bodies: what is JSON, what is an object, and how large it may be (specification part 8, reliability C11). */
-const service = new TestService({ config: scriptedModel('- say: [ { text: "hello" } ]') });
+const service = new InnerService({ config: scriptedModel('- say: [ { text: "hello" } ]') });
 before(() => service.start());
 after(() => service.dispose());
 
@@ -157,7 +157,7 @@ describe('the size of a body', { timeout: 120_000 }, () => {
 });
 
 test('too many large bodies at once are refused, and the room is given back', async () => {
-  const small = new TestService({
+  const small = new InnerService({
     limits: '  body_bytes_max: 100000\n  bodies_in_flight_bytes_max: 100000',
     config: scriptedModel('- say: [ { text: "hello" } ]'),
   });

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { TestService, scriptedModel } from '../support/service.ts';
+import { InnerService, scriptedModel } from '../support/service.ts';
 import { assertEnvelope } from './envelope.ts';
 import { exchange } from './raw.ts';
 
 /** Specification part 2: the cards, complete, with and without a key; and the two health routes. */
-const service = new TestService({
+const service = new InnerService({
   config: `${scriptedModel('- say: [ { text: "hello" } ]', { id: 'Capped-Model', maxOutputTokens: '100' })}
   - id: plain/model:1
     description: The second one.

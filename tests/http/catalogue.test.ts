@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
-import { TestService, scriptedModel } from '../support/service.ts';
+import { InnerService, scriptedModel } from '../support/service.ts';
 import { answersIn } from './answers.ts';
 import { catalogue, marker } from './catalogue.ts';
 import type { Case } from './catalogue.ts';
@@ -10,7 +10,7 @@ import { assertEnvelope } from './envelope.ts';
 import { RawConnection, requestBytes } from './raw.ts';
 
 /** Bytes that two readers of HTTP could understand differently: refused, or answered once and in order (reliability §3.3, C7). */
-const service = new TestService({ config: scriptedModel('- say: [ { text: "hello" } ]') });
+const service = new InnerService({ config: scriptedModel('- say: [ { text: "hello" } ]') });
 before(() => service.start());
 after(async () => {
   await service.verify();

@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
-import { TestService, scriptedModel, until } from '../support/service.ts';
+import { InnerService, scriptedModel, until } from '../support/service.ts';
 import type { UsageLine } from '../support/service.ts';
 import { askChat, chatRequest, eventsOf, plainBody } from './chat.ts';
 import { assertEnvelope, assertRequestId } from './envelope.ts';
 import { RawConnection, exchange, requestBytes } from './raw.ts';
 
 /** What happens on a connection beside one request and its answer (reliability C5 to C10). */
-const service = new TestService({
+const service = new InnerService({
   config: scriptedModel(`
 - when: { last_text: "paced" }
   say: [ { text: "one two three" } ]

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
 import { exposedHeaders } from '../../src/http/cors.ts';
-import { TestService, noFeatures, scriptedModel, until } from '../support/service.ts';
+import { InnerService, noFeatures, scriptedModel, until } from '../support/service.ts';
 import { askChat, chatRequest, plainBody } from './chat.ts';
 import { assertEnvelope, assertRequestId } from './envelope.ts';
 import { RawConnection, exchange } from './raw.ts';
@@ -13,7 +13,7 @@ const app = 'https://app.example.org';
 const model = scriptedModel('- { say: [{ text: "one" }] }', { settings: noFeatures });
 const configured = (origins: string): string =>
   `server:\n  inference: { port: 0, allow_origins: [${origins}] }\n  account: { port: 0 }\n${model}\n`;
-const service = new TestService({ config: model });
+const service = new InnerService({ config: model });
 before(async () => {
   service.writeConfig(configured(`"${app}"`));
   await service.start();

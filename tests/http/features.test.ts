@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
 import type { ErrorCode } from '../../src/errors.ts';
-import { TestService, noFeatures, scriptedModel } from '../support/service.ts';
+import { InnerService, noFeatures, scriptedModel } from '../support/service.ts';
 import { askChat, eventsOf, plainBody } from './chat.ts';
 import { assertEnvelope } from './envelope.ts';
 
@@ -10,7 +10,7 @@ import { assertEnvelope } from './envelope.ts';
  * What a model cannot do is refused by the codes of the specification, because a model's card says so (contracts
  * decision 20); what the specification wants ignored is ignored.
  */
-const service = new TestService({
+const service = new InnerService({
   config: scriptedModel(
     `
 - when: { last_text: "count" }

@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
-import { TestService, scriptedModel } from '../support/service.ts';
+import { InnerService, scriptedModel } from '../support/service.ts';
 import { askChat, chatRequest, plainBody } from './chat.ts';
 import { assertEnvelope } from './envelope.ts';
 import { exchange } from './raw.ts';
 import type { RawAnswer } from './raw.ts';
 
 /** What the headers of a request decide beside the key, and what stands in those of an answer. */
-const service = new TestService({ config: scriptedModel('- say: [ { text: "hello" } ]') });
+const service = new InnerService({ config: scriptedModel('- say: [ { text: "hello" } ]') });
 before(() => service.start());
 after(() => service.dispose());
 

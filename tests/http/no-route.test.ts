@@ -5,11 +5,11 @@ import { after, before, test } from 'node:test';
 import { accountRoutes } from '../../src/account-api/routes.ts';
 import { accountSegments } from '../../src/http/no-route.ts';
 import { inferenceRoutes } from '../../src/http/routes.ts';
-import { TestService, noFeatures, scriptedModel } from '../support/service.ts';
+import { InnerService, noFeatures, scriptedModel } from '../support/service.ts';
 import { assertEnvelope } from './envelope.ts';
 import { exchange } from './raw.ts';
 
-const service = new TestService({ config: scriptedModel('- { say: [{ text: "one" }] }', { settings: noFeatures }) });
+const service = new InnerService({ config: scriptedModel('- { say: [{ text: "one" }] }', { settings: noFeatures }) });
 before(() => service.start());
 after(() => service.dispose());
 

@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
 import { MessagesClient, textOf, user } from '../conformance/messages-ask.ts';
-import { TestService, scriptedModel } from '../support/service.ts';
+import { InnerService, scriptedModel } from '../support/service.ts';
 
 /** Thinking that is not shown is silence on the line, for minutes perhaps; comments keep it alive (contracts §0.17). */
-const service = new TestService({
+const service = new InnerService({
   limits: '  prime_timeout_seconds: 1',
   config: scriptedModel(
     `

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
-import { TestService, scriptedModel } from '../support/service.ts';
+import { InnerService, scriptedModel } from '../support/service.ts';
 import { askChat, chatRequest, plainBody } from './chat.ts';
 import { assertEnvelope, assertRequestId } from './envelope.ts';
 import { RawConnection, bodyChunk, exchange, requestBytes } from './raw.ts';
 
 /** Contracts decision 11 and specification §5.7: every answer, whoever makes it, carries its request id twice. */
-const service = new TestService({
+const service = new InnerService({
   limits: '  body_bytes_max: 2000',
   config: scriptedModel('- say: [ { text: "hello" } ]'),
 });

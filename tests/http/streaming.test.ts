@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
-import { TestService, scriptedModel, until } from '../support/service.ts';
+import { InnerService, scriptedModel, until } from '../support/service.ts';
 import { askChat, chatRequest, eventsOf, plainBody } from './chat.ts';
 import { assertEnvelope, assertRequestId } from './envelope.ts';
 import { RawConnection, requestBytes } from './raw.ts';
 
 /** Specification part 6 and contracts §1.0: what a stream says, in which order, and how it ends when it fails. */
-const service = new TestService({
+const service = new InnerService({
   limits: '  prime_timeout_seconds: 1',
   config: scriptedModel(`
 - when: { last_text: "slow start" }

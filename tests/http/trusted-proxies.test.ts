@@ -2,13 +2,13 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
 import { reload } from '../reload/scene.ts';
-import { TestService, scriptedModel } from '../support/service.ts';
+import { InnerService, scriptedModel } from '../support/service.ts';
 import { plainBody } from './chat.ts';
 import { exchange } from './raw.ts';
 
 /** `server.trusted_proxies`, on both hosts of the real program; the proxy is this test, at 127.0.0.1. */
 const config = scriptedModel('- say: [ { text: "hello" } ]');
-const service = new TestService({ config });
+const service = new InnerService({ config });
 const office = '203.0.113.9';
 let officeKey = '';
 before(async () => {

@@ -6,7 +6,7 @@ import { describedEndpoints } from '../../src/http/described.ts';
 import { uploadBody, uploadRequest } from '../http/file-requests.ts';
 import { RawConnection, exchange, requestBytes } from '../http/raw.ts';
 import type { RawAnswer, RawRequest } from '../http/raw.ts';
-import { TestService } from '../support/service.ts';
+import { InnerService } from '../support/service.ts';
 import { DocumentJudge } from './judge.ts';
 import type { Node } from './judge.ts';
 
@@ -40,11 +40,11 @@ ${faults
             repeat: 10000
             pace_ms: 20
           - say: [ { text: hello } ]`;
-const service = new TestService({
+const service = new InnerService({
   limits: '  body_bytes_max: 100000',
   config: `models:${model('demo', 8192, 5)}${model('small', 64, 5)}${model('dear', 8192, 1_000_000_000)}`,
 });
-const narrow = new TestService({
+const narrow = new InnerService({
   limits: '  concurrency_per_account_max: 1',
   config: `models:${model('demo', 8192, 5)}`,
 });

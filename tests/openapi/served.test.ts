@@ -4,7 +4,7 @@ import { after, before, describe, test } from 'node:test';
 
 import { inferenceRoutes } from '../../src/http/routes.ts';
 import { inRepository } from '../support/repository.ts';
-import { TestService } from '../support/service.ts';
+import { InnerService } from '../support/service.ts';
 import { until } from '../support/service.ts';
 import { DocumentJudge } from './judge.ts';
 import type { Node } from './judge.ts';
@@ -24,7 +24,7 @@ const models = (first: string): string => `models:
     backends:
       - engine: scripted
         scripts: [ { say: [ { reasoning: "hm well" }, { text: "hello world" } ] } ]`;
-const service = new TestService({ config: models('plain') });
+const service = new InnerService({ config: models('plain') });
 let judge: DocumentJudge;
 before(async () => {
   await service.start();

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { TestService, until } from '../support/service.ts';
+import { InnerService, TestService, until } from '../support/service.ts';
 import { chatChunk, event, Upstream, usageChunk } from '../support/upstream.ts';
 import type { UpstreamExchange } from '../support/upstream.ts';
 
@@ -25,7 +25,7 @@ before(async () => {
   for (const name of names) servers.set(name, await Upstream.start((exchange) => answers.get(name)?.(exchange)));
   const backend = (name: string, more: string): string =>
     `{ engine: openai, name: ${name}, url: "${servers.get(name)!.url}", ${more} }`;
-  service = await new TestService({
+  service = await new InnerService({
     config: `models:
   - id: m
     context_length: 4096

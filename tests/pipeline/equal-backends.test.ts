@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 
-import { TestService, until } from '../support/service.ts';
+import { InnerService, TestService, until } from '../support/service.ts';
 import { chatChunk, event, Upstream, usageChunk } from '../support/upstream.ts';
 import type { UpstreamExchange } from '../support/upstream.ts';
 
@@ -37,7 +37,7 @@ before(async () => {
   }
   const backend = (name: string, more: string): string =>
     `      - { engine: openai, name: ${name}, flavor: vllm, url: "${servers.get(name)!.url}"${more} }`;
-  service = await new TestService({
+  service = await new InnerService({
     config: `models:
   - id: m
     context_length: 4096

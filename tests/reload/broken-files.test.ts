@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 
 import { parseExposition, total } from '../metrics/exposition.ts';
-import { TestService, until } from '../support/service.ts';
+import { InnerService, until } from '../support/service.ts';
 import { ask, demo, models, reload } from './scene.ts';
 
 const good = (more: string = models(demo())): string =>
@@ -81,7 +81,7 @@ const broken: readonly (readonly [string, string, number, RegExp])[] = [
 
 test(`${broken.length} broken files under load: no request fails, the old configuration stays, and each refusal names its line`, async (t) => {
   assert.ok(broken.length >= 20);
-  const service = new TestService({ config: '' });
+  const service = new InnerService({ config: '' });
   t.after(() => service.dispose());
   service.writeConfig(good());
   await service.start();
@@ -135,7 +135,7 @@ test(`${broken.length} broken files under load: no request fails, the old config
 });
 
 test('`tokenhouse reload` prints what changed, that nothing did, and what is wrong with exit 78', async (t) => {
-  const service = new TestService({ config: models(demo()) });
+  const service = new InnerService({ config: models(demo()) });
   t.after(() => service.dispose());
   const alone = await service.command('reload');
   assert.deepEqual([alone.code, alone.stdout], [1, '']);

@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
+import type { Service } from '../../src/service/service.ts';
 import { mainFile } from './built.ts';
 import { runCommand } from './command.ts';
 import type { CommandResult } from './command.ts';
@@ -48,6 +49,12 @@ export interface TestServiceOptions {
 
 /** A machine that runs many tests at once is slow; that alone must not make a service refuse work. */
 const withoutShedding = ['  shed_large_bodies_lag_seconds: 60', '  shed_new_work_lag_seconds: 60'];
+
+const linesOf = (text: string): readonly Record<string, unknown>[] =>
+  text
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line) as Record<string, unknown>);
 
 /** The real program, in a process and a folder of its own, on free ports. */
 export class TestService {
@@ -106,10 +113,7 @@ export class TestService {
 
   /** The log: one object a line. */
   get log(): readonly Readonly<Record<string, unknown>>[] {
-    return this.#stdout
-      .split('\n')
-      .filter((line) => line !== '')
-      .map((line) => JSON.parse(line) as Record<string, unknown>);
+    return linesOf(this.#stdout);
   }
 
   /** Starts, or starts again on the same data; resolves when it says that it is ready. */
@@ -238,5 +242,72 @@ export async function until(condition: () => boolean | Promise<boolean>, timeout
     const waitedMs = performance.now() - begun;
     if (waitedMs > timeoutMs) throw new Error(`not so within ${timeoutMs} ms: ${condition.toString()}`);
     await new Promise((resolve) => setTimeout(resolve, Math.max(5, Math.min(150, waitedMs / 20))));
+  }
+}
+
+/**
+ * The whole service inside the tests' process, for tests of what it answers: a process of its own takes three times as long to
+ * start. What a process can lose, be told or be denied (signals, kills, memory, its output) is tested with `TestService`.
+ */
+export class InnerService extends TestService {
+  #service: Service | undefined;
+  #lines = '';
+
+  override get log(): readonly Readonly<Record<string, unknown>>[] {
+    return linesOf(this.#lines);
+  }
+
+  override get output(): string {
+    return this.#lines;
+  }
+
+  override async start(): Promise<this> {
+    // Imported here, because whoever starts a process needs none of it.
+    const [{ readContext }, { loadConfig }, { scriptSchema }, { startService }, { createLog }, { version }] =
+      await Promise.all([
+        import('../../src/cli/read-context.ts'),
+        import('../../src/config/load.ts'),
+        import('../../src/engines/scripted/script-schema.ts'),
+        import('../../src/service/start.ts'),
+        import('../../src/log.ts'),
+        import('../../src/cli/version.ts'),
+      ]);
+    const directory = this.folder;
+    const { config, environment } = readContext(undefined, directory);
+    const service = await startService({
+      config,
+      environment,
+      version,
+      log: createLog({ write: (lines) => ((this.#lines += lines), true), once: () => {} }),
+      readConfig: (running) => loadConfig({ environment, path: undefined, directory, scriptSchema, running }),
+      workerEntry: new URL('file:///none'),
+      configFile: join(directory, 'tokenhouse.yaml'),
+      onFatal: (error) => {
+        throw error;
+      },
+      onDownload: () => {},
+    });
+    this.#service = service;
+    await Promise.all(service.backends.map(({ ready }) => ready.catch(() => {})));
+    this.url = service.inferenceUrl;
+    this.accountUrl = service.accountUrl;
+    if (service.firstAccount !== undefined) {
+      this.key = service.firstAccount.key;
+      this.accountId = service.firstAccount.accountId;
+    }
+    return this;
+  }
+
+  /** As SIGTERM does. */
+  override async stop(): Promise<number> {
+    await this.#service?.stop();
+    this.#service = undefined;
+    return 0;
+  }
+
+  override async dispose(): Promise<void> {
+    this.#service?.cut();
+    await this.stop();
+    rmSync(this.folder, { recursive: true, force: true });
   }
 }
