@@ -6,7 +6,7 @@ import type { DemoObject, NewDemoObject } from '../store/demo-payment-queries.ts
 import { readEvent } from './event.ts';
 import { PaymentError } from './provider.ts';
 import type { ChargeWish, Checkout, CheckoutWish, PaymentEvent, PaymentProvider, RefundWish } from './provider.ts';
-import { checkSignature, signEvent } from './signature.ts';
+import { readSignedEvent, signEvent } from './signed-event.ts';
 
 /** What can be played with a checkout, or with what it has paid. */
 export const demoOutcomes = [
@@ -135,11 +135,8 @@ export class DemoProvider implements PaymentProvider {
     return made.id;
   }
 
-  readEvent(bytes: Uint8Array, signature: string | undefined, nowMs: number): Promise<PaymentEvent> {
-    return Promise.resolve().then(() => {
-      checkSignature(bytes, signature, this.#options.secret, nowMs);
-      return readEvent(Buffer.from(bytes).toString('utf8'));
-    });
+  async readEvent(bytes: Uint8Array, signature: string | undefined, nowMs: number): Promise<PaymentEvent> {
+    return await readSignedEvent(bytes, signature, demoEventSecret(this.#options.secret), nowMs);
   }
 
   async *eventsSince(ms: number, signal: AbortSignal): AsyncIterable<PaymentEvent> {
@@ -338,8 +335,8 @@ export class DemoProvider implements PaymentProvider {
   /** What the webhook does not take now is found by the look for missed events. */
   async #deliver(events: readonly Pick<DemoObject, 'body'>[]): Promise<void> {
     for (const { body } of events) {
-      const bytes = Buffer.from(body);
-      await this.#options.deliver(bytes, signEvent(bytes, this.#options.secret, this.#options.now())).catch(() => {});
+      const signature = await signEvent(body, demoEventSecret(this.#options.secret), this.#options.now());
+      await this.#options.deliver(Buffer.from(body), signature).catch(() => {});
     }
   }
 
@@ -352,6 +349,9 @@ export class DemoProvider implements PaymentProvider {
     return { id, kind, body: JSON.stringify(body), createdAt: this.#options.now(), idempotencyKey };
   }
 }
+
+/** What its events are signed with: text, as Stripe's secrets are. */
+export const demoEventSecret = (secret: KeyObject): string => secret.export().toString('hex');
 
 const metadataOf = ({ topupId, accountId }: DemoCheckout, origin: string) => ({
   topup_id: topupId,

@@ -1,9 +1,9 @@
 import type Stripe from 'stripe';
 
-import { eventOf, readEvent } from './event.ts';
+import { eventOf } from './event.ts';
 import { PaymentError } from './provider.ts';
 import type { ChargeWish, Checkout, CheckoutWish, PaymentEvent, PaymentProvider, RefundWish } from './provider.ts';
-import { checkSignature } from './signature.ts';
+import { readSignedEvent } from './signed-event.ts';
 
 export interface StripeOptions {
   readonly secretKey: string;
@@ -91,11 +91,8 @@ export class StripeProvider implements PaymentProvider {
     return refund.id;
   }
 
-  readEvent(bytes: Uint8Array, signature: string | undefined, nowMs: number): Promise<PaymentEvent> {
-    return Promise.resolve().then(() => {
-      checkSignature(bytes, signature, this.#options.webhookSecret, nowMs);
-      return this.#known(readEvent(Buffer.from(bytes).toString('utf8')));
-    });
+  async readEvent(bytes: Uint8Array, signature: string | undefined, nowMs: number): Promise<PaymentEvent> {
+    return this.#known(await readSignedEvent(bytes, signature, this.#options.webhookSecret, nowMs));
   }
 
   /** Stripe lists the newest first; what there was in a day is put in order before it is given out. */

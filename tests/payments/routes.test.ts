@@ -3,9 +3,10 @@ import { test, type TestContext } from 'node:test';
 
 import { demoPaymentRoutes } from '../../src/account-api/routes/demo-payments.ts';
 import { paymentRoutes } from '../../src/account-api/routes/payments.ts';
-import { signEvent } from '../../src/payments/signature.ts';
+import { demoEventSecret } from '../../src/payments/demo.ts';
 import { openHost } from '../account-api/host.ts';
 import { usage } from '../store/fixture.ts';
+import { signAsStripe } from './sign.ts';
 import { withDemoPayments } from './demo-services.ts';
 
 /** What the answers of these tests hold. */
@@ -137,7 +138,7 @@ test('the webhook over HTTP: signed bytes are taken once, all else is refused in
     const body = JSON.parse(answer.body) as Shown;
     return [answer.status, body.outcome ?? body.error.code];
   };
-  const sign = (text: string, ms = Date.now()) => signEvent(Buffer.from(text), demoPayments, ms);
+  const sign = (text: string, ms = Date.now()) => signAsStripe(Buffer.from(text), demoEventSecret(demoPayments), ms);
   const good = event();
   assert.deepEqual(await send(good), [400, 'unsupported_value']);
   assert.deepEqual(await send(good, sign(event({ currency: 'eur' }))), [400, 'unsupported_value']);

@@ -2,8 +2,8 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 
-import { signEvent } from '../../src/payments/signature.ts';
 import { apiVersion } from '../../src/payments/stripe.ts';
+import { signAsStripe } from './sign.ts';
 import { faultOf } from './stripe-parameters.ts';
 
 type Fields = Record<string, unknown>;
@@ -94,7 +94,7 @@ export class StripeFake {
   /** The bytes of an event and their signature. */
   signed(event: Fields, nowMs = Date.now()): { readonly bytes: Uint8Array; readonly signature: string } {
     const bytes = Buffer.from(JSON.stringify(event));
-    return { bytes, signature: signEvent(bytes, this.webhookSecret, nowMs) };
+    return { bytes, signature: signAsStripe(bytes, this.webhookSecret, nowMs) };
   }
 
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
