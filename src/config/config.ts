@@ -174,6 +174,8 @@ export interface PaymentsConfig {
         readonly webhookSecret: Secret;
         /** Instead of Stripe's own. */
         readonly apiUrl: string | undefined;
+        /** Stripe computes the tax within each payment. */
+        readonly automaticTax: boolean;
       }
     | undefined;
 }

@@ -156,7 +156,7 @@ function refuseRestart(running: Config, next: Config, value: unknown, { report }
   }
   if (!isSameStorage(running.storage, next.storage)) needsRestart(['storage']);
   const payer = ({ payments: { provider, currency, stripe } }: Config) =>
-    JSON.stringify([provider, currency, stripe?.apiUrl ?? null]);
+    JSON.stringify([provider, currency, stripe?.apiUrl ?? null, stripe?.automaticTax ?? false]);
   // Who takes payments where nothing is said follows from the addresses, which have their own line then.
   const isReachedAlike = (['inference', 'account'] as const).every(
     (host) =>
@@ -460,7 +460,8 @@ function paymentsOf(file: ConfigFile, { options, report }: Reading): PaymentsCon
     report(['payments', 'provider'], `Stripe would not know us; set the environment variable ${missing}`);
     return { ...common, stripe: undefined };
   }
-  return { ...common, stripe: { secretKey, webhookSecret, apiUrl: payments?.stripe_api_url } };
+  const { stripe_api_url: apiUrl, stripe_automatic_tax: automaticTax = false } = payments ?? {};
+  return { ...common, stripe: { secretKey, webhookSecret, apiUrl, automaticTax } };
 }
 
 const isLoopbackName = (host: string): boolean => /^(localhost|127\.\d+\.\d+\.\d+|::1|\[::1\])$/i.test(host);

@@ -398,6 +398,14 @@ const payments = group('how accounts pay for credit', {
     integer(1, 1e9, 'the most that is paid at once', defaultPayments.topup_cents_max, defaultPayments.topup_cents_max),
   ),
   stripe_api_url: Type.Optional(url('where Stripe is reached, when not at its own address', 'http://127.0.0.1:12111')),
+  stripe_automatic_tax: Type.Optional(
+    Type.Boolean({
+      description:
+        'Stripe Tax computes the tax within each payment, by where the payer is, and receipts show it; it has to be set up at Stripe',
+      examples: [true],
+      default: false,
+    }),
+  ),
 });
 
 const invoices = group('what monthly statements say (docs/invoices.md)', {

@@ -5,7 +5,15 @@ import type { Desk } from '../store/operations.ts';
 import type { DemoObject, NewDemoObject } from '../store/demo-payment-queries.ts';
 import { readEvent } from './event.ts';
 import { PaymentError } from './provider.ts';
-import type { ChargeWish, Checkout, CheckoutWish, PaymentEvent, PaymentProvider, RefundWish } from './provider.ts';
+import type {
+  ChargeWish,
+  Checkout,
+  CheckoutWish,
+  PaymentDetails,
+  PaymentEvent,
+  PaymentProvider,
+  RefundWish,
+} from './provider.ts';
 import { readSignedEvent, signEvent } from './signed-event.ts';
 
 /** What can be played with a checkout, or with what it has paid. */
@@ -36,6 +44,8 @@ export interface DemoCheckout {
   readonly currency: string;
   readonly successUrl: string;
   readonly cancelUrl: string;
+  /** undefined: made by an earlier version, which kept every card. */
+  readonly keepsCard?: boolean | undefined;
   readonly status: 'open' | 'paid' | 'failed' | 'expired' | 'refunded' | 'disputed' | 'lost';
   readonly paymentId: string | undefined;
   readonly disputeId: string | undefined;
@@ -78,7 +88,7 @@ export class DemoProvider implements PaymentProvider {
   }
 
   async createCheckout(wish: CheckoutWish): Promise<Checkout> {
-    const { topupId, accountId, amountCents, currency, successUrl, cancelUrl } = wish;
+    const { topupId, accountId, amountCents, currency, successUrl, cancelUrl, keepsCard } = wish;
     // Whoever has the address of the page can pay there: it cannot be guessed.
     const id = `cs_demo_${randomBytes(16).toString('hex')}`;
     const body: DemoCheckout = {
@@ -89,6 +99,7 @@ export class DemoProvider implements PaymentProvider {
       currency,
       successUrl,
       cancelUrl,
+      keepsCard,
       status: 'open',
       paymentId: undefined,
       disputeId: undefined,
@@ -112,6 +123,7 @@ export class DemoProvider implements PaymentProvider {
       currency,
       successUrl: '',
       cancelUrl: '',
+      keepsCard: false,
       status: 'open',
       paymentId: undefined,
       disputeId: undefined,
@@ -133,6 +145,10 @@ export class DemoProvider implements PaymentProvider {
     const { checkoutId } = JSON.parse(payment.body) as { readonly checkoutId: string };
     await this.#refund(checkoutId, made.id, amountCents);
     return made.id;
+  }
+
+  paymentDetails(): Promise<PaymentDetails> {
+    return Promise.resolve({ method: { type: 'demo', brand: null, last4: null }, tax: undefined });
   }
 
   async readEvent(bytes: Uint8Array, signature: string | undefined, nowMs: number): Promise<PaymentEvent> {
@@ -235,6 +251,7 @@ export class DemoProvider implements PaymentProvider {
           currency: checkout.currency,
           customer: `cus_demo_${checkout.accountId}`,
           payment_method: demoMethods.good,
+          setup_future_usage: checkout.keepsCard === false ? null : 'off_session',
           metadata,
         });
         const session = this.#event('checkout.session.completed', {

@@ -50,11 +50,12 @@ export function openPayments(services: PayingServices): Paying {
   let demo: DemoProvider | undefined;
   let provider: PaymentProvider | undefined;
   if (config.provider === 'stripe' && config.stripe !== undefined) {
-    const { secretKey, webhookSecret, apiUrl } = config.stripe;
+    const { secretKey, webhookSecret, apiUrl, automaticTax } = config.stripe;
     provider = new StripeProvider({
       secretKey: secretKey.reveal(),
       webhookSecret: webhookSecret.reveal(),
       apiUrl,
+      automaticTax,
       otherVersion: (found) => log('warn', 'payment_events_version', { found, expected: apiVersion }),
     });
   } else if (config.provider === 'demo') {

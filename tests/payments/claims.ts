@@ -82,6 +82,8 @@ export const wish = (accountId: string, amountCents = 500, idempotencyKey?: stri
   idempotencyKey,
   successUrl: 'http://localhost:1/ok',
   cancelUrl: 'http://localhost:1/no',
+  keepsCard: undefined,
+  email: undefined,
   by: 'test',
 });
 
@@ -123,7 +125,7 @@ export function paymentClaims(open: (t: TestContext) => Promise<Books>): void {
     const books = await open(t);
     const till = openTill(books);
     const accountId = await newCustomer(books);
-    const topup = await till.payments.createTopup(wish(accountId));
+    const topup = await till.payments.createTopup({ ...wish(accountId), keepsCard: true });
     assert.equal(topup.status, 'pending');
     assert.equal(await balanceOf(books, accountId), 0n);
     await till.demo.play(topup.checkoutId!, 'duplicate');
@@ -149,6 +151,29 @@ export function paymentClaims(open: (t: TestContext) => Promise<Books>): void {
     assert.equal(outcomes.filter((outcome) => outcome === 'again').length, 4, String(outcomes));
     assert.equal(await balanceOf(books, accountId), 1000n * cent);
     assert.deepEqual(await books.differences(), []);
+  });
+
+  test('a card is kept where automatic top-ups were asked for, and nowhere else', async (t) => {
+    const books = await open(t);
+    const { desk } = books.store;
+    const till = openTill(books);
+    for (const [isOn, keepsCard, isKept] of [
+      [undefined, undefined, false],
+      [undefined, false, false],
+      [undefined, true, true],
+      [false, undefined, false],
+      [true, undefined, true],
+      [true, false, false],
+    ] as const) {
+      const accountId = await newCustomer(books);
+      const auto = { thresholdMicrocents: 0n, amountMicrocents: cent, monthlyCapMicrocents: cent, by: 'test', at: 1 };
+      if (isOn !== undefined) await desk.setAutoTopup({ accountId, enabled: isOn, ...auto });
+      const topup = await till.payments.createTopup({ ...wish(accountId), keepsCard });
+      await till.demo.play(topup.checkoutId!, 'success');
+      assert.equal(await balanceOf(books, accountId), 500n * cent);
+      const kept = await desk.getPaymentMethod({ accountId, provider: 'demo' });
+      assert.equal(kept !== undefined, isKept, `automatic top-ups ${isOn}, asked ${keepsCard}`);
+    }
   });
 
   test('the same idempotency key is one top-up with one checkout; for another amount it is refused', async (t) => {
