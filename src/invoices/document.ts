@@ -1,7 +1,7 @@
 import { dollars } from '../billing/cents.ts';
 import type { Invoice } from '../store/invoice-queries.ts';
 import { dateText } from '../calendar/months.ts';
-import type { InvoiceData, StatementLine } from './statement.ts';
+import type { InvoiceData, ShownTax, StatementLine } from './statement.ts';
 
 /** A document as it is read, whatever it is printed on: the same words in HTML and in PDF. */
 export interface Paper {
@@ -78,6 +78,7 @@ export function paperOf(invoice: Invoice): Paper {
     ],
     totals: totalsOf(data),
     notes: [
+      ...noteOf(data.tax),
       ...(creditNote !== null && creditNote.count > creditNote.refunds.length
         ? [`The list shows the first ${creditNote.refunds.length} of ${creditNote.count} amounts; the total has all.`]
         : []),
@@ -154,7 +155,7 @@ function totalsOf({ totalCents, tax, creditNote }: InvoiceData): readonly Fact[]
   if (tax === null) return [[`${total} (USD)`, centsText(totalCents)]];
   return [
     ['Without tax', centsText(totalCents - tax.cents)],
-    [`${tax.name} ${percent(tax.ratePerMille)}`, centsText(tax.cents)],
+    [taxLabel(tax), centsText(tax.cents)],
     [`${total} (USD)`, centsText(totalCents)],
   ];
 }
@@ -167,6 +168,10 @@ const taxLine = (taxId: string | null): string | null => (taxId === null ? null 
 const money = (microcents: string): string => dollars(BigInt(microcents));
 const negated = (microcents: string): string => String(-BigInt(microcents));
 const count = (value: number): string => value.toLocaleString('en-US');
+const noteOf = (tax: ShownTax | null): readonly string[] => lines([tax?.note ?? null]);
+const taxLabel = ({ name, ratePerMille, treatment = 'standard' }: ShownTax): string =>
+  treatment === 'standard' ? `${name} ${percent(ratePerMille)}` : `${name} (${treatmentNames[treatment]})`;
+const treatmentNames = { exempt: 'exempt', reverse_charge: 'reverse charge' } as const;
 const percent = (perMille: number): string => `${perMille / 10} %`;
 
 /** `$12.35` */

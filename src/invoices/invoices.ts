@@ -4,13 +4,15 @@ import type { Books, NewInvoice, OpenBooks } from '../store/invoice-queries.ts';
 import type { Desk } from '../store/operations.ts';
 import { endOfPeriod, isTimeZone, monthOf, monthText, startOfMonthIn } from '../calendar/months.ts';
 import { creditNoteData, statementData, sum } from './statement.ts';
-import type { Buyer, InvoiceData, Parties, Seller, Tax } from './statement.ts';
+import type { Customer, InvoiceData, Parties, Seller } from './statement.ts';
+import { taxFor } from '../tax/tax.ts';
+import type { TaxRules } from '../tax/tax.ts';
 
 /** What the configuration says of invoices. */
 export interface InvoiceSettings {
   /** null: statements, which nobody sells by. */
   readonly seller: Seller | null;
-  readonly tax: Tax | null;
+  readonly tax: TaxRules;
   /** What numbers begin with: `TH-`. */
   readonly prefix: string;
 }
@@ -20,7 +22,7 @@ export interface InvoiceServices {
   readonly settings: () => InvoiceSettings;
   /** Name of the account's time zone. */
   readonly timeZoneOf: (accountId: string) => Promise<string>;
-  readonly buyerOf: (account: { readonly id: string; readonly name: string }) => Promise<Buyer>;
+  readonly buyerOf: (account: { readonly id: string; readonly name: string }) => Promise<Customer>;
   /** Periods that ended before are closed, and nobody is told. */
   readonly since: () => Promise<number>;
   /** Makes UUIDv7s. */
@@ -114,7 +116,8 @@ export class Invoices {
     const { desk, settings, buyerOf } = this.#services;
     const { seller, tax } = settings();
     const account = { id: accountId, name };
-    const parties: Parties = { timeZone, seller, tax, buyer: await buyerOf(account), account };
+    const buyer = await buyerOf(account);
+    const parties: Parties = { timeZone, seller, tax: taxFor(tax, buyer), buyer, account };
     const recorded = await this.#balanceBefore(accountId, from);
     const opening = (await desk.lastClosing({ accountId })) ?? recorded;
     const { own, earlier } = await this.#refunds(accountId, from, books.refunds);

@@ -1,4 +1,6 @@
 import type { BookedMovement, BookedPayment, Books } from '../store/invoice-queries.ts';
+import { taxWithin } from '../tax/tax.ts';
+import type { AppliedTax, TaxPayer, TaxRate } from '../tax/tax.ts';
 
 /** Who sells, as the configuration says. */
 export interface Seller {
@@ -18,10 +20,15 @@ export interface Buyer {
   readonly email: string | null;
 }
 
-/** A tax that the prices include. */
-export interface Tax {
-  readonly name: string;
-  readonly ratePerMille: number;
+/** Who buys, and how they are taxed. */
+export type Customer = Buyer & TaxPayer;
+
+/** A tax as a document shows it. */
+export interface ShownTax extends TaxRate {
+  readonly cents: number;
+  /** Left out before there were customers who are taxed otherwise: `standard`. */
+  readonly treatment?: AppliedTax['treatment'];
+  readonly note?: string | null;
 }
 
 /** What a document says, besides its number and date; kept as it is, so that it prints the same for ever. Amounts are text. */
@@ -37,7 +44,7 @@ export interface InvoiceData {
   /** The total, rounded half up: the one place where cents are made. */
   readonly totalCents: number;
   /** How much of `totalCents` is tax; null: none is shown. */
-  readonly tax: (Tax & { readonly cents: number }) | null;
+  readonly tax: ShownTax | null;
   readonly statement: StatementData | null;
   readonly creditNote: CreditNoteData | null;
 }
@@ -83,7 +90,7 @@ export interface Parties {
   readonly seller: Seller | null;
   readonly buyer: Buyer;
   readonly account: { readonly id: string; readonly name: string };
-  readonly tax: Tax | null;
+  readonly tax: AppliedTax | null;
 }
 
 export const linesMax = 500;
@@ -225,14 +232,6 @@ export function roundedCents(microcents: bigint): number {
   const size = microcents < 0n ? -microcents : microcents;
   const cents = Number((size + microcentsPerCent / 2n) / microcentsPerCent);
   return microcents < 0n ? -cents : cents;
-}
-
-/** How much of an amount that includes a tax is the tax: amount × rate ÷ (1 + rate), rounded half up. */
-export function taxWithin(cents: number, ratePerMille: number): number {
-  const size = BigInt(Math.abs(cents));
-  const whole = 1_000n + BigInt(ratePerMille);
-  const tax = Number((2n * size * BigInt(ratePerMille) + whole) / (2n * whole));
-  return cents < 0 ? -tax : tax;
 }
 
 export const sum = (amounts: readonly bigint[]): bigint => amounts.reduce((all, one) => all + one, 0n);

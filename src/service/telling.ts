@@ -63,7 +63,7 @@ export function openTelling(options: TellingOptions): Telling {
       const { seller, tax, prefix } = config().invoices;
       return {
         seller: seller === undefined ? null : { ...seller, taxId: seller.taxId ?? null, email: seller.email ?? null },
-        tax: tax ?? null,
+        tax,
         prefix,
       };
     },
@@ -74,7 +74,9 @@ export function openTelling(options: TellingOptions): Telling {
       return {
         name: billing?.legalName ?? name,
         address: [...(billing?.addressLines ?? []), ...(country === null ? [] : [country])],
+        country,
         taxId: billing?.taxId ?? null,
+        taxStatus: billing?.taxStatus ?? 'standard',
         email: billing?.invoiceEmail ?? null,
       };
     },

@@ -4,6 +4,7 @@
  * number above 2^53 would be stored wrongly without a word.
  */
 import type { ColumnType, Generated } from 'kysely';
+import type { TaxStatus } from '../tax/tax.ts';
 import type { BudgetPeriod } from './budget.ts';
 
 /** Microcents. */
@@ -92,6 +93,7 @@ export interface AccountTable {
   /** ISO 3166-1, two capital letters. */
   country: Generated<string | null>;
   tax_id: Generated<string | null>;
+  tax_status: Generated<TaxStatus>;
   invoice_email: Generated<string | null>;
   deleted_at: ColumnType<bigint | null, number | bigint | null | undefined, number | bigint | null>;
   /** IANA name: whose days its reports have. */

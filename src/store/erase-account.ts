@@ -38,6 +38,7 @@ export async function eraseAccount(
         address_lines: null,
         country: null,
         tax_id: null,
+        tax_status: 'standard',
         invoice_email: null,
         models: null,
         plan: null,

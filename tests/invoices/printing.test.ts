@@ -38,7 +38,7 @@ function invoiceOf(buyer: Partial<Buyer>, models: readonly string[] = ['small'])
     {
       timeZone: 'Europe/Berlin',
       seller: settings.seller,
-      tax: settings.tax,
+      tax: { ...settings.tax.rate!, treatment: 'standard', note: null },
       buyer: { name: 'Buyer', address: [], taxId: null, email: null, ...buyer },
       account: { id: 'acct_a', name: 'a' },
     },

@@ -2,7 +2,9 @@ import Type from 'typebox';
 
 import { invoiceHtml, invoicePolicy } from '../../invoices/html.ts';
 import { readData } from '../../invoices/document.ts';
+import type { ShownTax } from '../../invoices/statement.ts';
 import type { Invoice } from '../../store/invoice-queries.ts';
+import { taxStatuses } from '../../tax/tax.ts';
 import { notThere } from '../input.ts';
 import { wholeOf, pageLimit, listOf, pageQuery, listSchema, secondsOf } from '../wire.ts';
 import { mayPay, Reply, route } from '../route.ts';
@@ -14,6 +16,19 @@ const party = Type.Object({
   tax_id: Type.Union([Type.String(), Type.Null()]),
   email: Type.Union([Type.String(), Type.Null()]),
 });
+export const taxSchema = Type.Union(
+  [
+    Type.Object({
+      name: Type.String(),
+      rate_per_mille: Type.Integer(),
+      cents: Type.Integer({ description: 'How much of the total it is, rounded half up.' }),
+      treatment: Type.Enum([...taxStatuses]),
+      note: Type.Union([Type.String(), Type.Null()], { description: 'What the document says of it.' }),
+    }),
+    Type.Null(),
+  ],
+  { description: 'That the total includes.' },
+);
 const microcents = (description: string) => Type.Integer({ description: `${description}, in microcents.` });
 
 const invoiceFields = {
@@ -34,10 +49,7 @@ const invoiceFields = {
     description: 'What was charged, or given back: rounded half up from `total_microcents`.',
   }),
   total_microcents: microcents('What was charged, or given back'),
-  tax: Type.Union([
-    Type.Object({ name: Type.String(), rate_per_mille: Type.Integer(), cents: Type.Integer() }),
-    Type.Null(),
-  ]),
+  tax: taxSchema,
   html_url: Type.String(),
   pdf_url: Type.String(),
 };
@@ -209,12 +221,22 @@ function shown(invoice: Invoice, accountUrl: string) {
     currency: data.currency,
     total_cents: data.totalCents,
     total_microcents: wholeOf(invoice.totalMicrocents),
-    tax:
-      data.tax === null ? null : { name: data.tax.name, rate_per_mille: data.tax.ratePerMille, cents: data.tax.cents },
+    tax: shownTax(data.tax),
     html_url: `${url}.html`,
     pdf_url: `${url}.pdf`,
   };
 }
+
+export const shownTax = (tax: ShownTax | null) =>
+  tax === null
+    ? null
+    : {
+        name: tax.name,
+        rate_per_mille: tax.ratePerMille,
+        cents: tax.cents,
+        treatment: tax.treatment ?? 'standard',
+        note: tax.note ?? null,
+      };
 
 function whole(invoice: Invoice, accountUrl: string) {
   const data = readData(invoice);
