@@ -3,7 +3,8 @@ import { writeFileSync } from 'node:fs';
 
 import { OperationError } from '../accounts/operation.ts';
 import { paperOf } from '../invoices/document.ts';
-import { invoicePdf, systemFont } from '../invoices/pdf.ts';
+import { paperPdf, systemFont } from '../invoices/pdf.ts';
+import type { Paper } from '../invoices/paper.ts';
 import type { Invoice } from '../store/invoice-queries.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
@@ -44,21 +45,34 @@ export async function showInvoice(
   const invoice = await reading(context, (desk) => desk.getInvoice({ id: id ?? '' }));
   if (invoice === undefined)
     throw new OperationError(`There is no invoice ${id}. List them with: tokenhouse invoices list`);
-  if (pdf !== undefined) {
-    writeFileSync(pdf, await invoicePdf(invoice, { font: context.config.invoices.font ?? systemFont() }));
-    context.print.say(`${invoice.number} is in ${pdf}.`);
-  }
   const paper = paperOf(invoice);
-  context.print.result({ ...jsonOf(invoice), data: JSON.parse(invoice.data) as object }, [
-    paper.title,
-    ...paper.facts.map(([label, value]) => `${label}: ${value}`),
-    ...paper.parties.flatMap(({ heading, lines }) => ['', heading, ...lines]),
-    ...paper.tables.flatMap(({ caption, head, rows }) => ['', caption, ...table(head, rows)]),
-    '',
-    ...paper.totals.map(([label, value]) => `${label}: ${value}`),
-  ]);
+  await fileOf(context, paper, pdf);
+  context.print.result({ ...jsonOf(invoice), data: JSON.parse(invoice.data) as object }, linesOf(paper));
   return 0;
 }
+
+async function fileOf(context: Context, paper: Paper, pdf: string | undefined): Promise<void> {
+  if (pdf === undefined) return;
+  writeFileSync(pdf, await paperPdf(paper, { font: context.config.invoices.font ?? systemFont() }));
+  context.print.say(`${paper.number} is in ${pdf}.`);
+}
+
+const linesOf = (paper: Paper): readonly string[] => [
+  paper.title,
+  ...paper.facts.map(([label, value]) => `${label}: ${value}`),
+  ...paper.parties.flatMap(({ heading, lines }) => ['', heading, ...lines]),
+  ...paper.tables.flatMap(({ caption, columns, rows }) => [
+    '',
+    caption,
+    ...table(
+      columns.map(({ head }) => head),
+      rows,
+    ),
+  ]),
+  '',
+  ...paper.totals.map(([label, value]) => `${label}: ${value}`),
+  ...paper.notes.flatMap((note) => ['', note]),
+];
 
 /** Has the running service close the months that are over, which it does by itself every ten minutes. */
 export const issueInvoices = (context: Context): Promise<number> => tellRunning(context, { kind: 'issue_invoices' });

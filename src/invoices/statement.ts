@@ -1,6 +1,6 @@
 import type { BookedMovement, BookedPayment, Books } from '../store/invoice-queries.ts';
 import { taxWithin } from '../tax/tax.ts';
-import type { AppliedTax, TaxPayer, TaxRate } from '../tax/tax.ts';
+import type { AppliedTax, TaxPayer } from '../tax/tax.ts';
 
 /** Who sells, as the configuration says. */
 export interface Seller {
@@ -24,8 +24,13 @@ export interface Buyer {
 export type Customer = Buyer & TaxPayer;
 
 /** A tax as a document shows it. */
-export interface ShownTax extends TaxRate {
+export interface ShownTax {
+  readonly name: string;
+  /** null: no whole number of thousandths, or several rates together. */
+  readonly ratePerMille: number | null;
   readonly cents: number;
+  /** As text; null: several rates together. Left out: `ratePerMille` says it. */
+  readonly percent?: string | null;
   /** Left out before there were customers who are taxed otherwise: `standard`. */
   readonly treatment?: AppliedTax['treatment'];
   readonly note?: string | null;

@@ -2,16 +2,17 @@ import { dollars } from '../billing/cents.ts';
 import type { Log } from '../log.ts';
 import type { Mail, Mailer } from '../mail/mailer.ts';
 import type { Notice } from '../store/notice-queries.ts';
-import type { Invoice } from '../store/invoice-queries.ts';
 import type { Desk } from '../store/operations.ts';
-import { readData } from '../invoices/document.ts';
+import { nameOf, paperOf, readData } from '../invoices/document.ts';
+import { fileNameOf } from '../invoices/paper.ts';
+import type { Paper } from '../invoices/paper.ts';
 import type { Events, EventType } from '../webhooks/events.ts';
 
 export interface NoticeServices {
   readonly desk: Desk;
   readonly mailer: Mailer;
   readonly events: Events;
-  readonly printInvoice: (invoice: Invoice) => Promise<Uint8Array>;
+  readonly print: (paper: Paper) => Promise<Uint8Array>;
   readonly accountUrl: () => string;
   readonly now: () => number;
   readonly log: Log;
@@ -90,12 +91,14 @@ export class Notices {
   }
 
   async #invoiceMails(accountId: string, id: string) {
-    const { desk, printInvoice, accountUrl } = this.#services;
+    const { desk, print, accountUrl } = this.#services;
     const invoice = await desk.getInvoice({ accountId, id });
     if (invoice === undefined) return [];
-    const { buyer, seller, totalCents } = readData(invoice);
+    const data = readData(invoice);
+    const { buyer, seller, totalCents } = data;
     if (buyer.email === null) return [];
-    const name = invoice.kind === 'credit_note' ? 'Credit note' : seller === null ? 'Statement' : 'Invoice';
+    const name = nameOf(data);
+    const paper = paperOf(invoice);
     return [
       {
         to: buyer.email,
@@ -111,9 +114,9 @@ export class Notices {
         kind: 'invoice',
         attachments: [
           {
-            name: `${invoice.number.replace(/[^A-Za-z0-9_-]/g, '-')}.pdf`,
+            name: fileNameOf(paper),
             contentType: 'application/pdf',
-            content: await printInvoice(invoice),
+            content: await print(paper),
           },
         ],
       },

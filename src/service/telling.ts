@@ -6,13 +6,13 @@ import type { TellWish, Told } from '../control/tell.ts';
 import { createNameResolver } from '../images/resolver.ts';
 import type { NameResolver } from '../images/resolver.ts';
 import { Invoices } from '../invoices/invoices.ts';
-import { invoicePdf, systemFont } from '../invoices/pdf.ts';
+import { paperPdf, systemFont } from '../invoices/pdf.ts';
+import type { Paper } from '../invoices/paper.ts';
 import type { Jobs } from '../jobs/jobs.ts';
 import type { Log } from '../log.ts';
 import type { Mailer } from '../mail/mailer.ts';
 import { invitationMail } from '../people/mails.ts';
 import { Notices } from '../notices/notices.ts';
-import type { Invoice } from '../store/invoice-queries.ts';
 import { Deliveries } from '../webhooks/deliveries.ts';
 import { WebhookEvents } from '../webhooks/events.ts';
 import { endpointSecret } from '../webhooks/signature.ts';
@@ -35,7 +35,8 @@ export interface TellingOptions {
 export interface Telling {
   readonly invoices: Invoices;
   readonly events: WebhookEvents;
-  readonly printInvoice: (invoice: Invoice) => Promise<Uint8Array>;
+  /** As a PDF. */
+  readonly print: (paper: Paper) => Promise<Uint8Array>;
   /** Of an endpoint, by its number of rotations. */
   readonly webhookSecret: (endpointId: string, version: number) => string;
   /** Throws `unsupported_value` for an address that nothing is sent to. */
@@ -55,8 +56,8 @@ export function openTelling(options: TellingOptions): Telling {
   const rules = (): WebhookRules => rulesOf(config(), accountUrl());
   const webhookSecret = (endpointId: string, version: number): string =>
     endpointSecret(secret.webhooks, endpointId, version);
-  const printInvoice = (invoice: Invoice): Promise<Uint8Array> =>
-    invoicePdf(invoice, { font: config().invoices.font ?? systemFont() });
+  const print = (paper: Paper): Promise<Uint8Array> =>
+    paperPdf(paper, { font: config().invoices.font ?? systemFont() });
   const invoices = new Invoices({
     desk,
     settings: () => {
@@ -97,7 +98,7 @@ export function openTelling(options: TellingOptions): Telling {
     log,
   });
   const alerts = new Alerts({ desk, timeZoneOf, newId, now });
-  const notices = new Notices({ desk, mailer, events, printInvoice, accountUrl, now, log });
+  const notices = new Notices({ desk, mailer, events, print, accountUrl, now, log });
   jobs.add({ name: 'invoices', everyMs: 10 * minuteMs, runs: 'alone', run: () => invoices.issueDue() });
   jobs.add({ name: 'alerts', everyMs: minuteMs, runs: 'alone', run: () => alerts.look() });
   jobs.add({ name: 'notices', everyMs: 15_000, runs: 'alone', run: () => notices.tell() });
@@ -106,7 +107,7 @@ export function openTelling(options: TellingOptions): Telling {
   return {
     invoices,
     events,
-    printInvoice,
+    print,
     webhookSecret,
     checkWebhookUrl: (url) => void webhookTarget(url, rules(), 'url'),
     tell: async (wish) => {

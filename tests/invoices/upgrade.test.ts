@@ -63,7 +63,7 @@ test('months from before an upgrade get their statements and numbers, and are no
   clock.now = startOfMonth(upgradedAt, 1) + dayMs;
   const [mail, ...others] = await tell();
   assert.deepEqual(others, []);
-  assert.match(mail!, /^Statement TH-\d{4}-00000\d$/);
+  assert.match(mail!, /^Monthly statement TH-\d{4}-00000\d$/);
   assert.deepEqual((await monthsOf()).at(-1), [monthText(upgradedAt), 5n]);
   const numbers = (await issuedTo({ store }, 'acct_a')).map(({ number }) => Number(number.split('-').at(-1)));
   const year = new Date(clock.now).getUTCFullYear();

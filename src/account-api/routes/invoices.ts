@@ -1,7 +1,9 @@
 import Type from 'typebox';
 
-import { invoiceHtml, invoicePolicy } from '../../invoices/html.ts';
-import { readData } from '../../invoices/document.ts';
+import { paperHtml, paperPolicy } from '../../invoices/html.ts';
+import { paperOf, readData, readTax } from '../../invoices/document.ts';
+import { fileNameOf } from '../../invoices/paper.ts';
+import type { Paper } from '../../invoices/paper.ts';
 import type { ShownTax } from '../../invoices/statement.ts';
 import type { Invoice } from '../../store/invoice-queries.ts';
 import { taxStatuses } from '../../tax/tax.ts';
@@ -20,7 +22,10 @@ export const taxSchema = Type.Union(
   [
     Type.Object({
       name: Type.String(),
-      rate_per_mille: Type.Integer(),
+      rate_per_mille: Type.Union([Type.Integer(), Type.Null()], {
+        description: 'null: `percent` has more decimals, or there are several rates.',
+      }),
+      percent: Type.Union([Type.String(), Type.Null()], { description: 'null: several rates together.' }),
       cents: Type.Integer({ description: 'How much of the total it is, rounded half up.' }),
       treatment: Type.Enum([...taxStatuses]),
       note: Type.Union([Type.String(), Type.Null()], { description: 'What the document says of it.' }),
@@ -161,16 +166,7 @@ export const invoiceRoutes: readonly AccountRoute[] = [
     params,
     answers: [{ status: 200, description: 'The page.', contentType: 'text/html' }],
     errors: ['http_404'],
-    handle: async (call) =>
-      new Reply(
-        200,
-        {
-          'content-type': 'text/html; charset=utf-8',
-          'content-security-policy': invoicePolicy,
-          'x-content-type-options': 'nosniff',
-        },
-        invoiceHtml(await invoiceOf(call, call.params.id)),
-      ),
+    handle: async (call) => pageReply(paperOf(await invoiceOf(call, call.params.id))),
   }),
   route({
     method: 'get',
@@ -184,19 +180,32 @@ export const invoiceRoutes: readonly AccountRoute[] = [
     answers: [{ status: 200, description: 'The file.', contentType: 'application/pdf' }],
     errors: ['http_404'],
     handle: async (call) => {
-      const invoice = await invoiceOf(call, call.params.id);
-      return new Reply(
-        200,
-        {
-          'content-type': 'application/pdf',
-          'content-disposition': `attachment; filename="${invoice.number.replace(/[^A-Za-z0-9_-]/g, '-')}.pdf"`,
-          'x-content-type-options': 'nosniff',
-        },
-        await call.services.printInvoice(invoice),
-      );
+      return await fileReply(paperOf(await invoiceOf(call, call.params.id)), call.services);
     },
   }),
 ];
+
+export const pageReply = (paper: Paper): Reply =>
+  new Reply(
+    200,
+    {
+      'content-type': 'text/html; charset=utf-8',
+      'content-security-policy': paperPolicy,
+      'x-content-type-options': 'nosniff',
+    },
+    paperHtml(paper),
+  );
+
+export const fileReply = async (paper: Paper, { print }: Pick<Call['services'], 'print'>): Promise<Reply> =>
+  new Reply(
+    200,
+    {
+      'content-type': 'application/pdf',
+      'content-disposition': `attachment; filename="${fileNameOf(paper)}"`,
+      'x-content-type-options': 'nosniff',
+    },
+    await print(paper),
+  );
 
 async function invoiceOf({ account, services }: Pick<Call, 'account' | 'services'>, id: string): Promise<Invoice> {
   const invoice = await services.operations.desk.getInvoice({ accountId: account.id, id });
@@ -227,16 +236,11 @@ function shown(invoice: Invoice, accountUrl: string) {
   };
 }
 
-export const shownTax = (tax: ShownTax | null) =>
-  tax === null
-    ? null
-    : {
-        name: tax.name,
-        rate_per_mille: tax.ratePerMille,
-        cents: tax.cents,
-        treatment: tax.treatment ?? 'standard',
-        note: tax.note ?? null,
-      };
+export function shownTax(tax: ShownTax | null) {
+  if (tax === null) return null;
+  const { name, ratePerMille, percent, cents, treatment, note } = readTax(tax);
+  return { name, rate_per_mille: ratePerMille, percent, cents, treatment, note };
+}
 
 function whole(invoice: Invoice, accountUrl: string) {
   const data = readData(invoice);
