@@ -585,6 +585,16 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
     action(() => import('./invoices.ts').then(({ issueInvoices }) => issueInvoices)),
   );
 
+  const receipts = group('receipts', 'receipts of payments, and what corrects them');
+  command(receipts, 'list', 'list what was issued, the newest first')
+    .option('--account <account-id>', 'only of this account')
+    .option('--limit <number>', 'how many', wholeNumber(1, 100), 20)
+    .action(action(() => import('./invoices.ts').then(({ listReceipts }) => listReceipts)));
+  command(receipts, 'show', 'show one with all that it says')
+    .argument('<number>', 'its number or its id')
+    .option('--pdf <file>', 'write it to this file too')
+    .action(action(() => import('./invoices.ts').then(({ showReceiptOfPayment }) => showReceiptOfPayment)));
+
   const webhooks = group('webhooks', 'endpoints of customers, and what is sent there');
   command(webhooks, 'list', 'list endpoints with their newest deliveries')
     .option('--account <account-id>', 'only of this account')

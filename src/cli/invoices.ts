@@ -5,7 +5,9 @@ import { OperationError } from '../accounts/operation.ts';
 import { paperOf } from '../invoices/document.ts';
 import { paperPdf, systemFont } from '../invoices/pdf.ts';
 import type { Paper } from '../invoices/paper.ts';
+import { receiptPaper } from '../invoices/receipt.ts';
 import type { Invoice } from '../store/invoice-queries.ts';
+import type { Receipt } from '../store/receipt-queries.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
 import { table } from './output.ts';
@@ -73,6 +75,57 @@ const linesOf = (paper: Paper): readonly string[] => [
   ...paper.totals.map(([label, value]) => `${label}: ${value}`),
   ...paper.notes.flatMap((note) => ['', note]),
 ];
+
+/** Receipts of payments, and what corrects them, as they were issued last. */
+export async function listReceipts(
+  context: Context,
+  { account, limit }: { readonly account?: string; readonly limit: number },
+): Promise<number> {
+  const receipts = await reading(context, (desk) =>
+    desk.listReceipts({ limit, ...(account === undefined ? {} : { accountId: account }) }),
+  );
+  context.print.result(
+    receipts.map(receiptJson),
+    table(
+      ['number', 'issued', 'account', 'kind', 'method', 'total'],
+      receipts.map((one) => [
+        one.number,
+        new Date(one.issuedAt).toISOString().slice(0, 10),
+        one.accountId,
+        one.kind,
+        one.method,
+        dollars(one.totalMicrocents),
+      ]),
+    ),
+  );
+  return 0;
+}
+
+export async function showReceiptOfPayment(
+  context: Context,
+  { pdf }: { readonly pdf?: string },
+  id: string | undefined,
+): Promise<number> {
+  const receipt = await reading(context, (desk) => desk.getReceipt({ id: id ?? '' }));
+  if (receipt === undefined)
+    throw new OperationError(`There is no receipt ${id}. List them with: tokenhouse receipts list`);
+  const paper = receiptPaper(receipt);
+  await fileOf(context, paper, pdf);
+  context.print.result({ ...receiptJson(receipt), data: JSON.parse(receipt.data) as object }, linesOf(paper));
+  return 0;
+}
+
+const receiptJson = (receipt: Receipt) => ({
+  id: receipt.id,
+  account: receipt.accountId,
+  kind: receipt.kind,
+  number: receipt.number,
+  corrects: receipt.corrects === '' ? null : receipt.corrects,
+  topup: receipt.topupId,
+  method: receipt.method,
+  issued_at: new Date(receipt.issuedAt).toISOString(),
+  total_microcents: receipt.totalMicrocents,
+});
 
 /** Has the running service close the months that are over, which it does by itself every ten minutes. */
 export const issueInvoices = (context: Context): Promise<number> => tellRunning(context, { kind: 'issue_invoices' });

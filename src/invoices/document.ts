@@ -3,6 +3,7 @@ import type { Invoice } from '../store/invoice-queries.ts';
 import { dateText } from '../calendar/months.ts';
 import { alignedDollars } from './paper.ts';
 import type { Column, Fact, Paper, Table } from './paper.ts';
+import { roundedCents } from './statement.ts';
 import type { Buyer, InvoiceData, Seller, ShownTax, StatementLine } from './statement.ts';
 
 export const readData = (invoice: Pick<Invoice, 'data'>): InvoiceData => JSON.parse(invoice.data) as InvoiceData;
@@ -33,12 +34,15 @@ export function paperOf(invoice: Invoice): Paper {
       ...(statement === null ? [] : statementTables(statement, day)),
       ...(creditNote === null ? [] : [refundsTable(creditNote, day)]),
     ],
-    totals: totalsOf(creditNote === null ? 'Total' : 'Total given back', data.totalCents, tax),
+    totals: statementTotals(data),
     notes: [
       ...noteOf(tax),
       ...(creditNote !== null && creditNote.count > creditNote.refunds.length
         ? [`The list shows the first ${creditNote.refunds.length} of ${creditNote.count} amounts; the total has all.`]
         : []),
+      ...(isSale(data)
+        ? []
+        : ['Credit is sold when it is paid for, and each payment has its own receipt: nothing is sold here.']),
       creditNote === null
         ? 'Paid from the credit of the account. Amounts are exact to the millionth of a cent; only the total is rounded.'
         : 'Added to the credit of the account when it was given back.',
@@ -47,8 +51,30 @@ export function paperOf(invoice: Invoice): Paper {
 }
 
 /** What a document is called. */
-export function nameOf({ creditNote, seller }: InvoiceData): string {
-  return creditNote !== null ? 'Credit note' : seller === null ? 'Monthly statement' : 'Invoice';
+export function nameOf(data: InvoiceData): string {
+  if (data.creditNote !== null) return 'Credit note';
+  return data.seller === null || !isSale(data) ? 'Monthly statement' : 'Invoice';
+}
+
+const isSale = ({ soldMicrocents }: InvoiceData): boolean => soldMicrocents !== '0';
+
+/** Where a part was sold on receipts, the tax is that of the rest. */
+function statementTotals({
+  creditNote,
+  totalCents,
+  totalMicrocents,
+  soldMicrocents,
+  tax,
+}: InvoiceData): readonly Fact[] {
+  const name = creditNote === null ? 'Total' : 'Total given back';
+  if (tax === null || soldMicrocents === undefined || soldMicrocents === totalMicrocents)
+    return totalsOf(name, totalCents, tax);
+  const sold = roundedCents(BigInt(soldMicrocents));
+  return [
+    ['Of credit that is on receipts', centsText(totalCents - sold)],
+    ...totalsOf('', sold, tax).slice(0, 2),
+    [`${name} (USD)`, centsText(totalCents)],
+  ];
 }
 
 export function partiesOf({ seller, buyer }: { readonly seller: Seller | null; readonly buyer: Buyer }) {
@@ -118,9 +144,12 @@ function statementTables(
       : [
           {
             caption: 'Payments',
-            columns: [whole('Paid on'), words('Reference'), figure('Amount')],
+            columns: [whole('Paid on'), words('Method'), words('Receipt or reference'), figure('Amount')],
             rows: withAmounts(
-              payments.map(({ at, reference, microcents }): Row => [[day(at), reference ?? ''], BigInt(microcents)]),
+              payments.map(({ at, reference, microcents, receipt, method }): Row => [
+                [day(at), method ?? '', receipt ?? reference ?? ''],
+                BigInt(microcents),
+              ]),
             ),
           },
         ]),

@@ -13,8 +13,8 @@ h1{font-size:1.5rem;line-height:1.25}h2{font-size:1.1rem;margin:0 0 .2rem}
 table{border-collapse:collapse;width:100%;margin:1.5rem 0}caption{text-align:left;font-weight:600;font-size:1.1rem;padding:0 0 .3rem}
 th,td{padding:.35rem 1rem .35rem 0;text-align:left;vertical-align:top;border-bottom:1px solid #8886}thead th{vertical-align:bottom;border-bottom:2px solid #888}
 :is(th,td):last-child{padding-right:0}.figure{text-align:right;font-variant-numeric:tabular-nums}:is(td.figure,td.whole){white-space:nowrap}td.words{min-width:10rem;overflow-wrap:anywhere}
-.totals{display:grid;grid-template-columns:auto auto;gap:.1rem 2rem;width:max-content;max-width:100%;margin:1.5rem 0 1.5rem auto}
-.totals dt{font-weight:400}.totals dd{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
+.totals{display:grid;grid-template-columns:auto auto;width:max-content;max-width:100%;margin:1.5rem 0 1.5rem auto}
+.totals dt{font-weight:400}.totals dd{text-align:right;padding-left:2rem;white-space:nowrap;font-variant-numeric:tabular-nums}
 .totals :is(dt,dd):last-of-type{font-weight:700;border-top:2px solid #888;padding-top:.2rem}
 @media screen and (max-width:44rem){thead{position:absolute;clip-path:inset(50%);width:1px;height:1px;overflow:hidden;white-space:nowrap}
 table,tbody,tr,td{display:block}tr{padding:.5rem 0;border-bottom:1px solid #8886}td{display:flex;justify-content:space-between;gap:1rem;border:0;padding:.1rem 0}
@@ -27,7 +27,7 @@ export const paperPolicy = `default-src 'none'; style-src 'sha256-${createHash('
 /** A page without scripts; every text of it is escaped. */
 export function paperHtml(paper: Paper): string {
   const list = (facts: Paper['facts'], kind: string): string =>
-    `<dl class="${kind}">${facts.map(([label, value]) => `<dt>${escaped(label)}</dt><dd>${escaped(value)}</dd>`).join('')}</dl>`;
+    `<dl class="${kind}">${facts.map(([label, value]) => `<dt>${escaped(label)}</dt><dd>${broken(value)}</dd>`).join('')}</dl>`;
   return `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>${escaped(paper.title)}</title>
 <style>${style}</style></head>

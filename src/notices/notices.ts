@@ -3,7 +3,8 @@ import type { Log } from '../log.ts';
 import type { Mail, Mailer } from '../mail/mailer.ts';
 import type { Notice } from '../store/notice-queries.ts';
 import type { Desk } from '../store/operations.ts';
-import { nameOf, paperOf, readData } from '../invoices/document.ts';
+import { centsText, nameOf, paperOf, readData } from '../invoices/document.ts';
+import { readReceipt, receiptNames, receiptPaper } from '../invoices/receipt.ts';
 import { fileNameOf } from '../invoices/paper.ts';
 import type { Paper } from '../invoices/paper.ts';
 import type { Events, EventType } from '../webhooks/events.ts';
@@ -67,12 +68,36 @@ export class Notices {
   ): Promise<readonly Omit<Mail, 'accountId' | 'idempotencyKey'>[]> {
     const { desk } = this.#services;
     if (notice.type === 'invoice.issued') return await this.#invoiceMails(notice.accountId, String(data['invoice_id']));
+    if (notice.type === 'receipt.issued') return await this.#receiptMails(notice.accountId, String(data['receipt_id']));
     if (notice.type === 'refund.failed') return await this.#refundMails(notice.accountId, data);
     const members = await desk.memberAddresses({ accountId: notice.accountId, userIds: notice.recipients.members });
     const addresses = new Set([...members, ...notice.recipients.addresses]);
     if (addresses.size === 0) return [];
     const { subject, text } = wordsOf(notice, data, this.#services.accountUrl());
     return [...addresses].map((to) => ({ to, subject, text, kind: kindOf(notice.type) }));
+  }
+
+  /** To where the account wants its invoices, or else to its owners and billing members. */
+  async #receiptMails(accountId: string, id: string) {
+    const { desk, print, accountUrl } = this.#services;
+    const receipt = await desk.getReceipt({ accountId, id });
+    if (receipt === undefined) return [];
+    const { buyer, seller, totalCents, method, corrects } = readReceipt(receipt);
+    const addresses = buyer.email === null ? await desk.payersOf({ accountId }) : [buyer.email];
+    if (addresses.length === 0) return [];
+    const paper = receiptPaper(receipt);
+    const name = `${receiptNames[receipt.kind]} ${receipt.number}`;
+    const text = [
+      corrects === null
+        ? `${centsText(totalCents)} was paid for account ${accountId}: ${method}.`
+        : `${name} for ${centsText(totalCents)} corrects ${corrects.number} of account ${accountId}.`,
+      '',
+      `${name} is attached, and stays at:`,
+      `${accountUrl()}/v1/receipts/${receipt.id}.html`,
+    ].join('\n');
+    const attachments = [{ name: fileNameOf(paper), contentType: 'application/pdf', content: await print(paper) }];
+    const subject = `${name}${seller === null ? '' : ` from ${seller.name}`}`;
+    return addresses.map((to) => ({ to, subject, text, kind: 'receipt', attachments }));
   }
 
   async #refundMails(accountId: string, data: Readonly<Record<string, unknown>>) {

@@ -23,6 +23,8 @@ export interface PaymentServices {
   /** In lower case. */
   readonly currency: string;
   readonly log: PaymentLog;
+  /** A payment was credited or returned just now. */
+  readonly moved?: () => void;
 }
 
 export interface TopupWish {
@@ -177,7 +179,7 @@ export class Payments {
       case 'disputed':
       case 'dispute_won':
       case 'refund_failed':
-        return await this.#return(event, news);
+        return this.#told(await this.#return(event, news));
     }
   }
 
@@ -227,6 +229,7 @@ export class Payments {
         ],
       });
       if (isNew) {
+        this.#told('applied');
         log('info', 'topup_paid', { topup: topup.id, account: topup.accountId });
         return 'applied';
       }
@@ -242,6 +245,11 @@ export class Payments {
     // Another type of event has reported this payment.
     await desk.recordPaymentEvent({ ...record, outcome: 'again' });
     return 'again';
+  }
+
+  #told(outcome: EventOutcome): EventOutcome {
+    if (outcome === 'applied') this.#services.moved?.();
+    return outcome;
   }
 
   async #return(event: PaymentEvent, news: Extract<PaymentNews, { readonly returnId: string }>): Promise<EventOutcome> {

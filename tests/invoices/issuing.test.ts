@@ -46,7 +46,9 @@ test('a month is closed an hour after its end, once, with what the ledger has of
   );
   assert.equal(statement!.openingMicrocents, '0');
   assert.equal(statement!.closingMicrocents, String(10_000_000_000n - 1_235_000_001n));
-  assert.deepEqual(statement!.payments, [{ at: october + 1, microcents: '10000000000', reference: null }]);
+  assert.deepEqual(statement!.payments, [
+    { at: october + 1, microcents: '10000000000', reference: null, receipt: null, method: null },
+  ]);
   assert.equal(totalCents, 1_235);
   assert.deepEqual(tax, { name: 'VAT', ratePerMille: 190, treatment: 'standard', note: null, cents: 197 });
 });

@@ -34,10 +34,11 @@ function invoiceOf(buyer: Partial<Buyer>, models: readonly string[] = ['small'])
     {
       usage,
       movements: [{ kind: 'topup', ofRevenue: false, count: 1, microcents: 50_000_000_000n }],
-      payments: [{ at: october + 5, microcents: 50_000_000_000n, reference: 'pi_1 <b>&' }],
+      payments: [{ at: october + 5, microcents: 50_000_000_000n, reference: 'pi_1 <b>&', receipt: null, method: null }],
+      receiptlessMicrocents: 10n ** 18n,
       refunds: [],
     },
-    { openingMicrocents: 0n, earlierMicrocents: 0n, refundsMicrocents: 0n },
+    { openingMicrocents: 0n, earlierMicrocents: 0n, refundsMicrocents: 0n, receiptlessMicrocents: 0n },
     {
       timeZone: 'Europe/Berlin',
       seller: settings.seller,

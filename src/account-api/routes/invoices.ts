@@ -4,7 +4,7 @@ import { paperHtml, paperPolicy } from '../../invoices/html.ts';
 import { paperOf, readData, readTax } from '../../invoices/document.ts';
 import { fileNameOf } from '../../invoices/paper.ts';
 import type { Paper } from '../../invoices/paper.ts';
-import type { ShownTax } from '../../invoices/statement.ts';
+import type { Buyer, ShownTax } from '../../invoices/statement.ts';
 import type { Invoice } from '../../store/invoice-queries.ts';
 import { taxStatuses } from '../../tax/tax.ts';
 import { notThere } from '../input.ts';
@@ -12,7 +12,7 @@ import { wholeOf, pageLimit, listOf, pageQuery, listSchema, secondsOf } from '..
 import { mayPay, Reply, route } from '../route.ts';
 import type { AccountRoute, Call } from '../route.ts';
 
-const party = Type.Object({
+export const partySchema = Type.Object({
   name: Type.String(),
   address: Type.Array(Type.String()),
   tax_id: Type.Union([Type.String(), Type.Null()]),
@@ -54,6 +54,7 @@ const invoiceFields = {
     description: 'What was charged, or given back: rounded half up from `total_microcents`.',
   }),
   total_microcents: microcents('What was charged, or given back'),
+  sold_microcents: microcents('What of the total is sold by this document, and by no receipt: `tax` is within it'),
   tax: taxSchema,
   html_url: Type.String(),
   pdf_url: Type.String(),
@@ -85,6 +86,8 @@ const statement = Type.Object({
       at: Type.Integer(),
       microcents: Type.Integer(),
       reference: Type.Union([Type.String(), Type.Null()]),
+      receipt: Type.Union([Type.String(), Type.Null()], { description: 'Number of its receipt.' }),
+      method: Type.Union([Type.String(), Type.Null()]),
     }),
   ),
 });
@@ -109,7 +112,8 @@ export const invoiceRoutes: readonly AccountRoute[] = [
     operationId: 'listInvoices',
     tag: 'Billing',
     summary: 'List invoices',
-    description: 'Monthly statements and credit notes of the account, newest first.',
+    description:
+      'Monthly statements and credit notes of the account, newest first. Payments have receipts (`/v1/receipts`).',
     access: mayPay,
     query: Type.Object(pageQuery, { additionalProperties: false }),
     answers: [{ status: 200, description: 'A page of them.', schema: listSchema(Type.Object(invoiceFields)) }],
@@ -145,8 +149,8 @@ export const invoiceRoutes: readonly AccountRoute[] = [
         description: 'The invoice.',
         schema: Type.Object({
           ...invoiceFields,
-          seller: Type.Union([party, Type.Null()]),
-          buyer: party,
+          seller: Type.Union([partySchema, Type.Null()]),
+          buyer: partySchema,
           statement: Type.Union([statement, Type.Null()]),
           credit_note: Type.Union([creditNote, Type.Null()]),
         }),
@@ -207,6 +211,8 @@ export const fileReply = async (paper: Paper, { print }: Pick<Call['services'], 
     await print(paper),
   );
 
+export const partyOf = ({ name, address, taxId, email }: Buyer) => ({ name, address, tax_id: taxId, email });
+
 async function invoiceOf({ account, services }: Pick<Call, 'account' | 'services'>, id: string): Promise<Invoice> {
   const invoice = await services.operations.desk.getInvoice({ accountId: account.id, id });
   if (invoice === undefined) throw notThere();
@@ -230,6 +236,7 @@ function shown(invoice: Invoice, accountUrl: string) {
     currency: data.currency,
     total_cents: data.totalCents,
     total_microcents: wholeOf(invoice.totalMicrocents),
+    sold_microcents: wholeOf(BigInt(data.soldMicrocents ?? data.totalMicrocents)),
     tax: shownTax(data.tax),
     html_url: `${url}.html`,
     pdf_url: `${url}.pdf`,
@@ -246,7 +253,6 @@ function whole(invoice: Invoice, accountUrl: string) {
   const data = readData(invoice);
   const { statement: of, creditNote: note, seller, buyer } = data;
   const number = (text: string): number => wholeOf(BigInt(text));
-  const partyOf = ({ name, address, taxId, email }: typeof buyer) => ({ name, address, tax_id: taxId, email });
   return {
     ...shown(invoice, accountUrl),
     seller: seller === null ? null : partyOf(seller),
@@ -273,10 +279,12 @@ function whole(invoice: Invoice, accountUrl: string) {
               microcents: number(line.microcents),
             })),
             movements: of.movements.map((movement) => ({ ...movement, microcents: number(movement.microcents) })),
-            payments: of.payments.map(({ at, microcents: amount, reference }) => ({
+            payments: of.payments.map(({ at, microcents: amount, reference, receipt, method }) => ({
               at: secondsOf(at),
               microcents: number(amount),
               reference,
+              receipt: receipt ?? null,
+              method: method ?? null,
             })),
           },
     credit_note:

@@ -40,6 +40,7 @@ const topupSchema = Type.Object({
   refunded_cents: Type.Integer({ description: 'What refunds have returned and disputes have taken.' }),
   created_at: Type.Integer(),
   paid_at: nullable(Type.Integer()),
+  receipt_id: nullable(Type.String({ description: 'Of its receipt, a moment after it was paid.' })),
 });
 
 const autoTopupSchema = Type.Object({
@@ -177,7 +178,7 @@ export const paymentRoutes: readonly AccountRoute[] = [
         cancelUrl: returnUrl(cancelUrl, 'cancel_url', call.services),
         idempotencyKey: call.idempotencyKey,
       });
-      return shownTopup(topup, payments.currency);
+      return shownTopup(topup, payments.currency, (await receiptIds(call, [topup])).get(topup.id) ?? null);
     },
   }),
   route({
@@ -198,10 +199,11 @@ export const paymentRoutes: readonly AccountRoute[] = [
         limit: limit + 1,
         ...(query.after === undefined ? {} : { after: query.after }),
       });
+      const receipts = await receiptIds({ account, services }, rows);
       return listOf(
         rows,
         limit,
-        (topup) => shownTopup(topup, currency),
+        (topup) => shownTopup(topup, currency, receipts.get(topup.id) ?? null),
         ({ id }) => id,
       );
     },
@@ -219,7 +221,8 @@ export const paymentRoutes: readonly AccountRoute[] = [
     handle: async ({ account, params, services }) => {
       const topup = await services.operations.desk.getTopup({ id: params.id, accountId: account.id });
       if (topup === undefined) throw notThere();
-      return shownTopup(topup, services.config().payments.currency);
+      const receipts = await receiptIds({ account, services }, [topup]);
+      return shownTopup(topup, services.config().payments.currency, receipts.get(topup.id) ?? null);
     },
   }),
   route({
@@ -484,7 +487,17 @@ function paymentFailure(error: unknown): unknown {
 
 const byOf = (principal: Principal): string => actorOf(principal).id ?? 'system';
 
-const shownTopup = (topup: Topup, currency: string) => ({
+/** By the top-up. */
+async function receiptIds(
+  { account, services }: Pick<Call, 'account' | 'services'>,
+  topups: readonly Topup[],
+): Promise<ReadonlyMap<string, string>> {
+  const topupIds = topups.map(({ id }) => id);
+  const rows = await services.operations.desk.receiptsOfTopups({ accountId: account.id, topupIds });
+  return new Map(rows.map(({ topupId, id }) => [topupId, id]));
+}
+
+const shownTopup = (topup: Topup, currency: string, receiptId: string | null) => ({
   id: topup.id,
   object: 'topup',
   amount_cents: centsOf(topup.amountMicrocents),
@@ -495,6 +508,7 @@ const shownTopup = (topup: Topup, currency: string) => ({
   refunded_cents: centsOf(topup.returnedMicrocents),
   created_at: secondsOf(topup.createdAt),
   paid_at: secondsOrNull(topup.paidAt),
+  receipt_id: receiptId,
 });
 
 async function shownAutoTopup({ account, services }: Pick<Call, 'account' | 'services'>) {
