@@ -1,5 +1,3 @@
-import { once } from 'node:events';
-
 import type { AccountMade } from '../accounts/create-account.ts';
 import { exportAccount } from '../accounts/export-account.ts';
 import { readAccountLimits } from '../accounts/key-limits.ts';
@@ -141,8 +139,7 @@ export async function exportAccountData(context: Context, accountId: string): Pr
     const account = await desk.getAccount({ accountId });
     if (account === undefined || account.house)
       throw new OperationError(`There is no account ${accountId}. List them with: tokenhouse accounts list`);
-    for await (const piece of exportAccount(accountId, desk))
-      if (!process.stdout.write(piece)) await once(process.stdout, 'drain');
+    for await (const piece of exportAccount(accountId, desk)) await context.print.raw(piece);
   });
   return 0;
 }

@@ -151,7 +151,7 @@ async function converse(talk: Talk): Promise<number> {
       try {
         await ask(talk, line, running.signal, shown());
       } catch (error) {
-        explain(await failureOf(error), print);
+        explain(await failureOf(error, process.cwd()), print);
       } finally {
         running = undefined;
       }
@@ -234,13 +234,13 @@ function costOf({ usage }: Answer, { prices }: Card): bigint | undefined {
 }
 
 /** The service that runs on this data folder tells its address; one that does not answer may still be where it should. */
-async function runningHere({ configPath, print }: BareContext): Promise<{
+async function runningHere({ around, configPath, print }: BareContext): Promise<{
   readonly url: string;
   readonly isRunning: boolean;
   readonly context: Context;
 }> {
-  const { config, environment } = readContext(configPath);
-  const context = { config, environment, print };
+  const { config, environment } = readContext(configPath, around.directory);
+  const context = { around, config, environment, print };
   const status = await askForStatus(controlSocketPath(config.storage.directory)).catch(() => undefined);
   if (status !== undefined && status !== 'other' && status.localUrl !== undefined)
     return { url: status.localUrl, isRunning: true, context };

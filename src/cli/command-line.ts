@@ -23,6 +23,8 @@ import {
   wholeNumberOrNone,
 } from './option.ts';
 import { outliveReaders, printer } from './output.ts';
+import { surroundingsOfProcess } from './surroundings.ts';
+import type { Surroundings } from './surroundings.ts';
 import { version } from './version.ts';
 
 interface CommonOptions {
@@ -67,20 +69,21 @@ Results go to standard output, talk to standard error.`;
 
 /**
  * `tokenhouse …`: reads the arguments, runs one command, resolves with its exit code. Each command is imported when it
- * runs, so that help and completion do not wait for a database.
+ * runs, so that help and completion do not wait for a database. `inside`: of a program that runs commands inside itself.
  */
-export async function runCommandLine(args: readonly string[]): Promise<number> {
-  outliveReaders();
+export async function runCommandLine(args: readonly string[], inside?: Surroundings): Promise<number> {
+  const around = inside ?? surroundingsOfProcess();
+  if (inside === undefined) outliveReaders();
   let exitCode = 0;
-  const program = commandProgram((code) => (exitCode = code));
+  const program = commandProgram((code) => (exitCode = code), around);
   try {
     await program.parseAsync(args, { from: 'user' });
     return exitCode;
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 64;
     const { explain, failureOf } = await import('./failure.ts');
-    const failure = await failureOf(error);
-    explain(failure, printer(args.includes('--json')));
+    const failure = await failureOf(error, around.directory);
+    explain(failure, printer(args.includes('--json'), around));
     return failure.exitCode;
   }
 }
@@ -89,8 +92,12 @@ export async function runCommandLine(args: readonly string[]): Promise<number> {
  * The commands, with everything that help, completion and documentation are printed from. The name of a value tells what
  * may stand there, for the completion: `file`, `model`, `key-id`, `account-id`.
  */
-export function commandProgram(exit: (code: number) => void = () => {}): Command {
+export function commandProgram(exit: (code: number) => void = () => {}, around = surroundingsOfProcess()): Command {
   const program = new Command('tokenhouse')
+    .configureOutput({
+      writeOut: (text) => void around.stdout.write(text),
+      writeErr: (text) => void around.stderr.write(text),
+    })
     .description('The inference service that anyone can run.')
     .version(version, '-V, --version')
     .showSuggestionAfterError()
@@ -114,19 +121,25 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
       // Commander has checked them against the declarations below.
       const options = given.at(-2) as Options & CommonOptions;
       const run = await load();
-      exit(await run({ configPath: options.config, print: printer(options.json === true) }, options, ...words));
+      exit(
+        await run(
+          { configPath: options.config, print: printer(options.json === true, around), around },
+          options,
+          ...words,
+        ),
+      );
     };
   /** For the commands that work on the configuration that a service here would have. */
   const action = <Options>(load: () => Promise<Run<Options>>) =>
     bare<Options>(async () => {
       const [run, { readContext }] = await Promise.all([load(), import('./read-context.ts')]);
       return async ({ configPath, print }, options, ...words) => {
-        const { config, environment } = readContext(configPath);
+        const { config, environment } = readContext(configPath, around.directory);
         try {
-          return await run({ config, environment, print }, options, ...words);
+          return await run({ around, config, environment, print }, options, ...words);
         } catch (error) {
           const { explain, failureOf } = await import('./failure.ts');
-          const failure = await failureOf(error, config);
+          const failure = await failureOf(error, around.directory, config);
           explain(failure, print);
           return failure.exitCode;
         }
@@ -140,7 +153,7 @@ export function commandProgram(exit: (code: number) => void = () => {}): Command
       const { tooFewToStart } = await import('./open-files.ts');
       const tooFew = tooFewToStart();
       if (tooFew === undefined) return await run(...given);
-      tooFew.forEach(printer(false).say);
+      tooFew.forEach(printer(false, around).say);
       exit(69);
     };
 

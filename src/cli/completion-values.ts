@@ -5,14 +5,14 @@ import { readContext } from './read-context.ts';
 
 /** One value a line, after a tab what it is. Somebody presses a key and waits: whatever fails says nothing. */
 export async function printValues(
-  { configPath, print }: BareContext,
+  { around, configPath, print }: BareContext,
   _options: unknown,
   kind?: string,
 ): Promise<number> {
   const known = askedKinds.find((name) => name === kind);
   if (known === undefined) return 0;
   try {
-    const values = await valuesOf(known, configPath);
+    const values = await valuesOf(known, configPath, around.directory);
     print.result(
       undefined,
       values.map(([value, what]) => `${value}\t${what}`),
@@ -26,8 +26,9 @@ export async function printValues(
 async function valuesOf(
   kind: AskedKind,
   configPath: string | undefined,
+  directory: string,
 ): Promise<readonly (readonly [string, string])[]> {
-  const context = readContext(configPath);
+  const context = readContext(configPath, directory);
   if (kind === 'model') return context.config.models.map((model) => [model.id, model.displayName]);
   const { deskOn } = await import('../store/operations.ts');
   const { openStoreReader } = await import('../service/stores.ts');

@@ -11,11 +11,10 @@ import { table } from './output.ts';
 
 /** `config check`: the code that starts the service reads the file; every problem is a line of the result. */
 export async function checkConfiguration(
-  { configPath, print }: BareContext,
+  { around: { directory }, configPath, print }: BareContext,
   _options: unknown,
   named?: string,
 ): Promise<number> {
-  const directory = process.cwd();
   const path = named ?? configPath;
   try {
     const environment = readEnvironment();
@@ -57,9 +56,9 @@ function placeOf(where: string) {
 }
 
 /** `config show`: what is in force, and where each of it comes from. */
-export async function showConfiguration({ configPath, print }: BareContext): Promise<number> {
+export async function showConfiguration({ around: { directory }, configPath, print }: BareContext): Promise<number> {
   const environment = readEnvironment();
-  const options = { environment, path: configPath, directory: process.cwd(), scriptSchema };
+  const options = { environment, path: configPath, directory, scriptSchema };
   const config = loadConfig(options);
   const settings = settingsOf(config, findConfig(options), configSchema(scriptSchema), environment);
   print.result(

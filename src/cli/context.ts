@@ -1,9 +1,11 @@
 import type { Config } from '../config/config.ts';
 import type { Environment } from '../config/environment.ts';
 import type { Printer } from './output.ts';
+import type { Surroundings } from './surroundings.ts';
 
 /** What every command works with that reads the configuration. */
 export interface Context {
+  readonly around: Surroundings;
   readonly config: Config;
   readonly environment: Environment;
   readonly print: Printer;
@@ -11,6 +13,7 @@ export interface Context {
 
 /** What a command works with that reads the configuration itself, or none. */
 export interface BareContext {
+  readonly around: Surroundings;
   /** The value of `--config`. */
   readonly configPath: string | undefined;
   readonly print: Printer;

@@ -18,11 +18,11 @@ const secretFile = (config: Config): string => path.join(config.storage.director
 
 /** Copies the database while the service runs or not, and checks the copy. */
 export async function backUpDatabase(
-  { config, environment, print }: Context,
+  { around, config, environment, print }: Context,
   options: { readonly force?: boolean; readonly secret: boolean },
   word: string | undefined,
 ): Promise<number> {
-  const target = path.resolve(word ?? '');
+  const target = path.resolve(around.directory, word ?? '');
   const file = fileOf(config, 'backed up with: pg_dump --format=custom --file=BACKUP');
   refuseMissing(file);
   if (existsSync(target) && options.force !== true)
@@ -55,11 +55,11 @@ export async function backUpDatabase(
 
 /** Puts a backup in the place of the database of a service that does not run. */
 export async function restoreDatabase(
-  { config, environment, print }: Context,
+  { around, config, environment, print }: Context,
   options: { readonly force?: boolean },
   word: string | undefined,
 ): Promise<number> {
-  const source = path.resolve(word ?? '');
+  const source = path.resolve(around.directory, word ?? '');
   const file = fileOf(config, 'restored with: pg_restore --clean --if-exists --dbname=DATABASE BACKUP');
   refuseMissing(source);
   mkdirSync(config.storage.directory, { recursive: true, mode: 0o700 });

@@ -27,15 +27,15 @@ export function explain(given: Failure, print: Printer): void {
   for (const [index, line] of failure.repair.entries()) print.say(`  ${index === 0 ? 'repair' : '   or '}  ${line}`);
 }
 
-/** `config` where it could be read: its folders and ports are looked at, to tell the true reason. */
-export async function failureOf(error: unknown, config?: Config): Promise<Failure> {
+/** `directory` is where its commands are typed; `config` where it could be read: its folders and ports are looked at, to tell the true reason. */
+export async function failureOf(error: unknown, directory: string, config?: Config): Promise<Failure> {
   if (error instanceof ConfigError) return ofConfig(error);
   if (error instanceof OperationError) return ofOperation(error);
   if (error instanceof ModelFileError) return ofModelFile(error);
   if (error instanceof CommandFailure) return error.failure;
   const { code, port } = error as { readonly code?: string; readonly port?: number };
   if (port !== undefined && code !== undefined) return await ofPort(error as PortError, config);
-  const ofFolder = config === undefined ? undefined : ofDataFolder(error, config);
+  const ofFolder = config === undefined ? undefined : ofDataFolder(error, directory, config);
   if (ofFolder !== undefined) return ofFolder;
   if (error instanceof StoreError) return ofStore(error);
   const message = error instanceof Error ? error.message : String(error);
@@ -129,7 +129,7 @@ async function ofPort({ code, port, address = 'this computer' }: PortError, conf
 }
 
 /** What the system says of a folder is often far from the reason ("unable to open database file"), so it is looked at. */
-function ofDataFolder(error: unknown, config: Config): Failure | undefined {
+function ofDataFolder(error: unknown, from: string, config: Config): Failure | undefined {
   const { code, cause, errcode } = error as {
     readonly code?: string;
     readonly cause?: { readonly code?: string };
@@ -145,7 +145,7 @@ function ofDataFolder(error: unknown, config: Config): Failure | undefined {
   const fault = folderFault(directory);
   if (fault === undefined) return undefined;
   const elsewhere = 'or keep the data elsewhere, in tokenhouse.yaml: storage: sqlite:/another/folder/tokenhouse.db';
-  const shown = path.relative(process.cwd(), fault.at) || '.';
+  const shown = path.relative(from, fault.at) || '.';
   switch (fault.kind) {
     case 'not-writable':
       return {

@@ -15,11 +15,11 @@ const schemaName = 'tokenhouse.schema.json';
 
 /** Writes the defaults as a file that says what each setting is for, and the schema that editors check it with. */
 export async function writeConfiguration(
-  { configPath, print }: BareContext,
+  { around: { directory }, configPath, print }: BareContext,
   options: { readonly force?: boolean },
   named?: string,
 ): Promise<number> {
-  const file = path.resolve(named ?? configPath ?? readEnvironment().configFile ?? 'tokenhouse.yaml');
+  const file = path.resolve(directory, named ?? configPath ?? readEnvironment().configFile ?? 'tokenhouse.yaml');
   const schema = path.join(path.dirname(file), schemaName);
   const texts = [
     [file, commentedConfig(configSchema(scriptSchema), `./${schemaName}`)],
@@ -38,7 +38,9 @@ export async function writeConfiguration(
   }
   print.result({ file, schema }, [file, schema]);
   if (!print.json)
-    print.say(`Every line says the default. Change it, then: tokenhouse config check ${quoted(relative(file))}`);
+    print.say(
+      `Every line says the default. Change it, then: tokenhouse config check ${quoted(path.relative(directory, file))}`,
+    );
   return 0;
 }
 
@@ -52,5 +54,3 @@ function refuseOther(target: string, text: string, named: string | undefined): v
     exitCode: exitCodes.refused,
   });
 }
-
-const relative = (file: string): string => path.relative(process.cwd(), file);

@@ -1,5 +1,6 @@
 import { dollars } from '../billing/cents.ts';
 import { writeFileSync } from 'node:fs';
+import { resolve } from 'node:path';
 
 import { OperationError } from '../accounts/operation.ts';
 import { paperOf } from '../invoices/document.ts';
@@ -55,7 +56,10 @@ export async function showInvoice(
 
 async function fileOf(context: Context, paper: Paper, pdf: string | undefined): Promise<void> {
   if (pdf === undefined) return;
-  writeFileSync(pdf, await paperPdf(paper, { font: context.config.invoices.font ?? systemFont() }));
+  writeFileSync(
+    resolve(context.around.directory, pdf),
+    await paperPdf(paper, { font: context.config.invoices.font ?? systemFont() }),
+  );
   context.print.say(`${paper.number} is in ${pdf}.`);
 }
 

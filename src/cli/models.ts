@@ -46,7 +46,7 @@ export async function pullModel(
   const wanted = await wantedFiles(context, wish, options.sha256);
   const pulled: { name: string; path: string; source: string; already_there: boolean }[] = [];
   for (const file of wanted) {
-    const display = progressDisplay(process.stderr);
+    const display = progressDisplay(context.around.stderr);
     try {
       const { path, source, alreadyThere } = await fetchModelFile({
         sources: file.sources,
@@ -71,7 +71,7 @@ export async function pullModel(
 }
 
 async function wantedFiles(
-  { config, environment, print }: Context,
+  { around, config, environment, print }: Context,
   wish: string | undefined,
   sha256: string | undefined,
 ): Promise<readonly Wanted[]> {
@@ -85,7 +85,7 @@ async function wantedFiles(
   if (wish === undefined) return configured;
   const named = configured.filter((file) => file.name.toLowerCase() === wish.toLowerCase());
   if (named.length > 0) return named;
-  const source = parseSource(wish, process.cwd());
+  const source = parseSource(wish, around.directory);
   if ('problem' in source) {
     throw new OperationError(`'${wish}' is neither a configured model with a file nor a source: ${source.problem}`);
   }

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import type { Surroundings } from './surroundings.ts';
 
 /** Data goes to standard output, talk to standard error. */
 export interface Printer {
@@ -10,13 +11,13 @@ export interface Printer {
   say(line: string): void;
 }
 
-export function printer(json: boolean): Printer {
+export function printer(json: boolean, { stdout, stderr }: Pick<Surroundings, 'stdout' | 'stderr'>): Printer {
   return {
     json,
     result: (value, lines) =>
-      process.stdout.write(json ? `${jsonText(value)}\n` : lines.map((line) => `${line}\n`).join('')),
-    raw: (text) => new Promise((resolve) => void process.stdout.write(text, () => resolve())),
-    say: (line) => process.stderr.write(`${line}\n`),
+      void stdout.write(json ? `${jsonText(value)}\n` : lines.map((line) => `${line}\n`).join('')),
+    raw: (text) => new Promise((resolve) => void stdout.write(text, () => resolve())),
+    say: (line) => void stderr.write(`${line}\n`),
   };
 }
 

@@ -42,7 +42,7 @@ interface ServeOptions {
 export async function serveCommand(context: Context, options: ServeOptions): Promise<number> {
   const { environment, print } = context;
   const config = withPorts(context.config, options);
-  const directory = process.cwd();
+  const { directory } = context.around;
   const startedAt = performance.now();
   print.say(`Tokenhouse ${version} · node ${process.versions.node} · ${processesInWords(config)} · no telemetry`);
   for (const { where, what } of environment.warnings) print.say(`note     ${where}: ${what}`);
@@ -83,7 +83,7 @@ export async function serveCommand(context: Context, options: ServeOptions): Pro
       onDownload: (_model, progress) => display.show(progress),
     });
   } catch (error) {
-    return sayFailure(await failureOf(error, config), log, print);
+    return sayFailure(await failureOf(error, directory, config), log, print);
   }
   cut = () => service.cut();
   // Of a stop that is under way it is no second wish.
@@ -127,7 +127,7 @@ export async function serveCommand(context: Context, options: ServeOptions): Pro
   crash.end();
   if (crash.happened) return crashExitCode;
   if (fatal === undefined) return 0;
-  sayFailure(await failureOf(fatal, config), log, print);
+  sayFailure(await failureOf(fatal, directory, config), log, print);
   return exitCodes.unavailable;
 }
 

@@ -1,5 +1,4 @@
 import { performance } from 'node:perf_hooks';
-import { constrainedMemory, memoryUsage } from 'node:process';
 import { totalmem } from 'node:os';
 import { getHeapStatistics } from 'node:v8';
 
@@ -138,7 +137,7 @@ export function monitorLoad({ limits, memoryBytesMax, processes = 1, judged }: L
 /** Reading it takes a file descriptor; without one left (reliability S4) the heap alone has to say how full the memory is. */
 function residentBytes(): number {
   try {
-    return memoryUsage.rss();
+    return process.memoryUsage.rss();
   } catch {
     return 0;
   }
@@ -146,7 +145,7 @@ function residentBytes(): number {
 
 /** The limit of the container, where there is one that limits anything; else what the machine has. */
 function machineMemoryBytes(): number {
-  const limit = constrainedMemory();
+  const limit = process.constrainedMemory();
   const total = totalmem();
   return limit > 0 && limit < total ? limit : total;
 }

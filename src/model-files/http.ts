@@ -1,4 +1,4 @@
-import { Agent, EnvHttpProxyAgent, request, type Dispatcher } from 'undici';
+import { Agent, EnvHttpProxyAgent, type Dispatcher } from 'undici';
 import type { FetchLimits } from './limits.ts';
 import { SourceProblem } from './problem.ts';
 
@@ -56,8 +56,10 @@ export async function get(http: HttpAccess, address: string, options: HttpReques
   first.username = first.password = '';
   let url = first;
   for (let redirects = 0; ; redirects++) {
-    const answer = await request(url, {
-      dispatcher: http.dispatcher,
+    const answer = await http.dispatcher.request({
+      method: 'GET',
+      origin: url.origin,
+      path: `${url.pathname}${url.search}`,
       signal: options.signal,
       headers: {
         'user-agent': 'tokenhouse',

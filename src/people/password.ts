@@ -2,8 +2,14 @@ import { randomBytes, scrypt, timingSafeEqual } from 'node:crypto';
 
 import { ApiError } from '../errors.ts';
 
+export interface HashCost {
+  readonly N: number;
+  readonly r: number;
+  readonly p: number;
+}
+
 /** 32 MB and about 0.1 s for each: what a guess costs whoever has stolen the database (OWASP, scrypt). */
-const cost = { N: 2 ** 15, r: 8, p: 3 } as const;
+export const hashCost: HashCost = { N: 2 ** 15, r: 8, p: 3 };
 const keyBytes = 32;
 /** More would take the processors from inference. */
 const atOnceMax = 2;
@@ -14,10 +20,15 @@ export const passwordLength = { min: 10, max: 200 } as const;
 
 /** Hashes passwords, two at a time; who comes when fifty wait is refused (reliability §3.6). */
 export class Passwords {
+  readonly #cost: HashCost;
   #running = 0;
   #most = 0;
   #done = 0;
   readonly #waiting: (() => void)[] = [];
+
+  constructor(cost = hashCost) {
+    this.#cost = cost;
+  }
 
   /** How many were hashed, right or wrong, and how many at most at the same time: what one sign-in costs, for the tests. */
   get work(): { readonly done: number; readonly mostAtOnce: number } {
@@ -27,8 +38,9 @@ export class Passwords {
   /** `scrypt:N:r:p:salt:key`, in base64url. Throws `rate_limit_exceeded` 429 when too many wait. */
   async hash(password: string): Promise<string> {
     const salt = randomBytes(16);
-    const key = await this.#derive(password, salt, cost);
-    return ['scrypt', cost.N, cost.r, cost.p, salt.toString('base64url'), key.toString('base64url')].join(':');
+    const { N, r, p } = this.#cost;
+    const key = await this.#derive(password, salt, this.#cost);
+    return ['scrypt', N, r, p, salt.toString('base64url'), key.toString('base64url')].join(':');
   }
 
   /** False also for what is no hash of ours. */

@@ -11,8 +11,11 @@ import { emailChangeOf } from './email-change.ts';
 import type { EmailChange } from './email-change.ts';
 import { knownMail, newAddressMail, oldAddressMail, resetMail, verificationMail } from './mails.ts';
 import { Passwords } from './password.ts';
+import type { HashCost } from './password.ts';
 
 export interface PeopleOptions {
+  /** Of a hash of a password; left out: what production needs. */
+  readonly hashCost?: HashCost;
   readonly operations: OperationServices;
   readonly config: () => Pick<Config, 'signIn'>;
   /** Where the account host is reached. */
@@ -50,7 +53,7 @@ interface KnownAuth {
 export class People {
   readonly #options: PeopleOptions;
   readonly #secret: string;
-  readonly passwords = new Passwords();
+  readonly passwords: Passwords;
   readonly attempts: Attempts;
   /** By provider; undefined: without one. Routes ask for those of the configuration alone. */
   readonly #auths = new Map<string | undefined, KnownAuth>();
@@ -58,6 +61,7 @@ export class People {
 
   constructor(options: PeopleOptions) {
     this.#options = options;
+    this.passwords = new Passwords(options.hashCost);
     this.#secret = options.operations.secret.signIn.export().toString('hex');
     const { desk, now } = options.operations;
     this.attempts = new Attempts({ desk, now, secret: this.#secret });

@@ -3,7 +3,7 @@ import { after, before, describe, test } from 'node:test';
 
 import { dollars } from '../../src/billing/cents.ts';
 import { TestService, scriptedModel } from '../support/service.ts';
-import type { CommandResult } from '../support/service.ts';
+import type { CommandResult } from '../support/command.ts';
 import { jsonOf, runCommand } from './command.ts';
 
 /** Keys, credits and usage, while the service runs (through its control socket) and while it does not. */

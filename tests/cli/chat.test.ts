@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { after, before, describe, test } from 'node:test';
 
 import { TestService, until } from '../support/service.ts';
-import type { CommandResult } from '../support/service.ts';
+import type { CommandResult } from '../support/command.ts';
 import { Terminal } from '../support/terminal.ts';
 import { CommandFolder, assertNoStack, jsonOf } from './command.ts';
 import { mainFile } from '../support/built.ts';

@@ -1,21 +1,19 @@
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-import type { CommandResult } from '../support/service.ts';
-import { mainFile } from '../support/built.ts';
-
-const timeoutMs = 60_000;
+import { runCommand as run } from '../support/command.ts';
+import type { CommandResult } from '../support/command.ts';
 
 /** A folder to run commands in, without a service. */
 export class CommandFolder {
   readonly path = mkdtempSync(join(tmpdir(), 'tokenhouse-cli-'));
-  readonly #environment: Readonly<Record<string, string>>;
+  readonly #variables: Readonly<Record<string, string>> | undefined;
 
-  constructor(config?: string, environment: Readonly<Record<string, string>> = {}) {
-    this.#environment = environment;
+  /** With variables of its own a command is a process of its own. */
+  constructor(config?: string, variables?: Readonly<Record<string, string>>) {
+    this.#variables = variables;
     if (config !== undefined) this.write('tokenhouse.yaml', config);
   }
 
@@ -25,7 +23,7 @@ export class CommandFolder {
 
   /** Runs `tokenhouse …` to its end. Fails when it prints a stack trace or does not end. */
   run(...args: string[]): Promise<CommandResult> {
-    return runCommand(this.path, args, this.#environment);
+    return runCommand(this.path, args, this.#variables);
   }
 
   dispose(): void {
@@ -36,27 +34,11 @@ export class CommandFolder {
 export async function runCommand(
   folder: string,
   args: readonly string[],
-  environment: Readonly<Record<string, string>> = {},
+  variables?: Readonly<Record<string, string>>,
 ): Promise<CommandResult> {
-  const child = spawn(process.execPath, [mainFile, ...args], {
-    cwd: folder,
-    // Not as npm has started the tests: then commands in messages are `npx tokenhouse …`.
-    env: { ...process.env, npm_command: undefined, ...environment },
-    stdio: ['ignore', 'pipe', 'pipe'],
-    timeout: timeoutMs,
-    killSignal: 'SIGKILL',
-  });
-  let stdout = '';
-  let stderr = '';
-  child.stdout.on('data', (text: Buffer) => (stdout += text.toString()));
-  child.stderr.on('data', (text: Buffer) => (stderr += text.toString()));
-  const code = await new Promise<number | null>((resolve, reject) => {
-    child.on('error', reject);
-    child.on('close', resolve);
-  });
-  assert.notEqual(code, null, `tokenhouse ${args.join(' ')} did not end by itself:\n${stderr}`);
-  assertNoStack(stdout + stderr);
-  return { code, stdout, stderr };
+  const result = await run(folder, args, variables);
+  assertNoStack(result.stdout + result.stderr);
+  return result;
 }
 
 /** People are never shown where in our code something happened. */

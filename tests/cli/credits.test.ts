@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
 import { TestService, scriptedModel } from '../support/service.ts';
-import type { CommandResult } from '../support/service.ts';
+import type { CommandResult } from '../support/command.ts';
 import { jsonOf, runCommand } from './command.ts';
 
 /** What moves credit besides requests (money.md, "Tables"), through a running service and without one. */

@@ -50,7 +50,7 @@ interface Report {
   readonly checks: readonly Finding[];
 }
 
-async function doctor(folder: string, environment: Readonly<Record<string, string>> = {}): Promise<Report> {
+async function doctor(folder: string, environment?: Readonly<Record<string, string>>): Promise<Report> {
   const { code, stdout, stderr } = await runCommand(folder, ['doctor', '--json'], environment);
   assert.notEqual(stdout, '', stderr);
   const report = JSON.parse(stdout) as Omit<Report, 'code'>;

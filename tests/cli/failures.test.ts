@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
 
 import { scriptedModel, until } from '../support/service.ts';
-import type { CommandResult } from '../support/service.ts';
+import type { CommandResult } from '../support/command.ts';
 import { CommandFolder, assertNoStack } from './command.ts';
 import { mainFile } from '../support/built.ts';
 

@@ -36,6 +36,7 @@ test('before a command runs, only its declaration is loaded', () => {
     'cli/command-line.ts',
     'cli/option.ts',
     'cli/output.ts',
+    'cli/surroundings.ts',
     'cli/version.ts',
     'main.ts',
     'platform/stack-traces.ts',

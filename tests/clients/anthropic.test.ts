@@ -423,12 +423,16 @@ describe('errors', () => {
   });
 
   test('of the connection have classes of their own', async () => {
+    const clientsLeft = async (): Promise<number> =>
+      (await service.usage()).requests.filter(({ ending }) => ending === 'client_left').length;
+    const before = await clientsLeft();
     const nobody = new Anthropic({ apiKey: 'tkh_any', baseURL: 'http://127.0.0.1:1', maxRetries: 0 });
     await thrown(APIConnectionError, nobody.messages.create(ask('hi')));
     await thrown(
       APIConnectionTimeoutError,
       client.messages.create(ask('drip', { max_tokens: 4000 }), { timeout: 500 }),
     );
+    await until(async () => (await clientsLeft()) === before + 1);
   });
 
   test('that may pass are tried again', async () => {

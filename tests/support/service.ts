@@ -4,18 +4,12 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-import type { Printer } from '../../src/cli/output.ts';
 import { mainFile } from './built.ts';
+import { runCommand } from './command.ts';
+import type { CommandResult } from './command.ts';
 
 /** Half a second on a quiet machine. */
 const startTimeoutMs = 120_000;
-
-/** What a command printed. */
-export interface CommandResult {
-  readonly code: number | null;
-  readonly stdout: string;
-  readonly stderr: string;
-}
 
 /** One row of `tokenhouse usage --json`. */
 export interface UsageLine {
@@ -58,6 +52,7 @@ const withoutShedding = ['  shed_large_bodies_lag_seconds: 60', '  shed_new_work
 /** The real program, in a process and a folder of its own, on free ports. */
 export class TestService {
   readonly folder: string;
+  readonly #variables: Readonly<Record<string, string>> | undefined;
   readonly #environment: NodeJS.ProcessEnv;
   readonly #entry: string;
   readonly #within: readonly string[];
@@ -73,6 +68,7 @@ export class TestService {
 
   constructor(options: TestServiceOptions) {
     this.folder = mkdtempSync(join(tmpdir(), 'tokenhouse-test-'));
+    this.#variables = options.environment;
     this.#environment = { ...process.env, ...options.environment };
     this.#entry = options.entry ?? mainFile;
     this.#within = options.within ?? [];
@@ -154,19 +150,7 @@ export class TestService {
 
   /** Runs `tokenhouse …` in the service's folder. */
   command(...args: string[]): Promise<CommandResult> {
-    return new Promise((resolve, reject) => {
-      const child = spawn(process.execPath, [mainFile, ...args], {
-        cwd: this.folder,
-        env: this.#environment,
-        stdio: ['ignore', 'pipe', 'pipe'],
-      });
-      let stdout = '';
-      let stderr = '';
-      child.stdout.on('data', (text: Buffer) => (stdout += text.toString()));
-      child.stderr.on('data', (text: Buffer) => (stderr += text.toString()));
-      child.on('error', reject);
-      child.on('close', (code) => resolve({ code, stdout, stderr }));
-    });
+    return runCommand(this.folder, args, this.#variables);
   }
 
   /** The newest requests, newest first. */
@@ -177,25 +161,10 @@ export class TestService {
     return { requests: printed.requests, balanceMicrocents: printed.balances[0]?.balance_microcents ?? 0 };
   }
 
-  /** Throws unless the code behind `tokenhouse ledger verify` finds everything right (invariants I1 to I3). */
+  /** Throws unless `tokenhouse ledger verify` finds everything right (invariants I1 to I3). */
   async verify(): Promise<void> {
-    // Imported here, because many tests need nothing but the program.
-    const [{ readContext }, { verify }] = await Promise.all([
-      import('../../src/cli/read-context.ts'),
-      import('../../src/cli/ledger.ts'),
-    ]);
-    const said: string[] = [];
-    const print: Printer = {
-      json: false,
-      result: (_value, lines) => said.push(...lines),
-      raw: (text) => Promise.resolve(void said.push(text)),
-      say: (line) => said.push(line),
-    };
-    const code = await verify({
-      ...readContext(undefined, { directory: this.folder, variables: this.#environment }),
-      print,
-    });
-    if (code !== 0) throw new Error(`the ledger is wrong:\n${said.join('\n')}`);
+    const { code, stdout, stderr } = await this.command('ledger', 'verify');
+    if (code !== 0) throw new Error(`the ledger is wrong:\n${stdout}${stderr}`);
   }
 
   /** A chat completion with the first key. */

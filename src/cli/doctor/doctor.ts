@@ -13,18 +13,19 @@ import { quoted } from '../folder.ts';
 import { readContext } from '../read-context.ts';
 
 /** `tokenhouse doctor`: changes nothing, works beside a running service and without one. Exit 1 when there is a problem. */
-export async function doctor({ configPath, print }: BareContext): Promise<number> {
+export async function doctor(bare: BareContext): Promise<number> {
+  const { around, print } = bare;
   const findings: Finding[] = [];
   const looked: Finding[] = [];
   const report = (...found: readonly Finding[]): void => {
     for (const each of found) {
       const finding = each.repair === undefined ? each : { ...each, repair: runnable(each.repair) };
       findings.push(finding);
-      if (!print.json) for (const line of linesOf(finding)) process.stdout.write(`${line}\n`);
+      if (!print.json) for (const line of linesOf(finding)) around.stdout.write(`${line}\n`);
     }
   };
   report(lookAtNode(process.versions.node), ...(await lookAtOpenFiles()), ...(await lookAtLibraries()));
-  const patient = await examine(configPath, looked);
+  const patient = await examine(bare, looked);
   report(...looked);
   if (patient !== undefined) {
     report(lookAtService(patient));
@@ -43,9 +44,9 @@ export async function doctor({ configPath, print }: BareContext): Promise<number
 }
 
 /** Reads the configuration as a start would; without one nothing that depends on it can be looked at. */
-async function examine(configPath: string | undefined, findings: Finding[]): Promise<Patient | undefined> {
+async function examine({ around, configPath, print }: BareContext, findings: Finding[]): Promise<Patient | undefined> {
   try {
-    const context = readContext(configPath);
+    const context = { around, print, ...readContext(configPath, around.directory) };
     const { config, environment } = context;
     findings.push({
       check: 'configuration',

@@ -27,12 +27,17 @@ for (const server of Object.keys(recordedServers) as RecordedServer[]) {
         assert.equal(linesOf(decode([bytes], settings)), expected);
       });
 
-      // reliability U8. A usage is said once a read, so a cut can only add a usage that the next one replaces.
+      // reliability U8. A usage is said once a read, so a cut can only add a usage that the next one replaces. Every event is cut
+      // at the same byte at once, so that each byte of the stream is a place of a cut without a reading of the whole for each.
       it(`${name} gives the same events for every cut`, () => {
         const wanted = withoutPassingUsage(decode([bytes], settings));
-        for (let cut = 0; cut <= bytes.length; cut++) {
-          const got = withoutPassingUsage(decode([bytes.subarray(0, cut), bytes.subarray(cut)], settings));
-          if (got !== wanted) assert.equal(got, wanted, `cut at byte ${cut}`);
+        const starts = eventStarts(bytes);
+        const longest = Math.max(...starts.map((start, index) => (starts[index + 1] ?? bytes.length) - start));
+        for (let offset = 0; offset <= longest; offset++) {
+          const cuts = starts.map((start, index) => Math.min(start + offset, starts[index + 1] ?? bytes.length));
+          const pieces = [0, ...cuts].map((from, index) => bytes.subarray(from, cuts[index] ?? bytes.length));
+          const got = withoutPassingUsage(decode(pieces, settings));
+          if (got !== wanted) assert.equal(got, wanted, `each event cut after ${offset} bytes`);
         }
       });
 
@@ -49,13 +54,31 @@ for (const server of Object.keys(recordedServers) as RecordedServer[]) {
         const text = bytes.toString();
         const finish = Buffer.byteLength(text.slice(0, text.indexOf('\n', text.lastIndexOf('"finish_reason":"'))));
         const isWhole = !expected.includes('"failure"');
-        for (let cut = 0; cut < (isWhole ? finish : bytes.length); cut++) {
+        const end = isWhole ? finish : bytes.length;
+        for (const cut of shortCuts(bytes, end)) {
           const { failure } = decode([bytes.subarray(0, cut)], settings);
           if (failure === undefined) assert.fail(`cut at byte ${cut}`);
         }
       });
     }
   });
+}
+
+/** Where events begin: behind each empty line. */
+function eventStarts(bytes: Buffer): readonly number[] {
+  const starts = [0];
+  for (let at = bytes.indexOf('\n\n'); at !== -1; at = bytes.indexOf('\n\n', at + 2)) starts.push(at + 2);
+  return starts.filter((start) => start < bytes.length);
+}
+
+/** Every byte of the first two events and of the last two before `end`, and what lies around the ends of all others. */
+function shortCuts(bytes: Buffer, end: number): readonly number[] {
+  const starts = eventStarts(bytes).filter((start) => start < end);
+  const wholeFrom = starts.at(-2) ?? 0;
+  const wholeTo = starts[2] ?? end;
+  return Array.from({ length: end }, (_, cut) => cut).filter(
+    (cut) => cut < wholeTo || cut >= wholeFrom || starts.some((start) => Math.abs(start - cut) <= 3),
+  );
 }
 
 describe('streams of any server', () => {
