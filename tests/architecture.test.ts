@@ -15,7 +15,9 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   // What has nothing to do with inference or money: where threads and children are, stacks.
   platform: [],
   errors: [],
-  store: ['ids', 'platform'],
+  store: ['ids', 'platform', 'tax'],
+  // Countries, rates, and who is taxed how.
+  tax: [],
   // One of each code, for its page and for the API description.
   'error-examples': ['errors'],
   log: [],
@@ -38,9 +40,9 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   reply: ['generation', 'errors'],
   engines: ['any-signal', 'generation', 'errors', 'constraints', 'platform', 'reply'],
   'model-files': ['any-signal', 'errors'],
-  config: ['model-files', 'catalog', 'ip'],
+  config: ['model-files', 'catalog', 'ip', 'tax'],
   catalog: ['generation', 'errors', 'store'],
-  accounts: ['generation', 'errors', 'ip', 'store'],
+  accounts: ['generation', 'errors', 'ip', 'store', 'tax'],
   // Not catalog: prices arrive as a function.
   billing: ['generation', 'errors', 'store'],
   images: ['generation', 'errors'],
@@ -109,6 +111,7 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
     'mail',
     'payments',
     'people',
+    'tax',
   ],
   // Who signs in, and how; one file of it loads better-auth.
   people: ['accounts', 'store', 'config', 'mail', 'errors', 'log'],
@@ -119,14 +122,14 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   // Days and months of time zones.
   calendar: ['store'],
   // Monthly statements.
-  invoices: ['accounts', 'billing', 'calendar', 'html', 'ids', 'store'],
+  invoices: ['accounts', 'billing', 'calendar', 'html', 'ids', 'store', 'tax'],
   alerts: ['calendar', 'ids', 'store'],
   // Sent to addresses that customers name, through the gates of images.
   webhooks: ['any-signal', 'errors', 'ids', 'images', 'log', 'store'],
   // What has happened, told by mail and to webhooks.
   notices: ['billing', 'invoices', 'log', 'mail', 'store', 'webhooks'],
   // The socket through which the command line reaches a running service.
-  control: ['accounts', 'config'],
+  control: ['accounts', 'config', 'tax'],
 };
 
 /** The only places where concrete engines and stores are named; they may import everything. */

@@ -4,13 +4,18 @@ import type { Static } from 'typebox';
 import { readAccountLimits } from '../accounts/key-limits.ts';
 import type { Desk } from '../store/operations.ts';
 import type { Account } from '../store/queries.ts';
+import { taxStatuses } from '../tax/tax.ts';
 import { centsOf, nullable, secondsOf, secondsOrNull, wholeOf } from './wire.ts';
 
 const billingFields = {
   legal_name: nullable(Type.String()),
   address_lines: nullable(Type.Array(Type.String())),
-  country: nullable(Type.String({ description: 'ISO 3166-1, such as `DE`.' })),
+  country: nullable(Type.String({ description: 'ISO 3166-1, such as `DE`: what is bought is taxed by its rate.' })),
   tax_id: nullable(Type.String()),
+  tax_status: Type.Enum([...taxStatuses], {
+    description:
+      '`exempt`: from tax, entered by an operator. `reverse_charge`: the customer accounts for the tax, with a tax id of another country than the seller.',
+  }),
   invoice_email: nullable(Type.String()),
 };
 
@@ -102,6 +107,7 @@ export async function accountObjects(
       address_lines: account.billing.addressLines === null ? null : [...account.billing.addressLines],
       country: account.billing.country,
       tax_id: account.billing.taxId,
+      tax_status: account.billing.taxStatus,
       invoice_email: account.billing.invoiceEmail,
     },
     time_zone: account.timeZone,

@@ -70,6 +70,7 @@ export function topupPage(key: string, takesPayments: boolean): string {
     ? `<p>Whoever is signed in here, as owner, admin or billing member of an account, pays on the next page (<a href="/sign-in?next=/topup">sign in</a>):</p>
 <form method="post" action="/v1/credits/topup_form"><input type="hidden" name="key" value="${escaped(key)}">
 <label>Amount in cents <input name="amount_cents" inputmode="numeric" pattern="[0-9]+" value="1000" required></label>
+<p><label><input type="checkbox" name="save_payment_method" value="1"> Keep this card for automatic top-ups</label></p>
 <button>Go on to payment</button></form>
 <p>Programs call <code>POST /v1/credits/topups</code> with a management key. The credit is there as soon as the payment is
 reported; <code>GET /v1/credits</code> shows it.</p>

@@ -4,6 +4,7 @@ import { alertRoutes } from './routes/alerts.ts';
 import { demoPaymentRoutes } from './routes/demo-payments.ts';
 import { exportRoutes } from './routes/export.ts';
 import { invoiceRoutes } from './routes/invoices.ts';
+import { receiptRoutes } from './routes/receipts.ts';
 import { keyRoutes } from './routes/keys.ts';
 import { limitRoutes } from './routes/limits.ts';
 import { mailRoutes } from './routes/mail.ts';
@@ -24,6 +25,7 @@ export const accountRoutes: readonly AccountRoute[] = [
   ...demoPaymentRoutes,
   ...exportRoutes,
   ...invoiceRoutes,
+  ...receiptRoutes,
   ...keyRoutes,
   ...limitRoutes,
   ...mailRoutes,

@@ -4,7 +4,7 @@ import type { Mailer } from '../mail/mailer.ts';
 import type { People } from '../people/people.ts';
 import type { DemoProvider } from '../payments/demo.ts';
 import type { Payments } from '../payments/payments.ts';
-import type { Invoice } from '../store/invoice-queries.ts';
+import type { Paper } from '../invoices/paper.ts';
 import type { WebhookEvents } from '../webhooks/events.ts';
 
 export type AccountEvents = Pick<WebhookEvents, 'emit' | 'ping'>;
@@ -28,7 +28,8 @@ export interface AccountServices {
   readonly demo?: DemoProvider | undefined;
   /** Tells webhook endpoints what has happened to an account. */
   readonly events: AccountEvents;
-  readonly printInvoice: (invoice: Invoice) => Promise<Uint8Array>;
+  /** As a PDF. */
+  readonly print: (paper: Paper) => Promise<Uint8Array>;
   /** What deliveries to an endpoint are signed with, by its number of rotations. */
   readonly webhookSecret: (endpointId: string, version: number) => string;
   /** Throws `unsupported_value` for an address that nothing is sent to. */

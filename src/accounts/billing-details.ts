@@ -1,4 +1,6 @@
 import type { BillingDetails } from '../store/queries.ts';
+import { isCountry } from '../tax/countries.ts';
+import { taxStatuses } from '../tax/tax.ts';
 import { isMailAddress } from './mail-address.ts';
 import { checkedText, OperationError } from './operation.ts';
 
@@ -9,15 +11,17 @@ type Changed = { readonly [Detail in keyof BillingDetails]?: BillingDetails[Deta
 
 /** To whom invoices go, checked for what is printed on them. Throws OperationError. */
 export function checkedBilling(details: Changed): Changed {
-  const { legalName, addressLines, country, taxId, invoiceEmail } = details;
+  const { legalName, addressLines, country, taxId, taxStatus, invoiceEmail } = details;
   if (legalName !== undefined && legalName !== null) checkedText(legalName, 'A legal name', lineLengthMax);
   if (addressLines !== undefined && addressLines !== null) {
     if (addressLines.length === 0 || addressLines.length > addressLinesMax)
       throw new OperationError(`An address has 1 to ${addressLinesMax} lines.`);
     for (const line of addressLines) checkedText(line, 'A line of an address', lineLengthMax);
   }
-  if (country !== undefined && country !== null && !/^[A-Z]{2}$/.test(country))
-    throw new OperationError('A country is two capital letters (ISO 3166-1), such as DE.');
+  if (country !== undefined && country !== null && !isCountry(country))
+    throw new OperationError('A country is two capital letters of ISO 3166-1, such as DE; the United Kingdom is GB.');
+  if (taxStatus !== undefined && !taxStatuses.includes(taxStatus))
+    throw new OperationError(`A tax status is one of ${taxStatuses.join(', ')}.`);
   if (taxId !== undefined && taxId !== null && !/^[A-Za-z0-9][A-Za-z0-9 ./-]{1,39}$/.test(taxId))
     throw new OperationError('A tax id has 2 to 40 letters, digits, blanks and the characters . / -');
   if (invoiceEmail !== undefined && invoiceEmail !== null && !isMailAddress(invoiceEmail))

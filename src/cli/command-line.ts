@@ -2,6 +2,7 @@ import { Argument, Command, CommanderError, Option } from 'commander';
 
 import type { Role } from '../accounts/role.ts';
 import type { BudgetPeriod } from '../store/budget.ts';
+import type { TaxStatus } from '../tax/tax.ts';
 import type { BudgetOptions } from './budgets.ts';
 import type { BareContext, Context } from './context.ts';
 import {
@@ -52,8 +53,10 @@ interface MoveOptions {
 type Run<Options> = (context: Context, options: Options, ...words: (string | undefined)[]) => Promise<number>;
 type BareRun<Options> = (context: BareContext, options: Options, ...words: (string | undefined)[]) => Promise<number>;
 
-/** A budget is so much for each of these. Written again, because only declarations are loaded before a command runs. */
+/** Written again, because only declarations are loaded before a command runs. */
+const taxStatuses: readonly TaxStatus[] = ['standard', 'exempt', 'reverse_charge'];
 const keyRoles: readonly Role[] = ['owner', 'admin', 'billing', 'developer', 'viewer'];
+/** A budget is so much for each of these. */
 const budgetPeriods: readonly BudgetPeriod[] = ['day', 'week', 'month', 'total'];
 
 const periodOption = (flags: string): Option =>
@@ -402,6 +405,19 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
       wholeNumberOrNone(1, 1e6),
     )
     .action(action(() => import('./accounts.ts').then(({ limitAccount }) => limitAccount)));
+  command(accounts, 'billing', 'show to whom documents of an account are made out and how it is taxed, or change it')
+    .option('--account <account-id>', 'which (default: the only account)')
+    .option('--name <name>', 'legal name; none: that of the account')
+    .option('--address-line <line>', 'a line of the address; several times for several; none: no address', collected)
+    .option('--country <code>', 'ISO 3166-1, for example DE; its rate of tax holds; none: not known')
+    .option('--tax-id <id>', 'number by which the tax office knows the customer; none: not known')
+    .addOption(
+      new Option('--tax-status <status>', 'how it is taxed: exempt with a proof that you have seen').choices(
+        taxStatuses,
+      ),
+    )
+    .option('--email <address>', 'where invoices and receipts are sent; none: nowhere')
+    .action(action(() => import('./billing.ts').then(({ setBilling }) => setBilling)));
   budget(accounts, 'account', 'say what an account may spend in a period with all of its keys');
   command(accounts, 'allow', 'say which models the keys of an account may use')
     .option('--account <account-id>', 'which (default: the only account)')
@@ -581,6 +597,16 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
   command(invoices, 'issue', 'have the running service close the months that are over, now').action(
     action(() => import('./invoices.ts').then(({ issueInvoices }) => issueInvoices)),
   );
+
+  const receipts = group('receipts', 'receipts of payments, and what corrects them');
+  command(receipts, 'list', 'list what was issued, the newest first')
+    .option('--account <account-id>', 'only of this account')
+    .option('--limit <number>', 'how many', wholeNumber(1, 100), 20)
+    .action(action(() => import('./invoices.ts').then(({ listReceipts }) => listReceipts)));
+  command(receipts, 'show', 'show one with all that it says')
+    .argument('<number>', 'its number or its id')
+    .option('--pdf <file>', 'write it to this file too')
+    .action(action(() => import('./invoices.ts').then(({ showReceiptOfPayment }) => showReceiptOfPayment)));
 
   const webhooks = group('webhooks', 'endpoints of customers, and what is sent there');
   command(webhooks, 'list', 'list endpoints with their newest deliveries')

@@ -4,8 +4,11 @@ import { resolve } from 'node:path';
 
 import { OperationError } from '../accounts/operation.ts';
 import { paperOf } from '../invoices/document.ts';
-import { invoicePdf, systemFont } from '../invoices/pdf.ts';
+import { paperPdf, systemFont } from '../invoices/pdf.ts';
+import type { Paper } from '../invoices/paper.ts';
+import { receiptPaper } from '../invoices/receipt.ts';
 import type { Invoice } from '../store/invoice-queries.ts';
+import type { Receipt } from '../store/receipt-queries.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
 import { table } from './output.ts';
@@ -45,24 +48,88 @@ export async function showInvoice(
   const invoice = await reading(context, (desk) => desk.getInvoice({ id: id ?? '' }));
   if (invoice === undefined)
     throw new OperationError(`There is no invoice ${id}. List them with: tokenhouse invoices list`);
-  if (pdf !== undefined) {
-    writeFileSync(
-      resolve(context.around.directory, pdf),
-      await invoicePdf(invoice, { font: context.config.invoices.font ?? systemFont() }),
-    );
-    context.print.say(`${invoice.number} is in ${pdf}.`);
-  }
   const paper = paperOf(invoice);
-  context.print.result({ ...jsonOf(invoice), data: JSON.parse(invoice.data) as object }, [
-    paper.title,
-    ...paper.facts.map(([label, value]) => `${label}: ${value}`),
-    ...paper.parties.flatMap(({ heading, lines }) => ['', heading, ...lines]),
-    ...paper.tables.flatMap(({ caption, head, rows }) => ['', caption, ...table(head, rows)]),
-    '',
-    ...paper.totals.map(([label, value]) => `${label}: ${value}`),
-  ]);
+  await fileOf(context, paper, pdf);
+  context.print.result({ ...jsonOf(invoice), data: JSON.parse(invoice.data) as object }, linesOf(paper));
   return 0;
 }
+
+async function fileOf(context: Context, paper: Paper, pdf: string | undefined): Promise<void> {
+  if (pdf === undefined) return;
+  writeFileSync(
+    resolve(context.around.directory, pdf),
+    await paperPdf(paper, { font: context.config.invoices.font ?? systemFont() }),
+  );
+  context.print.say(`${paper.number} is in ${pdf}.`);
+}
+
+const linesOf = (paper: Paper): readonly string[] => [
+  paper.title,
+  ...paper.facts.map(([label, value]) => `${label}: ${value}`),
+  ...paper.parties.flatMap(({ heading, lines }) => ['', heading, ...lines]),
+  ...paper.tables.flatMap(({ caption, columns, rows }) => [
+    '',
+    caption,
+    ...table(
+      columns.map(({ head }) => head),
+      rows,
+    ),
+  ]),
+  '',
+  ...paper.totals.map(([label, value]) => `${label}: ${value}`),
+  ...paper.notes.flatMap((note) => ['', note]),
+];
+
+/** Receipts of payments, and what corrects them, as they were issued last. */
+export async function listReceipts(
+  context: Context,
+  { account, limit }: { readonly account?: string; readonly limit: number },
+): Promise<number> {
+  const receipts = await reading(context, (desk) =>
+    desk.listReceipts({ limit, ...(account === undefined ? {} : { accountId: account }) }),
+  );
+  context.print.result(
+    receipts.map(receiptJson),
+    table(
+      ['number', 'issued', 'account', 'kind', 'method', 'total'],
+      receipts.map((one) => [
+        one.number,
+        new Date(one.issuedAt).toISOString().slice(0, 10),
+        one.accountId,
+        one.kind,
+        one.method,
+        dollars(one.totalMicrocents),
+      ]),
+    ),
+  );
+  return 0;
+}
+
+export async function showReceiptOfPayment(
+  context: Context,
+  { pdf }: { readonly pdf?: string },
+  id: string | undefined,
+): Promise<number> {
+  const receipt = await reading(context, (desk) => desk.getReceipt({ id: id ?? '' }));
+  if (receipt === undefined)
+    throw new OperationError(`There is no receipt ${id}. List them with: tokenhouse receipts list`);
+  const paper = receiptPaper(receipt);
+  await fileOf(context, paper, pdf);
+  context.print.result({ ...receiptJson(receipt), data: JSON.parse(receipt.data) as object }, linesOf(paper));
+  return 0;
+}
+
+const receiptJson = (receipt: Receipt) => ({
+  id: receipt.id,
+  account: receipt.accountId,
+  kind: receipt.kind,
+  number: receipt.number,
+  corrects: receipt.corrects === '' ? null : receipt.corrects,
+  topup: receipt.topupId,
+  method: receipt.method,
+  issued_at: new Date(receipt.issuedAt).toISOString(),
+  total_microcents: receipt.totalMicrocents,
+});
 
 /** Has the running service close the months that are over, which it does by itself every ten minutes. */
 export const issueInvoices = (context: Context): Promise<number> => tellRunning(context, { kind: 'issue_invoices' });

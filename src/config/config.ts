@@ -1,3 +1,4 @@
+import type { TaxRules } from '../tax/tax.ts';
 import type { Capabilities } from '../catalog/model.ts';
 import type { ModelFileSource } from '../model-files/source.ts';
 import type { Secret } from './secret.ts';
@@ -174,6 +175,8 @@ export interface PaymentsConfig {
         readonly webhookSecret: Secret;
         /** Instead of Stripe's own. */
         readonly apiUrl: string | undefined;
+        /** Stripe computes the tax within each payment. */
+        readonly automaticTax: boolean;
       }
     | undefined;
 }
@@ -317,8 +320,7 @@ export interface InvoicesConfig {
         readonly email: string | undefined;
       }
     | undefined;
-  /** That the prices include. */
-  readonly tax: { readonly name: string; readonly ratePerMille: number } | undefined;
+  readonly tax: TaxRules;
   readonly prefix: string;
   /** Absolute path of a font; `undefined`: one of the system. */
   readonly font: string | undefined;

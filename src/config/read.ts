@@ -4,6 +4,8 @@ import { availableParallelism } from 'node:os';
 import path from 'node:path';
 import type { TSchema } from 'typebox';
 import { rangeOf } from '../ip/ranges.ts';
+import { isCountry } from '../tax/countries.ts';
+import { defaultTaxNotes } from '../tax/tax.ts';
 import { parseSource, type ModelFileSource } from '../model-files/source.ts';
 import { capabilitiesOf } from './capabilities.ts';
 import { check, withoutFaults } from './check.ts';
@@ -156,7 +158,7 @@ function refuseRestart(running: Config, next: Config, value: unknown, { report }
   }
   if (!isSameStorage(running.storage, next.storage)) needsRestart(['storage']);
   const payer = ({ payments: { provider, currency, stripe } }: Config) =>
-    JSON.stringify([provider, currency, stripe?.apiUrl ?? null]);
+    JSON.stringify([provider, currency, stripe?.apiUrl ?? null, stripe?.automaticTax ?? false]);
   // Who takes payments where nothing is said follows from the addresses, which have their own line then.
   const isReachedAlike = (['inference', 'account'] as const).every(
     (host) =>
@@ -372,6 +374,14 @@ function hostsOf(
 
 function invoicesOf({ invoices }: ConfigFile, { options, report }: Reading): InvoicesConfig {
   const { seller, tax, prefix = defaultInvoices.prefix, font } = invoices ?? {};
+  for (const [index, { country }] of present(tax?.countries ?? [])) {
+    const at = ['invoices', 'tax', 'countries', index, 'country'];
+    if (!isCountry(country)) report(at, `${country} is no country of ISO 3166-1; Greece is GR, the United Kingdom GB`);
+    else if (tax?.countries?.findIndex((other) => other.country === country) !== index)
+      report(at, `${country} has a rate above already; leave one of them out`);
+  }
+  if (seller?.country !== undefined && !isCountry(seller.country))
+    report(['invoices', 'seller', 'country'], `${seller.country} is no country of ISO 3166-1; write for example DE`);
   const file = font === undefined ? undefined : path.resolve(options.directory, font);
   if (file !== undefined && !existsSync(file))
     report(
@@ -383,7 +393,19 @@ function invoicesOf({ invoices }: ConfigFile, { options, report }: Reading): Inv
       seller === undefined
         ? undefined
         : { name: seller.name, address: seller.address ?? [], taxId: seller.tax_id, email: seller.email },
-    tax: tax === undefined ? undefined : { name: tax.name, ratePerMille: tax.rate_per_mille },
+    tax: {
+      sellerCountry: seller?.country ?? null,
+      rate: tax === undefined ? null : { name: tax.name, ratePerMille: tax.rate_per_mille },
+      byCountry: (tax?.countries ?? []).map(({ country, name = tax!.name, rate_per_mille: ratePerMille }) => ({
+        country,
+        name,
+        ratePerMille,
+      })),
+      notes: {
+        exempt: invoices?.exempt_note ?? defaultTaxNotes.exempt,
+        reverseCharge: invoices?.reverse_charge_note ?? defaultTaxNotes.reverseCharge,
+      },
+    },
     prefix,
     font: file,
   };
@@ -460,7 +482,8 @@ function paymentsOf(file: ConfigFile, { options, report }: Reading): PaymentsCon
     report(['payments', 'provider'], `Stripe would not know us; set the environment variable ${missing}`);
     return { ...common, stripe: undefined };
   }
-  return { ...common, stripe: { secretKey, webhookSecret, apiUrl: payments?.stripe_api_url } };
+  const { stripe_api_url: apiUrl, stripe_automatic_tax: automaticTax = false } = payments ?? {};
+  return { ...common, stripe: { secretKey, webhookSecret, apiUrl, automaticTax } };
 }
 
 const isLoopbackName = (host: string): boolean => /^(localhost|127\.\d+\.\d+\.\d+|::1|\[::1\])$/i.test(host);

@@ -15,6 +15,7 @@ import {
   defaultWebhooks,
   workersMax,
 } from './defaults.ts';
+import { defaultTaxNotes } from '../tax/tax.ts';
 
 /**
  * The shape of `tokenhouse.yaml` as a JSON Schema: what the reader checks against and what editors are given.
@@ -398,11 +399,19 @@ const payments = group('how accounts pay for credit', {
     integer(1, 1e9, 'the most that is paid at once', defaultPayments.topup_cents_max, defaultPayments.topup_cents_max),
   ),
   stripe_api_url: Type.Optional(url('where Stripe is reached, when not at its own address', 'http://127.0.0.1:12111')),
+  stripe_automatic_tax: Type.Optional(
+    Type.Boolean({
+      description:
+        'Stripe Tax computes the tax within each payment, by where the payer is, and receipts show it; it has to be set up at Stripe',
+      examples: [true],
+      default: false,
+    }),
+  ),
 });
 
-const invoices = group('what monthly statements say (docs/invoices.md)', {
+const invoices = group('what receipts and monthly statements say (docs/invoices.md)', {
   seller: Type.Optional(
-    group('who sells; without it they are statements and not invoices', {
+    group('who sells; without it receipts are no invoices', {
       name: line('name of the company or the person', 'Example Computing Ltd'),
       address: Type.Optional(
         Type.Array(line('a line of the address', '1 Example Street'), {
@@ -411,6 +420,7 @@ const invoices = group('what monthly statements say (docs/invoices.md)', {
           examples: [['1 Example Street']],
         }),
       ),
+      country: Type.Optional(country('where the seller is', 'DE')),
       tax_id: Type.Optional(line('number by which the tax office knows the seller', 'DE123456789')),
       email: Type.Optional(line('where questions are answered', 'billing@example.org')),
     }),
@@ -419,7 +429,27 @@ const invoices = group('what monthly statements say (docs/invoices.md)', {
     group('a tax that the prices include; when left out none is shown', {
       name: line('what it is called', 'VAT'),
       rate_per_mille: integer(0, 1000, 'its rate in thousandths: 190 is 19 percent', 190),
+      countries: Type.Optional(
+        Type.Array(
+          group('the rate for customers of a country', {
+            country: country('where the customer is', 'FR'),
+            name: Type.Optional(line('what it is called there; when left out, as elsewhere', 'TVA')),
+            rate_per_mille: integer(0, 1000, 'its rate there, in thousandths', 200),
+          }),
+          { maxItems: 249, description: 'rates by the country of the customer; the others have the one above' },
+        ),
+      ),
     }),
+  ),
+  reverse_charge_note: Type.Optional(
+    line(
+      'what documents say to customers who account for the tax themselves',
+      defaultTaxNotes.reverseCharge,
+      defaultTaxNotes.reverseCharge,
+    ),
+  ),
+  exempt_note: Type.Optional(
+    line('what documents say to customers who are exempt from tax', defaultTaxNotes.exempt, defaultTaxNotes.exempt),
   ),
   prefix: Type.Optional(
     Type.String({
@@ -436,6 +466,10 @@ const invoices = group('what monthly statements say (docs/invoices.md)', {
     ),
   ),
 });
+
+function country(description: string, example: string) {
+  return Type.String({ pattern: '^[A-Z]{2}$', description: `${description} (ISO 3166-1)`, examples: [example] });
+}
 
 const webhooks = group('what is sent to addresses that customers name', {
   allow_hosts: Type.Optional(
@@ -458,8 +492,9 @@ const webhooks = group('what is sent to addresses that customers name', {
 });
 
 /** One line of text that is printed. */
-function line(description: string, example: string) {
-  return Type.String({ pattern: '^[^\\x00-\\x1f\\x7f]{1,200}$', description, examples: [example] });
+function line(description: string, example: string, byDefault?: string) {
+  const pattern = '^[^\\x00-\\x1f\\x7f]{1,200}$';
+  return Type.String({ pattern, description, examples: [example], ...defaultOf(byDefault) });
 }
 
 const mail = group('how mail is sent; without smtp it stays in the outbox (tokenhouse mail list)', {

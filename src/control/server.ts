@@ -12,6 +12,7 @@ import { operate } from '../accounts/operations.ts';
 import type { OperationServices } from '../accounts/operation.ts';
 import type { Operation, OperationAnswer } from '../accounts/operations.ts';
 import { roles } from '../accounts/role.ts';
+import { taxStatuses } from '../tax/tax.ts';
 import { statusRequest } from './status.ts';
 import type { ServiceStatus } from './status.ts';
 import type { TellWish, Told } from './tell.ts';
@@ -37,6 +38,7 @@ export interface ControlServices {
 }
 
 const text = Type.String();
+const textOrNull = Type.Union([text, Type.Null()]);
 const rate = Type.Union([Type.Integer(), Type.Null()]);
 const list = Type.Union([Type.Array(text), Type.Null()]);
 const flag = Type.Union([Type.Boolean(), Type.Null()]);
@@ -114,6 +116,21 @@ const operations = Compile(
       cacheRead: Type.Optional(microcents),
       validFrom: Type.Optional(Type.Integer()),
       validTo: Type.Optional(Type.Integer()),
+    }),
+    Type.Object({
+      kind: Type.Literal('edit_account'),
+      accountId: Type.Optional(text),
+      name: Type.Optional(text),
+      billing: Type.Optional(
+        Type.Object({
+          legalName: Type.Optional(textOrNull),
+          addressLines: Type.Optional(Type.Union([Type.Array(text), Type.Null()])),
+          country: Type.Optional(textOrNull),
+          taxId: Type.Optional(textOrNull),
+          taxStatus: Type.Optional(Type.Enum([...taxStatuses])),
+          invoiceEmail: Type.Optional(textOrNull),
+        }),
+      ),
     }),
     Type.Object({
       kind: Type.Literal('plan_account'),

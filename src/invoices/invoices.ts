@@ -3,14 +3,17 @@ import { uuidText } from '../ids/uuid.ts';
 import type { Books, NewInvoice, OpenBooks } from '../store/invoice-queries.ts';
 import type { Desk } from '../store/operations.ts';
 import { endOfPeriod, isTimeZone, monthOf, monthText, startOfMonthIn } from '../calendar/months.ts';
-import { creditNoteData, statementData, sum } from './statement.ts';
-import type { Buyer, InvoiceData, Parties, Seller, Tax } from './statement.ts';
+import { readData } from './document.ts';
+import { creditNoteData, receiptlessAfter, soldOf, statementData, sum } from './statement.ts';
+import type { Customer, InvoiceData, Parties, Seller } from './statement.ts';
+import { taxFor } from '../tax/tax.ts';
+import type { TaxRules } from '../tax/tax.ts';
 
 /** What the configuration says of invoices. */
 export interface InvoiceSettings {
   /** null: statements, which nobody sells by. */
   readonly seller: Seller | null;
-  readonly tax: Tax | null;
+  readonly tax: TaxRules;
   /** What numbers begin with: `TH-`. */
   readonly prefix: string;
 }
@@ -20,7 +23,7 @@ export interface InvoiceServices {
   readonly settings: () => InvoiceSettings;
   /** Name of the account's time zone. */
   readonly timeZoneOf: (accountId: string) => Promise<string>;
-  readonly buyerOf: (account: { readonly id: string; readonly name: string }) => Promise<Buyer>;
+  readonly buyerOf: (account: { readonly id: string; readonly name: string }) => Promise<Customer>;
   /** Periods that ended before are closed, and nobody is told. */
   readonly since: () => Promise<number>;
   /** Makes UUIDv7s. */
@@ -114,16 +117,25 @@ export class Invoices {
     const { desk, settings, buyerOf } = this.#services;
     const { seller, tax } = settings();
     const account = { id: accountId, name };
-    const parties: Parties = { timeZone, seller, tax, buyer: await buyerOf(account), account };
+    const buyer = await buyerOf(account);
+    const parties: Parties = { timeZone, seller, tax: taxFor(tax, buyer), buyer, account };
     const recorded = await this.#balanceBefore(accountId, from);
-    const opening = (await desk.lastClosing({ accountId })) ?? recorded;
+    const last = await desk.lastStatement({ accountId });
+    const opening = last?.closingMicrocents ?? recorded;
     const { own, earlier } = await this.#refunds(accountId, from, books.refunds);
+    // Sold on a statement, and given back: it is credit without a receipt again.
+    const notes = earlier.map(({ corrects, sold, refunds }) => {
+      const microcents = sum(refunds.map((refund) => refund.microcents));
+      return { corrects, refunds, sold: soldOf(sold, microcents) };
+    });
     const data = statementData(
       books,
       {
         openingMicrocents: opening,
         earlierMicrocents: recorded - opening,
         refundsMicrocents: sum(own.map((refund) => refund.microcents)),
+        receiptlessMicrocents:
+          (last === undefined ? 0n : receiptlessAfter(readData(last))) + sum(notes.map(({ sold }) => sold)),
       },
       parties,
     );
@@ -144,8 +156,8 @@ export class Invoices {
     });
     return [
       documentOf('statement', '', data),
-      ...earlier.map(({ corrects, refunds }) =>
-        documentOf('credit_note', corrects.id, creditNoteData(corrects, refunds, parties)),
+      ...notes.map(({ corrects, refunds, sold }) =>
+        documentOf('credit_note', corrects.id, creditNoteData(corrects, refunds, sold, parties)),
       ),
     ];
   }
@@ -157,6 +169,7 @@ export class Invoices {
       string,
       {
         readonly corrects: { readonly id: string; readonly number: string; readonly month: string };
+        readonly sold: InvoiceData;
         readonly refunds: Books['refunds'][number][];
         readonly until: number;
         readonly since: number;
@@ -179,7 +192,7 @@ export class Invoices {
           continue;
         }
         const { id, number, month, periodStart: since, periodEnd: until } = statement;
-        found = { corrects: { id, number, month }, refunds: [], since, until };
+        found = { corrects: { id, number, month }, sold: readData(statement), refunds: [], since, until };
         byStatement.set(id, found);
       }
       found.refunds.push(refund);

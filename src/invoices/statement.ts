@@ -1,4 +1,6 @@
 import type { BookedMovement, BookedPayment, Books } from '../store/invoice-queries.ts';
+import { taxWithin } from '../tax/tax.ts';
+import type { AppliedTax, TaxPayer } from '../tax/tax.ts';
 
 /** Who sells, as the configuration says. */
 export interface Seller {
@@ -18,10 +20,20 @@ export interface Buyer {
   readonly email: string | null;
 }
 
-/** A tax that the prices include. */
-export interface Tax {
+/** Who buys, and how they are taxed. */
+export type Customer = Buyer & TaxPayer;
+
+/** A tax as a document shows it. */
+export interface ShownTax {
   readonly name: string;
-  readonly ratePerMille: number;
+  /** null: no whole number of thousandths, or several rates together. */
+  readonly ratePerMille: number | null;
+  readonly cents: number;
+  /** As text; null: several rates together. Left out: `ratePerMille` says it. */
+  readonly percent?: string | null;
+  /** Left out before there were customers who are taxed otherwise: `standard`. */
+  readonly treatment?: AppliedTax['treatment'];
+  readonly note?: string | null;
 }
 
 /** What a document says, besides its number and date; kept as it is, so that it prints the same for ever. Amounts are text. */
@@ -37,7 +49,12 @@ export interface InvoiceData {
   /** The total, rounded half up: the one place where cents are made. */
   readonly totalCents: number;
   /** How much of `totalCents` is tax; null: none is shown. */
-  readonly tax: (Tax & { readonly cents: number }) | null;
+  readonly tax: ShownTax | null;
+  /**
+   * What of the total was paid by credit whose payment left no receipt: its sale is on this document, and `tax` is the tax of
+   * it. The sale of all other credit is on its receipt. Left out before there were receipts: all of it.
+   */
+  readonly soldMicrocents?: string;
   readonly statement: StatementData | null;
   readonly creditNote: CreditNoteData | null;
 }
@@ -51,8 +68,16 @@ export interface StatementData {
   /** What was given back for requests of this very period. */
   readonly refundsMicrocents: string;
   readonly movements: readonly { readonly name: string; readonly count: number; readonly microcents: string }[];
-  readonly payments: readonly { readonly at: number; readonly microcents: string; readonly reference: string | null }[];
+  readonly payments: readonly {
+    readonly at: number;
+    readonly microcents: string;
+    readonly reference: string | null;
+    readonly receipt?: string | null;
+    readonly method?: string | null;
+  }[];
   readonly closingMicrocents: string;
+  /** Of that, at most, credit whose payment left no receipt. Left out before there were receipts: all of it. */
+  readonly receiptlessMicrocents?: string;
 }
 
 /** Prices are microcents per million tokens, as text; null in the line that sums up what found no place. */
@@ -83,7 +108,7 @@ export interface Parties {
   readonly seller: Seller | null;
   readonly buyer: Buyer;
   readonly account: { readonly id: string; readonly name: string };
-  readonly tax: Tax | null;
+  readonly tax: AppliedTax | null;
 }
 
 export const linesMax = 500;
@@ -112,6 +137,8 @@ export interface StatementFigures {
   readonly earlierMicrocents: bigint;
   /** Of requests of this very period. */
   readonly refundsMicrocents: bigint;
+  /** Credit whose payment left no receipt: what was left at the beginning, and what was given back of it. */
+  readonly receiptlessMicrocents: bigint;
 }
 
 /** A monthly statement. What it charges is what requests cost, less what was given back for the same requests. */
@@ -120,8 +147,12 @@ export function statementData(books: Books, figures: StatementFigures, parties: 
   const moved = sum(books.movements.map((movement) => movement.microcents));
   const { openingMicrocents, earlierMicrocents, refundsMicrocents } = figures;
   const closing = openingMicrocents + earlierMicrocents - usage + moved;
+  const charged = usage - refundsMicrocents;
+  // Older credit is used first.
+  const receiptless = figures.receiptlessMicrocents + books.receiptlessMicrocents;
+  const sold = least(most(charged, 0n), receiptless);
   return {
-    ...frame(usage - refundsMicrocents, parties),
+    ...frame(charged, sold, parties),
     statement: {
       openingMicrocents: String(openingMicrocents),
       earlierMicrocents: String(earlierMicrocents),
@@ -133,25 +164,39 @@ export function statementData(books: Books, figures: StatementFigures, parties: 
         count,
         microcents: String(microcents),
       })),
-      payments: books.payments.map(({ at, microcents, reference }: BookedPayment) => ({
+      payments: books.payments.map(({ at, microcents, reference, receipt, method }: BookedPayment) => ({
         at,
         microcents: String(microcents),
         reference,
+        receipt,
+        method,
       })),
       closingMicrocents: String(closing),
+      receiptlessMicrocents: String(least(receiptless - sold, most(closing, 0n))),
     },
     creditNote: null,
   };
 }
 
+/** Credit whose payment left no receipt, at the end of a statement. */
+export function receiptlessAfter({ statement }: InvoiceData): bigint {
+  if (statement === null) return 0n;
+  return most(BigInt(statement.receiptlessMicrocents ?? statement.closingMicrocents), 0n);
+}
+
+/** What of an amount that is given back was sold on the statement that it was charged on, and not on a receipt. */
+export const soldOf = (statement: InvoiceData, microcents: bigint): bigint =>
+  least(microcents, BigInt(statement.soldMicrocents ?? statement.totalMicrocents));
+
 /** Corrects a statement by what was given back after its period for requests that are on it. */
 export function creditNoteData(
   corrects: CreditNoteData['corrects'],
   refunds: Books['refunds'],
+  soldMicrocents: bigint,
   parties: Parties,
 ): InvoiceData {
   return {
-    ...frame(sum(refunds.map((refund) => refund.microcents)), parties),
+    ...frame(sum(refunds.map((refund) => refund.microcents)), soldMicrocents, parties),
     statement: null,
     creditNote: {
       corrects,
@@ -163,7 +208,7 @@ export function creditNoteData(
   };
 }
 
-function frame(totalMicrocents: bigint, { timeZone, seller, buyer, account, tax }: Parties) {
+function frame(totalMicrocents: bigint, sold: bigint, { timeZone, seller, buyer, account, tax }: Parties) {
   const totalCents = roundedCents(totalMicrocents);
   return {
     version: 1,
@@ -174,7 +219,8 @@ function frame(totalMicrocents: bigint, { timeZone, seller, buyer, account, tax 
     account,
     totalMicrocents: String(totalMicrocents),
     totalCents,
-    tax: tax === null ? null : { ...tax, cents: taxWithin(totalCents, tax.ratePerMille) },
+    tax: tax === null || sold === 0n ? null : { ...tax, cents: taxWithin(roundedCents(sold), tax.ratePerMille) },
+    soldMicrocents: String(sold),
   } as const;
 }
 
@@ -227,12 +273,7 @@ export function roundedCents(microcents: bigint): number {
   return microcents < 0n ? -cents : cents;
 }
 
-/** How much of an amount that includes a tax is the tax: amount × rate ÷ (1 + rate), rounded half up. */
-export function taxWithin(cents: number, ratePerMille: number): number {
-  const size = BigInt(Math.abs(cents));
-  const whole = 1_000n + BigInt(ratePerMille);
-  const tax = Number((2n * size * BigInt(ratePerMille) + whole) / (2n * whole));
-  return cents < 0 ? -tax : tax;
-}
+const least = (one: bigint, other: bigint): bigint => (one < other ? one : other);
+const most = (one: bigint, other: bigint): bigint => (one > other ? one : other);
 
 export const sum = (amounts: readonly bigint[]): bigint => amounts.reduce((all, one) => all + one, 0n);

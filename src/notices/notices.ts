@@ -2,16 +2,18 @@ import { dollars } from '../billing/cents.ts';
 import type { Log } from '../log.ts';
 import type { Mail, Mailer } from '../mail/mailer.ts';
 import type { Notice } from '../store/notice-queries.ts';
-import type { Invoice } from '../store/invoice-queries.ts';
 import type { Desk } from '../store/operations.ts';
-import { readData } from '../invoices/document.ts';
+import { centsText, nameOf, paperOf, readData } from '../invoices/document.ts';
+import { readReceipt, receiptNames, receiptPaper } from '../invoices/receipt.ts';
+import { fileNameOf } from '../invoices/paper.ts';
+import type { Paper } from '../invoices/paper.ts';
 import type { Events, EventType } from '../webhooks/events.ts';
 
 export interface NoticeServices {
   readonly desk: Desk;
   readonly mailer: Mailer;
   readonly events: Events;
-  readonly printInvoice: (invoice: Invoice) => Promise<Uint8Array>;
+  readonly print: (paper: Paper) => Promise<Uint8Array>;
   readonly accountUrl: () => string;
   readonly now: () => number;
   readonly log: Log;
@@ -66,12 +68,36 @@ export class Notices {
   ): Promise<readonly Omit<Mail, 'accountId' | 'idempotencyKey'>[]> {
     const { desk } = this.#services;
     if (notice.type === 'invoice.issued') return await this.#invoiceMails(notice.accountId, String(data['invoice_id']));
+    if (notice.type === 'receipt.issued') return await this.#receiptMails(notice.accountId, String(data['receipt_id']));
     if (notice.type === 'refund.failed') return await this.#refundMails(notice.accountId, data);
     const members = await desk.memberAddresses({ accountId: notice.accountId, userIds: notice.recipients.members });
     const addresses = new Set([...members, ...notice.recipients.addresses]);
     if (addresses.size === 0) return [];
     const { subject, text } = wordsOf(notice, data, this.#services.accountUrl());
     return [...addresses].map((to) => ({ to, subject, text, kind: kindOf(notice.type) }));
+  }
+
+  /** To where the account wants its invoices, or else to its owners and billing members. */
+  async #receiptMails(accountId: string, id: string) {
+    const { desk, print, accountUrl } = this.#services;
+    const receipt = await desk.getReceipt({ accountId, id });
+    if (receipt === undefined) return [];
+    const { buyer, seller, totalCents, method, corrects } = readReceipt(receipt);
+    const addresses = buyer.email === null ? await desk.payersOf({ accountId }) : [buyer.email];
+    if (addresses.length === 0) return [];
+    const paper = receiptPaper(receipt);
+    const name = `${receiptNames[receipt.kind]} ${receipt.number}`;
+    const text = [
+      corrects === null
+        ? `${centsText(totalCents)} was paid for account ${accountId}: ${method}.`
+        : `${name} for ${centsText(totalCents)} corrects ${corrects.number} of account ${accountId}.`,
+      '',
+      `${name} is attached, and stays at:`,
+      `${accountUrl()}/v1/receipts/${receipt.id}.html`,
+    ].join('\n');
+    const attachments = [{ name: fileNameOf(paper), contentType: 'application/pdf', content: await print(paper) }];
+    const subject = `${name}${seller === null ? '' : ` from ${seller.name}`}`;
+    return addresses.map((to) => ({ to, subject, text, kind: 'receipt', attachments }));
   }
 
   async #refundMails(accountId: string, data: Readonly<Record<string, unknown>>) {
@@ -90,12 +116,14 @@ export class Notices {
   }
 
   async #invoiceMails(accountId: string, id: string) {
-    const { desk, printInvoice, accountUrl } = this.#services;
+    const { desk, print, accountUrl } = this.#services;
     const invoice = await desk.getInvoice({ accountId, id });
     if (invoice === undefined) return [];
-    const { buyer, seller, totalCents } = readData(invoice);
+    const data = readData(invoice);
+    const { buyer, seller, totalCents } = data;
     if (buyer.email === null) return [];
-    const name = invoice.kind === 'credit_note' ? 'Credit note' : seller === null ? 'Statement' : 'Invoice';
+    const name = nameOf(data);
+    const paper = paperOf(invoice);
     return [
       {
         to: buyer.email,
@@ -111,9 +139,9 @@ export class Notices {
         kind: 'invoice',
         attachments: [
           {
-            name: `${invoice.number.replace(/[^A-Za-z0-9_-]/g, '-')}.pdf`,
+            name: fileNameOf(paper),
             contentType: 'application/pdf',
-            content: await printInvoice(invoice),
+            content: await print(paper),
           },
         ],
       },

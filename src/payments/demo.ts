@@ -5,8 +5,16 @@ import type { Desk } from '../store/operations.ts';
 import type { DemoObject, NewDemoObject } from '../store/demo-payment-queries.ts';
 import { readEvent } from './event.ts';
 import { PaymentError } from './provider.ts';
-import type { ChargeWish, Checkout, CheckoutWish, PaymentEvent, PaymentProvider, RefundWish } from './provider.ts';
-import { checkSignature, signEvent } from './signature.ts';
+import type {
+  ChargeWish,
+  Checkout,
+  CheckoutWish,
+  PaymentDetails,
+  PaymentEvent,
+  PaymentProvider,
+  RefundWish,
+} from './provider.ts';
+import { readSignedEvent, signEvent } from './signed-event.ts';
 
 /** What can be played with a checkout, or with what it has paid. */
 export const demoOutcomes = [
@@ -36,6 +44,8 @@ export interface DemoCheckout {
   readonly currency: string;
   readonly successUrl: string;
   readonly cancelUrl: string;
+  /** undefined: made by an earlier version, which kept every card. */
+  readonly keepsCard?: boolean | undefined;
   readonly status: 'open' | 'paid' | 'failed' | 'expired' | 'refunded' | 'disputed' | 'lost';
   readonly paymentId: string | undefined;
   readonly disputeId: string | undefined;
@@ -78,7 +88,7 @@ export class DemoProvider implements PaymentProvider {
   }
 
   async createCheckout(wish: CheckoutWish): Promise<Checkout> {
-    const { topupId, accountId, amountCents, currency, successUrl, cancelUrl } = wish;
+    const { topupId, accountId, amountCents, currency, successUrl, cancelUrl, keepsCard } = wish;
     // Whoever has the address of the page can pay there: it cannot be guessed.
     const id = `cs_demo_${randomBytes(16).toString('hex')}`;
     const body: DemoCheckout = {
@@ -89,6 +99,7 @@ export class DemoProvider implements PaymentProvider {
       currency,
       successUrl,
       cancelUrl,
+      keepsCard,
       status: 'open',
       paymentId: undefined,
       disputeId: undefined,
@@ -112,6 +123,7 @@ export class DemoProvider implements PaymentProvider {
       currency,
       successUrl: '',
       cancelUrl: '',
+      keepsCard: false,
       status: 'open',
       paymentId: undefined,
       disputeId: undefined,
@@ -135,11 +147,12 @@ export class DemoProvider implements PaymentProvider {
     return made.id;
   }
 
-  readEvent(bytes: Uint8Array, signature: string | undefined, nowMs: number): Promise<PaymentEvent> {
-    return Promise.resolve().then(() => {
-      checkSignature(bytes, signature, this.#options.secret, nowMs);
-      return readEvent(Buffer.from(bytes).toString('utf8'));
-    });
+  paymentDetails(): Promise<PaymentDetails> {
+    return Promise.resolve({ method: { type: 'demo', brand: null, last4: null }, tax: undefined });
+  }
+
+  async readEvent(bytes: Uint8Array, signature: string | undefined, nowMs: number): Promise<PaymentEvent> {
+    return await readSignedEvent(bytes, signature, demoEventSecret(this.#options.secret), nowMs);
   }
 
   async *eventsSince(ms: number, signal: AbortSignal): AsyncIterable<PaymentEvent> {
@@ -238,6 +251,7 @@ export class DemoProvider implements PaymentProvider {
           currency: checkout.currency,
           customer: `cus_demo_${checkout.accountId}`,
           payment_method: demoMethods.good,
+          setup_future_usage: checkout.keepsCard === false ? null : 'off_session',
           metadata,
         });
         const session = this.#event('checkout.session.completed', {
@@ -338,8 +352,8 @@ export class DemoProvider implements PaymentProvider {
   /** What the webhook does not take now is found by the look for missed events. */
   async #deliver(events: readonly Pick<DemoObject, 'body'>[]): Promise<void> {
     for (const { body } of events) {
-      const bytes = Buffer.from(body);
-      await this.#options.deliver(bytes, signEvent(bytes, this.#options.secret, this.#options.now())).catch(() => {});
+      const signature = await signEvent(body, demoEventSecret(this.#options.secret), this.#options.now());
+      await this.#options.deliver(Buffer.from(body), signature).catch(() => {});
     }
   }
 
@@ -352,6 +366,9 @@ export class DemoProvider implements PaymentProvider {
     return { id, kind, body: JSON.stringify(body), createdAt: this.#options.now(), idempotencyKey };
   }
 }
+
+/** What its events are signed with: text, as Stripe's secrets are. */
+export const demoEventSecret = (secret: KeyObject): string => secret.export().toString('hex');
 
 const metadataOf = ({ topupId, accountId }: DemoCheckout, origin: string) => ({
   topup_id: topupId,

@@ -78,7 +78,9 @@ function paid(data: Fields, paymentId: string | undefined, amount: unknown): Pay
   if (topupId === undefined || accountId === undefined) return other;
   if (paymentId === undefined || !isCents(amount) || typeof currency !== 'string') throw unfit();
   const [customerId, methodId] = [idOf(data['customer']), idOf(data['payment_method'])];
-  const method = customerId === undefined || methodId === undefined ? undefined : { customerId, methodId };
+  // A payment names its card in any case; it is kept where that was asked for.
+  const isKept = data['setup_future_usage'] === 'off_session';
+  const method = isKept && customerId !== undefined && methodId !== undefined ? { customerId, methodId } : undefined;
   return { kind: 'paid', paymentId, topupId, accountId, amountCents: amount, currency, method };
 }
 

@@ -18,6 +18,8 @@ export interface PayingServices {
   readonly accountUrl: () => string;
   readonly mailer: Mailer;
   readonly log: Log;
+  /** A payment was credited or returned just now. */
+  readonly moved: () => void;
 }
 
 export interface Paying {
@@ -37,7 +39,7 @@ const promotionsEveryMs = 60_000;
 
 /** Who takes payments here, with the work that goes on beside them. */
 export function openPayments(services: PayingServices): Paying {
-  const { operations, accountUrl, mailer, log: output } = services;
+  const { operations, accountUrl, mailer, log: output, moved } = services;
   const config = services.config().payments;
   const { ledger, desk, now, newId, secret } = operations;
   const log: PaymentLog = (level, event, detail) => output.service({ level, event, detail });
@@ -50,11 +52,12 @@ export function openPayments(services: PayingServices): Paying {
   let demo: DemoProvider | undefined;
   let provider: PaymentProvider | undefined;
   if (config.provider === 'stripe' && config.stripe !== undefined) {
-    const { secretKey, webhookSecret, apiUrl } = config.stripe;
+    const { secretKey, webhookSecret, apiUrl, automaticTax } = config.stripe;
     provider = new StripeProvider({
       secretKey: secretKey.reveal(),
       webhookSecret: webhookSecret.reveal(),
       apiUrl,
+      automaticTax,
       otherVersion: (found) => log('warn', 'payment_events_version', { found, expected: apiVersion }),
     });
   } else if (config.provider === 'demo') {
@@ -71,7 +74,16 @@ export function openPayments(services: PayingServices): Paying {
       begin: () => {},
       close: () => Promise.resolve(),
     };
-  const payments: Payments = new Payments({ ledger, desk, now, newId, provider, currency: config.currency, log });
+  const payments: Payments = new Payments({
+    ledger,
+    desk,
+    now,
+    newId,
+    provider,
+    currency: config.currency,
+    log,
+    moved,
+  });
   const autoTopups = new AutoTopups({ desk, payments, mailer, now, newId, accountUrl, log });
   const ended = new AbortController();
   let first: Promise<void> | undefined;

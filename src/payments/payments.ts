@@ -1,3 +1,5 @@
+import { createHash } from 'node:crypto';
+
 import { uuidText } from '../ids/uuid.ts';
 import { houseAccounts } from '../store/ledger.ts';
 import type { Ledger } from '../store/ledger.ts';
@@ -21,6 +23,8 @@ export interface PaymentServices {
   /** In lower case. */
   readonly currency: string;
   readonly log: PaymentLog;
+  /** A payment was credited or returned just now. */
+  readonly moved?: () => void;
 }
 
 export interface TopupWish {
@@ -30,6 +34,10 @@ export interface TopupWish {
   readonly idempotencyKey: string | undefined;
   readonly successUrl: string;
   readonly cancelUrl: string;
+  /** Whether the card is kept for automatic top-ups; undefined: where they are on. */
+  readonly keepsCard: boolean | undefined;
+  /** Of whoever pays. */
+  readonly email: string | undefined;
   /** Who asks for it. */
   readonly by: string;
 }
@@ -87,6 +95,7 @@ export class Payments {
     if (topup.origin !== 'checkout' || topup.amountMicrocents !== BigInt(wish.amountCents) * microcentsPerCent)
       throw new StoreError('conflict', 'this idempotency key stands for another top-up');
     if (topup.checkoutUrl !== null || topup.status !== 'pending' || topup.provider !== provider.name) return topup;
+    const payer = await this.#payer(wish);
     const checkout = await provider.createCheckout({
       topupId: topup.id,
       accountId: topup.accountId,
@@ -94,11 +103,19 @@ export class Payments {
       currency,
       successUrl: topup.successUrl ?? wish.successUrl,
       cancelUrl: topup.cancelUrl ?? wish.cancelUrl,
-      // A call that was killed on the way is answered with the same checkout.
-      idempotencyKey: topup.id,
+      ...payer,
+      // A call that was killed on the way is answered with the same checkout; one for another payer would be refused by it.
+      idempotencyKey: `${topup.id}:${createHash('sha256').update(JSON.stringify(payer)).digest('hex').slice(0, 16)}`,
     });
     await desk.noteCheckout({ id: topup.id, ...checkout });
     return (await desk.getTopup({ id: topup.id }))!;
+  }
+
+  async #payer({ accountId, keepsCard, email }: TopupWish) {
+    const { desk, provider } = this.#services;
+    const auto = keepsCard === undefined ? await desk.getAutoTopup({ accountId }) : undefined;
+    const kept = await desk.getPaymentMethod({ accountId, provider: provider.name });
+    return { keepsCard: keepsCard ?? auto?.enabled === true, customerId: kept?.customerId, email };
   }
 
   /** A call of the provider. Throws `PaymentError`: `refused` for one that is not its own, `unavailable` for one that has to come again. */
@@ -162,7 +179,7 @@ export class Payments {
       case 'disputed':
       case 'dispute_won':
       case 'refund_failed':
-        return await this.#return(event, news);
+        return this.#told(await this.#return(event, news));
     }
   }
 
@@ -212,6 +229,7 @@ export class Payments {
         ],
       });
       if (isNew) {
+        this.#told('applied');
         log('info', 'topup_paid', { topup: topup.id, account: topup.accountId });
         return 'applied';
       }
@@ -227,6 +245,11 @@ export class Payments {
     // Another type of event has reported this payment.
     await desk.recordPaymentEvent({ ...record, outcome: 'again' });
     return 'again';
+  }
+
+  #told(outcome: EventOutcome): EventOutcome {
+    if (outcome === 'applied') this.#services.moved?.();
+    return outcome;
   }
 
   async #return(event: PaymentEvent, news: Extract<PaymentNews, { readonly returnId: string }>): Promise<EventOutcome> {

@@ -11,6 +11,12 @@ export interface CheckoutWish {
   /** Where the person is sent afterwards. */
   readonly successUrl: string;
   readonly cancelUrl: string;
+  /** The card may be charged later while its owner is away: asked for with automatic top-ups, and never otherwise. */
+  readonly keepsCard: boolean;
+  /** Who pays, where the provider knows them by a card that was kept. */
+  readonly customerId: string | undefined;
+  /** Of whoever pays, as far as the account says. */
+  readonly email: string | undefined;
   /** The same key twice makes one checkout. */
   readonly idempotencyKey: string;
 }
@@ -37,6 +43,40 @@ export interface RefundWish {
   readonly idempotencyKey: string;
 }
 
+/** A payment that has arrived, as a receipt asks after it. */
+export interface PaymentQuestion {
+  readonly paymentId: string;
+  readonly topupId: string;
+  readonly amountCents: number;
+  readonly currency: string;
+  /** null: no checkout, the charge of a card that was kept. */
+  readonly checkoutId: string | null;
+}
+
+export interface PaymentDetails {
+  readonly method: PaidBy;
+  /** What the provider has computed, as a part of the amount; undefined: it computes no tax. */
+  readonly tax: ProviderTax | undefined;
+}
+
+export interface PaidBy {
+  /** The provider's word: `card`, `sepa_debit`; `demo`: no money has moved. */
+  readonly type: string;
+  /** Of a card; null where the provider does not say. */
+  readonly brand: string | null;
+  /** The last digits of its number. */
+  readonly last4: string | null;
+}
+
+export interface ProviderTax {
+  readonly cents: number;
+  /** null: several together. */
+  readonly name: string | null;
+  /** In percent, as the provider writes it; null: several together. */
+  readonly percent: string | null;
+  readonly treatment: 'standard' | 'exempt' | 'reverse_charge';
+}
+
 /** What the provider says has happened. Amounts are in the smallest unit of the currency. */
 export type PaymentNews =
   | {
@@ -46,7 +86,7 @@ export type PaymentNews =
       readonly accountId: string;
       readonly amountCents: number;
       readonly currency: string;
-      /** May be charged again while its owner is away. */
+      /** May be charged again while its owner is away, as was asked for when it was paid; undefined: it may not. */
       readonly method: { readonly customerId: string; readonly methodId: string } | undefined;
     }
   | { readonly kind: 'failed' | 'expired'; readonly topupId: string; readonly accountId: string }
@@ -80,6 +120,8 @@ export interface PaymentProvider {
   charge(wish: ChargeWish): Promise<void>;
   /** Resolves with the refund's id: that it has happened, an event tells. */
   refund(wish: RefundWish): Promise<string>;
+  /** How a payment was made. `unavailable`: the same again, later. */
+  paymentDetails(question: PaymentQuestion): Promise<PaymentDetails>;
   /** Reads a call of the provider: `refused` unless these very bytes were signed with the shared secret, within five minutes. */
   readEvent(bytes: Uint8Array, signature: string | undefined, nowMs: number): Promise<PaymentEvent>;
   /** Events that were made since a time, the oldest first; bounded by the provider's memory, some thirty days. */

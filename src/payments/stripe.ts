@@ -1,15 +1,28 @@
 import type Stripe from 'stripe';
 
-import { eventOf, readEvent } from './event.ts';
+import { eventOf } from './event.ts';
 import { PaymentError } from './provider.ts';
-import type { ChargeWish, Checkout, CheckoutWish, PaymentEvent, PaymentProvider, RefundWish } from './provider.ts';
-import { checkSignature } from './signature.ts';
+import type {
+  ChargeWish,
+  Checkout,
+  CheckoutWish,
+  PaidBy,
+  PaymentDetails,
+  PaymentEvent,
+  PaymentProvider,
+  PaymentQuestion,
+  ProviderTax,
+  RefundWish,
+} from './provider.ts';
+import { readSignedEvent } from './signed-event.ts';
 
 export interface StripeOptions {
   readonly secretKey: string;
   readonly webhookSecret: string;
   /** Instead of Stripe's own address. */
   readonly apiUrl: string | undefined;
+  /** Stripe computes the tax within each payment (docs.stripe.com/tax). */
+  readonly automaticTax: boolean;
   /** Events come in a version of Stripe's API that this one was not written for: called once for each. */
   readonly otherVersion: (version: string) => void;
 }
@@ -40,21 +53,57 @@ export class StripeProvider implements PaymentProvider {
   }
 
   async createCheckout(wish: CheckoutWish): Promise<Checkout> {
+    try {
+      return await this.#createCheckout(wish);
+    } catch (error) {
+      // Somebody has deleted the customer at Stripe: whoever pays is a new one.
+      if (wish.customerId === undefined || !isMissing(error, 'customer')) throw error;
+      return await this.#createCheckout({
+        ...wish,
+        customerId: undefined,
+        idempotencyKey: `${wish.idempotencyKey}:anew`,
+      });
+    }
+  }
+
+  async #createCheckout(wish: CheckoutWish): Promise<Checkout> {
     const { topupId, accountId, amountCents, currency, successUrl, cancelUrl, idempotencyKey } = wish;
+    const { keepsCard, customerId, email } = wish;
+    const { automaticTax } = this.#options;
     const metadata = { topup_id: topupId, account_id: accountId, origin: 'checkout' };
+    const payer =
+      customerId === undefined
+        ? {
+            // Stripe charges a kept card in the name of its customer.
+            customer_creation: keepsCard ? ('always' as const) : ('if_required' as const),
+            ...(email === undefined ? {} : { customer_email: email }),
+          }
+        : {
+            customer: customerId,
+            ...(automaticTax ? { customer_update: { address: 'auto' as const, name: 'auto' as const } } : {}),
+          };
     return await this.#call(async (stripe) => {
       const session = await stripe.checkout.sessions.create(
         {
           mode: 'payment',
           client_reference_id: topupId,
           line_items: [
-            { quantity: 1, price_data: { currency, unit_amount: amountCents, product_data: { name: 'Credit' } } },
+            {
+              quantity: 1,
+              price_data: {
+                currency,
+                unit_amount: amountCents,
+                product_data: { name: 'Credit' },
+                // What is paid is what is credited: tax is a part of it.
+                ...(automaticTax ? { tax_behavior: 'inclusive' as const } : {}),
+              },
+            },
           ],
-          // For charges while nobody is there: automatic top-up.
-          customer_creation: 'always',
+          ...payer,
+          ...(automaticTax ? { automatic_tax: { enabled: true }, tax_id_collection: { enabled: true } } : {}),
           // What is paid, refunded and disputed is in one currency: that of the books.
           adaptive_pricing: { enabled: false },
-          payment_intent_data: { setup_future_usage: 'off_session', metadata },
+          payment_intent_data: { ...(keepsCard ? { setup_future_usage: 'off_session' } : {}), metadata },
           metadata,
           success_url: successUrl,
           cancel_url: cancelUrl,
@@ -91,11 +140,74 @@ export class StripeProvider implements PaymentProvider {
     return refund.id;
   }
 
-  readEvent(bytes: Uint8Array, signature: string | undefined, nowMs: number): Promise<PaymentEvent> {
-    return Promise.resolve().then(() => {
-      checkSignature(bytes, signature, this.#options.webhookSecret, nowMs);
-      return this.#known(readEvent(Buffer.from(bytes).toString('utf8')));
-    });
+  async paymentDetails(question: PaymentQuestion): Promise<PaymentDetails> {
+    const { paymentId, checkoutId } = question;
+    const intent = await this.#call((stripe) =>
+      stripe.paymentIntents.retrieve(paymentId, { expand: ['payment_method'] }),
+    );
+    const tax =
+      checkoutId === null
+        ? await this.#taxOfCharge(question, idOf(intent.customer))
+        : await this.#taxOfCheckout(checkoutId);
+    return { method: paidBy(intent.payment_method), tax };
+  }
+
+  async #taxOfCheckout(checkoutId: string): Promise<ProviderTax | undefined> {
+    const session = await this.#call((stripe) =>
+      stripe.checkout.sessions.retrieve(checkoutId, { expand: ['total_details.breakdown'] }),
+    );
+    // As it was when the page was made, whatever the configuration says now.
+    if (session.automatic_tax?.enabled !== true) return undefined;
+    const { amount_tax: cents = 0, breakdown } = session.total_details ?? {};
+    return taxOf(
+      cents,
+      (breakdown?.taxes ?? []).map(({ rate, taxability_reason: reason }) => ({
+        name: rate.display_name,
+        percent: String(rate.percentage),
+        reason,
+      })),
+    );
+  }
+
+  /** A charge of a kept card has no checkout that computes its tax: it is computed, and entered into Stripe's reports, here. */
+  async #taxOfCharge(
+    { topupId, amountCents, currency }: PaymentQuestion,
+    customer: string | undefined,
+  ): Promise<ProviderTax | undefined> {
+    if (!this.#options.automaticTax || customer === undefined) return undefined;
+    const calculation = await this.#call((stripe) =>
+      stripe.tax.calculations.create(
+        {
+          currency,
+          customer,
+          line_items: [{ amount: amountCents, reference: topupId, tax_behavior: 'inclusive' }],
+        },
+        { idempotencyKey: `tax:${topupId}` },
+      ),
+    );
+    const { id } = calculation;
+    if (id !== null)
+      await this.#call((stripe) =>
+        stripe.tax.transactions.createFromCalculation(
+          { calculation: id, reference: topupId },
+          { idempotencyKey: `tax_entered:${topupId}` },
+        ),
+      ).catch((error: unknown) => {
+        // Entered before, longer ago than Stripe remembers the key.
+        if (!(error instanceof PaymentError) || error.code !== 'declined') throw error;
+      });
+    return taxOf(
+      calculation.tax_amount_inclusive,
+      calculation.tax_breakdown.map(({ tax_rate_details: rate, taxability_reason: reason }) => ({
+        name: rate.tax_type === null ? null : (taxNames[rate.tax_type] ?? null),
+        percent: rate.percentage_decimal,
+        reason,
+      })),
+    );
+  }
+
+  async readEvent(bytes: Uint8Array, signature: string | undefined, nowMs: number): Promise<PaymentEvent> {
+    return this.#known(await readSignedEvent(bytes, signature, this.#options.webhookSecret, nowMs));
   }
 
   /** Stripe lists the newest first; what there was in a day is put in order before it is given out. */
@@ -189,6 +301,47 @@ export const eventTypes = [
   'charge.dispute.funds_reinstated',
   'charge.dispute.closed',
 ] as const;
+
+/** Stripe's words for kinds of taxes. */
+const taxNames: Readonly<Record<string, string>> = {
+  vat: 'VAT',
+  gst: 'GST',
+  hst: 'HST',
+  pst: 'PST',
+  qst: 'QST',
+  sales_tax: 'Sales tax',
+};
+
+interface TaxPart {
+  readonly name: string | null;
+  readonly percent: string;
+  readonly reason: string | null;
+}
+
+function taxOf(cents: number, parts: readonly TaxPart[]): ProviderTax {
+  const has = (reason: string): boolean => parts.some((part) => part.reason === reason);
+  const treatment =
+    cents > 0 ? 'standard' : has('reverse_charge') ? 'reverse_charge' : has('customer_exempt') ? 'exempt' : 'standard';
+  const [only, ...others] = parts;
+  const isOne = only !== undefined && others.length === 0;
+  return { cents, name: isOne ? only.name : null, percent: isOne ? only.percent : null, treatment };
+}
+
+function paidBy(method: string | Stripe.PaymentMethod | null): PaidBy {
+  if (method === null || typeof method === 'string') return { type: 'card', brand: null, last4: null };
+  const { type, card } = method;
+  return { type, brand: card?.brand ?? null, last4: card?.last4 ?? null };
+}
+
+const idOf = (value: string | { readonly id: string } | null): string | undefined =>
+  value === null ? undefined : typeof value === 'string' ? value : value.id;
+
+/** Whether a call failed because what one of its parameters names is not there. */
+function isMissing(error: unknown, parameter: string): boolean {
+  if (!(error instanceof PaymentError) || typeof error.cause !== 'object' || error.cause === null) return false;
+  const { code, param } = error.cause as { readonly code?: unknown; readonly param?: unknown };
+  return code === 'resource_missing' && param === parameter;
+}
 
 /** Stripe's errors carry a status: 402 and other faults of the wish are a no, what has none is unknown. */
 function paymentErrorOf(error: unknown): PaymentError {

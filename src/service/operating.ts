@@ -185,8 +185,8 @@ function openParts(
 
   const shared = { operations, config, accountUrl, mailer: outbox };
   const people = new People(shared);
-  const telling = openTelling({ ...shared, log, jobs });
-  const paying = openPayments({ ...shared, log });
+  const telling = openTelling({ ...shared, log, jobs, payments: () => paying.payments });
+  const paying: Paying = openPayments({ ...shared, log, moved: telling.paymentMoved });
   opened.push(() => paying.close());
   const ownJobs: readonly Job[] = [
     { name: 'usage_hours', everyMs: tidyEveryMs, runs: 'anywhere', run: () => addUp(store) },

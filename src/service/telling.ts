@@ -6,13 +6,21 @@ import type { TellWish, Told } from '../control/tell.ts';
 import { createNameResolver } from '../images/resolver.ts';
 import type { NameResolver } from '../images/resolver.ts';
 import { Invoices } from '../invoices/invoices.ts';
-import { invoicePdf, systemFont } from '../invoices/pdf.ts';
+import type { InvoiceSettings } from '../invoices/invoices.ts';
+import { Receipts } from '../invoices/receipts.ts';
+import type { PaymentFacts } from '../invoices/receipts.ts';
+import type { Customer } from '../invoices/statement.ts';
+import { microcentsPerCent } from '../payments/payments.ts';
+import type { Payments } from '../payments/payments.ts';
+import { PaymentError } from '../payments/provider.ts';
+import type { UnreceiptedPayment } from '../store/receipt-queries.ts';
+import { paperPdf, systemFont } from '../invoices/pdf.ts';
+import type { Paper } from '../invoices/paper.ts';
 import type { Jobs } from '../jobs/jobs.ts';
 import type { Log } from '../log.ts';
 import type { Mailer } from '../mail/mailer.ts';
 import { invitationMail } from '../people/mails.ts';
 import { Notices } from '../notices/notices.ts';
-import type { Invoice } from '../store/invoice-queries.ts';
 import { Deliveries } from '../webhooks/deliveries.ts';
 import { WebhookEvents } from '../webhooks/events.ts';
 import { endpointSecret } from '../webhooks/signature.ts';
@@ -26,6 +34,8 @@ export interface TellingOptions {
   readonly mailer: Mailer;
   readonly log: Log;
   readonly jobs: Jobs;
+  /** Who takes payments now; left out, or undefined: nobody. */
+  readonly payments?: () => Payments | undefined;
   /** Of deliveries; 443 and the authorities that Node trusts when left out. */
   readonly dial?: { readonly httpsPort: number; readonly certificates: string | undefined };
   readonly resolver?: NameResolver;
@@ -34,8 +44,11 @@ export interface TellingOptions {
 /** What customers are told by themselves: invoices, alerts, and webhooks with what happens. */
 export interface Telling {
   readonly invoices: Invoices;
+  /** A payment was credited or returned: its receipt or its credit note is due. */
+  readonly paymentMoved: () => void;
   readonly events: WebhookEvents;
-  readonly printInvoice: (invoice: Invoice) => Promise<Uint8Array>;
+  /** As a PDF. */
+  readonly print: (paper: Paper) => Promise<Uint8Array>;
   /** Of an endpoint, by its number of rotations. */
   readonly webhookSecret: (endpointId: string, version: number) => string;
   /** Throws `unsupported_value` for an address that nothing is sent to. */
@@ -55,30 +68,44 @@ export function openTelling(options: TellingOptions): Telling {
   const rules = (): WebhookRules => rulesOf(config(), accountUrl());
   const webhookSecret = (endpointId: string, version: number): string =>
     endpointSecret(secret.webhooks, endpointId, version);
-  const printInvoice = (invoice: Invoice): Promise<Uint8Array> =>
-    invoicePdf(invoice, { font: config().invoices.font ?? systemFont() });
+  const print = (paper: Paper): Promise<Uint8Array> =>
+    paperPdf(paper, { font: config().invoices.font ?? systemFont() });
+  const settings = (): InvoiceSettings => {
+    const { seller, tax, prefix } = config().invoices;
+    return {
+      seller: seller === undefined ? null : { ...seller, taxId: seller.taxId ?? null, email: seller.email ?? null },
+      tax,
+      prefix,
+    };
+  };
+  const buyerOf = async ({ id, name }: { readonly id: string; readonly name: string }): Promise<Customer> => {
+    const billing = (await desk.getAccount({ accountId: id }))?.billing;
+    const country = billing?.country ?? null;
+    return {
+      name: billing?.legalName ?? name,
+      address: [...(billing?.addressLines ?? []), ...(country === null ? [] : [country])],
+      country,
+      taxId: billing?.taxId ?? null,
+      taxStatus: billing?.taxStatus ?? 'standard',
+      email: billing?.invoiceEmail ?? null,
+    };
+  };
   const invoices = new Invoices({
     desk,
-    settings: () => {
-      const { seller, tax, prefix } = config().invoices;
-      return {
-        seller: seller === undefined ? null : { ...seller, taxId: seller.taxId ?? null, email: seller.email ?? null },
-        tax: tax ?? null,
-        prefix,
-      };
-    },
+    settings,
     timeZoneOf,
-    buyerOf: async ({ id, name }) => {
-      const billing = (await desk.getAccount({ accountId: id }))?.billing;
-      const country = billing?.country ?? null;
-      return {
-        name: billing?.legalName ?? name,
-        address: [...(billing?.addressLines ?? []), ...(country === null ? [] : [country])],
-        taxId: billing?.taxId ?? null,
-        email: billing?.invoiceEmail ?? null,
-      };
-    },
+    buyerOf,
     since: () => desk.invoicesSince({}),
+    newId,
+    now,
+  });
+  const receipts = new Receipts({
+    desk,
+    settings,
+    timeZoneOf,
+    buyerOf,
+    factsOf: (topup, amountMicrocents) => factsOf(options.payments?.(), topup, amountMicrocents, log),
+    issued: () => void jobs.run('notices'),
     newId,
     now,
   });
@@ -95,16 +122,21 @@ export function openTelling(options: TellingOptions): Telling {
     log,
   });
   const alerts = new Alerts({ desk, timeZoneOf, newId, now });
-  const notices = new Notices({ desk, mailer, events, printInvoice, accountUrl, now, log });
+  const notices = new Notices({ desk, mailer, events, print, accountUrl, now, log });
   jobs.add({ name: 'invoices', everyMs: 10 * minuteMs, runs: 'alone', run: () => invoices.issueDue() });
+  jobs.add({ name: 'receipts', everyMs: 15_000, runs: 'anywhere', run: (signal) => receipts.issueDue(signal) });
   jobs.add({ name: 'alerts', everyMs: minuteMs, runs: 'alone', run: () => alerts.look() });
   jobs.add({ name: 'notices', everyMs: 15_000, runs: 'alone', run: () => notices.tell() });
   jobs.add({ name: 'webhooks', everyMs: 5_000, runs: 'anywhere', run: (signal) => deliveries.deliverDue(signal) });
   jobs.add({ name: 'webhooks_tidy', everyMs: 60 * minuteMs, runs: 'alone', run: () => deliveries.forgetOld() });
   return {
     invoices,
+    paymentMoved: () => {
+      receipts.want();
+      void jobs.run('receipts');
+    },
     events,
-    printInvoice,
+    print,
     webhookSecret,
     checkWebhookUrl: (url) => void webhookTarget(url, rules(), 'url'),
     tell: async (wish) => {
@@ -140,6 +172,35 @@ export function openTelling(options: TellingOptions): Telling {
       }
     },
   };
+}
+
+/** What the provider says of a payment, for its receipt. */
+async function factsOf(
+  payments: Payments | undefined,
+  { id, provider, paymentId, checkoutId }: NonNullable<UnreceiptedPayment['topup']>,
+  amountMicrocents: bigint,
+  log: Log,
+): Promise<PaymentFacts | undefined | 'later'> {
+  if (payments?.provider.name !== provider) return undefined;
+  const question = {
+    paymentId,
+    topupId: id,
+    checkoutId,
+    amountCents: Number(amountMicrocents / microcentsPerCent),
+    currency: payments.currency,
+  };
+  try {
+    return await payments.provider.paymentDetails(question);
+  } catch (error) {
+    if (!(error instanceof PaymentError)) throw error;
+    const isLater = error.code === 'unavailable';
+    log.service({
+      level: isLater ? 'warn' : 'error',
+      event: isLater ? 'receipt_waits' : 'receipt_without_details',
+      detail: { topup: id },
+    });
+    return isLater ? 'later' : undefined;
+  }
 }
 
 function rulesOf({ server, webhooks }: Config, accountUrl: string): WebhookRules {

@@ -4,6 +4,7 @@
  * number above 2^53 would be stored wrongly without a word.
  */
 import type { ColumnType, Generated } from 'kysely';
+import type { TaxStatus } from '../tax/tax.ts';
 import type { BudgetPeriod } from './budget.ts';
 
 /** Microcents. */
@@ -52,6 +53,7 @@ export interface Database {
   readonly promotion: PromotionTable;
   readonly demo_payment_object: DemoPaymentObjectTable;
   readonly invoice: InvoiceTable;
+  readonly receipt: ReceiptTable;
   readonly closed_until: ClosedUntilTable;
   readonly alert: AlertTable;
   readonly notice: NoticeTable;
@@ -92,6 +94,7 @@ export interface AccountTable {
   /** ISO 3166-1, two capital letters. */
   country: Generated<string | null>;
   tax_id: Generated<string | null>;
+  tax_status: Generated<TaxStatus>;
   invoice_email: Generated<string | null>;
   deleted_at: ColumnType<bigint | null, number | bigint | null | undefined, number | bigint | null>;
   /** IANA name: whose days its reports have. */
@@ -723,6 +726,35 @@ export interface InvoiceTable {
   issued_at: Whole;
   total: Money;
   closing: Money;
+  /** JSON: all that it says. */
+  data: string;
+}
+
+/** `credit_note_reversal`: the return that the credit note was about was undone. */
+export type ReceiptKind = 'receipt' | 'credit_note' | 'credit_note_reversal';
+
+/** What a payment leaves, or its return. Immutable. */
+export interface ReceiptTable {
+  id: string;
+  account_id: string;
+  kind: ReceiptKind;
+  /** As it is printed. */
+  number: string;
+  /** Numbers have no gaps within a year. */
+  year: Whole;
+  sequence: Whole;
+  /** The movement of the payment; null: it is about a return. */
+  transfer_id: Uint8Array | null;
+  /** Of the return; null: it is about a payment. */
+  provider: string | null;
+  return_id: string | null;
+  /** Id of the document that it corrects; else empty. */
+  corrects: string;
+  topup_id: string | null;
+  issued_at: Whole;
+  total: Money;
+  /** How was paid, in words. */
+  method: string;
   /** JSON: all that it says. */
   data: string;
 }

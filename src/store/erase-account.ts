@@ -22,8 +22,8 @@ const erased = [
 
 /**
  * Takes everything out of a suspended customer but what accounting needs: its people, files, kept items, answers, mail,
- * webhooks, alerts, means of payment and prices, and names everywhere. Ledger, usage, payments, invoices and the audit log
- * stay, with ids for names. `false`: there is no such account, or it is not suspended. Twice is as once.
+ * webhooks, alerts, means of payment and prices, and names everywhere. Ledger, usage, payments, invoices, receipts and the
+ * audit log stay, with ids for names. `false`: there is no such account, or it is not suspended. Twice is as once.
  */
 export async function eraseAccount(
   db: Db,
@@ -38,6 +38,7 @@ export async function eraseAccount(
         address_lines: null,
         country: null,
         tax_id: null,
+        tax_status: 'standard',
         invoice_email: null,
         models: null,
         plan: null,
@@ -114,6 +115,7 @@ export const exportedSections = {
   ledger: { table: 'transfer', of: ['debit_account', 'credit_account'], key: ['at', 'id'] },
   usage: { table: 'usage', of: ofAccount, key: ['ended_at', 'request_id'] },
   invoices: { table: 'invoice', of: ofAccount, key: ['id'], page: 50 },
+  receipts: { table: 'receipt', of: ofAccount, key: ['id'], page: 50 },
   files: { table: 'file', of: ofAccount, key: ['created_at', 'id'], without: ['replica_id'] },
   items: { table: 'kept_item', of: ofAccount, key: ['id'], page: 10 },
   alerts: { table: 'alert', of: ofAccount, key: ['id'] },

@@ -5,6 +5,7 @@ import { houseAccounts } from './ledger.ts';
 import type { TransferKind } from './ledger.ts';
 import { ranAt } from './migrations/migrate.ts';
 import { addNotice, nobody } from './notice-queries.ts';
+import { receiptsSince } from './receipt-queries.ts';
 import { StoreError } from './store-error.ts';
 import { inMonthsOf } from './usage-months.ts';
 
@@ -39,6 +40,9 @@ export interface BookedPayment {
   readonly at: number;
   readonly microcents: bigint;
   readonly reference: string | null;
+  /** Number of its receipt, and how was paid; null: it has none, or none yet. */
+  readonly receipt: string | null;
+  readonly method: string | null;
 }
 
 /** What was given back for a request. */
@@ -56,6 +60,8 @@ export interface Books {
   readonly movements: readonly BookedMovement[];
   /** Payments, oldest first; the first `paymentsMax` of them. */
   readonly payments: readonly BookedPayment[];
+  /** The sum of those that were made before payments left receipts. */
+  readonly receiptlessMicrocents: bigint;
   /** Of requests only, oldest first; all of them. */
   readonly refunds: readonly BookedRefund[];
 }
@@ -81,6 +87,7 @@ export async function readBooks(db: Db, span: Span): Promise<Books> {
       usage: await usageByPrice(transaction, span),
       movements: await movements(transaction, span),
       payments: await payments(transaction, span),
+      receiptlessMicrocents: await receiptless(transaction, span),
       refunds: await refunds(transaction, span),
     }));
 }
@@ -145,16 +152,35 @@ const compare = <Value extends string | bigint>(a: Value, b: Value): number => (
 async function payments(db: Db, { accountId, from, to }: Span): Promise<readonly BookedPayment[]> {
   const rows = await db
     .selectFrom('transfer')
+    .leftJoin('receipt', 'receipt.transfer_id', 'transfer.id')
+    .where('transfer.credit_account', '=', accountId)
+    .where('transfer.kind', '=', 'topup')
+    .where('transfer.at', '>=', BigInt(from))
+    .where('transfer.at', '<', BigInt(to))
+    .select(['transfer.at', 'transfer.amount', 'transfer.reference', 'receipt.number', 'receipt.method'])
+    .orderBy('transfer.at')
+    .orderBy('transfer.id')
+    .limit(paymentsMax)
+    .execute();
+  return rows.map((row) => ({
+    at: Number(row.at),
+    microcents: row.amount,
+    reference: row.reference,
+    receipt: row.number,
+    method: row.method,
+  }));
+}
+
+async function receiptless(db: Db, { accountId, from, to }: Span): Promise<bigint> {
+  const row = await db
+    .selectFrom('transfer')
     .where('credit_account', '=', accountId)
     .where('kind', '=', 'topup')
     .where('at', '>=', BigInt(from))
-    .where('at', '<', BigInt(to))
-    .select(['at', 'amount', 'reference'])
-    .orderBy('at')
-    .orderBy('id')
-    .limit(paymentsMax)
-    .execute();
-  return rows.map((row) => ({ at: Number(row.at), microcents: row.amount, reference: row.reference }));
+    .where('at', '<', BigInt(Math.min(to, await receiptsSince(db, {}))))
+    .select((of) => of.fn.sum<bigint | null>('amount').as('amount'))
+    .executeTakeFirstOrThrow();
+  return row.amount ?? 0n;
 }
 
 /** A refund names its request in its idempotency key (`accounts/credit.ts`, `billing/repair.ts`). */
@@ -445,17 +471,20 @@ export async function statementAt(
   return row === undefined ? undefined : toInvoice(row);
 }
 
-/** What the account had at the end of its last statement; undefined: it has none. */
-export async function lastClosing(db: Db, { accountId }: { readonly accountId: string }): Promise<bigint | undefined> {
+/** Undefined: the account has none. */
+export async function lastStatement(
+  db: Db,
+  { accountId }: { readonly accountId: string },
+): Promise<Invoice | undefined> {
   const row = await db
     .selectFrom('invoice')
     .where('account_id', '=', accountId)
     .where('kind', '=', 'statement')
     .orderBy('period_end', 'desc')
-    .select('closing')
+    .selectAll()
     .limit(1)
     .executeTakeFirst();
-  return row?.closing;
+  return row === undefined ? undefined : toInvoice(row);
 }
 
 const toInvoice = (row: Selectable<InvoiceTable>): Invoice => ({

@@ -24,6 +24,7 @@ import * as promotions from './promotion-queries.ts';
 import * as payments from './payment-queries.ts';
 import * as demoPayments from './demo-payment-queries.ts';
 import * as invoices from './invoice-queries.ts';
+import * as receipts from './receipt-queries.ts';
 import * as people from './people-queries.ts';
 import * as queries from './queries.ts';
 import * as reports from './report-queries.ts';
@@ -94,7 +95,14 @@ const deskOperations = {
   listInvoices: invoices.listInvoices,
   getInvoice: invoices.getInvoice,
   statementAt: invoices.statementAt,
-  lastClosing: invoices.lastClosing,
+  lastStatement: invoices.lastStatement,
+  receiptsSince: receipts.receiptsSince,
+  listUnreceipted: receipts.listUnreceipted,
+  listUncorrectedReturns: receipts.listUncorrectedReturns,
+  issueReceipt: receipts.issueReceipt,
+  listReceipts: receipts.listReceipts,
+  getReceipt: receipts.getReceipt,
+  receiptsOfTopups: receipts.receiptsOfTopups,
   addAlert: alerts.addAlert,
   listAlerts: alerts.listAlerts,
   getAlert: alerts.getAlert,

@@ -13,6 +13,7 @@ import {
   type SqlBool,
   type Updateable,
 } from 'kysely';
+import type { TaxStatus } from '../tax/tax.ts';
 import type { Budget } from './budget.ts';
 import type {
   AccountStatus,
@@ -68,6 +69,7 @@ export interface BillingDetails {
   /** ISO 3166-1, two capital letters. */
   readonly country: string | null;
   readonly taxId: string | null;
+  readonly taxStatus: TaxStatus;
   readonly invoiceEmail: string | null;
 }
 
@@ -421,13 +423,14 @@ export async function editAccount(
   },
 ): Promise<Account | undefined> {
   const { accountId, name, billing = {}, timeZone, at, changeId } = request;
-  const { legalName, addressLines, country, taxId, invoiceEmail } = billing;
+  const { legalName, addressLines, country, taxId, taxStatus, invoiceEmail } = billing;
   const set = {
     ...(name === undefined ? {} : { name }),
     ...(legalName === undefined ? {} : { legal_name: legalName }),
     ...(addressLines === undefined ? {} : { address_lines: listText(addressLines) }),
     ...(country === undefined ? {} : { country }),
     ...(taxId === undefined ? {} : { tax_id: taxId }),
+    ...(taxStatus === undefined ? {} : { tax_status: taxStatus }),
     ...(invoiceEmail === undefined ? {} : { invoice_email: invoiceEmail }),
     ...(timeZone === undefined ? {} : { time_zone: timeZone }),
   };
@@ -447,6 +450,7 @@ function changeAccount(
     | 'address_lines'
     | 'country'
     | 'tax_id'
+    | 'tax_status'
     | 'invoice_email'
     | 'time_zone'
   >,
@@ -1015,6 +1019,7 @@ export function toAccount(row: Selectable<Database['account']> & { readonly leas
       addressLines: listOf(row.address_lines),
       country: row.country,
       taxId: row.tax_id,
+      taxStatus: row.tax_status,
       invoiceEmail: row.invoice_email,
     },
     timeZone: row.time_zone,

@@ -12,6 +12,7 @@ export const eventTypes = [
   'refund.failed',
   'key.revoked',
   'invoice.issued',
+  'receipt.issued',
   'ping',
 ] as const;
 export type EventType = (typeof eventTypes)[number];

@@ -237,6 +237,7 @@ test('an account names itself, says to whom its invoices go, and bounds what it 
     address_lines: ['Ring 1', '10115 Berlin'],
     country: 'DE',
     tax_id: 'DE 123456789',
+    tax_status: 'standard',
     invoice_email: 'billing@example.com',
   };
   const changed = await api('PATCH', '/v1/account', { key: owner, json: { name: 'Robots', billing } });
@@ -245,11 +246,40 @@ test('an account names itself, says to whom its invoices go, and bounds what it 
   assert.deepEqual(part.body.billing, { ...billing, tax_id: null });
   for (const wrong of [
     { country: 'de' },
+    { country: 'UK' },
+    { country: 'ZZ' },
     { invoice_email: 'Robots <a@b.c>' },
     { invoice_email: 'a@b.c\r\nbcc: x@y.z' },
     { tax_id: '<script>' },
   ])
     assert.equal((await api('PATCH', '/v1/account', { key: owner, json: { billing: wrong } })).status, 400);
+  for (const status of ['none', null, 5])
+    assert.equal(
+      (await api('PATCH', '/v1/account', { key: owner, json: { billing: { tax_status: status } } })).status,
+      422,
+    );
+  // Reverse charge is what a customer with a VAT id says of themselves; an exemption is entered by an operator.
+  const tax = async (change: object, as: 'customer' | 'operator') => {
+    const path = as === 'customer' ? '/v1/account' : `/v1/admin/accounts/${service.accountId}`;
+    const answer = await api('PATCH', path, {
+      ...(as === 'customer' ? { key: owner } : {}),
+      json: { billing: change },
+    });
+    return answer.status === 200 ? answer.body.billing.tax_status : [answer.status, answer.body.error.param];
+  };
+  const reverse = { tax_status: 'reverse_charge' };
+  const refusal = [400, 'billing.tax_status'];
+  assert.deepEqual(await tax(reverse, 'customer'), refusal, 'no tax id');
+  assert.deepEqual(await tax({ ...reverse, country: 'FR', tax_id: 'DE123456789' }, 'customer'), refusal);
+  assert.equal(await tax({ ...reverse, country: 'FR', tax_id: 'FR 12 345678901' }, 'customer'), 'reverse_charge');
+  assert.deepEqual(await tax({ tax_id: null }, 'customer'), refusal, 'what it rests on is taken away');
+  assert.deepEqual(await tax({ country: 'CH' }, 'customer'), refusal);
+  assert.equal(await tax({ country: 'CH', tax_id: 'CHE-123.456.789' }, 'operator'), 'reverse_charge');
+  assert.equal(await tax({ legal_name: 'Robots AG' }, 'customer'), 'reverse_charge', 'an operator has judged it');
+  assert.deepEqual(await tax({ tax_status: 'exempt' }, 'customer'), [403, 'billing.tax_status']);
+  assert.equal(await tax({ tax_status: 'exempt' }, 'operator'), 'exempt');
+  assert.equal(await tax({ tax_status: 'exempt', country: 'DE' }, 'customer'), 'exempt');
+  assert.equal(await tax({ tax_status: 'standard' }, 'customer'), 'standard');
   const viewer = await managementKey('viewer', service.accountId, false);
   assert.equal((await api('PATCH', '/v1/account', { key: viewer, json: { name: 'x' } })).status, 403);
   const payer = await managementKey('billing', service.accountId, false);

@@ -86,7 +86,7 @@ export async function openHost(
   t.after(() => jobs.close());
   const services: AccountServices = {
     ...shared,
-    ...openTelling({ ...shared, log, jobs }),
+    ...openTelling({ ...shared, log, jobs, payments: () => services.payments }),
     people,
   };
   Object.assign(services, more(services));

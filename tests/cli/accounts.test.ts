@@ -64,6 +64,41 @@ describe('in words', () => {
     }
   });
 
+  test('accounts billing shows and changes to whom documents are made out, and how they are taxed', async () => {
+    const billing = async (...args: string[]) => jsonOf(await run('accounts', 'billing', '--json', ...args));
+    const empty = {
+      account: service.accountId,
+      legal_name: null,
+      address_lines: null,
+      country: null,
+      tax_id: null,
+      tax_status: 'standard',
+      invoice_email: null,
+    };
+    assert.deepEqual(await billing(), empty);
+    const full = ['--name', 'Robots SA', '--address-line', 'Rue 1', '--address-line', '75001 Paris', '--country', 'FR'];
+    await billing(...full, '--tax-id', 'FR12345678901', '--tax-status', 'reverse_charge', '--email', 'a@example.org');
+    assert.deepEqual(await billing('--email', 'none'), {
+      ...empty,
+      legal_name: 'Robots SA',
+      address_lines: ['Rue 1', '75001 Paris'],
+      country: 'FR',
+      tax_id: 'FR12345678901',
+      tax_status: 'reverse_charge',
+    });
+    for (const [args, said] of [
+      [['--tax-id', 'none'], /Reverse charge needs a country and a tax id/],
+      [['--country', 'UK'], /the United Kingdom is GB/],
+      [['--tax-status', 'free'], /standard, exempt, reverse_charge/],
+    ] as const) {
+      const { code, stderr } = await run('accounts', 'billing', ...args);
+      assert.notEqual(code, 0);
+      assert.match(stderr, said);
+    }
+    const none = ['--name', 'none', '--address-line', 'none', '--country', 'none', '--tax-id', 'none'];
+    assert.deepEqual(await billing(...none, '--tax-status', 'standard'), empty);
+  });
+
   test('credits show, as a table and as JSON', async () => {
     const { balanceMicrocents } = await service.usage();
     assert.deepEqual(jsonOf(await run('credits', 'show', '--json')), [

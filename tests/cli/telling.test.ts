@@ -47,19 +47,35 @@ test('invoices are issued, listed, shown and printed; webhooks are listed, teste
   assert.deepEqual(others, []);
   assert.match(invoice!.number, /^X-\d{4}-000001$/);
   const shown = await run('invoices', 'show', invoice!.number, '--pdf', 'out.pdf');
-  assert.match(shown.stdout, /Invoice X-\d{4}-000001[^]*Payments[^]*\$7\.00/);
+  assert.match(shown.stdout, /Monthly statement X-\d{4}-000001[^]*Payments[^]*\$7\.00/);
   assert.ok(readFileSync(join(service.folder, 'out.pdf')).subarray(0, 5).equals(Buffer.from('%PDF-')));
   assert.equal((await run('invoices', 'show', 'nothing')).code, 1);
 
   // It comes by mail too, as the same paper.
-  await until(() => smtp.received.length > 0, 60_000);
-  const [mail] = smtp.received;
+  const isStatement = ({ source }: { readonly source: string }): boolean => /^Subject: Monthly statement/m.test(source);
+  await until(() => smtp.received.some(isStatement), 60_000);
+  const mail = smtp.received.find(isStatement);
   assert.deepEqual([mail!.from, mail!.to], ['bills@example.org', ['books@example.org']]);
-  assert.match(mail!.source, new RegExp(`^Subject: Invoice ${invoice!.number} from Seller\r$`, 'm'));
+  assert.match(mail!.source, new RegExp(`^Subject: Monthly statement ${invoice!.number} from Seller\r$`, 'm'));
   const attached = /content-type: application\/pdf[^]*?\r\n\r\n([A-Za-z0-9+/=\r\n]+)\r\n--/i.exec(mail!.source);
   const pdf = await getDocumentProxy(new Uint8Array(Buffer.from(attached![1]!, 'base64')));
   const { text } = await extractText(pdf, { mergePages: true });
   assert.ok(text.includes(invoice!.number) && text.includes('$7.00'), text);
+
+  // A payment that is recorded now leaves a receipt, as the one of that month has, and it is mailed as well.
+  assert.equal((await run('credits', 'topup', '--dollars', '9.00', '--reason', 'bank transfer')).code, 0);
+  type Listed = readonly { readonly number: string; readonly method: string }[];
+  const receipts = async () => jsonOf(await run('receipts', 'list', '--json')) as Listed;
+  await until(async () => (await receipts()).length === 2, 60_000);
+  const [receipt] = await receipts();
+  assert.match(receipt!.number, /^X-R\d{4}-000002$/);
+  assert.equal(receipt!.method, 'Recorded by the seller');
+  const paper = await run('receipts', 'show', receipt!.number, '--pdf', 'receipt.pdf');
+  assert.match(paper.stdout, /Receipt X-R\d{4}-000002[^]*bank transfer[^]*\$9\.00/);
+  assert.ok(readFileSync(join(service.folder, 'receipt.pdf')).subarray(0, 5).equals(Buffer.from('%PDF-')));
+  assert.equal((await run('receipts', 'show', 'nothing')).code, 1);
+  const subject = new RegExp(`^Subject: Receipt ${receipt!.number} from Seller\r$`, 'm');
+  await until(() => smtp.received.some(({ source }) => subject.test(source)), 60_000);
 
   assert.equal((await run('webhooks', 'test', 'whe_1')).code, 0);
   const pings = () => receiver.received.filter(({ body }) => body.includes('"type":"ping"'));

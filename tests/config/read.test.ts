@@ -187,6 +187,15 @@ models:
 `,
     /max_concurrency is 3 and workers is 4.*raise it to 4, or lower workers/,
   ],
+  ['invoices: { seller: { name: a, country: ‸XX } }\n', /XX is no country of ISO 3166-1/],
+  [
+    'invoices: { tax: { name: VAT, rate_per_mille: 1, countries: [{ country: ‸UK, rate_per_mille: 2 }] } }\n',
+    /UK is no country.*United Kingdom GB/,
+  ],
+  [
+    'invoices:\n  tax:\n    name: VAT\n    rate_per_mille: 1\n    countries:\n      - { country: FR, rate_per_mille: 2 }\n      - { country: ‸FR, rate_per_mille: 3 }\n',
+    /FR has a rate above already/,
+  ],
   ['payments: { currency: ‸eur }\n', /prices, credit and invoices are in US dollars.*set it to usd/],
   ['server: { ‸telemetry: true }\n', /known here: inference, account, workers, trusted_proxies, limits/],
   [model('    ‸maxOutputTokens: 5\n'), /did you mean "max_output_tokens"\?/],

@@ -9,6 +9,7 @@ import { publicIdOf, uuidMaker } from '../../src/ids/uuid.ts';
 import { houseAccounts } from '../../src/store/ledger.ts';
 import type { AccountLedger, TransferKind, UsageRow } from '../../src/store/ledger.ts';
 import type { Desk } from '../../src/store/operations.ts';
+import { defaultTaxNotes } from '../../src/tax/tax.ts';
 import { openStore, temporaryFolder, usage } from '../store/fixture.ts';
 
 export const dayMs = 86_400_000;
@@ -22,7 +23,12 @@ export interface Paper {
 
 export const settings: InvoiceSettings = {
   seller: { name: 'Rechenhaus GmbH', address: ['Lange Straße 1', '10115 Berlin'], taxId: 'DE123456789', email: null },
-  tax: { name: 'VAT', ratePerMille: 190 },
+  tax: {
+    sellerCountry: 'DE',
+    rate: { name: 'VAT', ratePerMille: 190 },
+    byCountry: [{ country: 'FR', name: 'TVA', ratePerMille: 200 }],
+    notes: defaultTaxNotes,
+  },
   prefix: 'TH-',
 };
 
@@ -40,7 +46,14 @@ export function paperOn(store: Paper['store'], at: number, since = 0): Paper {
     desk: store.desk,
     settings: () => settings,
     timeZoneOf: async (accountId) => zones.get(accountId) ?? 'UTC',
-    buyerOf: async ({ name }) => ({ name, address: [], taxId: null, email: null }),
+    buyerOf: async ({ name }) => ({
+      name,
+      address: [],
+      email: null,
+      country: null,
+      taxId: null,
+      taxStatus: 'standard',
+    }),
     since: async () => since,
     newId: uuidMaker(() => clock.now),
     now: () => clock.now,

@@ -46,9 +46,11 @@ test('a month is closed an hour after its end, once, with what the ledger has of
   );
   assert.equal(statement!.openingMicrocents, '0');
   assert.equal(statement!.closingMicrocents, String(10_000_000_000n - 1_235_000_001n));
-  assert.deepEqual(statement!.payments, [{ at: october + 1, microcents: '10000000000', reference: null }]);
+  assert.deepEqual(statement!.payments, [
+    { at: october + 1, microcents: '10000000000', reference: null, receipt: null, method: null },
+  ]);
   assert.equal(totalCents, 1_235);
-  assert.deepEqual(tax, { name: 'VAT', ratePerMille: 190, cents: 197 });
+  assert.deepEqual(tax, { name: 'VAT', ratePerMille: 190, treatment: 'standard', note: null, cents: 197 });
 });
 
 test('a refund in the same month lowers the statement; a later one is a credit note for it', async (t) => {

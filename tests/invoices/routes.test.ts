@@ -73,8 +73,8 @@ test('an invoice is listed, read, printed and mailed; another account has nothin
   assert.deepEqual(
     host.mails.map(({ to, subject, kind, attachments }) => [to, subject, kind, attachments!.map(({ name }) => name)]),
     [
-      ['bills@example.org', `Statement TH-${year}-000001`, 'invoice', [`TH-${year}-000001.pdf`]],
-      ['bills@example.org', `Statement TH-${year}-000002`, 'invoice', [`TH-${year}-000002.pdf`]],
+      ['bills@example.org', `Monthly statement TH-${year}-000001`, 'invoice', [`TH-${year}-000001.pdf`]],
+      ['bills@example.org', `Monthly statement TH-${year}-000002`, 'invoice', [`TH-${year}-000002.pdf`]],
     ],
   );
   for (const path of ['', '.html', '.pdf']) {

@@ -11,6 +11,7 @@ import { openConnection } from '../../src/store/sqlite/connection.ts';
 import { kyselyOn } from '../../src/store/sqlite/dialect.ts';
 import { openHost } from '../account-api/host.ts';
 import { openStore, temporaryFolder, usage, uuid } from '../store/fixture.ts';
+import { noTax } from '../webhooks/receiver.ts';
 import { makeAccounts } from '../usage/accounts.ts';
 import { insertUsage } from '../usage/ledger-of-rows.ts';
 import { dayMs, issuedTo, spent } from './house.ts';
@@ -33,7 +34,7 @@ test('months from before an upgrade get their statements and numbers, and are no
   const store = await openStore(t, file);
   assert.ok(store.migrated.includes('021-alerts-and-invoices'));
   const clock = { now: upgradedAt + 2 * 3_600_000 };
-  const config = { invoices: { seller: undefined, tax: undefined, prefix: 'TH-' } } as Partial<Config>;
+  const config = { invoices: { seller: undefined, tax: noTax, prefix: 'TH-' } } as Partial<Config>;
   const host = await openHost(t, invoiceRoutes, () => clock.now, { store, config });
   await store.desk.editAccount({
     accountId: 'acct_a',
@@ -62,7 +63,7 @@ test('months from before an upgrade get their statements and numbers, and are no
   clock.now = startOfMonth(upgradedAt, 1) + dayMs;
   const [mail, ...others] = await tell();
   assert.deepEqual(others, []);
-  assert.match(mail!, /^Statement TH-\d{4}-00000\d$/);
+  assert.match(mail!, /^Monthly statement TH-\d{4}-00000\d$/);
   assert.deepEqual((await monthsOf()).at(-1), [monthText(upgradedAt), 5n]);
   const numbers = (await issuedTo({ store }, 'acct_a')).map(({ number }) => Number(number.split('-').at(-1)));
   const year = new Date(clock.now).getUTCFullYear();

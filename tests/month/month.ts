@@ -4,6 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
+import { noTax } from '../webhooks/receiver.ts';
 import { exportRoutes } from '../../src/account-api/routes/export.ts';
 import { invoiceRoutes } from '../../src/account-api/routes/invoices.ts';
 import { usageRoutes } from '../../src/account-api/routes/usage.ts';
@@ -66,7 +67,7 @@ export interface MonthSize {
 const config = {
   invoices: {
     seller: undefined,
-    tax: { name: 'VAT', ratePerMille: 190 },
+    tax: { ...noTax, rate: { name: 'VAT', ratePerMille: 190 } },
     prefix: 'TH-',
     font: undefined,
   },

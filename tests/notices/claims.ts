@@ -52,7 +52,7 @@ export function noticeClaims(open: (t: TestContext) => Promise<Books>): void {
       desk: store.desk,
       mailer: { send: (mail) => Promise.resolve(void mails.set(mail.idempotencyKey ?? '', mail)) },
       events: new WebhookEvents({ desk: store.desk, newId: uuid, now: () => store.now(), woken: () => {} }),
-      printInvoice: () => Promise.reject(new Error('no invoice is meant')),
+      print: () => Promise.reject(new Error('no invoice is meant')),
       accountUrl: () => 'http://localhost:1',
       now: () => store.now(),
       log: createLog({ write: () => true, once: () => {} }),

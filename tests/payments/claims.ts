@@ -3,16 +3,16 @@ import assert from 'node:assert/strict';
 import { createSecretKey, randomBytes } from 'node:crypto';
 import { test, type TestContext } from 'node:test';
 
-import { DemoProvider } from '../../src/payments/demo.ts';
+import { demoEventSecret, DemoProvider } from '../../src/payments/demo.ts';
 import { Payments } from '../../src/payments/payments.ts';
 import { PaymentError } from '../../src/payments/provider.ts';
-import { signEvent } from '../../src/payments/signature.ts';
 import { houseAccounts } from '../../src/store/ledger.ts';
 import type { AccountLedger } from '../../src/store/ledger.ts';
 import type { Desk } from '../../src/store/operations.ts';
 import { StoreError } from '../../src/store/store-error.ts';
 import type { Difference } from '../../src/store/verify.ts';
 import { grant, usage, uuid } from '../store/fixture.ts';
+import { signAsStripe } from './sign.ts';
 
 export interface Books {
   readonly store: { readonly ledger: AccountLedger; readonly desk: Desk; now(): number };
@@ -82,6 +82,8 @@ export const wish = (accountId: string, amountCents = 500, idempotencyKey?: stri
   idempotencyKey,
   successUrl: 'http://localhost:1/ok',
   cancelUrl: 'http://localhost:1/no',
+  keepsCard: undefined,
+  email: undefined,
   by: 'test',
 });
 
@@ -106,7 +108,7 @@ export const event = (type: string, object: object, changes: object = {}) => ({
 /** Signs and sends what a provider could say. */
 export const say = (till: Till, value: object, signedMs = Date.now()) => {
   const bytes = Buffer.from(JSON.stringify(value));
-  return till.payments.receive(bytes, signEvent(bytes, secret, signedMs));
+  return till.payments.receive(bytes, signAsStripe(bytes, demoEventSecret(secret), signedMs));
 };
 
 export const session = (topup: { id: string; accountId: string }, paymentId: string, changes: object = {}) => ({
@@ -123,7 +125,7 @@ export function paymentClaims(open: (t: TestContext) => Promise<Books>): void {
     const books = await open(t);
     const till = openTill(books);
     const accountId = await newCustomer(books);
-    const topup = await till.payments.createTopup(wish(accountId));
+    const topup = await till.payments.createTopup({ ...wish(accountId), keepsCard: true });
     assert.equal(topup.status, 'pending');
     assert.equal(await balanceOf(books, accountId), 0n);
     await till.demo.play(topup.checkoutId!, 'duplicate');
@@ -151,6 +153,29 @@ export function paymentClaims(open: (t: TestContext) => Promise<Books>): void {
     assert.deepEqual(await books.differences(), []);
   });
 
+  test('a card is kept where automatic top-ups were asked for, and nowhere else', async (t) => {
+    const books = await open(t);
+    const { desk } = books.store;
+    const till = openTill(books);
+    for (const [isOn, keepsCard, isKept] of [
+      [undefined, undefined, false],
+      [undefined, false, false],
+      [undefined, true, true],
+      [false, undefined, false],
+      [true, undefined, true],
+      [true, false, false],
+    ] as const) {
+      const accountId = await newCustomer(books);
+      const auto = { thresholdMicrocents: 0n, amountMicrocents: cent, monthlyCapMicrocents: cent, by: 'test', at: 1 };
+      if (isOn !== undefined) await desk.setAutoTopup({ accountId, enabled: isOn, ...auto });
+      const topup = await till.payments.createTopup({ ...wish(accountId), keepsCard });
+      await till.demo.play(topup.checkoutId!, 'success');
+      assert.equal(await balanceOf(books, accountId), 500n * cent);
+      const kept = await desk.getPaymentMethod({ accountId, provider: 'demo' });
+      assert.equal(kept !== undefined, isKept, `automatic top-ups ${isOn}, asked ${keepsCard}`);
+    }
+  });
+
   test('the same idempotency key is one top-up with one checkout; for another amount it is refused', async (t) => {
     const books = await open(t);
     const till = openTill(books);
@@ -173,20 +198,25 @@ export function paymentClaims(open: (t: TestContext) => Promise<Books>): void {
     const good = event('checkout.session.completed', session(topup, 'pi_1'));
     const bytes = Buffer.from(JSON.stringify(good));
     const now = Date.now();
+    const sign = (of: Uint8Array, atMs: number): string => signAsStripe(of, demoEventSecret(secret), atMs);
     const refused = (error: unknown): boolean => error instanceof PaymentError && error.code === 'refused';
     for (const [what, sent, signature] of [
       ['unsigned', bytes, undefined],
-      ['forged', bytes, signEvent(bytes, 'another secret', now)],
-      ['changed', Buffer.from(bytes.toString().replace('500', '900')), signEvent(bytes, secret, now)],
-      ['truncated', bytes.subarray(0, 40), signEvent(bytes, secret, now)],
-      ['truncated before it was signed', bytes.subarray(0, 40), signEvent(bytes.subarray(0, 40), secret, now)],
-      ['late', bytes, signEvent(bytes, secret, now - 301_000)],
-      ['early', bytes, signEvent(bytes, secret, now + 302_000)],
+      ['forged', bytes, signAsStripe(bytes, 'another secret', now)],
+      ['changed', Buffer.from(bytes.toString().replace('500', '900')), sign(bytes, now)],
+      ['truncated', bytes.subarray(0, 40), sign(bytes, now)],
+      ['truncated before it was signed', bytes.subarray(0, 40), sign(bytes.subarray(0, 40), now)],
+      ['late', bytes, sign(bytes, now - 301_000)],
+      ['early', bytes, sign(bytes, now + 302_000)],
       ['no signature', bytes, 't=,v1='],
       ['nonsense', bytes, 'x'.repeat(5000)],
+      ['two times', bytes, `t=${Math.floor(now / 1000)},${sign(bytes, now - 301_000)}`],
+      ['a time that is none', bytes, sign(bytes, now).replace(/t=\d+/, 't=Infinity')],
+      ['another scheme', bytes, sign(bytes, now).replace('v1=', 'v0=')],
+      ['in capital letters', bytes, sign(bytes, now).replace(/v1=.*/, (digest) => digest.toUpperCase())],
     ] as const)
       await assert.rejects(till.payments.receive(sent, signature), refused, what);
-    assert.equal(till.logged.filter((line) => line === 'payment_event_refused').length, 9);
+    assert.equal(till.logged.filter((line) => line === 'payment_event_refused').length, 13);
 
     for (const [what, changes] of [
       ['another account', { metadata: { topup_id: topup.id, account_id: other } }],

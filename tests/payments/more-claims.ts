@@ -213,7 +213,7 @@ export function moreClaims(open: (t: TestContext) => Promise<Books>): void {
       desk,
       mailer: { send: (mail) => Promise.resolve(void mails.push(mail)) },
       events: new WebhookEvents({ desk, newId: uuid, now: () => at.ms, woken: () => {} }),
-      printInvoice: () => Promise.reject(new Error('no invoice is meant')),
+      print: () => Promise.reject(new Error('no invoice is meant')),
       accountUrl: () => 'http://localhost:1',
       now: () => at.ms,
       log: createLog({ write: () => true, once: () => {} }),

@@ -3,9 +3,10 @@ import { test, type TestContext } from 'node:test';
 
 import { demoPaymentRoutes } from '../../src/account-api/routes/demo-payments.ts';
 import { paymentRoutes } from '../../src/account-api/routes/payments.ts';
-import { signEvent } from '../../src/payments/signature.ts';
+import { demoEventSecret } from '../../src/payments/demo.ts';
 import { openHost } from '../account-api/host.ts';
 import { usage } from '../store/fixture.ts';
+import { signAsStripe } from './sign.ts';
 import { withDemoPayments } from './demo-services.ts';
 
 /** What the answers of these tests hold. */
@@ -137,7 +138,7 @@ test('the webhook over HTTP: signed bytes are taken once, all else is refused in
     const body = JSON.parse(answer.body) as Shown;
     return [answer.status, body.outcome ?? body.error.code];
   };
-  const sign = (text: string, ms = Date.now()) => signEvent(Buffer.from(text), demoPayments, ms);
+  const sign = (text: string, ms = Date.now()) => signAsStripe(Buffer.from(text), demoEventSecret(demoPayments), ms);
   const good = event();
   assert.deepEqual(await send(good), [400, 'unsupported_value']);
   assert.deepEqual(await send(good, sign(event({ currency: 'eur' }))), [400, 'unsupported_value']);
@@ -180,7 +181,7 @@ test('an operator refunds a top-up through the provider, once per key', async (t
 });
 
 test('the form of /topup leads to the page where it is paid, once however often it is sent', async (t) => {
-  const { host, key } = await open(t);
+  const { host, key, accountId, play } = await open(t);
   const page = await host.ask('GET', '/topup');
   const hidden = /name="key" value="([^"]+)"/.exec(page.body)?.[1] ?? '';
   const submit = () =>
@@ -193,6 +194,15 @@ test('the form of /topup leads to the page where it is paid, once however often 
   assert.equal(one.status, 303);
   assert.match(String(one.headers['location']), /\/v1\/payments\/demo\/cs_demo_/);
   assert.equal(one.headers['location'], two.headers['location']);
+  const { desk } = host.services.operations;
+  assert.equal(await desk.getPaymentMethod({ accountId, provider: 'demo' }), undefined);
+  const ticked = await host.ask('POST', '/v1/credits/topup_form', {
+    key,
+    body: `key=ticked&amount_cents=700&save_payment_method=1`,
+    headers: [['content-type', 'application/x-www-form-urlencoded']],
+  });
+  await play(String(ticked.headers['location']), 'success');
+  assert.notEqual(await desk.getPaymentMethod({ accountId, provider: 'demo' }), undefined);
 });
 
 test('automatic top-up is set, shown, and needs a saved payment method', async (t) => {
@@ -200,8 +210,13 @@ test('automatic top-up is set, shown, and needs a saved payment method', async (
   const wish = { enabled: true, threshold_cents: 200, amount_cents: 500, monthly_cap_cents: 2000 };
   const put = (changes: object = {}) => json('PUT', '/v1/credits/auto_topup', { json: { ...wish, ...changes } });
   assert.equal((await put()).status, 409);
+  const { body: once } = await json('POST', '/v1/credits/topups', { json: { amount_cents: 500 } });
+  await play(once.checkout_url, 'success');
+  assert.equal((await put()).status, 409, 'a card that nobody asked to keep is not kept');
   assert.deepEqual((await put({ monthly_cap_cents: 499 })).body.error.param, 'monthly_cap_cents');
-  const { body: topup } = await json('POST', '/v1/credits/topups', { json: { amount_cents: 500 } });
+  const { body: topup } = await json('POST', '/v1/credits/topups', {
+    json: { amount_cents: 500, save_payment_method: true },
+  });
   await play(topup.checkout_url, 'success');
   await host.services.operations.ledger.settle(
     usage(accountId, cent, { promptTokens: 1_000_000, holdMicrocents: 3n * cent }),

@@ -2,9 +2,9 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 
-import { signEvent } from '../../src/payments/signature.ts';
 import { apiVersion } from '../../src/payments/stripe.ts';
-import { faultOf } from './stripe-parameters.ts';
+import { signAsStripe } from './sign.ts';
+import { callOf, faultOf } from './stripe-parameters.ts';
 
 type Fields = Record<string, unknown>;
 
@@ -29,6 +29,10 @@ export class StripeFake {
   losesAnswers = 0;
   /** Cards that are charged while nobody is there are declined. */
   declines = false;
+  /** Calls that name one of them are refused. */
+  readonly deletedCustomers = new Set<string>();
+  /** What Stripe Tax computes, where it was asked to. */
+  tax = { cents: 0, name: 'VAT', percent: 0, reason: 'standard_rated' };
   #count = 0;
 
   constructor() {
@@ -59,10 +63,28 @@ export class StripeFake {
     const intent = this.#id('pi');
     const amount = session['amount_total'];
     const { currency, metadata } = session;
-    const customer = this.#id('cus');
-    this.#payments.set(intent, { id: intent, amount, currency, metadata, refunded: 0 });
-    const paid = { id: intent, amount_received: amount, currency, metadata, customer, payment_method: this.#id('pm') };
-    Object.assign(session, { payment_status: 'paid', payment_intent: intent, customer });
+    const isKept = session['setup_future_usage'] === 'off_session';
+    const customer = session['customer'] ?? (isKept ? this.#id('cus') : null);
+    const { cents, name, percent, reason } = this.tax;
+    const card = { id: this.#id('pm'), type: 'card', card: { brand: 'visa', last4: '4242' } };
+    this.#payments.set(intent, { id: intent, amount, currency, metadata, customer, payment_method: card, refunded: 0 });
+    const paid = {
+      id: intent,
+      amount_received: amount,
+      currency,
+      metadata,
+      customer,
+      payment_method: card.id,
+      setup_future_usage: isKept ? 'off_session' : null,
+    };
+    const rate = { display_name: name, percentage: percent };
+    const taxes = [{ amount: cents, rate, taxability_reason: reason, taxable_amount: Number(amount) - cents }];
+    Object.assign(session, {
+      payment_status: 'paid',
+      payment_intent: intent,
+      customer,
+      total_details: { amount_tax: cents, breakdown: { discounts: [], taxes } },
+    });
     return [this.emit('payment_intent.succeeded', paid), this.emit('checkout.session.completed', { ...session })];
   }
 
@@ -94,7 +116,7 @@ export class StripeFake {
   /** The bytes of an event and their signature. */
   signed(event: Fields, nowMs = Date.now()): { readonly bytes: Uint8Array; readonly signature: string } {
     const bytes = Buffer.from(JSON.stringify(event));
-    return { bytes, signature: signEvent(bytes, this.webhookSecret, nowMs) };
+    return { bytes, signature: signAsStripe(bytes, this.webhookSecret, nowMs) };
   }
 
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -117,14 +139,26 @@ export class StripeFake {
     if (request.headers['stripe-version'] !== apiVersion) return fail(400, 'api_version_unknown');
     const { pathname, searchParams } = new URL(request.url!, 'http://x');
     const form = request.method === 'GET' ? searchParams : new URLSearchParams(sent);
-    const fault = faultOf(`${request.method} ${pathname}`, form);
+    const fault = faultOf(callOf(request.method!, pathname), form);
     if (fault !== undefined) return fail(400, fault);
     if (request.method === 'GET' && pathname === '/v1/events') return send(200, this.#list(searchParams));
+    if (request.method === 'GET') {
+      const id = pathname.split('/').at(-1)!;
+      const found = pathname.startsWith('/v1/checkout/sessions/') ? this.#sessions.get(id) : this.#payments.get(id);
+      return found === undefined ? fail(404, 'resource_missing') : send(200, found);
+    }
     const key = request.headers['idempotency-key'];
     if (typeof key !== 'string') return fail(400, 'idempotency_key_missing');
     const earlier = this.#answers.get(key);
     if (earlier !== undefined)
       return earlier.sent === sent ? send(200, earlier.text) : fail(400, 'idempotency_key_in_use');
+    const customer = form.get('customer');
+    if (customer !== null && this.deletedCustomers.has(customer)) {
+      const message = `No such customer: '${customer}'`;
+      return send(400, {
+        error: { type: 'invalid_request_error', code: 'resource_missing', param: 'customer', message },
+      });
+    }
     const made = this.#make(pathname, form);
     if (typeof made === 'string') return fail(402, made);
     this.calls.push(pathname);
@@ -151,6 +185,9 @@ export class StripeFake {
           amount_total: Number(form.get('line_items[0][price_data][unit_amount]')),
           currency: form.get('line_items[0][price_data][currency]'),
           payment_status: 'unpaid',
+          customer: form.get('customer'),
+          setup_future_usage: form.get('payment_intent_data[setup_future_usage]'),
+          automatic_tax: { enabled: form.get('automatic_tax[enabled]') === 'true' },
           metadata,
         };
         this.#sessions.set(id, session);
@@ -163,10 +200,29 @@ export class StripeFake {
           this.emit('payment_intent.payment_failed', { id, metadata });
           return 'card_declined';
         }
-        this.#payments.set(id, { id, amount, currency, metadata, refunded: 0 });
+        const customer = form.get('customer');
+        const card = { id: form.get('payment_method'), type: 'card', card: { brand: 'mastercard', last4: '4444' } };
+        this.#payments.set(id, { id, amount, currency, metadata, customer, payment_method: card, refunded: 0 });
         this.emit('payment_intent.succeeded', { id, amount_received: amount, currency, metadata });
         return { id, object: 'payment_intent', status: 'succeeded' };
       }
+      case '/v1/tax/calculations': {
+        const { cents, percent, reason } = this.tax;
+        return {
+          id: this.#id('taxcalc'),
+          tax_amount_inclusive: cents,
+          tax_breakdown: [
+            {
+              amount: cents,
+              inclusive: true,
+              taxability_reason: reason,
+              tax_rate_details: { tax_type: 'vat', percentage_decimal: String(percent) },
+            },
+          ],
+        };
+      }
+      case '/v1/tax/transactions/create_from_calculation':
+        return { id: this.#id('tax'), object: 'tax.transaction' };
       case '/v1/refunds': {
         const payment = this.#payments.get(form.get('payment_intent') ?? '');
         if (payment === undefined) return 'resource_missing';

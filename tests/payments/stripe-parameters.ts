@@ -12,6 +12,13 @@ export const parameters: Readonly<Record<string, Readonly<Record<string, Paramet
     'line_items[][price_data][currency]': 'text',
     'line_items[][price_data][unit_amount]': 'integer',
     'line_items[][price_data][product_data][name]': 'text',
+    'line_items[][price_data][tax_behavior]': ['inclusive', 'exclusive', 'unspecified'],
+    customer: 'text',
+    customer_email: 'text',
+    'customer_update[address]': ['auto', 'never'],
+    'customer_update[name]': ['auto', 'never'],
+    'automatic_tax[enabled]': 'boolean',
+    'tax_id_collection[enabled]': 'boolean',
     customer_creation: ['always', 'if_required'],
     'adaptive_pricing[enabled]': 'boolean',
     'payment_intent_data[setup_future_usage]': ['off_session', 'on_session'],
@@ -29,6 +36,16 @@ export const parameters: Readonly<Record<string, Readonly<Record<string, Paramet
     confirm: 'boolean',
     'metadata[*]': 'text',
   },
+  'GET /v1/checkout/sessions/*': { 'expand[]': 'text' },
+  'GET /v1/payment_intents/*': { 'expand[]': 'text' },
+  'POST /v1/tax/calculations': {
+    currency: 'text',
+    customer: 'text',
+    'line_items[][amount]': 'integer',
+    'line_items[][reference]': 'text',
+    'line_items[][tax_behavior]': ['inclusive', 'exclusive'],
+  },
+  'POST /v1/tax/transactions/create_from_calculation': { calculation: 'text', reference: 'text' },
   'POST /v1/refunds': { payment_intent: 'text', amount: 'integer' },
   'GET /v1/events': {
     'created[gte]': 'integer',
@@ -38,6 +55,9 @@ export const parameters: Readonly<Record<string, Readonly<Record<string, Paramet
     starting_after: 'text',
   },
 };
+
+/** The call as the list has it. */
+export const callOf = (method: string, path: string): string => `${method} ${path.replace(/\/(cs|pi)_[^/]+$/, '/*')}`;
 
 /** The name as the list has it. */
 export const placeOf = (name: string): string =>

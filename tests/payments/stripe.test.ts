@@ -11,7 +11,7 @@ import { StripeFake } from './stripe-fake.ts';
 
 const cent = 1_000_000n;
 
-async function open(t: TestContext) {
+async function open(t: TestContext, automaticTax = false) {
   const fake = new StripeFake();
   await fake.start();
   t.after(() => fake.close());
@@ -23,6 +23,7 @@ async function open(t: TestContext) {
     secretKey: fake.key,
     webhookSecret: fake.webhookSecret,
     apiUrl: fake.url,
+    automaticTax,
     otherVersion: (version) => versions.push(version),
   });
   const payments = new Payments({
@@ -135,4 +136,89 @@ test('a saved card is charged once per key, and a declined one is told from a pr
   await assert.rejects(provider.charge({ ...charge, idempotencyKey: 'other' }), failed('declined'));
   fake.close();
   await assert.rejects(provider.charge({ ...charge, idempotencyKey: 'third' }), failed('unavailable'));
+});
+
+const sentOf = (fake: StripeFake, path: string) =>
+  fake.requests
+    .filter(({ method, url }) => method === 'POST' && url === path)
+    .map(({ sent }) => Object.fromEntries(new URLSearchParams(sent)));
+
+test('a card is kept where that was asked for, and its customer pays the next time; else by whoever has the address', async (t) => {
+  const { fake, store, payments, deliver } = await open(t);
+  const pay = async (more: object) => {
+    const topup = await payments.createTopup({ ...wish('acct_a', 500), email: 'bills@example.org', ...more });
+    for (const event of fake.pay(topup.checkoutId!)) await deliver(event);
+    return await store.desk.getPaymentMethod({ accountId: 'acct_a', provider: 'stripe' });
+  };
+  assert.equal(await pay({}), undefined);
+  const kept = await pay({ keepsCard: true });
+  assert.match(kept!.methodId, /^pm_/);
+  assert.deepEqual(await pay({}), kept, 'a card that is not to be kept takes no place of one that is');
+  fake.deletedCustomers.add(kept!.customerId);
+  assert.deepEqual(await pay({}), kept);
+  const usage = 'payment_intent_data[setup_future_usage]';
+  assert.deepEqual(
+    sentOf(fake, '/v1/checkout/sessions').map((form) => [
+      form[usage],
+      form['customer_creation'],
+      form['customer_email'],
+      form['customer'],
+    ]),
+    [
+      [undefined, 'if_required', 'bills@example.org', undefined],
+      ['off_session', 'always', 'bills@example.org', undefined],
+      [undefined, undefined, undefined, kept!.customerId],
+      // The customer is not there any more: once with, once without.
+      [undefined, undefined, undefined, kept!.customerId],
+      [undefined, 'if_required', 'bills@example.org', undefined],
+    ],
+  );
+  assert.equal(await balanceOf(store, 'acct_a'), 2000n * cent);
+});
+
+test('a checkout that is asked for again for another payer is another one at Stripe, and the first page holds', async (t) => {
+  const { fake, payments } = await open(t);
+  const twice = [
+    payments.createTopup({ ...wish('acct_a', 500, 'k'), email: 'one@example.org' }),
+    payments.createTopup({ ...wish('acct_a', 500, 'k'), email: 'two@example.org' }),
+  ];
+  const [one, two] = await Promise.all(twice);
+  assert.deepEqual([one!.id, one!.checkoutUrl], [two!.id, two!.checkoutUrl]);
+  assert.equal(fake.calls.length, 2);
+});
+
+test('Stripe is asked for tax where that is configured, and what it has computed comes with how it was paid', async (t) => {
+  const tax = { cents: 80, name: 'VAT', percent: 19, reason: 'standard_rated' };
+  const paidWith = async (automaticTax: boolean, more: Partial<typeof tax>) => {
+    const { fake, store, provider, payments, deliver } = await open(t, automaticTax);
+    fake.tax = { ...tax, ...more };
+    const topup = await payments.createTopup({ ...wish('acct_a', 500), keepsCard: true });
+    for (const event of fake.pay(topup.checkoutId!)) await deliver(event);
+    const [form] = sentOf(fake, '/v1/checkout/sessions');
+    assert.equal(form!['automatic_tax[enabled]'], automaticTax ? 'true' : undefined);
+    assert.equal(form!['line_items[0][price_data][tax_behavior]'], automaticTax ? 'inclusive' : undefined);
+    const { paymentId } = (await store.desk.getTopup({ id: topup.id }))!;
+    const asked = { paymentId: paymentId!, topupId: topup.id, amountCents: 500, currency: 'usd' };
+    const checkout = await provider.paymentDetails({ ...asked, checkoutId: topup.checkoutId });
+    const charge = await provider.paymentDetails({ ...asked, checkoutId: null });
+    assert.deepEqual(charge.tax, checkout.tax);
+    assert.deepEqual(checkout.method, { type: 'card', brand: 'visa', last4: '4242' });
+    const entered = sentOf(fake, '/v1/tax/transactions/create_from_calculation');
+    assert.deepEqual(
+      entered.map(({ reference }) => reference),
+      automaticTax ? [topup.id] : [],
+    );
+    return checkout.tax;
+  };
+  assert.equal(await paidWith(false, {}), undefined);
+  assert.deepEqual(await paidWith(true, {}), { cents: 80, name: 'VAT', percent: '19', treatment: 'standard' });
+  const [none, reverse, exempt] = [
+    await paidWith(true, { cents: 0, percent: 0 }),
+    await paidWith(true, { cents: 0, percent: 0, reason: 'reverse_charge' }),
+    await paidWith(true, { cents: 0, percent: 0, reason: 'customer_exempt' }),
+  ];
+  assert.deepEqual(
+    [none, reverse, exempt].map((found) => found?.treatment),
+    ['standard', 'reverse_charge', 'exempt'],
+  );
 });

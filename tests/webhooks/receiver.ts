@@ -6,6 +6,8 @@ import type { TestContext } from 'node:test';
 
 import { accountRoutes } from '../../src/account-api/routes.ts';
 import type { Config } from '../../src/config/config.ts';
+import { defaultTaxNotes } from '../../src/tax/tax.ts';
+import type { TaxRules } from '../../src/tax/tax.ts';
 import { openHost } from '../account-api/host.ts';
 
 export interface Received {
@@ -37,9 +39,11 @@ export async function startReceiver(
   return { host, url: `http://${host}/hook?x=1`, received };
 }
 
+export const noTax: TaxRules = { sellerCountry: null, rate: null, byCountry: [], notes: defaultTaxNotes };
+
 export const configOf = (allowedHosts: readonly string[], dnsServers: readonly string[] = []): Partial<Config> => ({
   webhooks: { allowedHosts, disableAfterMs: 5 * 86_400_000 },
-  invoices: { seller: undefined, tax: undefined, prefix: 'TH-', font: undefined },
+  invoices: { seller: undefined, tax: noTax, prefix: 'TH-', font: undefined },
   images: { fetches: true, allowedHosts: [], dnsServers },
   server: {
     inference: { host: '127.0.0.1', port: 0, publicUrl: 'https://tokens.example.org' },

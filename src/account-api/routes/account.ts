@@ -1,14 +1,15 @@
 import Type from 'typebox';
 
 import { auditId, readAuditId } from '../../accounts/audit.ts';
-import { addressLinesMax } from '../../accounts/billing-details.ts';
 import { exportAccount } from '../../accounts/export-account.ts';
 import { operate } from '../../accounts/operations.ts';
 import { ApiError } from '../../errors.ts';
 import type { AuditEntry } from '../../store/audit-queries.ts';
+import type { BillingDetails } from '../../store/queries.ts';
 import { accountObjects, accountSchema, spendIntervals, spendLimits, spendLimitSchema } from '../account-object.ts';
 import type { AccountObject } from '../account-object.ts';
 import { auditObject, auditSchema } from '../audit-object.ts';
+import { billingChange, billingInput } from '../billing-input.ts';
 import { notThere } from '../input.ts';
 import { operationsOf } from '../operations-of.ts';
 import { everyRole, mayManage, mayPay, Reply, route } from '../route.ts';
@@ -44,7 +45,7 @@ export const ownAccountRoutes: readonly AccountRoute[] = [
     tag: 'Account',
     summary: 'Change the account',
     description:
-      'Its name, to whom its invoices go, and its time zone. What is left out stays; what is null is taken away.',
+      'Its name, to whom its invoices go and how they are taxed, and its time zone. What is left out stays; what is null is taken away.',
     access: ['owner', 'admin', 'billing'],
     body: Type.Object(
       {
@@ -52,18 +53,7 @@ export const ownAccountRoutes: readonly AccountRoute[] = [
         time_zone: Type.Optional(
           Type.String({ minLength: 1, maxLength: 64, description: 'Of IANA, such as `Europe/Berlin`.' }),
         ),
-        billing: Type.Optional(
-          Type.Object(
-            {
-              legal_name: Type.Optional(nullable(line)),
-              address_lines: Type.Optional(nullable(Type.Array(line, { minItems: 1, maxItems: addressLinesMax }))),
-              country: Type.Optional(nullable(Type.String({ minLength: 2, maxLength: 2 }))),
-              tax_id: Type.Optional(nullable(Type.String({ minLength: 2, maxLength: 40 }))),
-              invoice_email: Type.Optional(nullable(Type.String({ minLength: 3, maxLength: 254 }))),
-            },
-            { additionalProperties: false },
-          ),
-        ),
+        billing: Type.Optional(billingInput),
       },
       { additionalProperties: false },
     ),
@@ -81,13 +71,10 @@ export const ownAccountRoutes: readonly AccountRoute[] = [
           billing:
             billing === undefined
               ? undefined
-              : {
-                  legalName: billing.legal_name,
-                  addressLines: billing.address_lines,
-                  country: billing.country,
-                  taxId: billing.tax_id,
-                  invoiceEmail: billing.invoice_email,
-                },
+              : billingChange(billing, await billingOf(call, call.account.id), {
+                  by: 'customer',
+                  sellerCountry: call.services.config().invoices.tax.sellerCountry,
+                }),
         },
         operationsOf(call),
       );
@@ -280,6 +267,13 @@ async function strangersOf(
     if (!isOwn) strangers.add(id);
   }
   return strangers;
+}
+
+/** Throws `http_404` where there is no such account. */
+export async function billingOf({ services }: Pick<Call, 'services'>, accountId: string): Promise<BillingDetails> {
+  const account = await services.operations.desk.getAccount({ accountId });
+  if (account === undefined) throw notThere();
+  return account.billing;
 }
 
 type AccountCall = Pick<Call, 'account' | 'services'>;

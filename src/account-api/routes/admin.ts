@@ -12,6 +12,7 @@ import type { AccountPrice } from '../../store/queries.ts';
 import { accountObjects, accountSchema } from '../account-object.ts';
 import type { AccountObject } from '../account-object.ts';
 import { auditObject, auditSchema } from '../audit-object.ts';
+import { billingChange, billingInput } from '../billing-input.ts';
 import { notThere } from '../input.ts';
 import { operationsOf } from '../operations-of.ts';
 import { route } from '../route.ts';
@@ -28,7 +29,7 @@ import {
   wholeOf,
 } from '../wire.ts';
 import { email } from './sign-in.ts';
-import { auditCursor, deletedAccount, deletedSchema, deletionQuery, exportReply } from './account.ts';
+import { auditCursor, billingOf, deletedAccount, deletedSchema, deletionQuery, exportReply } from './account.ts';
 
 const accountId = Type.String({ minLength: 1, maxLength: 64 });
 const params = Type.Object({ id: accountId });
@@ -146,6 +147,7 @@ export const adminRoutes: readonly AccountRoute[] = [
         allowed_models: Type.Optional(
           nullable(Type.Array(Type.String({ minLength: 1, maxLength: 128 }), { maxItems: 1000 })),
         ),
+        billing: Type.Optional(billingInput),
       },
       { additionalProperties: false },
     ),
@@ -174,7 +176,16 @@ export const adminRoutes: readonly AccountRoute[] = [
           accountId: account,
           microcents: String(BigInt(credit) * microcentsPerCent),
         });
-      if (body.name !== undefined) wishes.push({ kind: 'edit_account', accountId: account, name: body.name });
+      if (body.name !== undefined || body.billing !== undefined) {
+        const billing =
+          body.billing === undefined
+            ? undefined
+            : billingChange(body.billing, await billingOf(call, account), {
+                by: 'operator',
+                sellerCountry: call.services.config().invoices.tax.sellerCountry,
+              });
+        wishes.push({ kind: 'edit_account', accountId: account, name: body.name, billing });
+      }
       if (plan !== undefined) wishes.push({ kind: 'plan_account', accountId: account, plan: plan ?? undefined });
       if (concurrency !== undefined)
         wishes.push({ kind: 'limit_account', accountId: account, concurrencyMax: concurrency ?? undefined });

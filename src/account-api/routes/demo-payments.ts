@@ -22,7 +22,7 @@ export const demoPaymentRoutes: readonly AccountRoute[] = [
     tag: 'Credit',
     summary: 'Form of the top-up page',
     description:
-      'What `/topup` sends: `amount_cents` and `key` as a form. Leads to the page where it is paid. Programs use `POST /v1/credits/topups`.',
+      'What `/topup` sends: `amount_cents`, `key` and, where it is ticked, `save_payment_method` as a form. Leads to the page where it is paid. Programs use `POST /v1/credits/topups`.',
     access: mayPay,
     body: 'raw',
     answers: [{ status: 303, description: 'To the page where it is paid.' }],
@@ -40,6 +40,7 @@ export const demoPaymentRoutes: readonly AccountRoute[] = [
         successUrl: back,
         cancelUrl: back,
         idempotencyKey: `form:${key}`,
+        keepsCard: form.has('save_payment_method') ? true : undefined,
       });
       return new Reply(303, { location: topup.checkoutUrl ?? back });
     },

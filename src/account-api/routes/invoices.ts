@@ -1,19 +1,39 @@
 import Type from 'typebox';
 
-import { invoiceHtml, invoicePolicy } from '../../invoices/html.ts';
-import { readData } from '../../invoices/document.ts';
+import { paperHtml, paperPolicy } from '../../invoices/html.ts';
+import { paperOf, readData, readTax } from '../../invoices/document.ts';
+import { fileNameOf } from '../../invoices/paper.ts';
+import type { Paper } from '../../invoices/paper.ts';
+import type { Buyer, ShownTax } from '../../invoices/statement.ts';
 import type { Invoice } from '../../store/invoice-queries.ts';
+import { taxStatuses } from '../../tax/tax.ts';
 import { notThere } from '../input.ts';
 import { wholeOf, pageLimit, listOf, pageQuery, listSchema, secondsOf } from '../wire.ts';
 import { mayPay, Reply, route } from '../route.ts';
 import type { AccountRoute, Call } from '../route.ts';
 
-const party = Type.Object({
+export const partySchema = Type.Object({
   name: Type.String(),
   address: Type.Array(Type.String()),
   tax_id: Type.Union([Type.String(), Type.Null()]),
   email: Type.Union([Type.String(), Type.Null()]),
 });
+export const taxSchema = Type.Union(
+  [
+    Type.Object({
+      name: Type.String(),
+      rate_per_mille: Type.Union([Type.Integer(), Type.Null()], {
+        description: 'null: `percent` has more decimals, or there are several rates.',
+      }),
+      percent: Type.Union([Type.String(), Type.Null()], { description: 'null: several rates together.' }),
+      cents: Type.Integer({ description: 'How much of the total it is, rounded half up.' }),
+      treatment: Type.Enum([...taxStatuses]),
+      note: Type.Union([Type.String(), Type.Null()], { description: 'What the document says of it.' }),
+    }),
+    Type.Null(),
+  ],
+  { description: 'That the total includes.' },
+);
 const microcents = (description: string) => Type.Integer({ description: `${description}, in microcents.` });
 
 const invoiceFields = {
@@ -34,10 +54,8 @@ const invoiceFields = {
     description: 'What was charged, or given back: rounded half up from `total_microcents`.',
   }),
   total_microcents: microcents('What was charged, or given back'),
-  tax: Type.Union([
-    Type.Object({ name: Type.String(), rate_per_mille: Type.Integer(), cents: Type.Integer() }),
-    Type.Null(),
-  ]),
+  sold_microcents: microcents('What of the total is sold by this document, and by no receipt: `tax` is within it'),
+  tax: taxSchema,
   html_url: Type.String(),
   pdf_url: Type.String(),
 };
@@ -68,6 +86,8 @@ const statement = Type.Object({
       at: Type.Integer(),
       microcents: Type.Integer(),
       reference: Type.Union([Type.String(), Type.Null()]),
+      receipt: Type.Union([Type.String(), Type.Null()], { description: 'Number of its receipt.' }),
+      method: Type.Union([Type.String(), Type.Null()]),
     }),
   ),
 });
@@ -92,7 +112,8 @@ export const invoiceRoutes: readonly AccountRoute[] = [
     operationId: 'listInvoices',
     tag: 'Billing',
     summary: 'List invoices',
-    description: 'Monthly statements and credit notes of the account, newest first.',
+    description:
+      'Monthly statements and credit notes of the account, newest first. Payments have receipts (`/v1/receipts`).',
     access: mayPay,
     query: Type.Object(pageQuery, { additionalProperties: false }),
     answers: [{ status: 200, description: 'A page of them.', schema: listSchema(Type.Object(invoiceFields)) }],
@@ -128,8 +149,8 @@ export const invoiceRoutes: readonly AccountRoute[] = [
         description: 'The invoice.',
         schema: Type.Object({
           ...invoiceFields,
-          seller: Type.Union([party, Type.Null()]),
-          buyer: party,
+          seller: Type.Union([partySchema, Type.Null()]),
+          buyer: partySchema,
           statement: Type.Union([statement, Type.Null()]),
           credit_note: Type.Union([creditNote, Type.Null()]),
         }),
@@ -149,16 +170,7 @@ export const invoiceRoutes: readonly AccountRoute[] = [
     params,
     answers: [{ status: 200, description: 'The page.', contentType: 'text/html' }],
     errors: ['http_404'],
-    handle: async (call) =>
-      new Reply(
-        200,
-        {
-          'content-type': 'text/html; charset=utf-8',
-          'content-security-policy': invoicePolicy,
-          'x-content-type-options': 'nosniff',
-        },
-        invoiceHtml(await invoiceOf(call, call.params.id)),
-      ),
+    handle: async (call) => pageReply(paperOf(await invoiceOf(call, call.params.id))),
   }),
   route({
     method: 'get',
@@ -172,19 +184,34 @@ export const invoiceRoutes: readonly AccountRoute[] = [
     answers: [{ status: 200, description: 'The file.', contentType: 'application/pdf' }],
     errors: ['http_404'],
     handle: async (call) => {
-      const invoice = await invoiceOf(call, call.params.id);
-      return new Reply(
-        200,
-        {
-          'content-type': 'application/pdf',
-          'content-disposition': `attachment; filename="${invoice.number.replace(/[^A-Za-z0-9_-]/g, '-')}.pdf"`,
-          'x-content-type-options': 'nosniff',
-        },
-        await call.services.printInvoice(invoice),
-      );
+      return await fileReply(paperOf(await invoiceOf(call, call.params.id)), call.services);
     },
   }),
 ];
+
+export const pageReply = (paper: Paper): Reply =>
+  new Reply(
+    200,
+    {
+      'content-type': 'text/html; charset=utf-8',
+      'content-security-policy': paperPolicy,
+      'x-content-type-options': 'nosniff',
+    },
+    paperHtml(paper),
+  );
+
+export const fileReply = async (paper: Paper, { print }: Pick<Call['services'], 'print'>): Promise<Reply> =>
+  new Reply(
+    200,
+    {
+      'content-type': 'application/pdf',
+      'content-disposition': `attachment; filename="${fileNameOf(paper)}"`,
+      'x-content-type-options': 'nosniff',
+    },
+    await print(paper),
+  );
+
+export const partyOf = ({ name, address, taxId, email }: Buyer) => ({ name, address, tax_id: taxId, email });
 
 async function invoiceOf({ account, services }: Pick<Call, 'account' | 'services'>, id: string): Promise<Invoice> {
   const invoice = await services.operations.desk.getInvoice({ accountId: account.id, id });
@@ -209,18 +236,23 @@ function shown(invoice: Invoice, accountUrl: string) {
     currency: data.currency,
     total_cents: data.totalCents,
     total_microcents: wholeOf(invoice.totalMicrocents),
-    tax:
-      data.tax === null ? null : { name: data.tax.name, rate_per_mille: data.tax.ratePerMille, cents: data.tax.cents },
+    sold_microcents: wholeOf(BigInt(data.soldMicrocents ?? data.totalMicrocents)),
+    tax: shownTax(data.tax),
     html_url: `${url}.html`,
     pdf_url: `${url}.pdf`,
   };
+}
+
+export function shownTax(tax: ShownTax | null) {
+  if (tax === null) return null;
+  const { name, ratePerMille, percent, cents, treatment, note } = readTax(tax);
+  return { name, rate_per_mille: ratePerMille, percent, cents, treatment, note };
 }
 
 function whole(invoice: Invoice, accountUrl: string) {
   const data = readData(invoice);
   const { statement: of, creditNote: note, seller, buyer } = data;
   const number = (text: string): number => wholeOf(BigInt(text));
-  const partyOf = ({ name, address, taxId, email }: typeof buyer) => ({ name, address, tax_id: taxId, email });
   return {
     ...shown(invoice, accountUrl),
     seller: seller === null ? null : partyOf(seller),
@@ -247,10 +279,12 @@ function whole(invoice: Invoice, accountUrl: string) {
               microcents: number(line.microcents),
             })),
             movements: of.movements.map((movement) => ({ ...movement, microcents: number(movement.microcents) })),
-            payments: of.payments.map(({ at, microcents: amount, reference }) => ({
+            payments: of.payments.map(({ at, microcents: amount, reference, receipt, method }) => ({
               at: secondsOf(at),
               microcents: number(amount),
               reference,
+              receipt: receipt ?? null,
+              method: method ?? null,
             })),
           },
     credit_note:

@@ -3,7 +3,7 @@ import Type from 'typebox';
 import { uuidText } from '../../ids/uuid.ts';
 import { ApiError } from '../../errors.ts';
 import { startOfMonth } from '../../payments/auto-topup.ts';
-import type { Payments } from '../../payments/payments.ts';
+import type { Payments, TopupWish } from '../../payments/payments.ts';
 import { PaymentError } from '../../payments/provider.ts';
 import type { AutoTopup } from '../../store/auto-topup-queries.ts';
 import type { LedgerCursor, LedgerEntry } from '../../store/credit-queries.ts';
@@ -40,6 +40,7 @@ const topupSchema = Type.Object({
   refunded_cents: Type.Integer({ description: 'What refunds have returned and disputes have taken.' }),
   created_at: Type.Integer(),
   paid_at: nullable(Type.Integer()),
+  receipt_id: nullable(Type.String({ description: 'Of its receipt, a moment after it was paid.' })),
 });
 
 const autoTopupSchema = Type.Object({
@@ -53,7 +54,7 @@ const autoTopupSchema = Type.Object({
   charged_this_month_cents: Type.Integer(),
   failures: Type.Integer({ description: 'In a row.' }),
   stop_reason: nullable(Type.String()),
-  has_payment_method: Type.Boolean({ description: 'A paid checkout saves it.' }),
+  has_payment_method: Type.Boolean({ description: 'A checkout that was paid with `save_payment_method` saves it.' }),
   proposed_threshold_cents: Type.Integer({
     description: 'Twice the largest recent hold of a request: below it, one request may find too little.',
   }),
@@ -79,6 +80,12 @@ const topupBody = Type.Object(
     amount_cents: Type.Integer({ minimum: 1, maximum: 1_000_000_000 }),
     success_url: Type.Optional(Type.String({ minLength: 1, maxLength: 2000 })),
     cancel_url: Type.Optional(Type.String({ minLength: 1, maxLength: 2000 })),
+    save_payment_method: Type.Optional(
+      Type.Boolean({
+        description:
+          'Keep the card for automatic top-ups. When left out, it is kept where automatic top-up is on, and not otherwise.',
+      }),
+    ),
   },
   { additionalProperties: false },
 );
@@ -166,11 +173,12 @@ export const paymentRoutes: readonly AccountRoute[] = [
       const { amount_cents: amountCents, success_url: successUrl, cancel_url: cancelUrl } = call.body;
       const payments = paymentsOf(call.services);
       const topup = await begin(call, payments, amountCents, {
+        keepsCard: call.body.save_payment_method,
         successUrl: returnUrl(successUrl, 'success_url', call.services),
         cancelUrl: returnUrl(cancelUrl, 'cancel_url', call.services),
         idempotencyKey: call.idempotencyKey,
       });
-      return shownTopup(topup, payments.currency);
+      return shownTopup(topup, payments.currency, (await receiptIds(call, [topup])).get(topup.id) ?? null);
     },
   }),
   route({
@@ -191,10 +199,11 @@ export const paymentRoutes: readonly AccountRoute[] = [
         limit: limit + 1,
         ...(query.after === undefined ? {} : { after: query.after }),
       });
+      const receipts = await receiptIds({ account, services }, rows);
       return listOf(
         rows,
         limit,
-        (topup) => shownTopup(topup, currency),
+        (topup) => shownTopup(topup, currency, receipts.get(topup.id) ?? null),
         ({ id }) => id,
       );
     },
@@ -212,7 +221,8 @@ export const paymentRoutes: readonly AccountRoute[] = [
     handle: async ({ account, params, services }) => {
       const topup = await services.operations.desk.getTopup({ id: params.id, accountId: account.id });
       if (topup === undefined) throw notThere();
-      return shownTopup(topup, services.config().payments.currency);
+      const receipts = await receiptIds({ account, services }, [topup]);
+      return shownTopup(topup, services.config().payments.currency, receipts.get(topup.id) ?? null);
     },
   }),
   route({
@@ -293,7 +303,10 @@ export const paymentRoutes: readonly AccountRoute[] = [
         });
       const method = await desk.getPaymentMethod({ accountId: account.id, provider: payments.provider.name });
       if (body.enabled && method === undefined)
-        throw new ApiError('http_409', 'There is no saved payment method: pay once by POST /v1/credits/topups first.');
+        throw new ApiError(
+          'http_409',
+          'There is no saved payment method: pay once by POST /v1/credits/topups with save_payment_method first.',
+        );
       const before = await desk.getAutoTopup({ accountId: account.id });
       await desk.setAutoTopup({
         accountId: account.id,
@@ -416,21 +429,34 @@ export async function begin(
   call: Pick<Call, 'account' | 'principal' | 'services' | 'audit'>,
   payments: Payments,
   amountCents: number,
-  wish: { readonly successUrl: string; readonly cancelUrl: string; readonly idempotencyKey: string | undefined },
+  wish: Pick<TopupWish, 'successUrl' | 'cancelUrl' | 'idempotencyKey' | 'keepsCard'>,
 ): Promise<Topup> {
   checkAmount(amountCents, call.services);
   try {
     const topup = await payments.createTopup({
       accountId: call.account.id,
       amountCents,
+      email: await payerEmail(call),
       by: byOf(call.principal),
       ...wish,
     });
-    await call.audit({ action: 'topup.create', target: topup.id, after: { amount_cents: amountCents } });
+    const { keepsCard } = wish;
+    await call.audit({
+      action: 'topup.create',
+      target: topup.id,
+      after: { amount_cents: amountCents, ...(keepsCard === undefined ? {} : { save_payment_method: keepsCard }) },
+    });
     return topup;
   } catch (error) {
     throw paymentFailure(error);
   }
+}
+
+/** Where the account wants its invoices, or else who is signed in: what the provider fills in for whoever pays. */
+async function payerEmail({ account, principal, services }: Pick<Call, 'account' | 'principal' | 'services'>) {
+  const { desk } = services.operations;
+  const { invoiceEmail } = (await desk.getAccount({ accountId: account.id }))?.billing ?? {};
+  return invoiceEmail ?? (principal.kind === 'user' ? principal.email : undefined);
 }
 
 function checkAmount(amountCents: number, { config }: AccountServices): void {
@@ -461,7 +487,17 @@ function paymentFailure(error: unknown): unknown {
 
 const byOf = (principal: Principal): string => actorOf(principal).id ?? 'system';
 
-const shownTopup = (topup: Topup, currency: string) => ({
+/** By the top-up. */
+async function receiptIds(
+  { account, services }: Pick<Call, 'account' | 'services'>,
+  topups: readonly Topup[],
+): Promise<ReadonlyMap<string, string>> {
+  const topupIds = topups.map(({ id }) => id);
+  const rows = await services.operations.desk.receiptsOfTopups({ accountId: account.id, topupIds });
+  return new Map(rows.map(({ topupId, id }) => [topupId, id]));
+}
+
+const shownTopup = (topup: Topup, currency: string, receiptId: string | null) => ({
   id: topup.id,
   object: 'topup',
   amount_cents: centsOf(topup.amountMicrocents),
@@ -472,6 +508,7 @@ const shownTopup = (topup: Topup, currency: string) => ({
   refunded_cents: centsOf(topup.returnedMicrocents),
   created_at: secondsOf(topup.createdAt),
   paid_at: secondsOrNull(topup.paidAt),
+  receipt_id: receiptId,
 });
 
 async function shownAutoTopup({ account, services }: Pick<Call, 'account' | 'services'>) {

@@ -1,5 +1,6 @@
 import { sql, type Kysely } from 'kysely';
 import { columnTypes, strict, type SchemaDialect } from './columns.ts';
+import { forbidChanges } from './immutable.ts';
 
 /** Invoices, alerts, endpoints of webhooks with what is sent to them, and what is still to be told. */
 export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<void> {
@@ -161,27 +162,4 @@ async function createWebhooks(db: Kysely<unknown>, dialect: SchemaDialect): Prom
     .columns(['account_id', 'state'])
     .execute();
   await db.schema.createIndex('webhook_delivery_age').on('webhook_delivery').column('created_at').execute();
-}
-
-/** As with the ledger (M7): what has been issued is not changed. */
-async function forbidChanges(db: Kysely<unknown>, dialect: SchemaDialect, table: string): Promise<void> {
-  if (dialect === 'postgres') {
-    await sql
-      .raw(
-        `create function ${table}_is_immutable() returns trigger language plpgsql as $$ begin raise exception '${table} is immutable'; end $$`,
-      )
-      .execute(db);
-    await sql
-      .raw(
-        `create trigger ${table}_no_truncate before truncate on ${table} for each statement execute function ${table}_is_immutable()`,
-      )
-      .execute(db);
-  }
-  for (const change of ['update', 'delete']) {
-    const action =
-      dialect === 'sqlite'
-        ? `begin select raise(abort, '${table} is immutable'); end`
-        : `for each row execute function ${table}_is_immutable()`;
-    await sql.raw(`create trigger ${table}_no_${change} before ${change} on ${table} ${action}`).execute(db);
-  }
 }

@@ -29,6 +29,8 @@ import * as signInAttempts from './024-sign-in-attempts.ts';
 import * as returnsUndone from './025-returns-undone.ts';
 import * as hoursOfAll from './026-hours-of-all.ts';
 import * as sealedAnswers from './027-sealed-answers.ts';
+import * as taxStatus from './028-tax-status.ts';
+import * as receipts from './029-receipts.ts';
 
 interface MigrationSteps {
   up(db: Kysely<Database>, dialect: SchemaDialect): Promise<void>;
@@ -67,6 +69,8 @@ const migrations: Readonly<Record<string, MigrationSteps>> = {
   '025-returns-undone': returnsUndone,
   '026-hours-of-all': hoursOfAll,
   '027-sealed-answers': sealedAnswers,
+  '028-tax-status': taxStatus,
+  '029-receipts': receipts,
 };
 
 export const migrationNames: readonly string[] = Object.keys(migrations);

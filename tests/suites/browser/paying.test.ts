@@ -14,6 +14,7 @@ before(() => service.start());
 after(() => service.dispose());
 
 let paidCents = 0;
+let receiptsSeen = 0;
 const dollars = (): string => `$${(paidCents / 100).toFixed(2)}`;
 
 test('the link of the first start makes the owner, who is led on and signs out', async (t) => {
@@ -83,6 +84,17 @@ describe('signing in, paying and signing out', { concurrency: false }, () => {
       }, 60_000);
       await person.look();
 
+      // Its receipt is there a moment later.
+      const receipts = async (): Promise<readonly { readonly html_url: string }[]> => {
+        const answer = await page.request.get(`${service.accountUrl}/v1/receipts`);
+        return ((await answer.json()) as { data: readonly { readonly html_url: string }[] }).data;
+      };
+      const receiptsBefore = receiptsSeen;
+      await until(async () => (await receipts()).length > receiptsBefore, 60_000);
+      receiptsSeen = (await receipts()).length;
+      await person.open((await receipts())[0]!.html_url);
+      await person.reads('Total paid (USD)');
+
       // Each form of the page of a payment that is there: a refund, a dispute and its end.
       await person.open(`${service.accountUrl}/topup`);
       await person.fill('Amount in cents', '500');
@@ -100,6 +112,11 @@ describe('signing in, paying and signing out', { concurrency: false }, () => {
       await person.press('Refund what is left of it');
       await page.getByRole('button', { name: 'Let the last refund fail' }).waitFor();
       await person.look();
+
+      // The receipt, and a credit note for the refund at least: a dispute that is won at once needs none.
+      await until(async () => (await receipts()).length >= receiptsSeen + 2, 60_000);
+      receiptsSeen = (await receipts()).length;
+      for (const { html_url: url } of (await receipts()).slice(0, 2)) await person.open(url);
 
       await person.open(service.accountUrl);
       await person.press('Sign out');

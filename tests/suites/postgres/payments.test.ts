@@ -10,6 +10,7 @@ import { creditOf } from '../../payments/credit-of.ts';
 import { event, openTill, paymentClaims, say, session, wish, type Books } from '../../payments/claims.ts';
 import { deathClaims } from '../../payments/death-claims.ts';
 import { moreClaims } from '../../payments/more-claims.ts';
+import { receiptsOn } from '../../invoices/receipts-on.ts';
 import { balanceOf, customer, differencesOf, hold, openReplica } from './fixture.ts';
 import { PostgresServer } from './server.ts';
 
@@ -57,6 +58,22 @@ test('two replicas that hear of the same payments credit each once', async (t) =
     await Promise.all(tills.flatMap((till) => [say(till, refund), say(till, { ...refund, id: `evt_also_${count}` })]));
   }
   assert.equal(await balanceOf(replicas[1]!.store, 'acct_a'), 4_000_000_000n);
+  // Both issue what is due at the same time: one document for each payment and return, and no number is lost.
+  const signal = AbortSignal.timeout(60_000);
+  await Promise.all(
+    replicas.flatMap(({ store }) => [receiptsOn(store), receiptsOn(store)]).map((all) => all.issueDue(signal)),
+  );
+  const issued = await replicas[0]!.store.desk.listReceipts({ limit: 100 });
+  const year = new Date().getUTCFullYear();
+  assert.deepEqual(
+    issued.map(({ number }) => number).toReversed(),
+    Array.from({ length: 20 }, (_, index) => `TH-R${year}-${String(index + 1).padStart(6, '0')}`),
+  );
+  for (const kind of ['receipt', 'credit_note'])
+    assert.equal(issued.filter((one) => one.kind === kind).length, 10, kind);
+  assert.equal((await replicas[0]!.store.desk.listNotices({ after: '', limit: 100 })).length, 20);
+  await assert.rejects(server.sql(url, `update receipt set data = '{}'`), /receipt is immutable/);
+  await assert.rejects(server.sql(url, 'truncate receipt'), /receipt is immutable/);
   assert.deepEqual(await differencesOf(url), []);
 });
 

@@ -1,0 +1,152 @@
+import Type from 'typebox';
+
+import { readReceipt, receiptPaper } from '../../invoices/receipt.ts';
+import type { Receipt } from '../../store/receipt-queries.ts';
+import { notThere } from '../input.ts';
+import { listOf, listSchema, nullable, pageLimit, pageQuery, secondsOf, wholeOf } from '../wire.ts';
+import { mayPay, route } from '../route.ts';
+import type { AccountRoute, Call } from '../route.ts';
+import { fileReply, pageReply, partyOf, partySchema, shownTax, taxSchema } from './invoices.ts';
+
+const receiptFields = {
+  id: Type.String({ description: '`rcpt_…`' }),
+  object: Type.Literal('receipt'),
+  kind: Type.Enum(['receipt', 'credit_note', 'credit_note_reversal'], {
+    description:
+      '`credit_note`: a payment was returned, or a part of it. `credit_note_reversal`: that has failed, or a dispute was won.',
+  }),
+  number: Type.String({ description: 'Of a series of its own without gaps: prefix, `R`, year, sequence.' }),
+  corrects: nullable(Type.String({ description: 'Id of the receipt, or of the credit note, that it corrects.' })),
+  topup_id: nullable(Type.String({ description: 'null: an operator has recorded the payment.' })),
+  origin: Type.Enum(['checkout', 'auto', 'recorded']),
+  paid_at: Type.Integer({ description: 'Unix seconds; of a credit note when it was returned.' }),
+  issued_at: Type.Integer({ description: 'Unix seconds.' }),
+  method: Type.String({ description: 'In words: `Visa ending in 4242`.' }),
+  currency: Type.Literal('USD'),
+  total_cents: Type.Integer({ description: 'What was paid, or returned, with the tax that it includes.' }),
+  total_microcents: Type.Integer(),
+  tax: taxSchema,
+  html_url: Type.String(),
+  pdf_url: Type.String(),
+};
+
+const params = Type.Object({ id: Type.String({ pattern: '^rcpt_[0-9A-Za-z]{12}$' }) });
+
+export const receiptRoutes: readonly AccountRoute[] = [
+  route({
+    method: 'get',
+    path: '/v1/receipts',
+    operationId: 'listReceipts',
+    tag: 'Billing',
+    summary: 'List receipts',
+    description: 'What payments have left at once, and what corrects them; newest first.',
+    access: mayPay,
+    query: Type.Object(pageQuery, { additionalProperties: false }),
+    answers: [{ status: 200, description: 'A page of them.', schema: listSchema(Type.Object(receiptFields)) }],
+    errors: ['http_404'],
+    handle: async ({ account, query: { limit: asked, after }, services }) => {
+      const limit = pageLimit(asked);
+      const rows = await services.operations.desk.listReceipts({
+        accountId: account.id,
+        limit: limit + 1,
+        ...(after === undefined ? {} : { after }),
+      });
+      return listOf(
+        rows,
+        limit,
+        (row) => shown(row, services.accountUrl()),
+        ({ id }) => id,
+      );
+    },
+  }),
+  route({
+    method: 'get',
+    path: '/v1/receipts/{id}',
+    operationId: 'getReceipt',
+    tag: 'Billing',
+    summary: 'Get a receipt',
+    description: 'All that it says, as it was issued.',
+    access: mayPay,
+    params,
+    answers: [
+      {
+        status: 200,
+        description: 'The receipt.',
+        schema: Type.Object({
+          ...receiptFields,
+          seller: Type.Union([partySchema, Type.Null()]),
+          buyer: partySchema,
+          payment_id: nullable(Type.String({ description: 'Of the payment, or of its return, at the provider.' })),
+          reference: nullable(Type.String({ description: 'What was said with a payment that was recorded.' })),
+        }),
+      },
+    ],
+    errors: ['http_404'],
+    handle: async (call) => {
+      const receipt = await receiptOf(call, call.params.id);
+      const { seller, buyer, paymentId, reference } = readReceipt(receipt);
+      return {
+        ...shown(receipt, call.services.accountUrl()),
+        seller: seller === null ? null : partyOf(seller),
+        buyer: partyOf(buyer),
+        payment_id: paymentId,
+        reference,
+      };
+    },
+  }),
+  route({
+    method: 'get',
+    path: '/v1/receipts/{id}.html',
+    operationId: 'getReceiptPage',
+    tag: 'Billing',
+    summary: 'Get a receipt as a page',
+    description: 'HTML without scripts, to be read and printed.',
+    access: mayPay,
+    params,
+    answers: [{ status: 200, description: 'The page.', contentType: 'text/html' }],
+    errors: ['http_404'],
+    handle: async (call) => pageReply(receiptPaper(await receiptOf(call, call.params.id))),
+  }),
+  route({
+    method: 'get',
+    path: '/v1/receipts/{id}.pdf',
+    operationId: 'getReceiptPdf',
+    tag: 'Billing',
+    summary: 'Get a receipt as a PDF',
+    description: 'Tagged, and with text that can be searched.',
+    access: mayPay,
+    params,
+    answers: [{ status: 200, description: 'The file.', contentType: 'application/pdf' }],
+    errors: ['http_404'],
+    handle: async (call) => await fileReply(receiptPaper(await receiptOf(call, call.params.id)), call.services),
+  }),
+];
+
+async function receiptOf({ account, services }: Pick<Call, 'account' | 'services'>, id: string): Promise<Receipt> {
+  const receipt = await services.operations.desk.getReceipt({ accountId: account.id, id });
+  if (receipt === undefined) throw notThere();
+  return receipt;
+}
+
+function shown(receipt: Receipt, accountUrl: string) {
+  const { origin, paidAt, currency, totalCents, tax } = readReceipt(receipt);
+  const url = `${accountUrl}/v1/receipts/${receipt.id}`;
+  return {
+    id: receipt.id,
+    object: 'receipt' as const,
+    kind: receipt.kind,
+    number: receipt.number,
+    corrects: receipt.corrects === '' ? null : receipt.corrects,
+    topup_id: receipt.topupId,
+    origin,
+    paid_at: secondsOf(paidAt),
+    issued_at: secondsOf(receipt.issuedAt),
+    method: receipt.method,
+    currency,
+    total_cents: totalCents,
+    total_microcents: wholeOf(receipt.totalMicrocents),
+    tax: shownTax(tax),
+    html_url: `${url}.html`,
+    pdf_url: `${url}.pdf`,
+  };
+}

@@ -1,0 +1,45 @@
+/** Invoices, receipts and credit notes as pages, with the longest that they may say: in one piece on a phone and on a desk. */
+import { createServer } from 'node:http';
+import type { Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { after, before, describe, test } from 'node:test';
+
+import { paperOf } from '../../../src/invoices/document.ts';
+import { paperHtml, paperPolicy } from '../../../src/invoices/html.ts';
+import type { Paper } from '../../../src/invoices/paper.ts';
+import { receiptPaper } from '../../../src/invoices/receipt.ts';
+import { longReceipt, longStatement } from '../../invoices/long-papers.ts';
+import { looks, openBrowser, Person } from './browser.ts';
+
+const papers: ReadonlyMap<string, Paper> = new Map([
+  ['/statement', paperOf(longStatement())],
+  ['/receipt', receiptPaper(longReceipt('receipt'))],
+  ['/credit_note', receiptPaper(longReceipt('credit_note'))],
+]);
+let server: Server;
+let url = '';
+before(async () => {
+  server = createServer((request, response) => {
+    const paper = papers.get(request.url ?? '');
+    response.writeHead(paper === undefined ? 204 : 200, {
+      'content-type': 'text/html; charset=utf-8',
+      'content-security-policy': paperPolicy,
+    });
+    response.end(paper === undefined ? undefined : paperHtml(paper));
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+});
+after(() => {
+  server.close();
+  server.closeAllConnections();
+});
+
+describe('every document', () => {
+  for (const look of looks)
+    test(look.name, async (t) => {
+      const person = await Person.at(await openBrowser(t), look, [url]);
+      for (const path of papers.keys()) await person.open(url + path);
+      await person.leave();
+    });
+});
