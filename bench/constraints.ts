@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
-import { printGbnf } from '../src/constraints/grammar.ts';
-import { jsonSchemaGrammar } from '../src/constraints/json-schema.ts';
-import { ApiError } from '../src/errors.ts';
+import { printGbnf } from '../src/inference/constraints/grammar.ts';
+import { jsonSchemaGrammar } from '../src/inference/constraints/json-schema.ts';
+import { ApiError } from '../src/platform/errors.ts';
 import { UsageError } from './arguments.ts';
 import { runCommand } from './command.ts';
 import { openGrammarJudge } from '../tests/support/grammar-judge.ts';

@@ -4,8 +4,8 @@ import { closeSync, mkdtempSync, openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Agent, request } from 'undici';
-import { createLlamaEngine } from '../src/engines/llama/engine.ts';
-import { MemoryBudget } from '../src/engines/llama/memory-budget.ts';
+import { createLlamaEngine } from '../src/inference/engines/llama/engine.ts';
+import { MemoryBudget } from '../src/inference/engines/llama/memory-budget.ts';
 import { Problem } from './problem.ts';
 
 /** How many tokens of an answer were there, and when. */

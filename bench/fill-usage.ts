@@ -1,9 +1,9 @@
 /** Many rows of usage, written in bulk, and what the jobs would have added up of them. */
 import { sql, type Kysely } from 'kysely';
 import type { Database } from '../src/store/database.ts';
-import { hourMs, quarterMs, startOfDay } from '../src/store/time-zone.ts';
-import { quarterColumns, quarters, sumColumns } from '../src/store/usage-expressions.ts';
-import { startOfMonth } from '../src/store/usage-months.ts';
+import { hourMs, quarterMs, startOfDay } from '../src/platform/calendar/time-zone.ts';
+import { quarterColumns, quarters, sumColumns } from '../src/store/reports/usage-expressions.ts';
+import { startOfMonth } from '../src/store/reports/usage-months.ts';
 import { say } from './command.ts';
 
 const dayMs = 24 * hourMs;

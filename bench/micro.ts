@@ -6,18 +6,18 @@ import { createFirstAccount } from '../src/accounts/first-account.ts';
 import { openSecret } from '../src/accounts/secret.ts';
 import { Billing } from '../src/billing/billing.ts';
 import { costMicrocents } from '../src/catalog/pricing.ts';
-import { chat } from '../src/dialects/chat/chat.ts';
-import { completions } from '../src/dialects/completions/completions.ts';
-import type { Dialect, ResponseHead } from '../src/dialects/dialect.ts';
-import { messages } from '../src/dialects/messages/messages.ts';
-import { responses } from '../src/dialects/responses/responses.ts';
-import { ChunkDecoder } from '../src/engines/openai/decode.ts';
-import { SseReader } from '../src/engines/openai/sse.ts';
-import { UsageTally } from '../src/engines/usage-tally.ts';
+import { chat } from '../src/inference/dialects/chat/chat.ts';
+import { completions } from '../src/inference/dialects/completions/completions.ts';
+import type { Dialect, ResponseHead } from '../src/inference/dialects/dialect.ts';
+import { messages } from '../src/inference/dialects/messages/messages.ts';
+import { responses } from '../src/inference/dialects/responses/responses.ts';
+import { ChunkDecoder } from '../src/inference/engines/openai/decode.ts';
+import { SseReader } from '../src/inference/engines/openai/sse.ts';
+import { UsageTally } from '../src/inference/engines/usage-tally.ts';
 import type { GenerationBatch } from '../src/generation/event.ts';
 import { Fold } from '../src/generation/fold.ts';
 import { openSqliteStore } from '../src/store/sqlite/store.ts';
-import { publicIdOf, uuidMaker } from '../src/ids/uuid.ts';
+import { publicIdOf, uuidMaker } from '../src/platform/ids/uuid.ts';
 import { families } from './family.ts';
 import { requestBytes, scenarios } from './scenarios.ts';
 import { median } from './table.ts';
@@ -167,11 +167,14 @@ async function openMoney(folder: string) {
   const fail = (error: Error): never => {
     throw error;
   };
-  const { ledger, desk, close } = await openSqliteStore({ file: join(folder, 'micro.db'), onFatal: fail });
-  const account = await createFirstAccount({ ledger, desk, secret, newId, now: Date.now, directory }, 10n ** 15n);
+  const { ledger, repositories, close } = await openSqliteStore({ file: join(folder, 'micro.db'), onFatal: fail });
+  const account = await createFirstAccount(
+    { ledger, repositories, secret, newId, now: Date.now, directory },
+    10n ** 15n,
+  );
   if (account === undefined) throw new Error('a new database has no account');
   const { accountId, key } = account;
-  const keyId = (await desk.listKeys({ limit: 1 }))[0]!.id;
+  const keyId = (await repositories.listKeys({ limit: 1 }))[0]!.id;
   const billing = new Billing({ ledger, newId, topupUrl: () => 'http://127.0.0.1/topup', log: () => {} });
 
   const one = async (): Promise<void> => {

@@ -4,7 +4,7 @@ import { closeSync, openSync, readFileSync, readdirSync, writeFileSync } from 'n
 import os from 'node:os';
 
 /** A program that runs in a session of its own, so that it can be stopped with everything it has started. */
-export interface Running {
+export interface ActiveRequests {
   readonly pid: number;
   readonly child: ChildProcess;
   /** Why it ended, `undefined` while it runs. */
@@ -24,14 +24,14 @@ const stopTimeoutMs = 10_000;
 
 /** The programs of this run; none of them outlives it. */
 export class Processes {
-  readonly #running = new Set<Running>();
+  readonly #running = new Set<ActiveRequests>();
 
   constructor() {
     process.once('exit', () => this.#killAll());
     for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => process.exit(130));
   }
 
-  start({ command, core, cwd, logFile }: StartOptions): Running {
+  start({ command, core, cwd, logFile }: StartOptions): ActiveRequests {
     const [program, ...parameters] = onCore(command, core);
     const log = openSync(logFile, 'a');
     const child = spawn(program!, parameters, { cwd, detached: true, stdio: ['ignore', log, log] });
@@ -40,7 +40,7 @@ export class Processes {
       child.once('error', () => undefined);
       throw new Error(`${program} cannot be started`);
     }
-    const running: Running = {
+    const running: ActiveRequests = {
       pid: child.pid,
       child,
       ended: () =>
@@ -55,7 +55,7 @@ export class Processes {
   }
 
   /** Asks it to stop, and makes it after ten seconds. */
-  async stop(running: Running): Promise<void> {
+  async stop(running: ActiveRequests): Promise<void> {
     if (running.ended() !== undefined) return;
     const exit = once(running.child, 'exit');
     process.kill(-running.pid, 'SIGTERM');

@@ -4,18 +4,18 @@ import { join } from 'node:path';
 import { sql, type Kysely } from 'kysely';
 import type { Database } from '../src/store/database.ts';
 import { periodOf } from '../src/store/budget.ts';
-import { creditSummary, listLedger } from '../src/store/credit-queries.ts';
-import { listGenerations } from '../src/store/generation-queries.ts';
-import { readBooks } from '../src/store/invoice-queries.ts';
-import { lastUseOfKeys } from '../src/store/key-queries.ts';
+import { creditSummary, listLedger } from '../src/store/repositories/credit.ts';
+import { listGenerations } from '../src/store/repositories/generations.ts';
+import { readLedgerSpan } from '../src/store/repositories/invoices.ts';
+import { lastUseOfKeys } from '../src/store/repositories/keys.ts';
 import { migrate } from '../src/store/migrations/migrate.ts';
 import { kyselyOnPostgres } from '../src/store/postgres/dialect.ts';
 import { makePartitions } from '../src/store/postgres/partitions.ts';
-import { reportUsage, spendOfKeys, spendSince, type ReportDimension } from '../src/store/report-queries.ts';
+import { reportUsage, spendOfKeys, spendSince, type ReportDimension } from '../src/store/reports/reports.ts';
 import { openConnection } from '../src/store/sqlite/connection.ts';
 import { kyselyOn } from '../src/store/sqlite/dialect.ts';
-import { startOfMonth } from '../src/store/usage-months.ts';
-import { bucketBounds, hourMs, startOfDay, type BucketWidth } from '../src/store/time-zone.ts';
+import { startOfMonth } from '../src/store/reports/usage-months.ts';
+import { bucketBounds, hourMs, startOfDay, type BucketWidth } from '../src/platform/calendar/time-zone.ts';
 import { say } from './command.ts';
 import {
   fillUsage,
@@ -62,7 +62,7 @@ const cases: readonly Case[] = [
   {
     name: 'what a statement reads of a month',
     run: (db, accountId) =>
-      readBooks(db, { accountId, from: startOfMonth(filledFrom, 1), to: startOfMonth(filledFrom, 2) }),
+      readLedgerSpan(db, { accountId, from: startOfMonth(filledFrom, 1), to: startOfMonth(filledFrom, 2) }),
   },
   {
     name: 'spend of a key since 30 days',

@@ -4,7 +4,13 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Contender, Prepared } from './contender.ts';
 import { runLoad, type LoadResult } from './load.ts';
-import { coreBusySeconds, processorSeconds, residentMegabytes, type Processes, type Running } from './processes.ts';
+import {
+  coreBusySeconds,
+  processorSeconds,
+  residentMegabytes,
+  type Processes,
+  type ActiveRequests,
+} from './processes.ts';
 import { requestBytes, type Scenario } from './scenarios.ts';
 import type { Tools } from './tools.ts';
 import type { Upstream } from './upstream.ts';
@@ -46,7 +52,7 @@ export interface Point {
 interface Started {
   readonly name: string;
   readonly prepared: Prepared;
-  readonly running: Running | undefined;
+  readonly running: ActiveRequests | undefined;
   readonly folder: string;
   readonly coldStartMs: number | undefined;
 }
@@ -115,7 +121,7 @@ const outputIn = (folder: string): string => readFileSync(outputFile(folder), 'u
 const startTimeoutMs = 60_000;
 const firstRequest: Scenario = { name: 'first', mode: 's', tokens: 1, paceMs: 0, connections: 1, seconds: 1 };
 
-async function firstAnswer(name: string, prepared: Prepared, running: Running): Promise<void> {
+async function firstAnswer(name: string, prepared: Prepared, running: ActiveRequests): Promise<void> {
   const body = requestBytes(firstRequest, prepared).split('\r\n\r\n')[1]!;
   const deadlineMs = performance.now() + startTimeoutMs;
   for (;;) {

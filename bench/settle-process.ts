@@ -4,7 +4,7 @@
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { Billing } from '../src/billing/billing.ts';
-import { publicIdOf, uuidMaker } from '../src/ids/uuid.ts';
+import { publicIdOf, uuidMaker } from '../src/platform/ids/uuid.ts';
 import type { UsageRow } from '../src/store/ledger.ts';
 import { openPostgresStore } from '../src/store/postgres/store.ts';
 import { openSqliteStore } from '../src/store/sqlite/store.ts';

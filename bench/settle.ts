@@ -4,11 +4,11 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { uuidMaker } from '../src/ids/uuid.ts';
-import { houseAccounts, type AccountLedger } from '../src/store/ledger.ts';
+import { uuidMaker } from '../src/platform/ids/uuid.ts';
+import { systemAccounts, type AccountLedger } from '../src/store/ledger.ts';
 import { openPostgresStore } from '../src/store/postgres/store.ts';
 import { openSqliteStore } from '../src/store/sqlite/store.ts';
-import { verifyLedger } from '../src/store/verify.ts';
+import { verifyLedger } from '../src/store/verify/verify.ts';
 import { kyselyOnPostgres } from '../src/store/postgres/dialect.ts';
 import { openReadOnly } from '../src/store/sqlite/dialect.ts';
 import type { PostgresServer } from '../tests/suites/postgres/server.ts';
@@ -124,7 +124,7 @@ async function fund(ledger: AccountLedger): Promise<void> {
   await ledger.createAccount({ id: accountId, name: 'hot', creditLimitMicrocents: 0n, at, changeId: newId() });
   await ledger.transfer({
     id: newId(),
-    debitAccount: houseAccounts.promo,
+    debitAccount: systemAccounts.promo,
     creditAccount: accountId,
     amountMicrocents: 10n ** 16n,
     kind: 'grant',

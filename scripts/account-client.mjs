@@ -11,7 +11,7 @@ import { isStarted, root, setup } from './setup.mjs';
 export async function writeAccountClient() {
   installClients();
   const [{ accountDocument }, { accountRoutes }] = await importSources(
-    'src/account-api/document.ts',
+    'src/account-api/openapi-document.ts',
     'src/account-api/routes.ts',
   );
   const generator = path.join(root, clientTests, 'node_modules', 'openapi-typescript', 'dist', 'index.mjs');

@@ -52,7 +52,7 @@ const shared = {
   metafile: true,
 };
 
-/** What runs by itself, by the names of the files: `src/engines/llama/llama-child.ts` is the entry `llama-child`. */
+/** What runs by itself, by the names of the files: `src/inference/engines/llama/llama-child.ts` is the entry `llama-child`. */
 export function programEntries() {
   const files = filesBelow(path.join(root, 'src')).filter((file) => /-(child|thread|worker)\.ts$/.test(file));
   return [path.join(root, 'src', 'main.ts'), ...files].map((file) => ({ in: file, out: path.basename(file, '.ts') }));
@@ -118,13 +118,13 @@ export async function importSources(...files) {
 export async function watchProgram(onBuilt) {
   const { context } = await import('esbuild');
   let startedAt = 0;
-  const told = {
+  const reported = {
     name: 'told',
     setup(build) {
       build.onStart(() => void (startedAt = Date.now()));
       build.onEnd(async ({ errors }) => {
         if (errors.length === 0) onBuilt(((Date.now() - startedAt) / 1000).toFixed(1));
-        else await tell(errors);
+        else await report(errors);
       });
     },
   };
@@ -132,7 +132,7 @@ export async function watchProgram(onBuilt) {
     entryPoints: programEntries(),
     outdir: dist,
     external: [...external, ...large],
-    plugins: [undiciParts, told, engineLibrary()],
+    plugins: [undiciParts, reported, engineLibrary()],
   };
   const watching = await context({ ...shared, ...options });
   await watching.watch();
@@ -149,12 +149,12 @@ async function bundle(options) {
     if (error.errors === undefined) throw error;
     // What a slim installation has left out is needed after all: the sources have changed.
     if (error.errors.some(({ text }) => text.startsWith('Could not resolve')) && installAgain()) return bundle(options);
-    await tell(error.errors);
+    await report(error.errors);
     return fail('The sources could not be bundled; see above.');
   }
 }
 
-async function tell(errors) {
+async function report(errors) {
   const { formatMessages } = await import('esbuild');
   const color = process.stderr.isTTY;
   for (const text of await formatMessages(errors, { kind: 'error', color })) say(text.trimEnd());

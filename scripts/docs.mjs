@@ -9,7 +9,7 @@ import { isStarted, root, say, setup } from './setup.mjs';
 export async function documents() {
   const [{ configSchema }, { scriptSchema }, { environmentVariables }, { commandProgram }] = await importSources(
     'src/config/schema.ts',
-    'src/engines/scripted/script-schema.ts',
+    'src/inference/engines/scripted/script-schema.ts',
     'src/config/environment.ts',
     'src/cli/command-line.ts',
   );

@@ -62,9 +62,12 @@ process.exitCode = code;
 /** Tests on the real model fail by themselves without it; the others need not wait for a network. */
 async function fetchDefaultModel() {
   const [{ readEnvironment }, { readConfig }, { fetchModelFile }, { progressDisplay }] = await importSources(
-    ...['config/environment.ts', 'config/read.ts', 'model-files/fetch-model-file.ts', 'model-files/progress.ts'].map(
-      (file) => `src/${file}`,
-    ),
+    ...[
+      'config/environment.ts',
+      'config/read.ts',
+      'inference/model-files/fetch-model-file.ts',
+      'inference/model-files/progress.ts',
+    ].map((file) => `src/${file}`),
   );
   const environment = readEnvironment();
   const { sources, sha256, bytes } = readConfig('', { directory: root, environment }).models[0].backends[0];

@@ -7,141 +7,97 @@ import ts from 'typescript';
 import { inRepository } from './support/repository.ts';
 
 /**
- * Holds the arrows of docs/architecture.md, "What may import what": the folder of a file tells what it may know. A name is
- * a folder of `src/`, or a file beside them without its ending.
+ * Holds the arrows of docs/architecture.md, "What may import what": the room of a file tells what it may know. A room is a
+ * folder below `src/`; a name on the right covers the rooms inside it.
  */
 const arrows: Readonly<Record<string, readonly string[]>> = {
+  // The internal language of a request and of what an engine says.
   generation: [],
-  // What has nothing to do with inference or money: where threads and children are, stacks.
+  // What has nothing to do with inference or money: errors, the log, ids, HTTP, threads.
   platform: [],
-  errors: [],
-  store: ['ids', 'platform', 'tax'],
   // Countries, rates, and who is taxed how.
   tax: [],
-  // One of each code, for its page and for the API description.
-  'error-examples': ['errors'],
-  log: [],
-  // Texts in pages.
-  html: [],
-  // What Node 20 gets wrong about signals.
-  'any-signal': [],
-  // Counting, and the text that scrapers read.
-  metrics: [],
-  // What is done again and again beside the requests.
-  jobs: ['log'],
-  // Request ids: how they are made, printed and echoed.
-  ids: [],
-  // What both hosts do below the level of routes.
-  edge: ['errors', 'ids', 'ip', 'platform'],
-  // IP addresses and ranges of them.
-  ip: [],
-  constraints: ['errors'],
-  dialects: ['generation', 'errors'],
-  reply: ['generation', 'errors'],
-  engines: ['any-signal', 'generation', 'errors', 'constraints', 'platform', 'reply'],
-  'model-files': ['any-signal', 'errors'],
-  config: ['model-files', 'catalog', 'ip', 'tax'],
-  catalog: ['generation', 'errors', 'store'],
-  accounts: ['generation', 'errors', 'ip', 'store', 'tax'],
-  // Not catalog: prices arrive as a function.
-  billing: ['generation', 'errors', 'store'],
-  images: ['generation', 'errors'],
-  files: ['generation', 'errors', 'platform', 'store'],
-  limits: ['generation', 'errors', 'store'],
-  pipeline: [
-    'any-signal',
-    'generation',
-    'errors',
-    'store',
-    'constraints',
-    'dialects',
-    'engines',
-    'catalog',
+  store: ['platform', 'tax'],
+  catalog: ['generation'],
+  config: ['catalog', 'platform', 'tax'],
+  'notifications/mail': ['config', 'platform', 'store'],
+  'notifications/webhooks': ['platform', 'store'],
+  accounts: ['platform', 'store', 'tax'],
+  // Who signs in, and how; one file of it loads better-auth.
+  'accounts/users': ['accounts', 'config', 'notifications/mail', 'platform', 'store'],
+  // Prices of models arrive as a function; of the catalog it knows their form.
+  billing: ['catalog', 'generation', 'platform', 'store'],
+  'billing/rate-limits': ['platform', 'store'],
+  'billing/alerts': ['platform', 'store'],
+  'billing/invoices': ['accounts', 'billing', 'platform', 'store', 'tax'],
+  'billing/payments': ['accounts', 'config', 'notifications/mail', 'platform', 'store'],
+  'billing/notices': ['billing', 'billing/invoices', 'notifications', 'platform', 'store'],
+  'inference/constraints': ['platform'],
+  'inference/dialects': ['generation', 'platform'],
+  'inference/output-parsers': ['generation', 'platform'],
+  'inference/engines': ['generation', 'inference/constraints', 'inference/output-parsers', 'platform'],
+  'inference/images': ['generation', 'platform'],
+  'inference/files': ['platform', 'store'],
+  'inference/model-files': ['config', 'platform'],
+  'inference/pipeline': [
     'accounts',
     'billing',
-    'limits',
-    'images',
-    'files',
-    'ip',
+    'billing/rate-limits',
+    'catalog',
+    'generation',
+    'inference/constraints',
+    'inference/dialects',
+    'inference/engines',
+    'inference/files',
+    'inference/images',
     'platform',
+    'store',
   ],
   // What the inference host says of itself; it reads the schemas of the dialects and serves nothing.
-  openapi: ['dialects', 'catalog', 'errors', 'error-examples'],
-  http: [
-    'openapi',
-    'pipeline',
-    'images',
-    'files',
-    'dialects',
-    'catalog',
+  'inference/openapi': ['catalog', 'inference/dialects', 'platform'],
+  'inference/http': [
     'accounts',
     'billing',
-    'limits',
-    'errors',
+    'billing/rate-limits',
+    'catalog',
     'generation',
-    'html',
-    'log',
-    'ids',
-    'edge',
-    'metrics',
+    'inference/dialects',
+    'inference/files',
+    'inference/images',
+    'inference/openapi',
+    'inference/pipeline',
+    'platform',
   ],
   'account-api': [
-    'any-signal',
-    'html',
-    'error-examples',
-    'pipeline',
-    'dialects',
-    'catalog',
     'accounts',
+    'accounts/users',
     'billing',
-    'limits',
-    'errors',
-    'generation',
-    'log',
-    'ids',
-    'ip',
-    'edge',
-    'http',
-    'openapi',
-    'store',
+    'billing/alerts',
+    'billing/invoices',
+    'billing/payments',
+    'billing/rate-limits',
     'config',
-    'invoices',
-    'alerts',
-    'webhooks',
-    'mail',
-    'payments',
-    'people',
+    'inference/dialects',
+    'inference/http',
+    'inference/openapi',
+    'notifications',
+    'platform',
+    'store',
     'tax',
   ],
-  // Who signs in, and how; one file of it loads better-auth.
-  people: ['accounts', 'store', 'config', 'mail', 'errors', 'log'],
-  // Mail that waits to be sent, and is sent by SMTP.
-  mail: ['store', 'config', 'log'],
-  // Who takes payments, and what their messages mean for the books.
-  payments: ['accounts', 'store', 'ids', 'mail', 'config', 'jobs', 'log'],
-  // Days and months of time zones.
-  calendar: ['store'],
-  // Monthly statements.
-  invoices: ['accounts', 'billing', 'calendar', 'html', 'ids', 'store', 'tax'],
-  alerts: ['calendar', 'ids', 'store'],
-  // Sent to addresses that customers name, through the gates of images.
-  webhooks: ['any-signal', 'errors', 'ids', 'images', 'log', 'store'],
-  // What has happened, told by mail and to webhooks.
-  notices: ['billing', 'invoices', 'log', 'mail', 'store', 'webhooks'],
   // The socket through which the command line reaches a running service.
-  control: ['accounts', 'config', 'tax'],
+  'app/control': ['accounts', 'config', 'tax'],
 };
 
 /** The only places where concrete engines and stores are named; they may import everything. */
-const compositionRoots: ReadonlySet<string> = new Set(['main', 'service', 'cli']);
+const compositionRoots: ReadonlySet<string> = new Set(['main', 'app', 'cli']);
 
 /** Arrows that end at one file: the interface of a part with several implementations, or the one pure thing in it. */
 const narrowArrows: Readonly<Record<string, string>> = {
-  'pipeline → dialects': 'dialects/dialect.ts',
-  'pipeline → engines': 'engines/engine.ts',
-  'config → model-files': 'model-files/source.ts',
+  'inference/pipeline → inference/dialects': 'inference/dialects/dialect.ts',
+  'inference/pipeline → inference/engines': 'inference/engines/engine.ts',
   'config → catalog': 'catalog/model.ts',
-  'control → config': 'config/reload-outcome.ts',
+  'app/control → config': 'config/reload-outcome.ts',
 };
 
 /** Where execution starts; the second half are threads and child processes, which nothing imports. */
@@ -149,10 +105,10 @@ const entryPoints = [
   'main.ts',
   'cli/serve-worker.ts',
   'store/sqlite/ledger-worker.ts',
-  'store/sqlite/desk-worker.ts',
-  'engines/llama/llama-child.ts',
-  'edge/json/json-thread.ts',
-  'files/pdf-child.ts',
+  'store/sqlite/query-worker.ts',
+  'inference/engines/llama/llama-child.ts',
+  'platform/http/json/json-thread.ts',
+  'inference/files/pdf-child.ts',
 ];
 
 const sources = readSources();
@@ -161,12 +117,20 @@ test('every import follows the arrows of the architecture', () => {
   assert.deepEqual(importFaults(sources), []);
 });
 
-test('folders do not import each other in circles', () => {
-  assert.deepEqual(folderCycles(sources), []);
+test('rooms and files do not import each other in circles', () => {
+  assert.deepEqual([...circles(sources, partOf), ...circles(sources, (file) => file)], []);
 });
 
-test('the environment is read in src/config only, HTTP servers are made in src/edge only, nothing writes to the console', () => {
+test('the environment is read in src/config only, HTTP servers are made in src/platform/http only, nothing writes to the console', () => {
   assert.deepEqual(wordFaults(sources), []);
+});
+
+test('no name of a file stands for three different jobs', () => {
+  assert.deepEqual(nameFaults(sources), []);
+});
+
+test('identifiers are made of the words of the glossary, and not of those that they have replaced', () => {
+  assert.deepEqual(vocabularyFaults(sources), []);
 });
 
 test('nothing in src is dead', () => {
@@ -176,35 +140,55 @@ test('nothing in src is dead', () => {
 test('each rule finds what it is for', () => {
   const faultsOf = (files: Record<string, string>): string[] => {
     const tree = new Map(Object.entries(files));
-    return [...importFaults(tree), ...folderCycles(tree), ...wordFaults(tree)];
+    return [
+      ...importFaults(tree),
+      ...circles(tree, partOf),
+      ...circles(tree, (file) => file),
+      ...wordFaults(tree),
+      ...nameFaults(tree),
+      ...vocabularyFaults(tree),
+    ];
   };
   const rules: readonly (readonly [Record<string, string>, RegExp | null])[] = [
     [
-      { 'generation/a.ts': "import { b } from '../errors.ts';", 'errors.ts': '' },
-      /generation may import nothing of ours.*errors/,
+      { 'generation/a.ts': "import { b } from '../platform/errors.ts';", 'platform/errors.ts': '' },
+      /generation may import nothing of ours.*platform/,
     ],
-    [{ 'dialects/a/a.ts': "import type { b } from '../../engines/engine.ts';" }, /src\/dialects\/a\/a\.ts.*engines/],
-    [{ 'billing/a.ts': "export { b } from '../catalog/pricing.ts';" }, /src\/billing\/a\.ts.*catalog/],
-    [{ 'engines/a/a.ts': "const b = await import('../../pipeline/run.ts');" }, /engines.*pipeline/],
-    [{ 'engines/a.ts': "type B = import('../pipeline/run.ts').B;" }, /engines.*pipeline/],
-    [{ 'log.ts': "import '../src/errors.ts';" }, /log may import nothing of ours/],
+    [
+      { 'inference/dialects/a/a.ts': "import type { b } from '../../engines/engine.ts';" },
+      /src\/inference\/dialects\/a\/a\.ts.*engines/,
+    ],
+    [{ 'store/a.ts': "export { b } from '../catalog/pricing.ts';" }, /src\/store\/a\.ts.*catalog/],
+    [{ 'inference/engines/a/a.ts': "const b = await import('../../pipeline/run.ts');" }, /engines.*pipeline/],
+    [{ 'inference/engines/a.ts': "type B = import('../pipeline/run.ts').B;" }, /engines.*pipeline/],
+    [{ 'platform/log.ts': "import '../catalog/model.ts';" }, /platform may import nothing of ours/],
     [{ 'novel/a.ts': '' }, /no arrows for 'novel'/],
-    [{ 'pipeline/a.ts': "import { b } from '../engines/usage.ts';" }, /only 'engines\/engine\.ts'/],
-    [{ 'config/a.ts': "import { b } from '../model-files/download.ts';" }, /only 'model-files\/source\.ts'/],
-    [{ 'http/a.ts': "import { b } from '../store/ledger.ts';" }, /http may import/],
+    [{ 'inference/novel/a.ts': '' }, /no arrows for 'inference'/],
+    [
+      { 'inference/pipeline/a.ts': "import { b } from '../engines/usage.ts';" },
+      /only 'inference\/engines\/engine\.ts'/,
+    ],
+    [{ 'config/a.ts': "import { b } from '../catalog/card.ts';" }, /only 'catalog\/model\.ts'/],
+    [{ 'inference/http/a.ts': "import { b } from '../../store/ledger.ts';" }, /http may import/],
+    [{ 'billing/a.ts': "import { b } from './payments/provider.ts';" }, /billing may import/],
+    [{ 'accounts/users/a.ts': "import { b } from '../owner.ts';" }, null],
     [{ 'accounts/a.ts': "import { b } from '../store/sqlite/store.ts';" }, /concrete/],
-    [{ 'dialects/a/a.ts': "import { b } from '../b/b.ts';" }, /does not import its sibling 'dialects\/b'/],
-    [{ 'engines/engine.ts': "import { b } from './b/b.ts';" }, /does not import its implementation/],
+    [
+      { 'inference/dialects/a/a.ts': "import { b } from '../b/b.ts';" },
+      /does not import its sibling 'inference\/dialects\/b'/,
+    ],
+    [{ 'inference/engines/engine.ts': "import { b } from './b/b.ts';" }, /does not import its implementation/],
     [
       {
-        'service/start.ts': "import { b } from '../engines/llama/engine.ts';",
-        'cli/a.ts': "import '../service/start.ts';",
+        'app/start.ts': "import { b } from '../inference/engines/llama/engine.ts';",
+        'cli/a.ts': "import '../app/start.ts';",
       },
       null,
     ],
+    [{ 'cli/a.ts': "import '../app/a.ts';", 'app/a.ts': "import '../cli/b.ts';" }, /circle: cli → app → cli/],
     [
-      { 'cli/a.ts': "import '../service/a.ts';", 'service/a.ts': "import '../cli/a.ts';" },
-      /circle: cli → service → cli/,
+      { 'store/a.ts': "import './b.ts';", 'store/b.ts': "import type { A } from './a.ts';" },
+      /circle: store\/a\.ts → store\/b\.ts → store\/a\.ts/,
     ],
     [{ 'store/a.ts': 'const { env } = process;' }, /src\/store\/a\.ts.*environment/],
     [{ 'store/a.ts': "import { env } from 'node:process';" }, /environment/],
@@ -212,24 +196,47 @@ test('each rule finds what it is for', () => {
     [{ 'config/a.ts': 'process.env.HOME' }, null],
     [{ 'store/a.ts': '// process.env and console.log\nconst a = "console.log(process.env)";' }, null],
     [{ 'store/a.ts': 'console.error(1)' }, /src\/store\/a\.ts.*console/],
-    [{ 'http/a.ts': "import { createServer as a } from 'node:http';" }, /src\/http\/a\.ts makes an HTTP server/],
+    [
+      { 'inference/http/a.ts': "import { createServer as a } from 'node:http';" },
+      /src\/inference\/http\/a\.ts makes an HTTP server/,
+    ],
     [
       {
-        'http/a.ts': "import type { Server } from 'node:http';",
-        'edge/a.ts': "import { createServer } from 'node:http';",
+        'inference/http/a.ts': "import type { Server } from 'node:http';",
+        'platform/http/a.ts': "import { createServer } from 'node:http';",
       },
       null,
     ],
-    [{ 'http/a.ts': "import { createServer } from 'node:net';" }, null],
+    [{ 'inference/http/a.ts': "import { createServer } from 'node:net';" }, null],
+    [
+      { 'store/a.ts': 'const deskThread = 1;' },
+      /src\/store\/a\.ts: deskThread has the word 'desk', now called 'repositories'/,
+    ],
+    [{ 'store/a.ts': 'class PurseTable {}' }, /'purse'/],
+    [{ 'store/a.ts': 'const purse_id = row.purse;' }, null],
+    [{ 'store/limits.ts': '', 'accounts/limits.ts': '', 'config/limits.ts': '' }, /limits\.ts stands for 3 jobs/],
+    [
+      { 'store/limits.ts': '', 'accounts/limits.ts': '', 'cli/limits.ts': '', 'account-api/routes/limits.ts': '' },
+      null,
+    ],
+    [
+      {
+        'generation/a.ts': '',
+        'inference/dialects/b/a.ts': '',
+        'inference/dialects/c/a.ts': '',
+        'inference/dialects/d/a.ts': '',
+      },
+      null,
+    ],
   ];
   for (const [files, expected] of rules) {
-    const told = faultsOf(files).join('\n');
-    if (expected === null) assert.equal(told, '', JSON.stringify(files));
-    else assert.match(told, expected, JSON.stringify(files));
+    const reported = faultsOf(files).join('\n');
+    if (expected === null) assert.equal(reported, '', JSON.stringify(files));
+    else assert.match(reported, expected, JSON.stringify(files));
   }
   const tree = new Map([
-    ['main.ts', "import './service/start.ts';"],
-    ['service/start.ts', ''],
+    ['main.ts', "import './app/start.ts';"],
+    ['app/start.ts', ''],
     ['store/lonely.ts', "import '../main.ts';"],
   ]);
   assert.deepEqual(deadFiles(tree, ['main.ts']), ['src/store/lonely.ts is dead: no entry point reaches it']);
@@ -260,12 +267,13 @@ function importFault(file: string, target: string): string | undefined {
   if (compositionRoots.has(from)) return undefined;
   if (from === to) return siblingFault(file, target);
   const allowed = arrows[from] ?? [];
-  if (!allowed.includes(to)) {
+  if (!allowed.some((name) => name === to || (to.startsWith(`${name}/`) && arrows[name] === undefined))) {
     return `${from} may import ${allowed.length === 0 ? 'nothing of ours' : `only ${allowed.join(', ')}`}, not ${to}`;
   }
   const face = narrowArrows[`${from} → ${to}`];
   if (face !== undefined && target !== face) return `of ${to}, ${from} may import only '${face}'`;
-  if ((to === 'engines' || to === 'store') && folderIn(target) !== undefined) {
+  const isConcrete = to === 'store' ? /^store\/(postgres|sqlite|workers)\//.test(target) : to === 'inference/engines';
+  if (isConcrete && folderIn(target) !== undefined) {
     return `concrete engines and stores are named only in ${[...compositionRoots].join(', ')}`;
   }
   return undefined;
@@ -274,7 +282,7 @@ function importFault(file: string, target: string): string | undefined {
 /** Dialects and engines know their interface, not each other; interfaces know no implementation. */
 function siblingFault(file: string, target: string): string | undefined {
   const part = partOf(file);
-  if (part !== 'dialects' && part !== 'engines') return undefined;
+  if (part !== 'inference/dialects' && part !== 'inference/engines') return undefined;
   const own = folderIn(file);
   const other = folderIn(target);
   if (other === undefined || other === own) return undefined;
@@ -283,19 +291,20 @@ function siblingFault(file: string, target: string): string | undefined {
     : `'${part}/${own}' does not import its sibling '${part}/${other}'`;
 }
 
-function folderCycles(files: Sources): string[] {
+/** Circles of imports between the parts that `nameOf` makes of the files: rooms, or the files themselves. */
+function circles(files: Sources, nameOf: (file: string) => string): string[] {
   const graph = new Map<string, Set<string>>();
   for (const [file, text] of files) {
-    const from = partOf(file);
+    const from = nameOf(file);
     const targets = graph.get(from) ?? new Set();
     graph.set(from, targets);
-    for (const target of importsOf(file, text)) if (partOf(target) !== from) targets.add(partOf(target));
+    for (const target of importsOf(file, text)) if (nameOf(target) !== from) targets.add(nameOf(target));
   }
   const done = new Set<string>();
-  const cycles: string[] = [];
+  const found: string[] = [];
   const visit = (part: string, path: readonly string[]): void => {
     if (path.includes(part)) {
-      cycles.push(`import circle: ${[...path.slice(path.indexOf(part)), part].join(' → ')}`);
+      found.push(`import circle: ${[...path.slice(path.indexOf(part)), part].join(' → ')}`);
       return;
     }
     if (done.has(part)) return;
@@ -303,7 +312,70 @@ function folderCycles(files: Sources): string[] {
     done.add(part);
   };
   for (const part of graph.keys()) visit(part, []);
-  return cycles;
+  return found;
+}
+
+/**
+ * Commands, and routes of the account API, are named after what they are about, so they do not count. Dialects, engines and
+ * stores are several of one kind: what has the same name in each does the same job.
+ */
+function nameFaults(files: Sources): string[] {
+  const jobs = new Map<string, Set<string>>();
+  for (const file of files.keys()) {
+    if (file.startsWith('cli/') || file.startsWith('account-api/routes/')) continue;
+    const name = posix.basename(file);
+    const kind = posix
+      .dirname(file)
+      .replace(/^(inference\/(?:dialects|engines))\/.*/, '$1/*')
+      .replace(/^store\/(postgres|sqlite)$/, 'store/*');
+    jobs.set(name, (jobs.get(name) ?? new Set()).add(kind));
+  }
+  return [...jobs]
+    .filter(([, places]) => places.size > 2)
+    .map(([name, places]) => `${name} stands for ${places.size} jobs: in ${[...places].join(', ')}`);
+}
+
+/** Words that the code once had for itself, and the field's terms that it has now. */
+const replacedWords: Readonly<Record<string, string>> = {
+  accuse: 'record',
+  acquit: 'clear',
+  arbiter: 'limit server',
+  borrower: 'lease client',
+  chore: 'background task',
+  condemns: 'isQuarantined',
+  desk: 'repositories',
+  greet: 'onConnect',
+  knock: 'ping',
+  ladder: 'shedding',
+  lender: 'lease server',
+  mailbox: 'channel',
+  odds: 'logprobs',
+  purse: 'balance',
+  purses: 'balances',
+  reborn: 'expired',
+  refit: 'retryWithinContext',
+  rung: 'shedLevel',
+  succession: 'rollout',
+  telling: 'notifications',
+  trouble: 'incident',
+  wish: 'input',
+};
+
+/** Tables and columns keep the names that databases have: they are written with `_`, or stand alone as a property. */
+function vocabularyFaults(files: Sources): string[] {
+  const faults = new Set<string>();
+  for (const [file, text] of files) {
+    if (file.startsWith('store/migrations/')) continue;
+    walk(parse(file, text), (node) => {
+      if (!ts.isIdentifier(node) || node.text.includes('_')) return;
+      const words = node.text.split(/(?=[A-Z])/).map((word) => word.toLowerCase());
+      if (words.length === 1 && !ts.isVariableDeclaration(node.parent) && !ts.isParameter(node.parent)) return;
+      const word = words.find((each) => Object.hasOwn(replacedWords, each));
+      if (word !== undefined)
+        faults.add(`src/${file}: ${node.text} has the word '${word}', now called '${replacedWords[word]}'`);
+    });
+  }
+  return [...faults];
 }
 
 function wordFaults(files: Sources): string[] {
@@ -313,8 +385,8 @@ function wordFaults(files: Sources): string[] {
       if (partOf(file) !== 'config' && readsEnvironment(node)) {
         faults.push(`src/${file} reads the environment: only src/config may`);
       }
-      if (partOf(file) !== 'edge' && makesHttpServers(node)) {
-        faults.push(`src/${file} makes an HTTP server: use createEdge of src/edge, which has the guards`);
+      if (!file.startsWith('platform/http/') && makesHttpServers(node)) {
+        faults.push(`src/${file} makes an HTTP server: use createEdge of src/platform/http, which has the guards`);
       }
       const isName = ts.isIdentifier(node) && node.text === 'console';
       if (isName && !(ts.isPropertyAccessExpression(node.parent) && node.parent.name === node)) {
@@ -391,12 +463,18 @@ function walk(node: ts.Node, visit: (node: ts.Node) => void): void {
   ts.forEachChild(node, (child) => walk(child, visit));
 }
 
-/** `pipeline/run.ts` → `pipeline`, `errors.ts` → `errors`. */
-const partOf = (file: string): string => (file.split('/')[0] ?? '').replace(/\.ts$/, '');
+/** The deepest room that a file is in: `inference/pipeline/checks/a.ts` → `inference/pipeline`, `main.ts` → `main`. */
+function partOf(file: string): string {
+  for (let at = file.lastIndexOf('/'); at > 0; at = file.lastIndexOf('/', at - 1)) {
+    const folder = file.slice(0, at);
+    if (arrows[folder] !== undefined) return folder;
+  }
+  return (file.split('/')[0] ?? '').replace(/\.ts$/, '');
+}
 
-/** `engines/llama/engine.ts` → `llama`. */
+/** The folder inside its room: `inference/engines/llama/engine.ts` → `llama`. */
 function folderIn(file: string): string | undefined {
-  const [, folder, rest] = file.split('/');
+  const [folder, rest] = file.slice(partOf(file).length + 1).split('/');
   return rest === undefined ? undefined : folder;
 }
 

@@ -2,8 +2,8 @@ import Type from 'typebox';
 import type { Static } from 'typebox';
 
 import { readAccountLimits } from '../accounts/key-limits.ts';
-import type { Desk } from '../store/operations.ts';
-import type { Account } from '../store/queries.ts';
+import type { Repositories } from '../store/repositories/repositories.ts';
+import type { Account } from '../store/repositories/queries.ts';
 import { taxStatuses } from '../tax/tax.ts';
 import { centsOf, nullable, secondsOf, secondsOrNull, wholeOf } from './wire.ts';
 
@@ -57,13 +57,13 @@ type SpendLimit = Static<typeof spendLimitSchema>;
 /** What the accounts of the ids may spend; those without a limit are left out. */
 export async function spendLimits(
   ids: readonly string[],
-  desk: Desk,
+  repositories: Repositories,
   now: number,
 ): Promise<ReadonlyMap<string, SpendLimit>> {
-  const budgets = await desk.budgetsOf({ subjects: ids, at: now });
+  const budgets = await repositories.budgetsOf({ subjects: ids, at: now });
   return new Map(
     budgets.map((budget) => [
-      budget.purse.subject,
+      budget.balance.subject,
       {
         object: 'spend_limit',
         threshold_amount: centsOf(budget.amountMicrocents),
@@ -73,7 +73,7 @@ export async function spendLimits(
         enforcement: 'hard',
         spent_microcents: wholeOf(budget.spentMicrocents),
         held_microcents: wholeOf(budget.heldMicrocents),
-        resets_at: secondsOrNull(budget.purse.endsAt),
+        resets_at: secondsOrNull(budget.balance.endsAt),
       },
     ]),
   );
@@ -81,14 +81,17 @@ export async function spendLimits(
 
 export async function accountObjects(
   accounts: readonly Account[],
-  desk: Desk,
+  repositories: Repositories,
   now: number,
 ): Promise<readonly AccountObject[]> {
   const ids = accounts.map(({ id }) => id);
   const held = new Map(
-    (await desk.heldByAccounts({ accountIds: ids })).map(({ accountId, microcents }) => [accountId, microcents]),
+    (await repositories.heldByAccounts({ accountIds: ids })).map(({ accountId, microcents }) => [
+      accountId,
+      microcents,
+    ]),
   );
-  const limits = await spendLimits(ids, desk, now);
+  const limits = await spendLimits(ids, repositories, now);
   return accounts.map((account): AccountObject => ({
     id: account.id,
     object: 'account',

@@ -1,13 +1,13 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { once } from 'node:events';
 
-import { anySignal } from '../any-signal.ts';
+import { combineSignals } from '../platform/combine-signals.ts';
 import { operateError } from './failures.ts';
-import { clientAddress } from '../edge/client-address.ts';
-import type { EdgeLimits } from '../edge/edge.ts';
-import { ApiError } from '../errors.ts';
-import { BodyBudget } from '../http/body.ts';
-import type { AddressRanges } from '../ip/ranges.ts';
+import { clientAddress } from '../platform/http/client-address.ts';
+import type { ListenerLimits } from '../platform/http/listener.ts';
+import { ApiError } from '../platform/errors.ts';
+import { BodyBudget } from '../inference/http/body.ts';
+import type { AddressRanges } from '../platform/ip/ranges.ts';
 import { inputChecksOf } from './input.ts';
 import type { InputChecks } from './input.ts';
 import { networkOf, RateLimit } from './rate-limits.ts';
@@ -37,7 +37,7 @@ export class AccountApi {
   readonly #router: Router;
   readonly #checks = new Map<AccountRoute, InputChecks>();
   readonly #services: AccountServices;
-  readonly #edge: EdgeLimits;
+  readonly #listener: ListenerLimits;
   readonly #trustedProxies: () => AddressRanges | undefined;
   readonly #bodies = new BodyBudget(bodiesInFlightBytesMax);
   readonly #senders: RateLimit;
@@ -49,12 +49,12 @@ export class AccountApi {
   constructor(
     routes: readonly AccountRoute[],
     services: AccountServices,
-    edge: EdgeLimits,
+    listener: ListenerLimits,
     trustedProxies: () => AddressRanges | undefined,
   ) {
     this.#router = new Router(routes);
     this.#services = services;
-    this.#edge = edge;
+    this.#listener = listener;
     this.#trustedProxies = trustedProxies;
     const { now } = services.operations;
     this.#senders = new RateLimit(perMinute.sender, now);
@@ -102,7 +102,7 @@ export class AccountApi {
       } as unknown as Call;
       const answered = await route.handle(call);
       const reply = answered instanceof Reply ? answered : jsonReply(route, answered);
-      await send(response, reply, { ...headers, 'x-request-id': publicId, 'request-id': publicId }, this.#edge);
+      await send(response, reply, { ...headers, 'x-request-id': publicId, 'request-id': publicId }, this.#listener);
     } catch (error) {
       throw withHeaders(operateError(error), headers);
     }
@@ -144,9 +144,9 @@ export class AccountApi {
     requestId: string,
     address: string,
   ): Promise<void> {
-    const { desk, newId, now } = this.#services.operations;
+    const { repositories, newId, now } = this.#services.operations;
     const print = (value: object | undefined): string | null => (value === undefined ? null : JSON.stringify(value));
-    await desk.recordAudit({
+    await repositories.recordAudit({
       id: newId(),
       at: now(),
       accountId: accountId ?? account?.id ?? null,
@@ -210,7 +210,7 @@ async function send(
   response: ServerResponse,
   { status, headers, body }: Reply,
   common: Readonly<Record<string, string>>,
-  edge: EdgeLimits,
+  listener: ListenerLimits,
 ): Promise<void> {
   const isWhole = typeof body === 'string' || body instanceof Uint8Array;
   response.writeHead(status, {
@@ -232,8 +232,8 @@ async function send(
   try {
     for await (const piece of body) {
       if (!response.write(piece)) {
-        const stalled = AbortSignal.timeout(edge.readerStallMs);
-        await once(response, 'drain', { signal: anySignal([stalled, closed.signal]) });
+        const stalled = AbortSignal.timeout(listener.readerStallMs);
+        await once(response, 'drain', { signal: combineSignals([stalled, closed.signal]) });
       }
       if (response.destroyed) return;
     }

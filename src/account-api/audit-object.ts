@@ -2,7 +2,7 @@ import Type from 'typebox';
 import type { Static } from 'typebox';
 
 import { auditId, readPrinted } from '../accounts/audit.ts';
-import type { AuditEntry } from '../store/audit-queries.ts';
+import type { AuditEntry } from '../store/repositories/audit.ts';
 import { nullable, secondsOf } from './wire.ts';
 
 export const auditSchema = Type.Object({

@@ -2,8 +2,8 @@ import Type from 'typebox';
 import type { Static } from 'typebox';
 
 import { addressLinesMax } from '../accounts/billing-details.ts';
-import { ApiError } from '../errors.ts';
-import type { BillingDetails } from '../store/queries.ts';
+import { ApiError } from '../platform/errors.ts';
+import type { BillingDetails } from '../store/repositories/queries.ts';
 import { ownReverseChargeFault, reverseChargeFault, taxStatuses } from '../tax/tax.ts';
 import { nullable } from './wire.ts';
 

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 
-import { ApiError } from '../errors.ts';
+import { ApiError } from '../platform/errors.ts';
 
 /**
  * Refuses what another site makes a browser send (reliability §3.6), by the rules of Go's `http.CrossOriginProtection`. A

@@ -1,10 +1,10 @@
-import { uuidText } from '../ids/uuid.ts';
-import type { GenerationFilter } from '../store/generation-queries.ts';
+import { uuidText } from '../platform/ids/uuid.ts';
+import type { GenerationFilter } from '../store/repositories/generations.ts';
 import type { UsageRow } from '../store/ledger.ts';
-import type { Desk } from '../store/operations.ts';
-import type { UsageCursor } from '../store/queries.ts';
-import type { Refund } from '../store/report-queries.ts';
-import { localText } from '../store/time-zone.ts';
+import type { Repositories } from '../store/repositories/repositories.ts';
+import type { UsageCursor } from '../store/repositories/queries.ts';
+import type { Refund } from '../store/reports/reports.ts';
+import { localText } from '../platform/calendar/time-zone.ts';
 import type { Exported } from './export.ts';
 import { refundedOf } from './generation-object.ts';
 
@@ -89,20 +89,20 @@ const rowsAtOnce = 500;
 
 /** All requests that a filter means, newest first, page by page as they are asked for. */
 export async function* exportedGenerations(
-  desk: Pick<Desk, 'listGenerations' | 'refundsOf'>,
+  repositories: Pick<Repositories, 'listGenerations' | 'refundsOf'>,
   filter: GenerationFilter,
   timeZone: string,
 ): AsyncGenerator<readonly Exported[]> {
   const { accountId } = filter;
   for (let before: UsageCursor | undefined; ;) {
-    const page = await desk.listGenerations({
+    const page = await repositories.listGenerations({
       ...filter,
       ...(before === undefined ? {} : { before }),
       limit: rowsAtOnce,
     });
     const refunds = new Map<string, Refund[]>();
     const requestIds = page.rows.map(({ requestId }) => requestId);
-    for (const refund of await desk.refundsOf({ accountId, requestIds })) {
+    for (const refund of await repositories.refundsOf({ accountId, requestIds })) {
       const id = hexOf(refund.requestId);
       refunds.set(id, [...(refunds.get(id) ?? []), refund]);
     }

@@ -1,20 +1,20 @@
 import { OperationError } from '../accounts/operation.ts';
-import { ApiError, toApiError } from '../errors.ts';
+import { ApiError, toApiError } from '../platform/errors.ts';
 import { StoreError } from '../store/store-error.ts';
 import { notThere } from './input.ts';
 
 /** What the client is told of a failure: what was wrong with its wish, or that the service failed. */
 export function operateError(error: unknown): ApiError {
   // What the store says is for the operator's log; what an operation says is for whoever asked for it.
-  const isWished = error instanceof OperationError;
-  const cause = isWished ? error.cause : error;
+  const isRequested = error instanceof OperationError;
+  const cause = isRequested ? error.cause : error;
   if (cause instanceof StoreError) {
     switch (cause.code) {
       case 'not_found':
         return notThere();
       case 'conflict':
       case 'insufficient':
-        return new ApiError('http_409', isWished ? error.message : 'This conflicts with what is there already.', {
+        return new ApiError('http_409', isRequested ? error.message : 'This conflicts with what is there already.', {
           cause: error,
         });
       case 'busy':
@@ -29,6 +29,6 @@ export function operateError(error: unknown): ApiError {
         return toApiError(error);
     }
   }
-  if (isWished) return new ApiError('unsupported_value', error.message, { cause: error });
+  if (isRequested) return new ApiError('unsupported_value', error.message, { cause: error });
   return toApiError(error);
 }

@@ -1,5 +1,5 @@
 import type { SignInConfig } from '../config/config.ts';
-import { escaped, page } from '../html.ts';
+import { escaped, page } from '../platform/html.ts';
 
 /** A page with a form, most of which a link with a token opens, and what the form is sent to as JSON. */
 interface FormPage {
@@ -11,7 +11,7 @@ interface FormPage {
   readonly button: string;
   /** Said when it is done. */
   readonly done: string;
-  /** Where it leads then by itself: `wished`, to where the person came from. */
+  /** Where it leads then by itself: `requested`, to where the person came from. */
   readonly next?: 'wished';
   /** Where a link leads then. */
   readonly link?: `/${string}`;

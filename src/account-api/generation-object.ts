@@ -1,9 +1,9 @@
 import Type from 'typebox';
 import type { Static } from 'typebox';
 
-import { uuidText } from '../ids/uuid.ts';
+import { uuidText } from '../platform/ids/uuid.ts';
 import type { Ending, UsageRow } from '../store/ledger.ts';
-import type { Refund } from '../store/report-queries.ts';
+import type { Refund } from '../store/reports/reports.ts';
 import { nullable, secondsOf, wholeOf } from './wire.ts';
 
 const microcents = Type.Integer({ description: '1 cent = 1,000,000 microcents.' });

@@ -1,4 +1,4 @@
-import { escaped, page } from '../html.ts';
+import { escaped, page } from '../platform/html.ts';
 import { pageScriptTag } from './form-pages.ts';
 import type { SignedIn } from './senders.ts';
 import type { AccountServices } from './services.ts';
@@ -8,7 +8,7 @@ const accountsMax = 10;
 
 /** `/`: what runs here, and for whoever is signed in who they are and what credit their accounts have. */
 export async function homePage(cookie: string | undefined, services: AccountServices): Promise<string> {
-  const person = cookie === undefined ? undefined : await services.people.signedIn(cookie);
+  const person = cookie === undefined ? undefined : await services.users.signedIn(cookie);
   const links = `<ul>
 <li><a href="/topup">Add credit</a></li>
 <li><a href="/openapi.json">OpenAPI document of this API</a></li>
@@ -23,11 +23,11 @@ called at the inference host, which has its own address and its own <code>/opena
 const signedOut = '<p><a href="/sign-in">Sign in</a></p>\n';
 
 async function signedIn({ userId, name, email }: SignedIn, { operations }: AccountServices): Promise<string> {
-  const { desk, now } = operations;
-  const memberships = await desk.listMemberships({ userId });
+  const { repositories, now } = operations;
+  const memberships = await repositories.listMemberships({ userId });
   const rows = await Promise.all(
     memberships.slice(0, accountsMax).map(async ({ accountId, name, role, status }) => {
-      const credit = await desk.creditSummary({ accountId, now: now() });
+      const credit = await repositories.creditSummary({ accountId, now: now() });
       const dollars = credit === undefined ? '' : `$${(centsOf(credit.balanceMicrocents) / 100).toFixed(2)}`;
       const state = status === 'active' ? '' : ` (${escaped(status)})`;
       return `<tr><td>${escaped(name)}${state}<br><code>${escaped(accountId)}</code></td><td>${escaped(role)}</td><td>${dollars}</td></tr>`;

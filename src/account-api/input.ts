@@ -1,11 +1,11 @@
 import type { IncomingMessage } from 'node:http';
 import type { TObject, TSchema } from 'typebox';
 
-import { bodyCheck } from '../dialects/validate.ts';
-import { parseJson } from '../edge/json/parse.ts';
-import { ApiError } from '../errors.ts';
-import { checkDeclaredLength, readBody } from '../http/body.ts';
-import type { BodyBudget } from '../http/body.ts';
+import { bodyCheck } from '../inference/dialects/validate.ts';
+import { parseJson } from '../platform/http/json/parse.ts';
+import { ApiError } from '../platform/errors.ts';
+import { checkDeclaredLength, readBody } from '../inference/http/body.ts';
+import type { BodyBudget } from '../inference/http/body.ts';
 import type { AccountRoute } from './route.ts';
 
 /** A body of an account is names, ids and amounts; those of payment providers are larger. */

@@ -5,8 +5,8 @@ import { readLimits } from '../accounts/key-limits.ts';
 import { roles } from '../accounts/role.ts';
 import { periodOf } from '../store/budget.ts';
 import type { BudgetPeriod } from '../store/budget.ts';
-import type { Desk } from '../store/operations.ts';
-import type { ApiKey } from '../store/queries.ts';
+import type { Repositories } from '../store/repositories/repositories.ts';
+import type { ApiKey } from '../store/repositories/queries.ts';
 import { centsOf, nullable, secondsOf, secondsOrNull, wholeOf } from './wire.ts';
 
 const time = (description: string) => Type.Integer({ description: `${description}, in unix seconds.` });
@@ -75,7 +75,7 @@ export const periodOfReset: Readonly<Record<LimitReset, BudgetPeriod>> = {
 export async function keyObjects(
   accountId: string,
   keys: readonly ApiKey[],
-  desk: Desk,
+  repositories: Repositories,
   now: number,
 ): Promise<readonly KeyObject[]> {
   if (keys.length === 0) return [];
@@ -83,11 +83,13 @@ export async function keyObjects(
   const [only] = ids.length === 1 ? ids : [];
   const since = [0, ...(['day', 'week', 'month'] as const).map((period) => periodOf(period, now).startsAt)];
   const of = only === undefined ? { accountId } : { accountId, keyId: only };
-  const [total, daily, weekly, monthly] = await desk.spendOfKeys({ ...of, since, to: now + 1 });
+  const [total, daily, weekly, monthly] = await repositories.spendOfKeys({ ...of, since, to: now + 1 });
   const budgets = new Map(
-    (await desk.budgetsOf({ subjects: ids, at: now })).map((budget) => [budget.purse.subject, budget]),
+    (await repositories.budgetsOf({ subjects: ids, at: now })).map((budget) => [budget.balance.subject, budget]),
   );
-  const used = new Map((await desk.lastUseOfKeys({ accountId, keyIds: ids })).map(({ keyId, at }) => [keyId, at]));
+  const used = new Map(
+    (await repositories.lastUseOfKeys({ accountId, keyIds: ids })).map(({ keyId, at }) => [keyId, at]),
+  );
   return keys.map((key): KeyObject => {
     const limits = readLimits(key.limits);
     const budget = budgets.get(key.id);
@@ -108,7 +110,7 @@ export async function keyObjects(
       limit_microcents: budget === undefined ? null : wholeOf(budget.amountMicrocents),
       limit_remaining_microcents: budget === undefined ? null : wholeOf(left > 0n ? left : 0n),
       limit_reset: budget === undefined ? null : limitResetOf[budget.per],
-      limit_resets_at: secondsOrNull(budget?.purse.endsAt ?? null),
+      limit_resets_at: secondsOrNull(budget?.balance.endsAt ?? null),
       usage: wholeOf(total?.get(key.id) ?? 0n),
       usage_daily: wholeOf(daily?.get(key.id) ?? 0n),
       usage_weekly: wholeOf(weekly?.get(key.id) ?? 0n),

@@ -1,9 +1,9 @@
-import type { DemoCheckout, DemoOutcome } from '../payments/demo.ts';
-import { escaped, page } from '../html.ts';
-import { chargeOf, errorTable } from '../errors.ts';
-import type { ApiError, ErrorCode, ErrorRow } from '../errors.ts';
-import { errorExamples } from '../error-examples.ts';
-import type { ErrorExample } from '../error-examples.ts';
+import type { DemoCheckout, DemoOutcome } from '../billing/payments/demo.ts';
+import { escaped, page } from '../platform/html.ts';
+import { chargeOf, errorTable } from '../platform/errors.ts';
+import type { ApiError, ErrorCode, ErrorRow } from '../platform/errors.ts';
+import { errorExamples } from '../platform/error-examples.ts';
+import type { ErrorExample } from '../platform/error-examples.ts';
 
 /** The list of error codes, printed from the table. */
 export function errorIndexPage(): string {

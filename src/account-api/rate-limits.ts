@@ -1,4 +1,4 @@
-import { atCap, ApiError } from '../errors.ts';
+import { atCap, ApiError } from '../platform/errors.ts';
 
 interface Window {
   startsAt: number;

@@ -1,9 +1,9 @@
 import Type from 'typebox';
 import type { Static } from 'typebox';
 
-import { ApiError } from '../errors.ts';
-import type { ReportDimension, ReportRequest } from '../store/report-queries.ts';
-import { bucketBounds, bucketWidths, hourMs, startOfDay } from '../store/time-zone.ts';
+import { ApiError } from '../platform/errors.ts';
+import type { ReportDimension, ReportRequest } from '../store/reports/reports.ts';
+import { bucketBounds, bucketWidths, hourMs, startOfDay } from '../platform/calendar/time-zone.ts';
 import { notThere } from './input.ts';
 import type { Call } from './route.ts';
 import { visibleUsage } from './visible-usage.ts';
@@ -110,7 +110,7 @@ export function filterOf(
 
 /** Whose days an account's reports have. */
 export async function timeZoneOf({ account, services }: Pick<Call, 'account' | 'services'>): Promise<string> {
-  const found = await services.operations.desk.getAccount({ accountId: account.id });
+  const found = await services.operations.repositories.getAccount({ accountId: account.id });
   if (found === undefined) throw notThere();
   return found.timeZone;
 }

@@ -2,7 +2,7 @@ import type { Static, TObject, TSchema } from 'typebox';
 
 import { roles } from '../accounts/role.ts';
 import type { Role } from '../accounts/role.ts';
-import type { ErrorCode } from '../errors.ts';
+import type { ErrorCode } from '../platform/errors.ts';
 import type { AccountServices } from './services.ts';
 
 export { roles };

@@ -13,7 +13,7 @@ import { oidcRoutes } from './routes/oidc.ts';
 import { ownAccountRoutes } from './routes/account.ts';
 import { ownerRoutes } from './routes/owner.ts';
 import { paymentRoutes } from './routes/payments.ts';
-import { peopleRoutes } from './routes/people.ts';
+import { userRoutes } from './routes/users.ts';
 import { secondFactorRoutes } from './routes/second-factors.ts';
 import { usageRoutes } from './routes/usage.ts';
 import { webhookRoutes } from './routes/webhooks.ts';
@@ -34,7 +34,7 @@ export const accountRoutes: readonly AccountRoute[] = [
   ...ownAccountRoutes,
   ...ownerRoutes,
   ...paymentRoutes,
-  ...peopleRoutes,
+  ...userRoutes,
   ...secondFactorRoutes,
   ...usageRoutes,
   ...webhookRoutes,

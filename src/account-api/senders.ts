@@ -3,7 +3,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { hashKey, parseKey } from '../accounts/key.ts';
 import { keyAccess, readLimits } from '../accounts/key-limits.ts';
 import { presentedKey } from '../accounts/presented-key.ts';
-import { ApiError } from '../errors.ts';
+import { ApiError } from '../platform/errors.ts';
 import { notThere } from './input.ts';
 import { roles } from './route.ts';
 import type { AccountRoute, AccountScope, Principal, Role } from './route.ts';
@@ -34,15 +34,16 @@ export async function senderOf(
 ): Promise<Principal> {
   const presented = presentedKey(headers);
   if (presented !== undefined) return await senderOfKey(presented, address, services);
-  const signedIn = headers.cookie === undefined ? undefined : await services.people.signedIn(headers.cookie);
+  const signedIn = headers.cookie === undefined ? undefined : await services.users.signedIn(headers.cookie);
   return signedIn === undefined ? { kind: 'nobody' } : { kind: 'user', ...signedIn };
 }
 
 async function senderOfKey(presented: string, address: string, { operations }: AccountServices): Promise<Principal> {
-  const { desk, secret, now } = operations;
+  const { repositories, secret, now } = operations;
   const key = parseKey(presented);
   // Junk costs no look-up.
-  const found = key === undefined ? undefined : await desk.findPresentedKey({ hash: hashKey(key, secret), at: now() });
+  const found =
+    key === undefined ? undefined : await repositories.findPresentedKey({ hash: hashKey(key, secret), at: now() });
   if (found === undefined) throw new ApiError('invalid_api_key', 'This key does not exist, or has been revoked.');
   const role = roles.find((known) => known === found.role);
   if (role === undefined)
@@ -68,7 +69,7 @@ export async function admit(
   route: AccountRoute,
   principal: Principal,
   named: string | undefined,
-  { people, operations }: AccountServices,
+  { users, operations }: AccountServices,
 ): Promise<AccountScope | undefined> {
   const { access } = route;
   if (access === 'anyone') return undefined;
@@ -87,7 +88,7 @@ export async function admit(
     });
   if (access === 'user' || access === 'operator') return undefined;
 
-  const scope = await scopeOf(principal, named, people);
+  const scope = await scopeOf(principal, named, users);
   if (!access.includes(scope.role))
     throw new ApiError('http_403', `This takes the role ${listOf(access)}; yours is ${scope.role}.`);
   if (scope.isSuspended) refuseSuspended(route, principal);
@@ -110,13 +111,13 @@ function refuseSuspended({ method, stepUp, evenSuspended }: AccountRoute, princi
 async function scopeOf(
   principal: Exclude<Principal, { readonly kind: 'nobody' }>,
   named: string | undefined,
-  people: Sessions,
+  users: Sessions,
 ): Promise<AccountScope> {
   if (principal.kind === 'key') {
     if (named !== undefined && named !== principal.accountId) throw notThere();
     return { id: principal.accountId, role: principal.role, isSuspended: principal.isSuspended };
   }
-  const membership = await people.membership(principal.userId, named);
+  const membership = await users.membership(principal.userId, named);
   if (membership !== undefined) return membership;
   if (named !== undefined) throw notThere();
   throw new ApiError('http_403', 'You do not belong to an account yet.');

@@ -1,11 +1,11 @@
 import type { OperationServices } from '../accounts/operation.ts';
 import type { Config } from '../config/config.ts';
-import type { Mailer } from '../mail/mailer.ts';
-import type { People } from '../people/people.ts';
-import type { DemoProvider } from '../payments/demo.ts';
-import type { Payments } from '../payments/payments.ts';
-import type { Paper } from '../invoices/paper.ts';
-import type { WebhookEvents } from '../webhooks/events.ts';
+import type { Mailer } from '../notifications/mail/mailer.ts';
+import type { Users } from '../accounts/users/users.ts';
+import type { DemoProvider } from '../billing/payments/demo.ts';
+import type { Payments } from '../billing/payments/payments.ts';
+import type { Paper } from '../billing/invoices/paper.ts';
+import type { WebhookEvents } from '../notifications/webhooks/events.ts';
 
 export type AccountEvents = Pick<WebhookEvents, 'emit' | 'ping'>;
 
@@ -21,7 +21,7 @@ export interface AccountServices {
   /** Durable, then sent. */
   readonly mailer: Mailer;
   /** Who signs in. */
-  readonly people: People;
+  readonly users: Users;
   /** Undefined: nobody takes payments here. */
   readonly payments?: Payments | undefined;
   /** Set where the built-in provider takes them. */

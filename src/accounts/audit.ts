@@ -1,29 +1,12 @@
-import type { Actor, AuditEntry } from '../store/audit-queries.ts';
+import type { AuditEntry } from '../store/repositories/audit.ts';
 import type { AuditOutcome } from '../store/database.ts';
-import type { Desk } from '../store/operations.ts';
-import type { Account, ApiKey } from '../store/queries.ts';
+import type { Repositories } from '../store/repositories/repositories.ts';
+import type { Account, ApiKey } from '../store/repositories/queries.ts';
+import { serviceItself } from './actor.ts';
 import { readAccountLimits, readLimits } from './key-limits.ts';
 import { accountMeant, OperationError } from './operation.ts';
 import type { OperationServices } from './operation.ts';
-import type { Operation, OperationAnswer } from './operations.ts';
-
-/** Who asks for an operation, and by which request. */
-export interface OperationActor extends Actor {
-  readonly requestId: string | null;
-  readonly address: string | null;
-}
-
-/** The service by itself: where nobody is named who asks. */
-export const serviceItself: OperationActor = {
-  kind: 'system',
-  id: null,
-  name: null,
-  requestId: null,
-  address: null,
-};
-
-/** Whoever may open the control socket, or the database itself. */
-export const commandLine: OperationActor = { ...serviceItself, kind: 'cli' };
+import type { Operation, OperationAnswer } from './operation-kinds.ts';
 
 /** What is compared before and after an operation. */
 type Subject = 'key' | 'account' | 'prices' | 'credit' | 'owner' | 'person';
@@ -85,13 +68,13 @@ const withoutPrivateParts = (name: string, value: unknown): unknown =>
  * for, and how things were. No secret is in either: an operation has none.
  */
 export async function beginEntry(operation: Operation, services: OperationServices): Promise<BegunEntry> {
-  const { desk, newId, now, actor = serviceItself } = services;
+  const { repositories, newId, now, actor = serviceItself } = services;
   const [action, subject] = audited[operation.kind];
   const { requestId, address, ...who } = actor;
-  const about = await aboutOf(operation, desk);
+  const about = await aboutOf(operation, repositories);
   const id = newId();
   const common = { actor: who, action, requestId, address };
-  await desk.recordAudit({
+  await repositories.recordAudit({
     ...common,
     id,
     at: now(),
@@ -106,7 +89,7 @@ export async function beginEntry(operation: Operation, services: OperationServic
     complete: async (outcome, answer) => {
       try {
         const now_ = { ...about, ...idsOf(answer) };
-        await desk.recordAudit({
+        await repositories.recordAudit({
           ...common,
           id: newId(),
           at: now(),
@@ -131,7 +114,7 @@ interface About {
   readonly userId?: string | undefined;
 }
 
-async function aboutOf(operation: Operation, desk: Desk): Promise<About> {
+async function aboutOf(operation: Operation, repositories: Repositories): Promise<About> {
   if (
     operation.kind === 'create_account' ||
     operation.kind === 'owner_link' ||
@@ -141,10 +124,10 @@ async function aboutOf(operation: Operation, desk: Desk): Promise<About> {
     return {};
   if ('keyId' in operation) {
     const { keyId } = operation;
-    return { keyId, accountId: (await desk.getKey({ keyId }))?.accountId };
+    return { keyId, accountId: (await repositories.getKey({ keyId }))?.accountId };
   }
   try {
-    return { accountId: await accountMeant(operation.accountId, desk) };
+    return { accountId: await accountMeant(operation.accountId, repositories) };
   } catch (error) {
     if (error instanceof OperationError) return { accountId: operation.accountId };
     throw error;
@@ -177,27 +160,27 @@ async function factsOf(
   subject: Subject,
   operation: Operation,
   { accountId, keyId }: About,
-  { desk, now }: OperationServices,
+  { repositories, now }: OperationServices,
   answer?: OperationAnswer,
 ): Promise<string | null> {
   switch (subject) {
     case 'key': {
-      const key = keyId === undefined ? undefined : await desk.getKey({ keyId });
-      return key === undefined ? null : print({ ...keyFacts(key), budget: await budgetFacts(key.id, desk) });
+      const key = keyId === undefined ? undefined : await repositories.getKey({ keyId });
+      return key === undefined ? null : print({ ...keyFacts(key), budget: await budgetFacts(key.id, repositories) });
     }
     case 'account': {
-      const account = accountId === undefined ? undefined : await desk.getAccount({ accountId });
+      const account = accountId === undefined ? undefined : await repositories.getAccount({ accountId });
       if (account === undefined) return null;
-      return print({ ...accountFacts(account), budget: await budgetFacts(account.id, desk) });
+      return print({ ...accountFacts(account), budget: await budgetFacts(account.id, repositories) });
     }
     case 'prices': {
       if (accountId === undefined || !('model' in operation)) return null;
-      const rates = await desk.listAccountPrices({ accountId, endingAfter: now() });
+      const rates = await repositories.listAccountPrices({ accountId, endingAfter: now() });
       const modelId = operation.model.toLowerCase();
       return print({ rates: rates.filter((rate) => rate.modelId === modelId) });
     }
     case 'credit': {
-      const account = accountId === undefined ? undefined : await desk.getAccount({ accountId });
+      const account = accountId === undefined ? undefined : await repositories.getAccount({ accountId });
       const balance = { balance_microcents: account?.balanceMicrocents ?? null };
       return print(answer?.kind === 'moved' ? { ...balance, moved: answer.microcents, again: answer.again } : balance);
     }
@@ -215,8 +198,8 @@ async function factsOf(
 const print = (facts: object): string =>
   JSON.stringify(facts, (_name, value: unknown) => (typeof value === 'bigint' ? String(value) : value));
 
-async function budgetFacts(subject: string, desk: Desk) {
-  const budget = await desk.getBudget({ subject });
+async function budgetFacts(subject: string, repositories: Repositories) {
+  const budget = await repositories.getBudget({ subject });
   return budget === null ? null : { microcents: budget.amountMicrocents, per: budget.per };
 }
 

@@ -6,14 +6,14 @@ import type { OperationServices } from './operation.ts';
 
 /** What a key or an account may spend in a period; without a budget, whatever there is (money.md, "Budgets"). */
 export type BudgetSetting =
-  | { readonly kind: 'budget_key'; readonly keyId: string; readonly budget?: BudgetWish | undefined }
+  | { readonly kind: 'budget_key'; readonly keyId: string; readonly budget?: BudgetInput | undefined }
   | {
       readonly kind: 'budget_account';
       readonly accountId: string | undefined;
-      readonly budget?: BudgetWish | undefined;
+      readonly budget?: BudgetInput | undefined;
     };
 
-export interface BudgetWish {
+export interface BudgetInput {
   /** As text. */
   readonly microcents: string;
   readonly per: BudgetPeriod;
@@ -23,7 +23,7 @@ export interface Budgeted {
   readonly kind: 'budgeted';
   /** Of the key or the account. */
   readonly id: string;
-  readonly budget: BudgetWish | null;
+  readonly budget: BudgetInput | null;
   /** In the period that runs. */
   readonly spentMicrocents: string;
   /** Milliseconds since 1970; null: never. */
@@ -31,15 +31,15 @@ export interface Budgeted {
 }
 
 /** Throws OperationError. What runs goes on; what is let in from now on is held from the budget. */
-export async function setBudget(wish: BudgetSetting, services: OperationServices): Promise<Budgeted> {
-  const { ledger, desk, newId, directory, now } = services;
+export async function setBudget(input: BudgetSetting, services: OperationServices): Promise<Budgeted> {
+  const { ledger, repositories, newId, directory, now } = services;
   const at = now();
-  const budget = checkedBudget(wish.budget);
-  const isKey = wish.kind === 'budget_key';
-  const subject = isKey ? wish.keyId : await accountMeant(wish.accountId, desk);
+  const budget = checkedBudget(input.budget);
+  const isKey = input.kind === 'budget_key';
+  const subject = isKey ? input.keyId : await accountMeant(input.accountId, repositories);
   const unknown = `There is no ${isKey ? 'live key' : 'account'} ${subject}. List them with: tokenhouse ${isKey ? 'keys' : 'accounts'} list`;
   const of = isKey ? 'key' : 'account';
-  const spent = budget === null ? 0n : await desk.spentBesideBudget({ of, subject, per: budget.per, at });
+  const spent = budget === null ? 0n : await repositories.spentBesideBudget({ of, subject, per: budget.per, at });
   if (spent === undefined) throw new OperationError(unknown);
   const kind = isKey ? 'key_budget' : 'account_budget';
   try {
@@ -52,24 +52,24 @@ export async function setBudget(wish: BudgetSetting, services: OperationServices
     isKey ? { kind: 'key_budget', keyId: subject, budget } : { kind: 'account_budget', accountId: subject, budget },
   );
   if (budget === null) return { kind: 'budgeted', id: subject, budget: null, spentMicrocents: '0', renewsAt: null };
-  const [status] = await desk.budgetsOf({ subjects: [subject], at });
+  const [status] = await repositories.budgetsOf({ subjects: [subject], at });
   return {
     kind: 'budgeted',
     id: subject,
     budget: { microcents: String(budget.amountMicrocents), per: budget.per },
     spentMicrocents: String(status?.spentMicrocents ?? 0n),
-    renewsAt: status?.purse.endsAt ?? null,
+    renewsAt: status?.balance.endsAt ?? null,
   };
 }
 
 /** Ten billion dollars. */
 const budgetMax = 10n ** 18n;
 
-export function checkedBudget(wish: BudgetWish | undefined): Budget | null {
-  if (wish === undefined) return null;
-  const amountMicrocents = BigInt(wish.microcents);
+export function checkedBudget(input: BudgetInput | undefined): Budget | null {
+  if (input === undefined) return null;
+  const amountMicrocents = BigInt(input.microcents);
   if (amountMicrocents < 0n || amountMicrocents > budgetMax)
     throw new OperationError('A budget is at least 0 and at most ten billion dollars.');
-  if (!budgetPeriods.includes(wish.per)) throw new OperationError(`A budget is per ${budgetPeriods.join(', ')}.`);
-  return { amountMicrocents, per: wish.per };
+  if (!budgetPeriods.includes(input.per)) throw new OperationError(`A budget is per ${budgetPeriods.join(', ')}.`);
+  return { amountMicrocents, per: input.per };
 }

@@ -2,31 +2,8 @@ import { newAccountId } from './base62.ts';
 import { hashLinkToken, newLinkToken } from './link-token.ts';
 import { checkedText, OperationError } from './operation.ts';
 import type { OperationServices } from './operation.ts';
-import type { Operation, OperationAnswer } from './operations.ts';
+import type { AccountMade, NewAccountInput, Operation, OperationAnswer } from './operation-kinds.ts';
 import { checkedMailAddress } from './mail-address.ts';
-
-/** Makes an account and, where they are wished, the invitation of its owner, its first credit and its first key. */
-export interface NewAccountWish {
-  readonly kind: 'create_account';
-  readonly name: string;
-  /** Is invited to own it. */
-  readonly ownerEmail?: string | undefined;
-  /** A grant; decimal text, above 0. */
-  readonly creditMicrocents?: string | undefined;
-  /** Name of its first key. */
-  readonly keyName?: string | undefined;
-}
-
-export interface AccountMade {
-  readonly kind: 'account';
-  readonly accountId: string;
-  readonly name: string;
-  /** The token is stored nowhere. */
-  readonly invitation?: { readonly email: string; readonly token: string; readonly expiresAt: number };
-  readonly creditMicrocents?: string;
-  /** Shown once and stored nowhere. */
-  readonly key?: { readonly keyId: string; readonly key: string };
-}
 
 type Operate = (operation: Operation, services: OperationServices) => Promise<OperationAnswer>;
 
@@ -40,14 +17,14 @@ const nameLengthMax = 100;
  * `operate` makes the credit and the key, each with its own entry in the audit log.
  */
 export async function createAccount(
-  wish: NewAccountWish,
+  input: NewAccountInput,
   services: OperationServices,
   operate: Operate,
 ): Promise<AccountMade> {
-  const name = checkedText(wish.name, 'A name', nameLengthMax);
-  const email = wish.ownerEmail === undefined ? undefined : checkedMailAddress(wish.ownerEmail);
-  const credit = checkedCredit(wish.creditMicrocents);
-  const keyName = wish.keyName === undefined ? undefined : checkedText(wish.keyName, 'A name', nameLengthMax);
+  const name = checkedText(input.name, 'A name', nameLengthMax);
+  const email = input.ownerEmail === undefined ? undefined : checkedMailAddress(input.ownerEmail);
+  const credit = checkedCredit(input.creditMicrocents);
+  const keyName = input.keyName === undefined ? undefined : checkedText(input.keyName, 'A name', nameLengthMax);
   const accountId = newAccountId();
   const at = services.now();
   const invitation = email === undefined ? undefined : { email, ...newLinkToken(), expiresAt: at + invitedForMs };

@@ -1,4 +1,4 @@
-import { houseAccounts } from '../store/ledger.ts';
+import { systemAccounts } from '../store/ledger.ts';
 import type { Transfer, TransferKind } from '../store/ledger.ts';
 import type { Recording } from '../store/recordings.ts';
 import { StoreError } from '../store/store-error.ts';
@@ -11,18 +11,18 @@ import type { OperationServices } from './operation.ts';
  */
 export const movements = {
   /** A present. */
-  grant: { house: houseAccounts.promo, kind: 'grant', gives: true },
+  grant: { house: systemAccounts.promo, kind: 'grant', gives: true },
   /** A payment that has arrived. */
-  topup: { house: houseAccounts.cash, kind: 'topup', gives: true },
+  topup: { house: systemAccounts.cash, kind: 'topup', gives: true },
   /** A payment that was returned to the customer. */
-  payback: { house: houseAccounts.cash, kind: 'refund', gives: false },
+  payback: { house: systemAccounts.cash, kind: 'refund', gives: false },
   /** A payment that the customer's bank has taken back. */
-  chargeback: { house: houseAccounts.cash, kind: 'chargeback', gives: false },
+  chargeback: { house: systemAccounts.cash, kind: 'chargeback', gives: false },
   /** The end of a present that was not used. */
-  expire: { house: houseAccounts.promo, kind: 'expiry', gives: false },
+  expire: { house: systemAccounts.promo, kind: 'expiry', gives: false },
   /** The correction of a mistake, in favour of the customer, or not. */
-  adjust_up: { house: houseAccounts.revenue, kind: 'adjust', gives: true },
-  adjust_down: { house: houseAccounts.revenue, kind: 'adjust', gives: false },
+  adjust_up: { house: systemAccounts.revenue, kind: 'adjust', gives: true },
+  adjust_down: { house: systemAccounts.revenue, kind: 'adjust', gives: false },
 } as const satisfies Readonly<
   Record<string, { readonly house: string; readonly kind: TransferKind; readonly gives: boolean }>
 >;
@@ -77,38 +77,38 @@ export interface CreditLimited {
 }
 
 /** Throws OperationError; StoreError `insufficient` when the account does not have it, `conflict` for a key of another movement. */
-export async function moveCredit(wish: CreditMove, services: OperationServices): Promise<Moved> {
-  const accountId = await accountMeant(wish.accountId, services.desk);
-  const amountMicrocents = BigInt(wish.microcents);
+export async function moveCredit(input: CreditMove, services: OperationServices): Promise<Moved> {
+  const accountId = await accountMeant(input.accountId, services.repositories);
+  const amountMicrocents = BigInt(input.microcents);
   if (amountMicrocents <= 0n) throw new OperationError('An amount must be more than nothing.');
-  const { house, kind, gives } = movements[wish.movement];
-  const { expiresAfterMs } = wish;
-  if (expiresAfterMs !== undefined && wish.movement !== 'grant')
+  const { house, kind, gives } = movements[input.movement];
+  const { expiresAfterMs } = input;
+  if (expiresAfterMs !== undefined && input.movement !== 'grant')
     throw new OperationError('Only a grant ends by itself.');
   return move(services, accountId, {
     debitAccount: gives ? house : accountId,
     creditAccount: gives ? accountId : house,
     amountMicrocents,
     kind,
-    idempotencyKey: checkedText(wish.idempotencyKey, 'An idempotency key', idempotencyKeyLengthMax),
-    reference: checkedReference(wish.reference),
+    idempotencyKey: checkedText(input.idempotencyKey, 'An idempotency key', idempotencyKeyLengthMax),
+    reference: checkedReference(input.reference),
     expiresAfterMs,
   });
 }
 
-export async function refundRequest(wish: RequestRefund, services: OperationServices): Promise<Moved> {
-  const accountId = await accountMeant(wish.accountId, services.desk);
-  const found = await services.desk.findUsage({ accountId, id: wish.requestId });
+export async function refundRequest(input: RequestRefund, services: OperationServices): Promise<Moved> {
+  const accountId = await accountMeant(input.accountId, services.repositories);
+  const found = await services.repositories.findUsage({ accountId, id: input.requestId });
   const [request] = found;
   if (request === undefined)
     throw new OperationError(
-      `${accountId} has no request ${wish.requestId}. List them with: tokenhouse usage --account ${accountId}`,
+      `${accountId} has no request ${input.requestId}. List them with: tokenhouse usage --account ${accountId}`,
     );
   if (found.length > 1)
     throw new OperationError(
-      `${found.length} requests are called ${wish.requestId}: say which by its whole id, which tokenhouse usage --json shows.`,
+      `${found.length} requests are called ${input.requestId}: say which by its whole id, which tokenhouse usage --json shows.`,
     );
-  const amountMicrocents = wish.microcents === undefined ? request.costMicrocents : BigInt(wish.microcents);
+  const amountMicrocents = input.microcents === undefined ? request.costMicrocents : BigInt(input.microcents);
   if (request.costMicrocents === 0n)
     throw new OperationError('This request was not charged, so nothing can be given back.');
   if (amountMicrocents <= 0n || amountMicrocents > request.costMicrocents)
@@ -116,13 +116,13 @@ export async function refundRequest(wish: RequestRefund, services: OperationServ
   const id = Buffer.from(request.requestId).toString('hex');
   try {
     return await move(services, accountId, {
-      debitAccount: houseAccounts.revenue,
+      debitAccount: systemAccounts.revenue,
       creditAccount: accountId,
       amountMicrocents,
       kind: 'refund',
       // That of the service's own repairs: whoever comes first, a request is refunded once.
       idempotencyKey: `refund:${id}`,
-      reference: checkedReference(wish.reference) ?? id,
+      reference: checkedReference(input.reference) ?? id,
     });
   } catch (error) {
     if (!(error instanceof StoreError) || error.code !== 'conflict') throw error;
@@ -134,15 +134,15 @@ export async function refundRequest(wish: RequestRefund, services: OperationServ
 
 export async function limitCredit(
   { accountId: named, microcents }: CreditLimit,
-  { ledger, desk, newId, now }: OperationServices,
+  { ledger, repositories, newId, now }: OperationServices,
 ): Promise<CreditLimited> {
-  const accountId = await accountMeant(named, desk);
+  const accountId = await accountMeant(named, repositories);
   await ledger.setCreditLimit(accountId, BigInt(microcents), now(), newId());
   return { kind: 'credit_limited', accountId, microcents };
 }
 
 async function move(
-  { ledger, desk, newId, now, actor }: OperationServices,
+  { ledger, repositories, newId, now, actor }: OperationServices,
   accountId: string,
   {
     expiresAfterMs,
@@ -161,7 +161,7 @@ async function move(
     at,
     ...(expiresAfterMs === undefined ? {} : { recording: [promotion(expiresAfterMs)] }),
   });
-  const account = await desk.getAccount({ accountId });
+  const account = await repositories.getAccount({ accountId });
   const isDebit = transfer.debitAccount === accountId;
   return {
     kind: 'moved',

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
-import { houseAccounts } from '../store/ledger.ts';
+import { systemAccounts } from '../store/ledger.ts';
 import { StoreError } from '../store/store-error.ts';
 import { accountMeant, OperationError } from './operation.ts';
 import type { OperationServices } from './operation.ts';
@@ -27,11 +27,11 @@ const forfeitPauseMs = 250;
  * Suspends it, which cuts what runs, then takes away what it has, then erases it. Each step can be repeated: one that was
  * cut off by a crash leaves a suspended account, and the same wish goes on from there. Throws OperationError.
  */
-export async function deleteAccount(wish: AccountDeletion, services: OperationServices): Promise<AccountDeleted> {
-  const { ledger, desk, directory, newId, now } = services;
-  const accountId = await accountMeant(wish.accountId, desk);
+export async function deleteAccount(input: AccountDeletion, services: OperationServices): Promise<AccountDeleted> {
+  const { ledger, repositories, directory, newId, now } = services;
+  const accountId = await accountMeant(input.accountId, repositories);
   const balance = await balanceOf(accountId, services);
-  if (balance > 0n && wish.forfeitCredit !== true)
+  if (balance > 0n && input.forfeitCredit !== true)
     throw conflict(
       `The account has ${balance} microcents of credit: pay them back first, or say that they are forfeited.`,
     );
@@ -41,15 +41,15 @@ export async function deleteAccount(wish: AccountDeletion, services: OperationSe
   directory?.apply({ kind: 'account_status', accountId, status: 'suspended' });
   await services.caughtUp?.();
   for (;;) {
-    const keys = await desk.listAccountKeys({ accountId, limit: 100 });
+    const keys = await repositories.listAccountKeys({ accountId, limit: 100 });
     if (keys.length === 0) break;
     for (const { id } of keys) {
-      await desk.revokeKey({ keyId: id, at: now(), changeId: newId() });
+      await repositories.revokeKey({ keyId: id, at: now(), changeId: newId() });
       directory?.apply({ kind: 'key_revoked', keyId: id });
     }
   }
   const forfeited = await forfeit(accountId, services);
-  if (!(await desk.eraseAccount({ accountId, at: now(), changeId: newId() })))
+  if (!(await repositories.eraseAccount({ accountId, at: now(), changeId: newId() })))
     throw conflict('The account was changed meanwhile. Look at it, and try again.');
   return { kind: 'account_deleted', accountId, forfeitedMicrocents: String(forfeited) };
 }
@@ -59,14 +59,14 @@ async function forfeit(accountId: string, services: OperationServices): Promise<
   let forfeited = 0n;
   for (let tries = 0; tries <= forfeitTriesMax; tries++) {
     const balance = await balanceOf(accountId, services);
-    const running = (await services.desk.heldByAccounts({ accountIds: [accountId] })).length > 0;
+    const running = (await services.repositories.heldByAccounts({ accountIds: [accountId] })).length > 0;
     if (balance <= 0n && !running) return forfeited;
     if (balance > 0n && !running) {
       try {
         const moved = await ledger.transfer({
           id: newId(),
           debitAccount: accountId,
-          creditAccount: houseAccounts.promo,
+          creditAccount: systemAccounts.promo,
           amountMicrocents: balance,
           kind: 'expiry',
           // Whether an earlier try has moved anything is in the balance, which this one cannot exceed.
@@ -86,8 +86,8 @@ async function forfeit(accountId: string, services: OperationServices): Promise<
   throw conflict('Requests of the account are still being settled. It is suspended; try again in a minute.');
 }
 
-async function balanceOf(accountId: string, { desk }: OperationServices): Promise<bigint> {
-  return (await desk.getAccount({ accountId }))?.balanceMicrocents ?? 0n;
+async function balanceOf(accountId: string, { repositories }: OperationServices): Promise<bigint> {
+  return (await repositories.getAccount({ accountId }))?.balanceMicrocents ?? 0n;
 }
 
 const conflict = (message: string): OperationError =>

@@ -1,6 +1,6 @@
 import type { Budget } from '../store/budget.ts';
 import type { AccountStatus } from '../store/database.ts';
-import type { LoadedKey } from '../store/queries.ts';
+import type { LoadedKey } from '../store/repositories/queries.ts';
 import { keyAccess, keyRates, readAccountLimits, readLimits } from './key-limits.ts';
 import type { KeyAccess, KeyRates } from './key-limits.ts';
 import { lookUpHash, parseKey } from './key.ts';
@@ -163,7 +163,7 @@ export class Directory {
         return;
       case 'key_revoked': {
         if (!this.#forget(change.keyId)) return;
-        this.#tell({ kind: 'key_revoked', keyId: change.keyId });
+        this.#report({ kind: 'key_revoked', keyId: change.keyId });
         return;
       }
       case 'key_models':
@@ -226,7 +226,7 @@ export class Directory {
     this.#keys.set(id, known);
     this.#ids.set(known.hash, id);
     if (known.previous !== undefined) this.#ids.set(known.previous.hash, id);
-    if (isPaused && !wasPaused) this.#tell({ kind: 'key_paused', keyId: id });
+    if (isPaused && !wasPaused) this.#report({ kind: 'key_paused', keyId: id });
     setOrDelete(this.#modelsOfAccounts, accountId, setOf(key.accountModels));
     setOrDelete(this.#plansOfAccounts, accountId, key.accountPlan ?? undefined);
     setOrDelete(this.#concurrencyOfAccounts, accountId, readAccountLimits(key.accountLimits).concurrencyMax);
@@ -251,7 +251,7 @@ export class Directory {
     }
     if (this.#suspended.has(accountId)) return;
     this.#suspended.add(accountId);
-    this.#tell({ kind: 'account_suspended', accountId });
+    this.#report({ kind: 'account_suspended', accountId });
   }
 
   #changeKey(keyId: string, change: Partial<LiveKey>): void {
@@ -268,7 +268,7 @@ export class Directory {
     return !this.#suspended.has(key.accountId);
   }
 
-  #tell(cut: Cut): void {
+  #report(cut: Cut): void {
     for (const listener of [...this.#listeners]) listener(cut);
   }
 }

@@ -1,20 +1,23 @@
-import { exportedSections } from '../store/erase-account.ts';
-import type { ExportedSection } from '../store/erase-account.ts';
-import type { Desk } from '../store/operations.ts';
+import { exportedSections } from '../store/erasure/erase-account.ts';
+import type { ExportedSection } from '../store/erasure/erase-account.ts';
+import type { Repositories } from '../store/repositories/repositories.ts';
 
 /**
  * Everything that the service has of an account, as the text of one JSON object, in pieces: a list for each section. Amounts
  * are microcents, times milliseconds since 1970, bytes hexadecimal digits; whole numbers beyond 2^53 are decimal text. No
  * secret and no hash of one is in it. Whoever does not belong to the account, such as an operator, has no name in it.
  */
-export async function* exportAccount(accountId: string, desk: Pick<Desk, 'exportPage'>): AsyncGenerator<string> {
+export async function* exportAccount(
+  accountId: string,
+  repositories: Pick<Repositories, 'exportPage'>,
+): AsyncGenerator<string> {
   const own = new Set<string>();
   yield `{"exported_account":${JSON.stringify(accountId)}`;
   for (const section of Object.keys(exportedSections) as ExportedSection[]) {
     yield `,\n"${section}":[`;
     let isFirst = true;
-    for (let after: Parameters<Desk['exportPage']>[0]['after']; ;) {
-      const { rows, next } = await desk.exportPage({ accountId, section, after });
+    for (let after: Parameters<Repositories['exportPage']>[0]['after']; ;) {
+      const { rows, next } = await repositories.exportPage({ accountId, section, after });
       const texts = rows.map((row) => {
         if (section === 'members') own.add(String(row['user_id']));
         if (section === 'keys') own.add(String(row['id']));

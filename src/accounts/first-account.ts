@@ -13,9 +13,9 @@ export async function createFirstAccount(
   services: OperationServices,
   creditMicrocents: bigint,
 ): Promise<FirstAccount | undefined> {
-  const [known] = await services.desk.listAccounts({ limit: 1 });
+  const [known] = await services.repositories.listAccounts({ limit: 1 });
   // A start that was killed half-way left the account without a key: it is finished here.
-  if (known !== undefined && (await services.desk.listKeys({ limit: 1 })).length > 0) return undefined;
+  if (known !== undefined && (await services.repositories.listKeys({ limit: 1 })).length > 0) return undefined;
   const accountId = known?.id ?? (await newAccount(services));
   if (creditMicrocents > 0n) {
     const idempotencyKey = `first-credit:${accountId}`;

@@ -1,5 +1,5 @@
-import type { Change, FollowedDesk, Follows } from '../store/feed.ts';
-import type { AccountPrice } from '../store/queries.ts';
+import type { Change, FollowedRepositories, Follows } from '../store/feed.ts';
+import type { AccountPrice } from '../store/repositories/queries.ts';
 import type { Directory } from './directory.ts';
 
 /** The rates of accounts, as they are in memory. */
@@ -18,7 +18,7 @@ export interface FollowerOptions {
   readonly warn: (message: string) => void;
 }
 
-/** As many as a page of the desk has. */
+/** As many as a page of the repositories have. */
 const keysAtOnce = 1000;
 
 /**
@@ -34,55 +34,59 @@ export class Follower implements Follows {
   }
 
   /** Throws, the first time, when keys were made with another secret: the service must not start like that. */
-  async loadAll(desk: FollowedDesk): Promise<void> {
+  async loadAll(repositories: FollowedRepositories): Promise<void> {
     const { directory, prices } = this.#options;
     const known = new Set(directory.ids());
     for (let after: string | undefined; ;) {
-      const page = await desk.loadKeys({ limit: keysAtOnce, ...(after === undefined ? {} : { after }) });
+      const page = await repositories.loadKeys({ limit: keysAtOnce, ...(after === undefined ? {} : { after }) });
       if (this.#isLoaded) this.#load(page);
       else directory.load(page);
       for (const { id } of page) known.delete(id);
       after = page.at(-1)?.id;
       if (after === undefined) break;
     }
-    await this.#followKeys([...known], desk);
-    prices.load(await ratesOf(undefined, desk, this.#options.now()));
+    await this.#followKeys([...known], repositories);
+    prices.load(await ratesOf(undefined, repositories, this.#options.now()));
     if (this.#isLoaded) this.#options.budgetChanged?.(undefined);
     this.#isLoaded = true;
   }
 
-  async follow(changes: readonly Change[], desk: FollowedDesk): Promise<void> {
+  async follow(changes: readonly Change[], repositories: FollowedRepositories): Promise<void> {
     const refsOf = (prefix: string): readonly string[] => [
       ...new Set(changes.filter(({ kind }) => kind.startsWith(prefix)).map(({ ref }) => ref)),
     ];
-    await this.#followKeys(refsOf('key_'), desk);
-    for (const accountId of refsOf('account_')) await this.#followAccount(accountId, desk);
+    await this.#followKeys(refsOf('key_'), repositories);
+    for (const accountId of refsOf('account_')) await this.#followAccount(accountId, repositories);
     // After it is in force: what goes back is not asked for again by who has not heard of it.
     for (const subject of [...refsOf('key_budget'), ...refsOf('account_budget')])
       this.#options.budgetChanged?.(subject);
   }
 
   /** Those that the database does not have as live are revoked. */
-  async #followKeys(ids: readonly string[], desk: FollowedDesk): Promise<void> {
+  async #followKeys(ids: readonly string[], repositories: FollowedRepositories): Promise<void> {
     for (let from = 0; from < ids.length; from += keysAtOnce) {
       const some = ids.slice(from, from + keysAtOnce);
-      const found = await desk.loadKeys({ ids: some });
+      const found = await repositories.loadKeys({ ids: some });
       this.#load(found);
       const live = new Set(found.map(({ id }) => id));
       for (const keyId of some) if (!live.has(keyId)) this.#options.directory.apply({ kind: 'key_revoked', keyId });
     }
   }
 
-  async #followAccount(accountId: string, desk: FollowedDesk): Promise<void> {
+  async #followAccount(accountId: string, repositories: FollowedRepositories): Promise<void> {
     const { directory, prices } = this.#options;
-    const account = await desk.getAccount({ accountId });
+    const account = await repositories.getAccount({ accountId });
     if (account === undefined || account.house) return;
     directory.apply({ kind: 'account_status', accountId, status: account.status });
     directory.apply({ kind: 'account_models', accountId, models: account.models });
     directory.apply({ kind: 'account_plan', accountId, plan: account.plan });
     directory.apply({ kind: 'account_limits', accountId, limits: account.limits });
-    directory.apply({ kind: 'account_budget', accountId, budget: await desk.getBudget({ subject: accountId }) });
-    prices.replace(accountId, await ratesOf(accountId, desk, this.#options.now()));
+    directory.apply({
+      kind: 'account_budget',
+      accountId,
+      budget: await repositories.getBudget({ subject: accountId }),
+    });
+    prices.replace(accountId, await ratesOf(accountId, repositories, this.#options.now()));
   }
 
   /** One key that was made with another secret must not keep those from being followed that this service has. */
@@ -101,12 +105,12 @@ export class Follower implements Follows {
 /** All that are in force or will be. */
 async function ratesOf(
   accountId: string | undefined,
-  desk: FollowedDesk,
+  repositories: FollowedRepositories,
   endingAfter: number,
 ): Promise<readonly AccountPrice[]> {
   const rates: AccountPrice[] = [];
   for (let after: AccountPrice | undefined; ;) {
-    const page = await desk.listAccountPrices({
+    const page = await repositories.listAccountPrices({
       endingAfter,
       ...(accountId === undefined ? {} : { accountId }),
       ...(after === undefined ? {} : { after }),

@@ -1,4 +1,4 @@
-import { AddressRanges, rangeOf } from '../ip/ranges.ts';
+import { AddressRanges, rangeOf } from '../platform/ip/ranges.ts';
 
 /** What a key is kept to, beyond its models. Stored as JSON beside the key; absent: not kept to any. */
 export interface KeyLimits {

@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto';
 import { crc32 } from 'node:zlib';
-import type { NewKey } from '../store/queries.ts';
+import type { NewKey } from '../store/repositories/queries.ts';
 import { newKeyId, randomBase62, toBase62 } from './base62.ts';
 import type { Role } from './role.ts';
 import type { Secret } from './secret.ts';
@@ -41,7 +41,7 @@ export function displayOf(key: KeyText): string {
   return `${prefix}…${key.slice(-4)}`;
 }
 
-export interface KeyWish {
+export interface KeyInput {
   readonly accountId: string;
   /** Whose it is within the account; left out or null: a legacy key, which uploads no files (specification §5.5). */
   readonly userId?: string | null;
@@ -60,23 +60,23 @@ export interface KeyWish {
 }
 
 /** A new key, and the row of it that is stored. */
-export function issueKey(wish: KeyWish): { readonly text: KeyText; readonly row: NewKey } {
+export function issueKey(input: KeyInput): { readonly text: KeyText; readonly row: NewKey } {
   const text = newKey();
   const row = {
     id: newKeyId(),
-    accountId: wish.accountId,
-    userId: wish.userId ?? null,
-    name: wish.name,
+    accountId: input.accountId,
+    userId: input.userId ?? null,
+    name: input.name,
     display: displayOf(text),
-    hash: hashKey(text, wish.secret),
-    pepperId: wish.secret.id,
-    limits: wish.limits ?? null,
-    models: wish.models ?? null,
-    role: wish.role ?? null,
-    isOperator: wish.isOperator ?? false,
-    tags: wish.tags ?? [],
-    createdAt: wish.now,
-    expiresAt: wish.expiresAt ?? null,
+    hash: hashKey(text, input.secret),
+    pepperId: input.secret.id,
+    limits: input.limits ?? null,
+    models: input.models ?? null,
+    role: input.role ?? null,
+    isOperator: input.isOperator ?? false,
+    tags: input.tags ?? [],
+    createdAt: input.now,
+    expiresAt: input.expiresAt ?? null,
   };
   return { text, row };
 }

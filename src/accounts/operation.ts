@@ -1,8 +1,8 @@
 import type { BudgetChange, Ledger, NewAccount } from '../store/ledger.ts';
-import type { Desk } from '../store/operations.ts';
-import type { AccountPrice } from '../store/queries.ts';
+import type { Repositories } from '../store/repositories/repositories.ts';
+import type { AccountPrice } from '../store/repositories/queries.ts';
 import { StoreError } from '../store/store-error.ts';
-import type { OperationActor } from './audit.ts';
+import type { OperationActor } from './actor.ts';
 import type { Directory } from './directory.ts';
 import type { Secret } from './secret.ts';
 
@@ -23,7 +23,7 @@ export interface AccountWriter {
 
 export interface OperationServices {
   readonly ledger: Ledger & AccountWriter;
-  readonly desk: Desk;
+  readonly repositories: Repositories;
   readonly secret: Secret;
   /** Makes UUIDv7s. */
   readonly newId: () => Uint8Array;
@@ -45,7 +45,7 @@ export interface PriceFollower {
   end(accountId: string, modelId: string, at: number): void;
 }
 
-/** A wish of the operator that cannot be fulfilled; the message is for a person. */
+/** A request of the operator that cannot be fulfilled; the message is for a person. */
 export class OperationError extends Error {
   override readonly name = 'OperationError';
 }
@@ -53,17 +53,17 @@ export class OperationError extends Error {
 /** The account that was named, or the only one there is. */
 export async function accountMeant(
   named: string | undefined,
-  desk: Pick<Desk, 'listAccounts' | 'getAccount'>,
+  repositories: Pick<Repositories, 'listAccounts' | 'getAccount'>,
 ): Promise<string> {
   if (named !== undefined) {
-    const account = await desk.getAccount({ accountId: named });
+    const account = await repositories.getAccount({ accountId: named });
     if (account === undefined || account.house || account.deletedAt !== null)
       throw new OperationError(`There is no account ${named}. List them with: tokenhouse credits show`, {
         cause: new StoreError('not_found', `there is no account ${named}`),
       });
     return named;
   }
-  const accounts = await desk.listAccounts({ limit: 2 });
+  const accounts = await repositories.listAccounts({ limit: 2 });
   const [only] = accounts;
   if (only === undefined) throw new OperationError('There is no account yet. Start the service once: npm start');
   if (accounts.length > 1)

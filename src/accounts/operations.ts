@@ -1,195 +1,26 @@
 import { StoreError } from '../store/store-error.ts';
 import { checkedBudget, setBudget } from './budget.ts';
-import type { Budgeted, BudgetSetting, BudgetWish } from './budget.ts';
 import { limitCredit, moveCredit, refundRequest } from './credit.ts';
-import type { CreditLimit, CreditLimited, CreditMove, Moved, RequestRefund } from './credit.ts';
-import type { AccountPrice, BillingDetails } from '../store/queries.ts';
-import { timeZoneNamed } from '../store/time-zone.ts';
+import type { AccountPrice } from '../store/repositories/queries.ts';
+import { timeZoneNamed } from '../platform/calendar/time-zone.ts';
 import { faultOfLimits, isLimit, limitMax, printAccountLimits, printLimits, readLimits } from './key-limits.ts';
 import type { KeyLimits } from './key-limits.ts';
 import { beginEntry } from './audit.ts';
 import { checkedBilling } from './billing-details.ts';
 import { createAccount } from './create-account.ts';
-import type { AccountMade, NewAccountWish } from './create-account.ts';
+import type { LimitsChange, Operation, OperationAnswer } from './operation-kinds.ts';
 import { deleteAccount } from './delete-account.ts';
-import type { AccountDeleted, AccountDeletion } from './delete-account.ts';
 import { displayOf, hashKey, issueKey, newKey } from './key.ts';
 import { accountMeant, checkedText, OperationError } from './operation.ts';
 import { createOwner, makeOwnerLink } from './owner.ts';
-import type { OwnerLink, OwnerLinkWish, OwnerMade, OwnerWish } from './owner.ts';
 import type { OperationServices } from './operation.ts';
 import { releasePerson } from './release-person.ts';
-import type { PersonRelease, PersonReleased } from './release-person.ts';
 import { roles } from './role.ts';
 import type { Role } from './role.ts';
 import { isTag, tagRule, tagsMax } from './tags.ts';
 
-/** What an operator changes while the service runs, or without it: the command line's writes. Plain JSON data. */
-export type Operation =
-  | NewAccountWish
-  | {
-      readonly kind: 'create_key';
-      readonly accountId: string | undefined;
-      readonly name: string;
-      /** Left out: a legacy key, of nobody in particular. */
-      readonly userId?: string | undefined;
-      readonly expiresAt: number | undefined;
-      /** Instead: so long after it is made, by the clock of whoever makes it. */
-      readonly expiresAfterMs?: number | undefined;
-      /** Left out: all that the account may use. */
-      readonly models?: readonly string[] | undefined;
-      /** Left out: none. */
-      readonly limits?: KeyLimits | undefined;
-      /** Left out: none. */
-      readonly budget?: BudgetWish | undefined;
-      /** Labels of all of its requests. */
-      readonly tags?: readonly string[] | undefined;
-      /** A management key, which may do what this role may; left out: an inference key. */
-      readonly role?: Role | undefined;
-      /** A management key of whoever runs the server. */
-      readonly isOperator?: boolean | undefined;
-    }
-  /** Which models a key or an account may use; without `models` it may use all there are. */
-  | { readonly kind: 'allow_key'; readonly keyId: string; readonly models: readonly string[] | undefined }
-  | {
-      readonly kind: 'allow_account';
-      readonly accountId: string | undefined;
-      readonly models: readonly string[] | undefined;
-    }
-  /** Gives an account a plan; without one, none. */
-  | { readonly kind: 'plan_account'; readonly accountId: string | undefined; readonly plan: string | undefined }
-  /** How many requests of an account may run; left out: what its plan or the configuration says. */
-  | {
-      readonly kind: 'limit_account';
-      readonly accountId: string | undefined;
-      readonly concurrencyMax: number | undefined;
-    }
-  /** Changes what a key is kept to; what is null is nothing from now on, what is left out stays. */
-  | {
-      readonly kind: 'limit_key';
-      readonly keyId: string;
-      readonly limits: LimitsChange;
-    }
-  /** Changes what is said of a key, all at once; what is left out stays. */
-  | {
-      readonly kind: 'edit_key';
-      readonly keyId: string;
-      readonly name?: string | undefined;
-      /** Milliseconds since 1970, null for never. */
-      readonly expiresAt?: number | null | undefined;
-      /** Instead, from now on. */
-      readonly expiresAfterMs?: number | undefined;
-      /** null: all that its account may use. */
-      readonly models?: readonly string[] | null | undefined;
-      /** What is null is nothing from now on. */
-      readonly limits?: LimitsChange | undefined;
-      readonly tags?: readonly string[] | undefined;
-      /** Paused: nobody is let in with it, and what runs on it is cut. */
-      readonly disabled?: boolean | undefined;
-    }
-  /** Gives a key another secret; the one it has works on for so long. */
-  | { readonly kind: 'rotate_key'; readonly keyId: string; readonly overlapMs: number }
-  /** Names an account anew, says to whom its invoices go, or whose days and months it counts in; what is left out stays, what is null is taken away. */
-  | {
-      readonly kind: 'edit_account';
-      readonly accountId: string | undefined;
-      readonly name?: string | undefined;
-      readonly billing?: { readonly [Detail in keyof BillingDetails]?: BillingDetails[Detail] | undefined } | undefined;
-      /** IANA's, such as `Europe/Berlin`. */
-      readonly timeZone?: string | undefined;
-    }
-  | BudgetSetting
-  /** Prices are microcents per million tokens, as text. */
-  | {
-      readonly kind: 'set_price';
-      readonly accountId: string | undefined;
-      readonly model: string;
-      readonly input: string;
-      readonly output: string;
-      /** Left out: the input price. */
-      readonly cacheRead: string | undefined;
-      /** Left out: from now on. */
-      readonly validFrom: number | undefined;
-      /** Exclusive; left out: for good. */
-      readonly validTo: number | undefined;
-    }
-  | { readonly kind: 'remove_price'; readonly accountId: string | undefined; readonly model: string }
-  | { readonly kind: 'revoke_key'; readonly keyId: string }
-  | CreditMove
-  | RequestRefund
-  | CreditLimit
-  | OwnerLinkWish
-  | OwnerWish
-  | PersonRelease
-  | AccountDeletion
-  | {
-      readonly kind: 'suspend_account' | 'revive_account';
-      readonly accountId: string;
-      /** For whoever reads the audit log. */
-      readonly reason?: string | undefined;
-    };
-
-type LimitsChange = { readonly [Limit in keyof KeyLimits]?: KeyLimits[Limit] | null };
-
 /** How long an earlier secret may work beside the one that a rotation made: seven days. */
 export const overlapMsMax = 7 * 86_400_000;
-
-export type OperationAnswer =
-  | AccountMade
-  /** `key` is shown once and stored nowhere. */
-  | {
-      readonly kind: 'key';
-      readonly keyId: string;
-      readonly accountId: string;
-      readonly name: string;
-      readonly key: string;
-    }
-  | {
-      readonly kind: 'allowed';
-      /** Of the key or the account. */
-      readonly id: string;
-      readonly models: readonly string[] | null;
-    }
-  | { readonly kind: 'planned'; readonly accountId: string; readonly plan: string | null }
-  | { readonly kind: 'account_limited'; readonly accountId: string; readonly concurrencyMax: number | null }
-  | { readonly kind: 'key_limited'; readonly keyId: string; readonly limits: KeyLimits }
-  | {
-      readonly kind: 'key_edited';
-      readonly keyId: string;
-      readonly name: string;
-      readonly expiresAt: number | null;
-      readonly disabled: boolean;
-    }
-  | {
-      readonly kind: 'rotated';
-      readonly keyId: string;
-      readonly accountId: string;
-      readonly name: string;
-      readonly key: string;
-      /** When the earlier secret ends, by the clock of the database; null: it has. */
-      readonly previousEndsAt: number | null;
-    }
-  | { readonly kind: 'account_edited'; readonly accountId: string; readonly name: string }
-  | Budgeted
-  | {
-      readonly kind: 'price';
-      readonly accountId: string;
-      readonly model: string;
-      readonly validFrom: number;
-      readonly validTo: number | null;
-      readonly input: string;
-      readonly output: string;
-      readonly cacheRead: string;
-    }
-  | { readonly kind: 'prices_ended'; readonly accountId: string; readonly model: string; readonly ended: number }
-  | { readonly kind: 'revoked'; readonly keyId: string; readonly accountId: string; readonly name: string }
-  | Moved
-  | CreditLimited
-  | OwnerLink
-  | OwnerMade
-  | PersonReleased
-  | AccountDeleted
-  | { readonly kind: 'status'; readonly accountId: string; readonly status: 'active' | 'suspended' };
 
 /** Carries out one operation. It is durable, in force in this process, and in the audit log when the promise resolves. */
 export async function operate(operation: Operation, services: OperationServices): Promise<OperationAnswer> {
@@ -199,16 +30,16 @@ export async function operate(operation: Operation, services: OperationServices)
     answer = await carryOut(operation, services);
     await services.caughtUp?.();
   } catch (error) {
-    const told = toldOf(error);
-    await entry.complete(told instanceof OperationError ? 'refused' : 'failed');
-    throw told;
+    const reported = mappedError(error);
+    await entry.complete(reported instanceof OperationError ? 'refused' : 'failed');
+    throw reported;
   }
   await entry.complete('done', answer);
   return answer;
 }
 
 /** What a person can mend is said in words. */
-function toldOf(error: unknown): unknown {
+function mappedError(error: unknown): unknown {
   const isWrong =
     error instanceof StoreError &&
     (error.code === 'not_found' ||
@@ -219,13 +50,13 @@ function toldOf(error: unknown): unknown {
 }
 
 async function carryOut(operation: Operation, services: OperationServices): Promise<OperationAnswer> {
-  const { ledger, desk, secret, newId, directory } = services;
+  const { ledger, repositories, secret, newId, directory } = services;
   const at = services.now();
   switch (operation.kind) {
     case 'create_account':
       return createAccount(operation, services, operate);
     case 'create_key': {
-      const accountId = await accountMeant(operation.accountId, desk);
+      const accountId = await accountMeant(operation.accountId, repositories);
       const issued = issueKey({
         accountId,
         userId: operation.userId === undefined ? null : checkedText(operation.userId, 'A user', nameLengthMax),
@@ -239,8 +70,8 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
         ...managementOf(operation),
       });
       const budget = checkedBudget(operation.budget);
-      await desk.createKey({ key: issued.row, budget, changeId: newId() });
-      const account = await desk.getAccount({ accountId });
+      await repositories.createKey({ key: issued.row, budget, changeId: newId() });
+      const account = await repositories.getAccount({ accountId });
       directory?.apply({
         kind: 'key_created',
         key: {
@@ -250,7 +81,7 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
           accountPlan: account?.plan ?? null,
           accountLimits: account?.limits ?? null,
           budget,
-          accountBudget: await desk.getBudget({ subject: accountId }),
+          accountBudget: await repositories.getBudget({ subject: accountId }),
           isManagement: issued.row.role !== null,
         },
       });
@@ -258,44 +89,49 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
     }
     case 'allow_key': {
       const models = checkedModels(operation.models);
-      const key = await desk.allowKey({ keyId: operation.keyId, models, at, changeId: newId() });
+      const key = await repositories.allowKey({ keyId: operation.keyId, models, at, changeId: newId() });
       if (key === undefined) throw noLiveKey(operation.keyId);
       directory?.apply({ kind: 'key_models', keyId: key.id, models });
       return { kind: 'allowed', id: key.id, models };
     }
     case 'allow_account': {
-      const accountId = await accountMeant(operation.accountId, desk);
+      const accountId = await accountMeant(operation.accountId, repositories);
       const models = checkedModels(operation.models);
-      await desk.allowAccount({ accountId, models, at, changeId: newId() });
+      await repositories.allowAccount({ accountId, models, at, changeId: newId() });
       directory?.apply({ kind: 'account_models', accountId, models });
       return { kind: 'allowed', id: accountId, models };
     }
     case 'plan_account': {
-      const accountId = await accountMeant(operation.accountId, desk);
+      const accountId = await accountMeant(operation.accountId, repositories);
       const plan = operation.plan === undefined ? null : checkedText(operation.plan, 'A plan', planLengthMax);
-      await desk.planAccount({ accountId, plan, at, changeId: newId() });
+      await repositories.planAccount({ accountId, plan, at, changeId: newId() });
       directory?.apply({ kind: 'account_plan', accountId, plan });
       return { kind: 'planned', accountId, plan };
     }
     case 'limit_account': {
-      const accountId = await accountMeant(operation.accountId, desk);
+      const accountId = await accountMeant(operation.accountId, repositories);
       const { concurrencyMax } = operation;
       checkRate(concurrencyMax);
       const limits = printAccountLimits({ concurrencyMax });
-      await desk.limitAccount({ accountId, limits, at, changeId: newId() });
+      await repositories.limitAccount({ accountId, limits, at, changeId: newId() });
       directory?.apply({ kind: 'account_limits', accountId, limits });
       return { kind: 'account_limited', accountId, concurrencyMax: concurrencyMax ?? null };
     }
     case 'limit_key': {
       const { keyId } = operation;
-      const key = await desk.limitKey({ keyId, limits: checkedChange(operation.limits), at, changeId: newId() });
+      const key = await repositories.limitKey({
+        keyId,
+        limits: checkedChange(operation.limits),
+        at,
+        changeId: newId(),
+      });
       if (key === undefined) throw noLiveKey(keyId);
       directory?.apply({ kind: 'key_limits', keyId, limits: key.limits });
       return { kind: 'key_limited', keyId, limits: readLimits(key.limits) };
     }
     case 'edit_key': {
       const { keyId, expiresAfterMs, models, limits, tags, disabled } = operation;
-      const key = await desk.editKey({
+      const key = await repositories.editKey({
         keyId,
         name: operation.name === undefined ? undefined : checkedName(operation.name),
         expiresAt: expiresAfterMs === undefined ? operation.expiresAt : at + expiresAfterMs,
@@ -315,7 +151,7 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
       if (!Number.isSafeInteger(overlapMs) || overlapMs < 0 || overlapMs > overlapMsMax)
         throw new OperationError('An earlier secret works on for 0 seconds to 7 days.');
       const text = newKey();
-      const key = await desk.rotateKey({
+      const key = await repositories.rotateKey({
         keyId,
         hash: hashKey(text, secret),
         pepperId: secret.id,
@@ -330,9 +166,9 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
       return { kind: 'rotated', keyId, accountId, name, key: text, previousEndsAt };
     }
     case 'edit_account': {
-      const accountId = await accountMeant(operation.accountId, desk);
+      const accountId = await accountMeant(operation.accountId, repositories);
       const { name, billing, timeZone } = operation;
-      const account = await desk.editAccount({
+      const account = await repositories.editAccount({
         accountId,
         name: name === undefined ? undefined : checkedName(name),
         billing: billing === undefined ? undefined : checkedBilling(billing),
@@ -347,23 +183,23 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
     case 'budget_account':
       return await setBudget(operation, services);
     case 'set_price': {
-      const accountId = await accountMeant(operation.accountId, desk);
+      const accountId = await accountMeant(operation.accountId, repositories);
       const price = priceOf(operation, accountId, at);
-      await desk.addAccountPrice({ price, at, changeId: newId() });
+      await repositories.addAccountPrice({ price, at, changeId: newId() });
       services.prices?.add(price);
       const { validFrom, validTo, input, output, cacheRead } = price;
       const text = { input: String(input), output: String(output), cacheRead: String(cacheRead) };
       return { kind: 'price', accountId, model: operation.model, validFrom, validTo, ...text };
     }
     case 'remove_price': {
-      const accountId = await accountMeant(operation.accountId, desk);
+      const accountId = await accountMeant(operation.accountId, repositories);
       const modelId = checkedModel(operation.model);
-      const ended = await desk.endAccountPrices({ accountId, modelId, at, changeId: newId() });
+      const ended = await repositories.endAccountPrices({ accountId, modelId, at, changeId: newId() });
       services.prices?.end(accountId, modelId, at);
       return { kind: 'prices_ended', accountId, model: operation.model, ended };
     }
     case 'revoke_key': {
-      const revoked = await desk.revokeKey({ keyId: operation.keyId, at, changeId: newId() });
+      const revoked = await repositories.revokeKey({ keyId: operation.keyId, at, changeId: newId() });
       if (revoked === undefined)
         throw new OperationError(`There is no key ${operation.keyId}. List them with: tokenhouse keys list`);
       directory?.apply({ kind: 'key_revoked', keyId: revoked.id });
@@ -387,7 +223,7 @@ async function carryOut(operation: Operation, services: OperationServices): Prom
     case 'revive_account': {
       const status = operation.kind === 'suspend_account' ? 'suspended' : 'active';
       if (operation.reason !== undefined) checkedText(operation.reason, 'A reason', reasonLengthMax);
-      await accountMeant(operation.accountId, desk);
+      await accountMeant(operation.accountId, repositories);
       await ledger.setAccountStatus(operation.accountId, status, at, newId());
       directory?.apply({ kind: 'account_status', accountId: operation.accountId, status });
       return { kind: 'status', accountId: operation.accountId, status };
@@ -401,18 +237,18 @@ const noLiveKey = (keyId: string): OperationError =>
   });
 
 /** In this process, where the feed does not bring it. */
-async function followKey(keyId: string, { desk, directory }: OperationServices): Promise<void> {
+async function followKey(keyId: string, { repositories, directory }: OperationServices): Promise<void> {
   if (directory === undefined) return;
-  const [key] = await desk.loadKeys({ ids: [keyId] });
+  const [key] = await repositories.loadKeys({ ids: [keyId] });
   if (key !== undefined) directory.apply({ kind: 'key_changed', key });
 }
 
 /** A management key makes no requests, so nothing that requests are kept to has a meaning for it but where they come from. */
-function managementOf(wish: Extract<Operation, { kind: 'create_key' }>): {
+function managementOf(given: Extract<Operation, { kind: 'create_key' }>): {
   readonly role: Role | null;
   readonly isOperator: boolean;
 } {
-  const { role, isOperator = false, models, limits = {}, budget, tags = [] } = wish;
+  const { role, isOperator = false, models, limits = {}, budget, tags = [] } = given;
   if (role === undefined) {
     if (isOperator) throw new OperationError('Only a management key can be an operator: say its role too.');
     return { role: null, isOperator: false };
@@ -443,21 +279,21 @@ function expiryOf(
 /** As in the configuration: 10¹⁵ microcents for a million tokens. */
 const priceMax = 10n ** 15n;
 
-function priceOf(wish: Extract<Operation, { kind: 'set_price' }>, accountId: string, now: number): AccountPrice {
-  const input = BigInt(wish.input);
-  const output = BigInt(wish.output);
-  const cacheRead = wish.cacheRead === undefined ? input : BigInt(wish.cacheRead);
+function priceOf(given: Extract<Operation, { kind: 'set_price' }>, accountId: string, now: number): AccountPrice {
+  const input = BigInt(given.input);
+  const output = BigInt(given.output);
+  const cacheRead = given.cacheRead === undefined ? input : BigInt(given.cacheRead);
   for (const price of [input, output, cacheRead])
     if (price < 0n || price > priceMax) throw new OperationError(`A price is 0 to ${priceMax} microcents.`);
   // A hold is taken at the input price, and a charge never exceeds its hold (reliability I2).
   if (cacheRead > input) throw new OperationError('Cached tokens may not cost more than uncached ones.');
-  const { validFrom = now, validTo } = wish;
+  const { validFrom = now, validTo } = given;
   // What has been charged stays charged: rates hold from the start of the requests to come.
   if (validFrom < now) throw new OperationError('Rates cannot begin in the past.');
   if (validTo !== undefined && validTo <= validFrom) throw new OperationError('Rates must end after they begin.');
   return {
     accountId,
-    modelId: checkedModel(wish.model),
+    modelId: checkedModel(given.model),
     validFrom,
     validTo: validTo ?? null,
     input,

@@ -6,12 +6,12 @@ import { checkedText } from './operation.ts';
 import type { OperationServices } from './operation.ts';
 
 /** Makes a new link for whoever is to run the server, in the place of the one before. */
-export interface OwnerLinkWish {
+export interface OwnerLinkInput {
   readonly kind: 'owner_link';
 }
 
 /** Makes a person who runs the server and owns its first account. */
-export interface OwnerWish {
+export interface OwnerInput {
   readonly kind: 'create_owner';
   readonly email: string;
   readonly name: string;
@@ -32,7 +32,7 @@ export interface OwnerMade {
   readonly email: string;
 }
 
-type Services = Pick<OperationServices, 'desk' | 'now'>;
+type Services = Pick<OperationServices, 'repositories' | 'now'>;
 
 /** One use, half an hour. */
 export const ownerLinkMs = 30 * 60_000;
@@ -40,10 +40,10 @@ export const ownerLinkMs = 30 * 60_000;
 /** The address of the page that it opens; the token is behind the `#`, which no server and no log sees. */
 export const ownerLinkUrl = (accountUrl: string, token: string): string => `${accountUrl}/welcome#${token}`;
 
-export async function makeOwnerLink({ desk, now }: Services): Promise<OwnerLink> {
+export async function makeOwnerLink({ repositories, now }: Services): Promise<OwnerLink> {
   const token = newLinkToken();
   const expiresAt = now() + ownerLinkMs;
-  await desk.setOwnerLink({ tokenHash: token.hash, expiresAt });
+  await repositories.setOwnerLink({ tokenHash: token.hash, expiresAt });
   return { kind: 'owner_link', token: token.text, expiresAt };
 }
 
@@ -53,22 +53,22 @@ export async function makeOwnerLink({ desk, now }: Services): Promise<OwnerLink>
  * somebody runs the server, or has been given a link by `makeOwnerLink`, which stays good.
  */
 export async function firstOwnerLink({
-  desk,
+  repositories,
   now,
   secret,
 }: Services & Pick<OperationServices, 'secret'>): Promise<OwnerLink | undefined> {
-  if (await desk.hasOperator({})) return undefined;
+  if (await repositories.hasOperator({})) return undefined;
   const linkUntil = (expiresAt: number): OwnerLink & { readonly hash: Uint8Array } => {
     const token = createHmac('sha256', secret.signIn).update(`first owner link ${expiresAt}`).digest('base64url');
     return { kind: 'owner_link', token, hash: hashLinkToken(token), expiresAt };
   };
-  const known = await desk.getOwnerLink({});
+  const known = await repositories.getOwnerLink({});
   if (known !== undefined && known.expiresAt > now()) {
     const link = linkUntil(known.expiresAt);
     return Buffer.from(known.tokenHash).equals(link.hash) ? link : undefined;
   }
   const link = linkUntil(now() + ownerLinkMs);
-  await desk.setOwnerLink({ tokenHash: link.hash, expiresAt: link.expiresAt });
+  await repositories.setOwnerLink({ tokenHash: link.hash, expiresAt: link.expiresAt });
   return link;
 }
 
@@ -77,17 +77,17 @@ export async function firstOwnerLink({
  * OperationError for what is no address or name.
  */
 export async function createOwner(
-  wish: Omit<OwnerWish, 'kind'>,
-  { desk, now }: Services,
+  input: Omit<OwnerInput, 'kind'>,
+  { repositories, now }: Services,
   token?: string,
 ): Promise<OwnerMade | undefined> {
-  const email = checkedMailAddress(wish.email);
-  const made = await desk.createOwner({
+  const email = checkedMailAddress(input.email);
+  const made = await repositories.createOwner({
     userId: newPersonId(),
     credentialId: newPersonId(),
-    name: checkedText(wish.name, 'A name', 100),
+    name: checkedText(input.name, 'A name', 100),
     email,
-    passwordHash: wish.passwordHash,
+    passwordHash: input.passwordHash,
     tokenHash: token === undefined ? undefined : hashLinkToken(token),
     at: now(),
   });

@@ -1,4 +1,4 @@
-import { ApiError } from '../errors.ts';
+import { ApiError } from '../platform/errors.ts';
 
 /**
  * The key that a request carries, on either host: `Authorization: Bearer <key>`, else `x-api-key` (specification §5.1).

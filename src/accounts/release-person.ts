@@ -19,13 +19,13 @@ export interface PersonReleased {
 
 /** They are told by mail: nobody's second factor goes away in silence. Throws OperationError when there is no such person. */
 export async function releasePerson(
-  wish: Omit<PersonRelease, 'kind'>,
-  { desk, newId, now }: Pick<OperationServices, 'desk' | 'newId' | 'now'>,
+  input: Omit<PersonRelease, 'kind'>,
+  { repositories, newId, now }: Pick<OperationServices, 'repositories' | 'newId' | 'now'>,
 ): Promise<PersonReleased> {
-  const email = wish.email.toLowerCase();
+  const email = input.email.toLowerCase();
   const at = now();
   const mailId = `mail_${Buffer.from(newId()).toString('hex')}`;
-  const released = await desk.releasePerson({ email, at, notice: { id: mailId, ...notice } });
+  const released = await repositories.releasePerson({ email, at, notice: { id: mailId, ...notice } });
   if (released === undefined)
     throw new OperationError(`Nobody here has the address ${email}.`, {
       cause: new StoreError('not_found', 'there is no such person'),

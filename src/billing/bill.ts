@@ -1,5 +1,5 @@
 import type { Usage } from '../generation/event.ts';
-import { purseAt, type Budget, type Purse } from '../store/budget.ts';
+import { balanceAt, type Budget, type Balance } from '../store/budget.ts';
 
 /** What a hold is made for: whose money, the largest prompt that may come, and what tokens cost. */
 export interface Bill {
@@ -26,7 +26,7 @@ export interface BudgetBill {
   readonly of: 'key' | 'account';
   readonly budget: Budget;
   /** Of the period in which the request started. */
-  readonly purse: Purse;
+  readonly balance: Balance;
 }
 
 /** The budgets of a key and of its account, for a request that started then; `undefined`: neither has one. */
@@ -38,7 +38,7 @@ export function budgetsOf(
   if (key.budget === undefined && account.budget === undefined) return undefined;
   const bills: BudgetBill[] = [];
   for (const [of, { id, budget }] of [['key', key] as const, ['account', account] as const])
-    if (budget !== undefined) bills.push({ of, budget, purse: purseAt(id, budget.per, startedAt) });
+    if (budget !== undefined) bills.push({ of, budget, balance: balanceAt(id, budget.per, startedAt) });
   return bills;
 }
 

@@ -1,11 +1,11 @@
-import { ApiError, atCap } from '../errors.ts';
+import { ApiError, atCap } from '../platform/errors.ts';
 import type { Usage } from '../generation/event.ts';
 import type { Ledger, UsageRow } from '../store/ledger.ts';
 import { holdStepTokens } from './bill.ts';
 import type { Bill, BudgetBill } from './bill.ts';
 import { budgetRefusal } from './budget-refusal.ts';
 import { ceiledCents, flooredCents } from './cents.ts';
-import { Contact } from './contact.ts';
+import { LedgerHealth } from './ledger-health.ts';
 import { Hold } from './hold.ts';
 import { repair } from './repair.ts';
 import type { RepairLog } from './repair.ts';
@@ -23,31 +23,31 @@ export interface BillingOptions {
   readonly backlogMax?: number;
 }
 
-/** After a refusal a purse is refused from memory for so long, so that a broke customer cannot cause a storm. */
+/** After a refusal a balance is refused from memory for so long, so that a broke customer cannot cause a storm. */
 const refusalMs = 250;
-/** How often it is looked for purses of periods that are over, and how long after their end. */
+/** How often it is looked for balances of periods that are over, and how long after their end. */
 const endedEveryMs = 60_000;
 
-/** Purses in memory over the durable ledger: decides in microseconds whether a request is funded. */
+/** Balances in memory over the durable ledger: decides in microseconds whether a request is funded. */
 export class Billing {
   readonly #options: BillingOptions;
-  readonly #contact: Contact;
-  /** Microcents that can still be held, by purse: an account's credit, or a budget's period. Absent until its first request. */
+  readonly #ledgerHealth: LedgerHealth;
+  /** Microcents that can still be held, by balance: an account's credit, or a budget's period. Absent until its first request. */
   readonly #free = new Map<string, bigint>();
   readonly #loading = new Map<string, Promise<void>>();
   readonly #refusedUntil = new Map<string, number>();
-  /** Purses of budgets, with the requests that may hold from each. */
+  /** Balances of budgets, with the requests that may hold from each. */
   readonly #ofBudgets = new Map<string, { requests: number; readonly endsAt: number | null }>();
   #endedAt = 0;
   /** Holds that have not been settled or released. */
   #openHolds = 0;
   #heldMicrocents = 0n;
   /** Grows when all that this process could spend was taken from it: holds of before are of no worth then. */
-  #life = 0;
+  #epoch = 0;
 
   constructor(options: BillingOptions) {
     this.#options = options;
-    this.#contact = new Contact(options.ledger);
+    this.#ledgerHealth = new LedgerHealth(options.ledger);
   }
 
   get openHolds(): number {
@@ -66,7 +66,7 @@ export class Billing {
       const message = 'Too many settlements are waiting for the database.';
       throw new ApiError('backend_at_capacity', message, atCap(backlogMax, 1));
     }
-    if (this.#contact.isLost && !(await this.#contact.regain())) throw ledgerSilent();
+    if (this.#ledgerHealth.isLost && !(await this.#ledgerHealth.regain())) throw ledgerSilent();
     if (bill.isCovered) return this.#open(bill, { amount: 0n, covered: everything });
     const first = estimate(bill, bill.promptTokens);
     let lack: Lack | undefined =
@@ -88,185 +88,185 @@ export class Billing {
   }
 
   /** Takes up to `amount` for a hold that grows; what there was, maybe after asking the store for more. */
-  take(purseId: string, amount: bigint): bigint | Promise<bigint> {
-    if (this.reserve(purseId, amount)) {
-      this.#options.ledger.left(purseId, this.#free.get(purseId) ?? 0n);
+  take(balanceId: string, amount: bigint): bigint | Promise<bigint> {
+    if (this.reserve(balanceId, amount)) {
+      this.#options.ledger.left(balanceId, this.#free.get(balanceId) ?? 0n);
       return amount;
     }
-    if (this.#isRefused(purseId)) return this.#takeFree(purseId, amount);
-    return this.#slice(purseId, amount).then(
+    if (this.#isRefused(balanceId)) return this.#takeFree(balanceId, amount);
+    return this.#slice(balanceId, amount).then(
       (slice) => {
-        this.#add(purseId, slice);
-        if (slice === 0n) this.#refuse(purseId);
-        return this.#takeFree(purseId, amount);
+        this.#add(balanceId, slice);
+        if (slice === 0n) this.#refuse(balanceId);
+        return this.#takeFree(balanceId, amount);
       },
-      () => this.#takeFree(purseId, amount),
+      () => this.#takeFree(balanceId, amount),
     );
   }
 
-  #takeFree(purseId: string, amount: bigint): bigint {
-    const free = this.#free.get(purseId) ?? 0n;
+  #takeFree(balanceId: string, amount: bigint): bigint {
+    const free = this.#free.get(balanceId) ?? 0n;
     const taken = free < amount ? (free > 0n ? free : 0n) : amount;
-    this.#free.set(purseId, free - taken);
+    this.#free.set(balanceId, free - taken);
     return taken;
   }
 
   /** More can be spent than before: a transfer to the account became durable, or a reservation came back; or less. */
-  credit(purseId: string, microcents: bigint): void {
+  credit(balanceId: string, microcents: bigint): void {
     // The ledger tells of credit that the first slice does not hold, maybe in the same moment as it hands that out.
-    if (this.#free.has(purseId) || this.#loading.has(purseId)) this.#add(purseId, microcents);
-    this.#refusedUntil.delete(purseId);
+    if (this.#free.has(balanceId) || this.#loading.has(balanceId)) this.#add(balanceId, microcents);
+    this.#refusedUntil.delete(balanceId);
   }
 
-  /** Takes the amount out of the purse, for a hold or for a debit that is about to be written; false when it is not free. */
-  reserve(purseId: string, microcents: bigint): boolean {
-    const free = this.#free.get(purseId);
+  /** Takes the amount out of the balance, for a hold or for a debit that is about to be written; false when it is not free. */
+  reserve(balanceId: string, microcents: bigint): boolean {
+    const free = this.#free.get(balanceId);
     if (free === undefined || free < microcents) return false;
-    this.#free.set(purseId, free - microcents);
+    this.#free.set(balanceId, free - microcents);
     return true;
   }
 
-  /** Microcents that can be held from the purse now; `undefined` before its first request. */
-  freeMicrocents(purseId: string): bigint | undefined {
-    return this.#free.get(purseId);
+  /** Microcents that can be held from the balance now; `undefined` before its first request. */
+  freeMicrocents(balanceId: string): bigint | undefined {
+    return this.#free.get(balanceId);
   }
 
   /** The store has declared this process dead: nothing of what was free or held is its own any more. */
   forget(): void {
-    this.#life++;
+    this.#epoch++;
     this.#free.clear();
     this.#refusedUntil.clear();
   }
 
   /**
-   * Holds the amount from every purse of the bill or from none, and says which one lacks it. One after the other: what is
+   * Holds the amount from every balance of the bill or from none, and says which one lacks it. One after the other: what is
    * asked of the store for one would be gone to somebody else while another was asked for.
    */
   async #fundAll(bill: Bill, budgets: readonly BudgetBill[], amount: bigint): Promise<Lack | undefined> {
     this.#begin(budgets, bill.startedAt);
-    const life = this.#life;
-    const taken: { readonly purseId: string; readonly life: number }[] = [];
+    const epoch = this.#epoch;
+    const taken: { readonly balanceId: string; readonly epoch: number }[] = [];
     let lack: Lack | undefined = 'credit';
     try {
       for (const payer of [...budgets, 'credit' as const]) {
-        const purseId = payer === 'credit' ? bill.accountId : payer.purse.id;
+        const balanceId = payer === 'credit' ? bill.accountId : payer.balance.id;
         lack = payer;
-        if (!(await this.#fund(purseId, amount))) return lack;
-        taken.push({ purseId, life: this.#life });
+        if (!(await this.#fund(balanceId, amount))) return lack;
+        taken.push({ balanceId, epoch: this.#epoch });
       }
       // What was taken first was of a life that is over.
-      if (life !== this.#life) throw ledgerSilent();
+      if (epoch !== this.#epoch) throw ledgerSilent();
       lack = undefined;
       return lack;
     } finally {
       if (lack !== undefined) {
-        for (const one of taken) if (one.life === this.#life) this.credit(one.purseId, amount);
+        for (const one of taken) if (one.epoch === this.#epoch) this.credit(one.balanceId, amount);
         this.#end(budgets);
       }
     }
   }
 
-  /** For a hold that grows: as much as every one of the purses has. */
-  #takeAll(purseIds: readonly string[], amount: bigint): bigint | Promise<bigint> {
-    if (!purseIds.every((purseId) => (this.#free.get(purseId) ?? -1n) >= amount))
-      return this.#takeLeast(purseIds, amount);
-    for (const purseId of purseIds) void this.take(purseId, amount);
+  /** For a hold that grows: as much as every one of the balances has. */
+  #takeAll(balanceIds: readonly string[], amount: bigint): bigint | Promise<bigint> {
+    if (!balanceIds.every((balanceId) => (this.#free.get(balanceId) ?? -1n) >= amount))
+      return this.#takeLeast(balanceIds, amount);
+    for (const balanceId of balanceIds) void this.take(balanceId, amount);
     return amount;
   }
 
-  async #takeLeast(purseIds: readonly string[], amount: bigint): Promise<bigint> {
-    const life = this.#life;
+  async #takeLeast(balanceIds: readonly string[], amount: bigint): Promise<bigint> {
+    const epoch = this.#epoch;
     let least = amount;
     const taken: string[] = [];
-    for (const purseId of purseIds) {
-      const there = await this.take(purseId, least);
-      if (life !== this.#life) {
-        this.#add(purseId, there); // of the new life, which the hold is not of
+    for (const balanceId of balanceIds) {
+      const there = await this.take(balanceId, least);
+      if (epoch !== this.#epoch) {
+        this.#add(balanceId, there); // of the new life, which the hold is not of
         return 0n;
       }
       for (const earlier of taken) this.#add(earlier, least - there);
       least = there;
-      taken.push(purseId);
+      taken.push(balanceId);
     }
     return least;
   }
 
   #begin(budgets: readonly BudgetBill[], startedAt: number): void {
-    for (const { purse } of budgets) {
-      const known = this.#ofBudgets.get(purse.id);
+    for (const { balance } of budgets) {
+      const known = this.#ofBudgets.get(balance.id);
       if (known !== undefined) known.requests++;
       else {
         this.#forgetEnded(startedAt);
-        this.#ofBudgets.set(purse.id, { requests: 1, endsAt: purse.endsAt });
+        this.#ofBudgets.set(balance.id, { requests: 1, endsAt: balance.endsAt });
       }
     }
   }
 
   #end(budgets: readonly BudgetBill[]): void {
-    for (const { purse } of budgets) this.#ofBudgets.get(purse.id)!.requests--;
+    for (const { balance } of budgets) this.#ofBudgets.get(balance.id)!.requests--;
   }
 
-  /** Purses of periods that are over, of which nothing is held: as many may have begun as there are budgets. */
+  /** Balances of periods that are over, of which nothing is held: as many may have begun as there are budgets. */
   #forgetEnded(now: number): void {
     if (Math.abs(now - this.#endedAt) < endedEveryMs) return;
     this.#endedAt = now;
-    for (const [purseId, { requests, endsAt }] of this.#ofBudgets) {
+    for (const [balanceId, { requests, endsAt }] of this.#ofBudgets) {
       if (requests > 0 || endsAt === null || endsAt + endedEveryMs > now) continue;
-      this.#ofBudgets.delete(purseId);
-      this.#options.ledger.release(purseId);
-      this.#free.delete(purseId);
-      this.#refusedUntil.delete(purseId);
+      this.#ofBudgets.delete(balanceId);
+      this.#options.ledger.release(balanceId);
+      this.#free.delete(balanceId);
+      this.#refusedUntil.delete(balanceId);
     }
   }
 
   /** Whether the amount is now held. Nothing is awaited between looking at what is free and taking from it. */
-  async #fund(purseId: string, amount: bigint): Promise<boolean> {
-    if (this.#loading.has(purseId) || !this.#free.has(purseId)) await this.#load(purseId, amount);
-    if (this.reserve(purseId, amount)) {
-      this.#options.ledger.left(purseId, this.#free.get(purseId) ?? 0n);
+  async #fund(balanceId: string, amount: bigint): Promise<boolean> {
+    if (this.#loading.has(balanceId) || !this.#free.has(balanceId)) await this.#load(balanceId, amount);
+    if (this.reserve(balanceId, amount)) {
+      this.#options.ledger.left(balanceId, this.#free.get(balanceId) ?? 0n);
       return true;
     }
-    if (this.#isRefused(purseId)) return false;
-    this.#add(purseId, await this.#slice(purseId, amount));
-    if (this.reserve(purseId, amount)) return true;
-    this.#refuse(purseId);
+    if (this.#isRefused(balanceId)) return false;
+    this.#add(balanceId, await this.#slice(balanceId, amount));
+    if (this.reserve(balanceId, amount)) return true;
+    this.#refuse(balanceId);
     return false;
   }
 
-  #isRefused(purseId: string): boolean {
-    return (this.#refusedUntil.get(purseId) ?? 0) > performance.now();
+  #isRefused(balanceId: string): boolean {
+    return (this.#refusedUntil.get(balanceId) ?? 0) > performance.now();
   }
 
-  /** The first request of a purse fetches it; those that arrive meanwhile wait for the same answer. */
-  #load(purseId: string, need: bigint): Promise<void> {
-    const running = this.#loading.get(purseId);
+  /** The first request of a balance fetches it; those that arrive meanwhile wait for the same answer. */
+  #load(balanceId: string, need: bigint): Promise<void> {
+    const running = this.#loading.get(balanceId);
     if (running !== undefined) return running;
-    const loading = this.#slice(purseId, need)
-      .then((slice) => this.#add(purseId, slice))
-      .finally(() => this.#loading.delete(purseId));
-    this.#loading.set(purseId, loading);
+    const loading = this.#slice(balanceId, need)
+      .then((slice) => this.#add(balanceId, slice))
+      .finally(() => this.#loading.delete(balanceId));
+    this.#loading.set(balanceId, loading);
     return loading;
   }
 
-  async #slice(purseId: string, need: bigint): Promise<bigint> {
+  async #slice(balanceId: string, need: bigint): Promise<bigint> {
     try {
-      return await this.#contact.watch(this.#options.ledger.slice(purseId, need));
+      return await this.#ledgerHealth.watch(this.#options.ledger.slice(balanceId, need));
     } catch (error) {
       throw ledgerSilent(error);
     }
   }
 
-  #add(purseId: string, microcents: bigint): void {
-    this.#free.set(purseId, (this.#free.get(purseId) ?? 0n) + microcents);
+  #add(balanceId: string, microcents: bigint): void {
+    this.#free.set(balanceId, (this.#free.get(balanceId) ?? 0n) + microcents);
   }
 
-  #refuse(purseId: string): void {
+  #refuse(balanceId: string): void {
     if (this.#refusedUntil.size > 10_000) this.#refusedUntil.clear();
-    this.#refusedUntil.set(purseId, performance.now() + refusalMs);
+    this.#refusedUntil.set(balanceId, performance.now() + refusalMs);
   }
 
   #refusal(accountId: string, need: bigint, lack: Lack): ApiError {
-    const free = this.#free.get(lack === 'credit' ? accountId : lack.purse.id) ?? 0n;
+    const free = this.#free.get(lack === 'credit' ? accountId : lack.balance.id) ?? 0n;
     const amounts = {
       credits_available_cents: flooredCents(free > 0n ? free : 0n),
       credits_required_cents_estimate: ceiledCents(need),
@@ -284,19 +284,19 @@ export class Billing {
     const { ledger, newId, now = Date.now, log } = this.#options;
     this.#openHolds++;
     this.#heldMicrocents += amount;
-    const life = this.#life;
+    const epoch = this.#epoch;
     // What was held in an earlier life would be paid out of what belongs to others now (docs/money.md).
     const settle = (row: UsageRow): Promise<'billed' | 'lost'> =>
-      life === this.#life || row.costMicrocents === 0n
-        ? this.#contact.watch(ledger.settle(row))
+      epoch === this.#epoch || row.costMicrocents === 0n
+        ? this.#ledgerHealth.watch(ledger.settle(row))
         : Promise.resolve('lost');
     const { accountId } = bill;
     const budgets = bill.isCovered ? undefined : bill.budgets;
-    const purseIds = budgets === undefined ? undefined : [...budgets.map(({ purse }) => purse.id), accountId];
+    const balanceIds = budgets === undefined ? undefined : [...budgets.map(({ balance }) => balance.id), accountId];
     const add = (microcents: bigint): void => {
-      if (life !== this.#life) return;
-      if (purseIds === undefined) this.#add(accountId, microcents);
-      else for (const purseId of purseIds) this.#add(purseId, microcents);
+      if (epoch !== this.#epoch) return;
+      if (balanceIds === undefined) this.#add(accountId, microcents);
+      else for (const balanceId of balanceIds) this.#add(balanceId, microcents);
     };
     const taken = (microcents: bigint): bigint => {
       this.#heldMicrocents += microcents;
@@ -306,11 +306,11 @@ export class Billing {
       open: (request) => ledger.open(request),
       settle,
       take: (more) => {
-        if (life !== this.#life) return 0n;
-        const there = purseIds === undefined ? this.take(accountId, more) : this.#takeAll(purseIds, more);
+        if (epoch !== this.#epoch) return 0n;
+        const there = balanceIds === undefined ? this.take(accountId, more) : this.#takeAll(balanceIds, more);
         if (typeof there === 'bigint') return taken(there);
         return there.then((later) => {
-          if (life === this.#life) return taken(later);
+          if (epoch === this.#epoch) return taken(later);
           this.#add(accountId, later); // of the new life, which the hold is not of
           return 0n;
         });

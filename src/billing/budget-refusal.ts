@@ -1,4 +1,4 @@
-import { ApiError } from '../errors.ts';
+import { ApiError } from '../platform/errors.ts';
 import type { BudgetPeriod } from '../store/budget.ts';
 import type { BudgetBill } from './bill.ts';
 import { dollars, flooredCents } from './cents.ts';
@@ -8,10 +8,10 @@ import { dollars, flooredCents } from './cents.ts';
  * it says whose budget, of which period, how much it is and when there is a new one.
  */
 export function budgetRefusal(
-  { of, budget, purse }: BudgetBill,
+  { of, budget, balance }: BudgetBill,
   amounts: Readonly<Record<string, number | string>>,
 ): ApiError {
-  const renewsAt = purse.endsAt === null ? undefined : new Date(purse.endsAt).toISOString();
+  const renewsAt = balance.endsAt === null ? undefined : new Date(balance.endsAt).toISOString();
   return new ApiError(
     'insufficient_credits',
     `The budget of this ${of === 'key' ? 'key' : 'account'}, ${dollars(budget.amountMicrocents)} ${inWords[budget.per]}, does not cover this request. ` +

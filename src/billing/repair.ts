@@ -1,4 +1,4 @@
-import { houseAccounts } from '../store/ledger.ts';
+import { systemAccounts } from '../store/ledger.ts';
 import type { Ledger, UsageRow } from '../store/ledger.ts';
 
 /** Told once per settlement that had to be repaired; an operator should see it. */
@@ -39,7 +39,7 @@ export async function repair(
       if (refund > 0n) {
         await ledger.transfer({
           id: newId(),
-          debitAccount: houseAccounts.revenue,
+          debitAccount: systemAccounts.revenue,
           creditAccount: row.accountId,
           amountMicrocents: refund,
           kind: 'refund',

@@ -1,24 +1,24 @@
-import type { AccountMade } from '../accounts/create-account.ts';
+import type { AccountMade } from '../accounts/operation-kinds.ts';
 import { exportAccount } from '../accounts/export-account.ts';
 import { readAccountLimits } from '../accounts/key-limits.ts';
 import { OperationError } from '../accounts/operation.ts';
 import { dollars } from '../billing/cents.ts';
 import { publicUrl } from '../config/public-url.ts';
 import { suggestion } from '../config/suggestion.ts';
-import { askForStatus, tellByRunningService } from '../control/client.ts';
-import { controlSocketPath } from '../control/socket-path.ts';
+import { askForStatus, notifyThroughService } from '../app/control/control-client.ts';
+import { controlSocketPath } from '../app/control/socket-path.ts';
 import { budgetCell, budgetJson, readBudgets } from './budgets.ts';
 import type { Context } from './context.ts';
 import { reading, writing } from './database.ts';
 import { table } from './output.ts';
 
 export async function listAccounts(context: Context): Promise<number> {
-  const [accounts, budgets] = await reading(context, async (desk, _db, now) => {
-    const found = await desk.listAccounts({ limit: 1000 });
+  const [accounts, budgets] = await reading(context, async (repositories, _db, now) => {
+    const found = await repositories.listAccounts({ limit: 1000 });
     return [
       found,
       await readBudgets(
-        desk,
+        repositories,
         found.map(({ id }) => id),
         await now(),
       ),
@@ -119,7 +119,7 @@ async function invite(
   let isMailed = false;
   if (status !== undefined && config.mail.smtp !== undefined) {
     try {
-      isMailed = (await tellByRunningService(socket, { kind: 'invite', accountId, email, token })) !== undefined;
+      isMailed = (await notifyThroughService(socket, { kind: 'invite', accountId, email, token })) !== undefined;
     } catch (error) {
       print.say(`The mail could not be written: ${error instanceof Error ? error.message : String(error)}`);
     }
@@ -135,11 +135,11 @@ async function invite(
 /** Suspended, or active again. */
 /** Everything that the service has of an account, as JSON on standard output. */
 export async function exportAccountData(context: Context, accountId: string): Promise<number> {
-  await reading(context, async (desk) => {
-    const account = await desk.getAccount({ accountId });
+  await reading(context, async (repositories) => {
+    const account = await repositories.getAccount({ accountId });
     if (account === undefined || account.house)
       throw new OperationError(`There is no account ${accountId}. List them with: tokenhouse accounts list`);
-    for await (const piece of exportAccount(accountId, desk)) await context.print.raw(piece);
+    for await (const piece of exportAccount(accountId, repositories)) await context.print.raw(piece);
   });
   return 0;
 }

@@ -11,7 +11,7 @@ interface AllowOptions {
 /** Which models a key may use, of those that its account may. */
 export async function allowKey(context: Context, options: AllowOptions, keyId: string): Promise<number> {
   const answer = await writing(context, { kind: 'allow_key', keyId, models: wanted(context, options) });
-  return told(context, answer);
+  return reported(context, answer);
 }
 
 /** Which models the keys of an account may use. */
@@ -20,7 +20,7 @@ export async function allowAccount(
   options: AllowOptions & { readonly account?: string },
 ): Promise<number> {
   const models = wanted(context, options);
-  return told(context, await writing(context, { kind: 'allow_account', accountId: options.account, models }));
+  return reported(context, await writing(context, { kind: 'allow_account', accountId: options.account, models }));
 }
 
 function wanted(context: Context, { model, all }: AllowOptions): readonly string[] | undefined {
@@ -29,7 +29,7 @@ function wanted(context: Context, { model, all }: AllowOptions): readonly string
   return model === undefined ? undefined : configuredModels(context, model);
 }
 
-function told(context: Context, answer: Awaited<ReturnType<typeof writing>>): number {
+function reported(context: Context, answer: Awaited<ReturnType<typeof writing>>): number {
   if (answer.kind !== 'allowed') throw new Error('unexpected answer');
   context.print.result({ id: answer.id, models: answer.models }, [
     `${answer.id} may use ${answer.models === null ? 'all models' : answer.models.join(', ')} from now on; what runs goes on.`,

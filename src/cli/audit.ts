@@ -8,8 +8,8 @@ export async function listAudit(
   context: Context,
   options: { readonly account?: string; readonly limit: number },
 ): Promise<number> {
-  const entries = await reading(context, (desk) =>
-    desk.listAudit({ accountId: options.account, limit: options.limit }),
+  const entries = await reading(context, (repositories) =>
+    repositories.listAudit({ accountId: options.account, limit: options.limit }),
   );
   context.print.result(
     entries.map((entry) => ({

@@ -1,5 +1,5 @@
 import { accountMeant, OperationError } from '../accounts/operation.ts';
-import type { BillingDetails } from '../store/queries.ts';
+import type { BillingDetails } from '../store/repositories/queries.ts';
 import { reverseChargeFault } from '../tax/tax.ts';
 import type { TaxStatus } from '../tax/tax.ts';
 import type { Context } from './context.ts';
@@ -17,9 +17,9 @@ interface BillingOptions {
 
 /** To whom documents are made out, and how a customer is taxed. `none` takes a detail away; what is left out stays. */
 export async function setBilling(context: Context, options: BillingOptions): Promise<number> {
-  const { accountId, before } = await reading(context, async (desk) => {
-    const id = await accountMeant(options.account, desk);
-    return { accountId: id, before: (await desk.getAccount({ accountId: id }))!.billing };
+  const { accountId, before } = await reading(context, async (repositories) => {
+    const id = await accountMeant(options.account, repositories);
+    return { accountId: id, before: (await repositories.getAccount({ accountId: id }))!.billing };
   });
   const { addressLine: address } = options;
   const billing = {

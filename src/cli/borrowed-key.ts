@@ -1,5 +1,5 @@
-import { askRunningService } from '../control/client.ts';
-import { controlSocketPath } from '../control/socket-path.ts';
+import { askRunningService } from '../app/control/control-client.ts';
+import { controlSocketPath } from '../app/control/socket-path.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
 
@@ -45,10 +45,10 @@ export async function borrowKey(context: Context): Promise<BorrowedKey | undefin
 const pageSize = 1000;
 
 async function firstAccount(context: Context): Promise<string | undefined> {
-  return await reading(context, async (desk) => {
+  return await reading(context, async (repositories) => {
     let first: { readonly id: string; readonly createdAt: number } | undefined;
     for (let after: string | undefined; ;) {
-      const page = await desk.listAccounts({ limit: pageSize, ...(after === undefined ? {} : { after }) });
+      const page = await repositories.listAccounts({ limit: pageSize, ...(after === undefined ? {} : { after }) });
       for (const account of page) {
         const isOlder = first === undefined || account.createdAt < first.createdAt;
         if (isOlder && account.status === 'active' && account.deletedAt === null) first = account;

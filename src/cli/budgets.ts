@@ -1,9 +1,9 @@
-import type { Budgeted, BudgetWish } from '../accounts/budget.ts';
+import type { Budgeted, BudgetInput } from '../accounts/budget.ts';
 import { OperationError } from '../accounts/operation.ts';
 import { dollars } from '../billing/cents.ts';
 import type { BudgetPeriod } from '../store/budget.ts';
-import type { BudgetStatus } from '../store/budget-queries.ts';
-import type { Desk } from '../store/operations.ts';
+import type { BudgetStatus } from '../store/repositories/budgets.ts';
+import type { Repositories } from '../store/repositories/repositories.ts';
 import type { Context } from './context.ts';
 import { writing } from './database.ts';
 
@@ -22,7 +22,7 @@ export async function setBudget(
 ): Promise<number> {
   if ((amountMicrocents === undefined) === (options.none !== true))
     throw new OperationError('Say how many dollars, or --none.');
-  const budget = amountMicrocents === undefined ? undefined : wishOf(amountMicrocents, options.per);
+  const budget = amountMicrocents === undefined ? undefined : inputOf(amountMicrocents, options.per);
   const answer = await writing(
     context,
     of === 'key' ? { kind: 'budget_key', keyId: id, budget } : { kind: 'budget_account', accountId: id, budget },
@@ -37,7 +37,10 @@ export async function setBudget(
   return 0;
 }
 
-export const wishOf = (microcents: bigint, per: BudgetPeriod): BudgetWish => ({ microcents: String(microcents), per });
+export const inputOf = (microcents: bigint, per: BudgetPeriod): BudgetInput => ({
+  microcents: String(microcents),
+  per,
+});
 
 /** What is known of a budget in the period that runs. */
 type Shown = Pick<BudgetStatus, 'amountMicrocents' | 'per' | 'spentMicrocents' | 'heldMicrocents'> & {
@@ -56,12 +59,12 @@ function statusOf({ budget, spentMicrocents, renewsAt }: Budgeted): Shown {
 
 /** Those of the keys or accounts that have one, by their ids. */
 export async function readBudgets(
-  desk: Desk,
+  repositories: Repositories,
   subjects: readonly string[],
   at: number,
 ): Promise<ReadonlyMap<string, Shown>> {
-  const found = await desk.budgetsOf({ subjects, at });
-  return new Map(found.map((status) => [status.purse.subject, { ...status, renewsAt: status.purse.endsAt }]));
+  const found = await repositories.budgetsOf({ subjects, at });
+  return new Map(found.map((status) => [status.balance.subject, { ...status, renewsAt: status.balance.endsAt }]));
 }
 
 export function budgetJson(budget: Shown | undefined) {

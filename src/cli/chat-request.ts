@@ -1,5 +1,5 @@
-import { errorTable } from '../errors.ts';
-import type { ErrorCode, ErrorRow } from '../errors.ts';
+import { errorTable } from '../platform/errors.ts';
+import type { ErrorCode, ErrorRow } from '../platform/errors.ts';
 import { CommandFailure } from './command-failure.ts';
 import { exitCodes } from './failure.ts';
 

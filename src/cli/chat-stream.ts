@@ -1,4 +1,4 @@
-import { SseReader } from '../engines/openai/sse.ts';
+import { SseReader } from '../inference/engines/openai/sse.ts';
 import { CommandFailure } from './command-failure.ts';
 import { reach, refusal } from './chat-request.ts';
 import { exitCodes } from './failure.ts';

@@ -571,9 +571,9 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
     .option('--name <name>', 'as others read it', 'Owner')
     .action(action(() => import('./owner.ts').then(({ createOwner }) => createOwner)));
 
-  const people = group('people', 'whoever signs in');
+  const users = group('people', 'whoever signs in');
   command(
-    people,
+    users,
     'release',
     'remove the codes and passkeys of a person who has lost them; they sign in with their password',
   )

@@ -30,17 +30,19 @@ async function valuesOf(
 ): Promise<readonly (readonly [string, string])[]> {
   const context = readContext(configPath, directory);
   if (kind === 'model') return context.config.models.map((model) => [model.id, model.displayName]);
-  const { deskOn } = await import('../store/operations.ts');
-  const { openStoreReader } = await import('../service/stores.ts');
+  const { repositoriesOn } = await import('../store/repositories/repositories.ts');
+  const { openStoreReader } = await import('../app/stores.ts');
   const db = await openStoreReader(context.config.storage);
   if (db === undefined) return [];
   try {
-    const desk = deskOn(db);
+    const repositories = repositoriesOn(db);
     switch (kind) {
       case 'key-id':
-        return (await desk.listKeys({})).filter((key) => key.status === 'active').map((key) => [key.id, key.name]);
+        return (await repositories.listKeys({}))
+          .filter((key) => key.status === 'active')
+          .map((key) => [key.id, key.name]);
       case 'account-id':
-        return (await desk.listAccounts({})).map((account) => [account.id, account.name]);
+        return (await repositories.listAccounts({})).map((account) => [account.id, account.name]);
     }
   } finally {
     await db.destroy();

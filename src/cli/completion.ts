@@ -1,6 +1,6 @@
 import type { Argument, Command, Option } from 'commander';
 
-import { errorTable } from '../errors.ts';
+import { errorTable } from '../platform/errors.ts';
 
 export type Shell = 'bash' | 'zsh' | 'fish';
 

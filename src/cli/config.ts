@@ -3,7 +3,7 @@ import { findConfig, loadConfig } from '../config/load.ts';
 import { ConfigError } from '../config/problem.ts';
 import { configSchema } from '../config/schema.ts';
 import { settingsOf } from '../config/settings.ts';
-import { scriptSchema } from '../engines/scripted/script-schema.ts';
+import { scriptSchema } from '../inference/engines/scripted/script-schema.ts';
 import type { BareContext } from './context.ts';
 import { exitCodes } from './failure.ts';
 import { quoted } from './folder.ts';

@@ -12,10 +12,10 @@ export interface CostsOptions {
 const dayMs = 86_400_000;
 
 export async function showCosts(context: Context, { by, account, days }: CostsOptions): Promise<number> {
-  const sums = await reading(context, async (desk, _db, now) => {
+  const sums = await reading(context, async (repositories, _db, now) => {
     const to = (await now()) + 1;
     const span = { from: to - days * dayMs, to, ...(account === undefined ? {} : { accountId: account }) };
-    return by === 'tag' ? await desk.sumUsageByTag(span) : await desk.sumUsage({ ...span, by });
+    return by === 'tag' ? await repositories.sumUsageByTag(span) : await repositories.sumUsage({ ...span, by });
   });
   const nameOf = (group: string): string => (by === 'day' ? new Date(Number(group)).toISOString().slice(0, 10) : group);
   context.print.result(

@@ -1,4 +1,4 @@
-import type { Log } from '../log.ts';
+import type { Log } from '../platform/log.ts';
 
 /** The exit code of a fault in the service itself (EX_SOFTWARE). */
 export const crashExitCode = 70;
@@ -65,6 +65,6 @@ export function nameAndPlace(error: unknown): { readonly error: string; readonly
   }
 }
 
-/** The innermost frame that is ours: `src/pipeline/run.ts:40:5`. */
+/** The innermost frame that is ours: `src/inference/pipeline/run.ts:40:5`. */
 const placeIn = (frames: string): string | null =>
   /^ {4}at .*[/\\](src[/\\][\w./\\-]+\.[jt]s:\d+:\d+)\)?$/m.exec(frames)?.[1] ?? null;

@@ -2,9 +2,9 @@ import { randomUUID } from 'node:crypto';
 
 import type { Movement } from '../accounts/credit.ts';
 import { accountMeant } from '../accounts/operation.ts';
-import type { OperationAnswer } from '../accounts/operations.ts';
+import type { OperationAnswer } from '../accounts/operation-kinds.ts';
 import { dollars } from '../billing/cents.ts';
-import { uuidText } from '../ids/uuid.ts';
+import { uuidText } from '../platform/ids/uuid.ts';
 import { CommandFailure } from './command-failure.ts';
 import type { Context } from './context.ts';
 import { reading, writing } from './database.ts';
@@ -12,7 +12,7 @@ import { exitCodes } from './failure.ts';
 import { table } from './output.ts';
 
 export async function showCredits(context: Context): Promise<number> {
-  const accounts = await reading(context, (desk) => desk.listAccounts({}));
+  const accounts = await reading(context, (repositories) => repositories.listAccounts({}));
   context.print.result(
     accounts.map((account) => ({
       account: account.id,
@@ -133,9 +133,9 @@ export async function listMovements(
   context: Context,
   options: { readonly account?: string; readonly limit: number },
 ): Promise<number> {
-  const transfers = await reading(context, async (desk) => {
-    const accountId = await accountMeant(options.account, desk);
-    const rows = await desk.listTransfers({ accountId, limit: options.limit });
+  const transfers = await reading(context, async (repositories) => {
+    const accountId = await accountMeant(options.account, repositories);
+    const rows = await repositories.listTransfers({ accountId, limit: options.limit });
     return rows.map((row) => ({
       id: uuidText(row.id),
       account: accountId,
@@ -168,8 +168,8 @@ export async function listTopups(
   context: Context,
   options: { readonly account?: string; readonly limit: number },
 ): Promise<number> {
-  const topups = await reading(context, async (desk) =>
-    desk.listTopups({ accountId: await accountMeant(options.account, desk), limit: options.limit }),
+  const topups = await reading(context, async (repositories) =>
+    repositories.listTopups({ accountId: await accountMeant(options.account, repositories), limit: options.limit }),
   );
   const time = (ms: number): string => new Date(ms).toISOString();
   context.print.result(

@@ -1,22 +1,22 @@
-import { commandLine } from '../accounts/audit.ts';
+import { commandLine } from '../accounts/actor.ts';
 import { OperationError } from '../accounts/operation.ts';
 import { operate } from '../accounts/operations.ts';
-import type { Operation, OperationAnswer } from '../accounts/operations.ts';
+import type { Operation, OperationAnswer } from '../accounts/operation-kinds.ts';
 import { openSecret } from '../accounts/secret.ts';
-import { askRunningService } from '../control/client.ts';
-import { controlSocketPath } from '../control/socket-path.ts';
-import { deskOn } from '../store/operations.ts';
-import type { Desk } from '../store/operations.ts';
+import { askRunningService } from '../app/control/control-client.ts';
+import { controlSocketPath } from '../app/control/socket-path.ts';
+import { repositoriesOn } from '../store/repositories/repositories.ts';
+import type { Repositories } from '../store/repositories/repositories.ts';
 import type { Database } from '../store/database.ts';
-import { openStore, openStoreReader, readStoreTime } from '../service/stores.ts';
-import { uuidMaker } from '../ids/uuid.ts';
+import { openStore, openStoreReader, readStoreTime } from '../app/stores.ts';
+import { uuidMaker } from '../platform/ids/uuid.ts';
 import type { Kysely } from 'kysely';
 import type { Context } from './context.ts';
 
 /** Reads the database on a connection that cannot write, beside a running service or without one. */
 export async function reading<Value>(
   { config }: Context,
-  read: (desk: Desk, db: Kysely<Database>, now: () => Promise<number>) => Promise<Value>,
+  read: (repositories: Repositories, db: Kysely<Database>, now: () => Promise<number>) => Promise<Value>,
 ): Promise<Value> {
   const { storage } = config;
   const db = await openStoreReader(storage);
@@ -25,7 +25,7 @@ export async function reading<Value>(
     throw new OperationError(`There is no database at ${place} yet. Start the service once: npm start`);
   }
   try {
-    return await read(deskOn(db), db, () => readStoreTime(storage, db));
+    return await read(repositoriesOn(db), db, () => readStoreTime(storage, db));
   } finally {
     await db.destroy();
   }
@@ -46,7 +46,7 @@ export async function writing({ config, environment, print }: Context, operation
     });
     return await operate(operation, {
       ledger: store.ledger,
-      desk: store.desk,
+      repositories: store.repositories,
       secret,
       newId: uuidMaker(() => store.now()),
       now: () => store.now(),

@@ -6,7 +6,7 @@ import { sql } from 'kysely';
 import { OperationError } from '../accounts/operation.ts';
 import { openSecret, secretIdOf } from '../accounts/secret.ts';
 import type { Config } from '../config/config.ts';
-import { contentStatus } from '../store/content-status.ts';
+import { contentStatus } from '../store/repositories/content-status.ts';
 import { backUp, databaseStatus, examine, putInPlace, stamp, syncFile } from '../store/sqlite/backup.ts';
 import { isOwned, takeLock } from '../store/sqlite/lock.ts';
 import type { Context } from './context.ts';

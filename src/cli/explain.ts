@@ -1,6 +1,6 @@
 import { suggestion } from '../config/suggestion.ts';
-import { chargeOf, errorTable } from '../errors.ts';
-import type { ErrorCode, ErrorRow } from '../errors.ts';
+import { chargeOf, errorTable } from '../platform/errors.ts';
+import type { ErrorCode, ErrorRow } from '../platform/errors.ts';
 import type { BareContext } from './context.ts';
 import { exitCodes } from './failure.ts';
 import { table } from './output.ts';

@@ -4,7 +4,7 @@ import { OperationError } from '../accounts/operation.ts';
 import type { Config } from '../config/config.ts';
 import { runnable } from '../config/environment.ts';
 import { ConfigError } from '../config/problem.ts';
-import { ModelFileError, SourceProblem } from '../model-files/problem.ts';
+import { ModelFileError, SourceProblem } from '../inference/model-files/problem.ts';
 import { StoreError } from '../store/store-error.ts';
 import { folderFault, quoted } from './folder.ts';
 import type { Printer } from './output.ts';

@@ -4,7 +4,7 @@ import path from 'node:path';
 import { commentedConfig } from '../config/commented.ts';
 import { readEnvironment } from '../config/environment.ts';
 import { configSchema } from '../config/schema.ts';
-import { scriptSchema } from '../engines/scripted/script-schema.ts';
+import { scriptSchema } from '../inference/engines/scripted/script-schema.ts';
 import { CommandFailure } from './command-failure.ts';
 import { schemaText } from './config.ts';
 import type { BareContext } from './context.ts';

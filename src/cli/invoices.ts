@@ -3,24 +3,24 @@ import { writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 
 import { OperationError } from '../accounts/operation.ts';
-import { paperOf } from '../invoices/document.ts';
-import { paperPdf, systemFont } from '../invoices/pdf.ts';
-import type { Paper } from '../invoices/paper.ts';
-import { receiptPaper } from '../invoices/receipt.ts';
-import type { Invoice } from '../store/invoice-queries.ts';
+import { paperOf } from '../billing/invoices/invoice-document.ts';
+import { paperPdf, systemFont } from '../billing/invoices/pdf.ts';
+import type { Paper } from '../billing/invoices/paper.ts';
+import { receiptPaper } from '../billing/invoices/receipt.ts';
+import type { Invoice } from '../store/repositories/invoices.ts';
 import type { Receipt } from '../store/receipt-queries.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
 import { table } from './output.ts';
-import { tellRunning } from './tell.ts';
+import { askRunning } from './ask-running.ts';
 
 /** What was issued last. */
 export async function listInvoices(
   context: Context,
   { account, limit }: { readonly account?: string; readonly limit: number },
 ): Promise<number> {
-  const invoices = await reading(context, (desk) =>
-    desk.listInvoices({ limit, ...(account === undefined ? {} : { accountId: account }) }),
+  const invoices = await reading(context, (repositories) =>
+    repositories.listInvoices({ limit, ...(account === undefined ? {} : { accountId: account }) }),
   );
   context.print.result(
     invoices.map(jsonOf),
@@ -45,7 +45,7 @@ export async function showInvoice(
   { pdf }: { readonly pdf?: string },
   id: string | undefined,
 ): Promise<number> {
-  const invoice = await reading(context, (desk) => desk.getInvoice({ id: id ?? '' }));
+  const invoice = await reading(context, (repositories) => repositories.getInvoice({ id: id ?? '' }));
   if (invoice === undefined)
     throw new OperationError(`There is no invoice ${id}. List them with: tokenhouse invoices list`);
   const paper = paperOf(invoice);
@@ -85,8 +85,8 @@ export async function listReceipts(
   context: Context,
   { account, limit }: { readonly account?: string; readonly limit: number },
 ): Promise<number> {
-  const receipts = await reading(context, (desk) =>
-    desk.listReceipts({ limit, ...(account === undefined ? {} : { accountId: account }) }),
+  const receipts = await reading(context, (repositories) =>
+    repositories.listReceipts({ limit, ...(account === undefined ? {} : { accountId: account }) }),
   );
   context.print.result(
     receipts.map(receiptJson),
@@ -110,7 +110,7 @@ export async function showReceiptOfPayment(
   { pdf }: { readonly pdf?: string },
   id: string | undefined,
 ): Promise<number> {
-  const receipt = await reading(context, (desk) => desk.getReceipt({ id: id ?? '' }));
+  const receipt = await reading(context, (repositories) => repositories.getReceipt({ id: id ?? '' }));
   if (receipt === undefined)
     throw new OperationError(`There is no receipt ${id}. List them with: tokenhouse receipts list`);
   const paper = receiptPaper(receipt);
@@ -132,7 +132,7 @@ const receiptJson = (receipt: Receipt) => ({
 });
 
 /** Has the running service close the months that are over, which it does by itself every ten minutes. */
-export const issueInvoices = (context: Context): Promise<number> => tellRunning(context, { kind: 'issue_invoices' });
+export const issueInvoices = (context: Context): Promise<number> => askRunning(context, { kind: 'issue_invoices' });
 
 const jsonOf = (invoice: Invoice) => ({
   id: invoice.id,

@@ -3,9 +3,9 @@ import { OperationError } from '../accounts/operation.ts';
 import type { KeyLimits } from '../accounts/key-limits.ts';
 import type { Role } from '../accounts/role.ts';
 import type { BudgetPeriod } from '../store/budget.ts';
-import type { ApiKey } from '../store/queries.ts';
+import type { ApiKey } from '../store/repositories/queries.ts';
 import { configuredModels } from './configured-model.ts';
-import { budgetCell, budgetJson, readBudgets, wishOf } from './budgets.ts';
+import { budgetCell, budgetJson, readBudgets, inputOf } from './budgets.ts';
 import type { Context } from './context.ts';
 import { reading, writing } from './database.ts';
 import { table } from './output.ts';
@@ -49,7 +49,7 @@ export async function createKey(
       requestsPerMinute: options.requestsPerMinute,
       tokensPerMinute: options.tokensPerMinute,
     },
-    budget: options.budget === undefined ? undefined : wishOf(options.budget, options.budgetPer),
+    budget: options.budget === undefined ? undefined : inputOf(options.budget, options.budgetPer),
     tags: options.tag,
     role: options.role,
     isOperator: options.operator,
@@ -67,12 +67,12 @@ export async function createKey(
 }
 
 export async function listKeys(context: Context, options: { readonly account?: string }): Promise<number> {
-  const [keys, budgets] = await reading(context, async (desk, _db, now) => {
-    const found = await desk.listKeys(options.account === undefined ? {} : { accountId: options.account });
+  const [keys, budgets] = await reading(context, async (repositories, _db, now) => {
+    const found = await repositories.listKeys(options.account === undefined ? {} : { accountId: options.account });
     return [
       found,
       await readBudgets(
-        desk,
+        repositories,
         found.map(({ id }) => id),
         await now(),
       ),

@@ -1,5 +1,5 @@
-import { verifyLedger } from '../store/verify.ts';
-import { isStoreInUse } from '../service/stores.ts';
+import { verifyLedger } from '../store/verify/verify.ts';
+import { isStoreInUse } from '../app/stores.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
 

@@ -1,6 +1,6 @@
 import { fstatSync, writeSync } from 'node:fs';
 
-import type { LineSink } from '../log.ts';
+import type { LineSink } from '../platform/log.ts';
 
 /**
  * Where the log goes: standard output. A file is written to directly, because Node closes its stream for good at the first

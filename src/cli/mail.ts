@@ -1,12 +1,12 @@
 import { OperationError } from '../accounts/operation.ts';
-import type { OutboxMail } from '../store/mail-queries.ts';
+import type { OutboxMail } from '../store/repositories/mail.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
 import { table } from './output.ts';
 
 /** The newest mails of the outbox, without their texts. */
 export async function listMail(context: Context, { limit }: { readonly limit: number }): Promise<number> {
-  const mails = await reading(context, (desk) => desk.listMail({ limit }));
+  const mails = await reading(context, (repositories) => repositories.listMail({ limit }));
   context.print.result(
     mails.map(jsonOf),
     table(
@@ -27,7 +27,7 @@ export async function listMail(context: Context, { limit }: { readonly limit: nu
 
 /** One mail with its text, as long as it has one. */
 export async function showMail(context: Context, _options: unknown, id: string | undefined): Promise<number> {
-  const mail = await reading(context, (desk) => desk.getMail({ id: id ?? '' }));
+  const mail = await reading(context, (repositories) => repositories.getMail({ id: id ?? '' }));
   if (mail === undefined) throw new OperationError(`There is no mail ${id}. List them with: tokenhouse mail list`);
   context.print.result({ ...jsonOf(mail), text: mail.body }, [
     `To: ${mail.recipient}`,

@@ -1,9 +1,9 @@
 import { OperationError } from '../accounts/operation.ts';
-import { fetchModelFile } from '../model-files/fetch-model-file.ts';
-import { progressDisplay } from '../model-files/progress.ts';
-import { pinHubFile } from '../model-files/pin.ts';
-import { parseSource } from '../model-files/source.ts';
-import type { ModelFileSource } from '../model-files/source.ts';
+import { fetchModelFile } from '../inference/model-files/fetch-model-file.ts';
+import { progressDisplay } from '../inference/model-files/progress.ts';
+import { pinHubFile } from '../inference/model-files/pin.ts';
+import { parseSource } from '../config/model-source.ts';
+import type { ModelFileSource } from '../config/model-source.ts';
 import type { Context } from './context.ts';
 import { table } from './output.ts';
 
@@ -41,9 +41,9 @@ interface Wanted {
 export async function pullModel(
   context: Context,
   options: { readonly sha256?: string },
-  wish?: string,
+  input?: string,
 ): Promise<number> {
-  const wanted = await wantedFiles(context, wish, options.sha256);
+  const wanted = await wantedFiles(context, input, options.sha256);
   const pulled: { name: string; path: string; source: string; already_there: boolean }[] = [];
   for (const file of wanted) {
     const display = progressDisplay(context.around.stderr);
@@ -72,7 +72,7 @@ export async function pullModel(
 
 async function wantedFiles(
   { around, config, environment, print }: Context,
-  wish: string | undefined,
+  input: string | undefined,
   sha256: string | undefined,
 ): Promise<readonly Wanted[]> {
   const configured = config.models.flatMap((model) =>
@@ -82,23 +82,23 @@ async function wantedFiles(
         : [],
     ),
   );
-  if (wish === undefined) return configured;
-  const named = configured.filter((file) => file.name.toLowerCase() === wish.toLowerCase());
+  if (input === undefined) return configured;
+  const named = configured.filter((file) => file.name.toLowerCase() === input.toLowerCase());
   if (named.length > 0) return named;
-  const source = parseSource(wish, around.directory);
+  const source = parseSource(input, around.directory);
   if ('problem' in source) {
-    throw new OperationError(`'${wish}' is neither a configured model with a file nor a source: ${source.problem}`);
+    throw new OperationError(`'${input}' is neither a configured model with a file nor a source: ${source.problem}`);
   }
   if (sha256 !== undefined) {
     if (!/^[0-9a-f]{64}$/i.test(sha256)) throw new OperationError('--sha256 takes the 64 hex digits of the file.');
-    return [{ name: wish, sources: [source], sha256: sha256.toLowerCase(), bytes: undefined }];
+    return [{ name: input, sources: [source], sha256: sha256.toLowerCase(), bytes: undefined }];
   }
   if (source.type !== 'hub-file' && source.type !== 'hub-quantization') {
     throw new OperationError('This source states no hash: give --sha256 with the 64 hex digits of its file.');
   }
   const pinned = await pinHubFile(source, environment, AbortSignal.timeout(pinTimeoutMs));
   print.say(`${pinned.name} · sha256 ${pinned.sha256}, as the hub states it; put it into tokenhouse.yaml`);
-  return [{ name: wish, sources: [source], sha256: pinned.sha256, bytes: pinned.bytes }];
+  return [{ name: input, sources: [source], sha256: pinned.sha256, bytes: pinned.bytes }];
 }
 
 const pinTimeoutMs = 60_000;

@@ -1,9 +1,9 @@
 import { randomBase62 } from '../accounts/base62.ts';
 import { ownerLinkUrl } from '../accounts/owner.ts';
 import { publicUrl } from '../config/public-url.ts';
-import { askForStatus } from '../control/client.ts';
-import { controlSocketPath } from '../control/socket-path.ts';
-import { Passwords } from '../people/password.ts';
+import { askForStatus } from '../app/control/control-client.ts';
+import { controlSocketPath } from '../app/control/socket-path.ts';
+import { Passwords } from '../accounts/users/password.ts';
 import type { Context } from './context.ts';
 import { writing } from './database.ts';
 

@@ -1,5 +1,5 @@
 import { dollars } from '../billing/cents.ts';
-import type { AccountPrice } from '../store/queries.ts';
+import type { AccountPrice } from '../store/repositories/queries.ts';
 import { configuredModels } from './configured-model.ts';
 import type { Context } from './context.ts';
 import { reading, writing } from './database.ts';
@@ -46,8 +46,8 @@ export async function setPrice(context: Context, options: PriceOptions, named: s
 }
 
 export async function listPrices(context: Context, options: { readonly account?: string }): Promise<number> {
-  const prices = await reading(context, async (desk, _db, now) =>
-    desk.listAccountPrices({
+  const prices = await reading(context, async (repositories, _db, now) =>
+    repositories.listAccountPrices({
       endingAfter: await now(),
       limit: 1000,
       ...(options.account === undefined ? {} : { accountId: options.account }),

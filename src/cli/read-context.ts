@@ -2,7 +2,7 @@ import type { Config } from '../config/config.ts';
 import { readEnvironment } from '../config/environment.ts';
 import type { Environment } from '../config/environment.ts';
 import { loadConfig } from '../config/load.ts';
-import { scriptSchema } from '../engines/scripted/script-schema.ts';
+import { scriptSchema } from '../inference/engines/scripted/script-schema.ts';
 
 /**
  * The configuration that a service started in this folder, or with other variables, would have. Throws

@@ -12,17 +12,17 @@ export async function showReceipt(
   { account }: { readonly account?: string },
   id = '',
 ): Promise<number> {
-  const receipts = await reading(context, async (desk, _db, now) => {
-    const accountId = await accountMeant(account, desk);
-    const rows = await desk.findUsage({ accountId, id, now: await now() });
+  const receipts = await reading(context, async (repositories, _db, now) => {
+    const accountId = await accountMeant(account, repositories);
+    const rows = await repositories.findUsage({ accountId, id, now: await now() });
     if (rows.length === 0)
       throw new OperationError(
         `${accountId} has no request ${id}. List them with: tokenhouse usage --account ${accountId}`,
       );
-    const refunds = await desk.refundsOf({ accountId, requestIds: rows.map(({ requestId }) => requestId) });
+    const refunds = await repositories.refundsOf({ accountId, requestIds: rows.map(({ requestId }) => requestId) });
     const printed: GenerationReceipt[] = [];
     for (const row of rows) {
-      const key = await desk.getKey({ keyId: row.keyId, accountId });
+      const key = await repositories.getKey({ keyId: row.keyId, accountId });
       printed.push(generationReceipt(row, { refunds, keyName: key?.name ?? null }));
     }
     return printed;

@@ -1,7 +1,7 @@
 import { OperationError } from '../accounts/operation.ts';
 import { ConfigError } from '../config/problem.ts';
-import { reloadRunningService } from '../control/client.ts';
-import { controlSocketPath } from '../control/socket-path.ts';
+import { reloadRunningService } from '../app/control/control-client.ts';
+import { controlSocketPath } from '../app/control/socket-path.ts';
 import { lookLines } from './backend-lines.ts';
 import type { Context } from './context.ts';
 

@@ -7,17 +7,17 @@ import process from 'node:process';
 import { configOf } from '../config/portable.ts';
 import type { PortableConfig } from '../config/portable.ts';
 import { readEnvironment } from '../config/environment.ts';
-import { steadyClock } from '../limits/steady-clock.ts';
-import { createLog } from '../log.ts';
-import { openServing, stateOf } from '../service/serving.ts';
-import type { Serving } from '../service/serving.ts';
-import { openStoreOfWorker } from '../service/stores.ts';
-import type { Prepared } from '../service/succession.ts';
-import { Link } from '../service/workers/link.ts';
-import type { Channel } from '../service/workers/link.ts';
-import { LogLine } from '../service/workers/log-line.ts';
-import type { BeginWorker, WorkerBackends, WorkerBegan, WorkerFigures } from '../service/workers/messages.ts';
-import { shareOf } from '../service/workers/share.ts';
+import { steadyClock } from '../billing/rate-limits/steady-clock.ts';
+import { createLog } from '../platform/log.ts';
+import { openServing, stateOf } from '../app/inference-host.ts';
+import type { Serving } from '../app/inference-host.ts';
+import { openStoreOfWorker } from '../app/stores.ts';
+import type { Prepared } from '../app/config-rollout.ts';
+import { Link } from '../app/workers/link.ts';
+import type { Channel } from '../app/workers/link.ts';
+import { LogLine } from '../app/workers/log-line.ts';
+import type { BeginWorker, WorkerBackends, WorkerBegan, WorkerFigures } from '../app/workers/messages.ts';
+import { shareOf } from '../app/workers/share.ts';
 import { crashExitCode, watchForCrashes } from './crash.ts';
 import { outliveReaders } from './output.ts';
 
@@ -79,10 +79,10 @@ async function begin(given: BeginWorker): Promise<WorkerBegan> {
     [],
   );
   running.serving = serving;
-  const { succession, metrics, feed } = serving;
+  const { rollout, metrics, feed } = serving;
   let prepared: Prepared | undefined;
   link.on('prepare', async (value) => {
-    prepared = await succession.prepare(read(value as PortableConfig), new AbortController().signal);
+    prepared = await rollout.prepare(read(value as PortableConfig), new AbortController().signal);
     return true;
   });
   link.on('commit', async () => {
@@ -98,7 +98,7 @@ async function begin(given: BeginWorker): Promise<WorkerBegan> {
   link.on('catch_up', () => feed.catchUp());
   link.on('figures', (): WorkerFigures => metrics.figures());
   link.on('backends', (): WorkerBackends =>
-    succession.backends.map(({ modelId, label, engine }) => ({ modelId, label, state: stateOf(engine) })),
+    rollout.backends.map(({ modelId, label, engine }) => ({ modelId, label, state: stateOf(engine) })),
   );
   link.on('cut', () => serving.cut());
   link.on('stop', (limitMs) => stop(limitMs as number, 0));

@@ -6,14 +6,14 @@ import type { Config } from '../config/config.ts';
 import { loadConfig } from '../config/load.ts';
 import { isLocalOnly } from '../config/public-url.ts';
 import { entryUrl } from '../platform/entries.ts';
-import { scriptSchema } from '../engines/scripted/script-schema.ts';
-import { createLog } from '../log.ts';
-import type { Log } from '../log.ts';
-import { ModelFileError } from '../model-files/problem.ts';
-import { progressDisplay } from '../model-files/progress.ts';
-import { lookAtBackend, tellLook } from '../service/look.ts';
-import { startService } from '../service/start.ts';
-import type { Service } from '../service/service.ts';
+import { scriptSchema } from '../inference/engines/scripted/script-schema.ts';
+import { createLog } from '../platform/log.ts';
+import type { Log } from '../platform/log.ts';
+import { ModelFileError } from '../inference/model-files/problem.ts';
+import { progressDisplay } from '../inference/model-files/progress.ts';
+import { lookAtBackend, reportLook } from '../app/look.ts';
+import { startService } from '../app/start.ts';
+import type { Service } from '../app/service.ts';
 import { bytesInWords, secondsInWords } from './amount.ts';
 import { lookLines } from './backend-lines.ts';
 import { CommandFailure } from './command-failure.ts';
@@ -86,7 +86,7 @@ export async function serveCommand(context: Context, options: ServeOptions): Pro
     return sayFailure(await failureOf(error, directory, config), log, print);
   }
   cut = () => service.cut();
-  // Of a stop that is under way it is no second wish.
+  // Of a stop that is under way it is no second request.
   onHangup(
     () => void service.reload(),
     () => {
@@ -201,7 +201,7 @@ async function modelLines(
 ): Promise<void> {
   if (backend.config.engine === 'openai') {
     const look = await lookAtBackend({ id: backend.modelId, contextLength: backend.contextLength }, backend.config);
-    tellLook(look, log);
+    reportLook(look, log);
     for (const line of lookLines(look)) say(line);
     return;
   }

@@ -2,7 +2,7 @@ import { exportedGenerations, generationColumns, generationTotals } from '../acc
 import { printExport } from '../account-api/export.ts';
 import { accountMeant } from '../accounts/operation.ts';
 import { dollars } from '../billing/cents.ts';
-import { uuidText } from '../ids/uuid.ts';
+import { uuidText } from '../platform/ids/uuid.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
 import { table } from './output.ts';
@@ -14,9 +14,9 @@ export async function showUsage(
   if (options.csv === true) return await printCsv(context, options);
   const { account: accountId, tag } = options;
   const filter = { ...(accountId === undefined ? {} : { accountId }), ...(tag === undefined ? {} : { tag }) };
-  const { rows, accounts } = await reading(context, async (desk) => ({
-    rows: await desk.listUsage({ ...filter, limit: options.limit }),
-    accounts: (await desk.listAccounts({})).filter(
+  const { rows, accounts } = await reading(context, async (repositories) => ({
+    rows: await repositories.listUsage({ ...filter, limit: options.limit }),
+    accounts: (await repositories.listAccounts({})).filter(
       (account) => options.account === undefined || account.id === options.account,
     ),
   }));
@@ -77,15 +77,15 @@ async function printCsv(
   context: Context,
   { account, tag }: { readonly account?: string; readonly tag?: string },
 ): Promise<number> {
-  await reading(context, async (desk, _db, now) => {
-    const accountId = await accountMeant(account, desk);
-    const { timeZone } = (await desk.getAccount({ accountId }))!;
+  await reading(context, async (repositories, _db, now) => {
+    const accountId = await accountMeant(account, repositories);
+    const { timeZone } = (await repositories.getAccount({ accountId }))!;
     const filter = { accountId, to: (await now()) + 1, ...(tag === undefined ? {} : { tag }) };
     for await (const piece of printExport(
       'csv',
       generationColumns,
       generationTotals,
-      exportedGenerations(desk, filter, timeZone),
+      exportedGenerations(repositories, filter, timeZone),
     ))
       await context.print.raw(piece);
   });

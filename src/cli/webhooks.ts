@@ -1,19 +1,26 @@
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
 import { table } from './output.ts';
-import { tellRunning } from './tell.ts';
+import { askRunning } from './ask-running.ts';
 
 /** Where deliveries go, and what became of the newest. */
 export async function listWebhooks(
   context: Context,
   { account, limit }: { readonly account?: string; readonly limit: number },
 ): Promise<number> {
-  const endpoints = await reading(context, async (desk) => {
-    const found = await desk.listWebhookEndpoints({ limit, ...(account === undefined ? {} : { accountId: account }) });
+  const endpoints = await reading(context, async (repositories) => {
+    const found = await repositories.listWebhookEndpoints({
+      limit,
+      ...(account === undefined ? {} : { accountId: account }),
+    });
     return await Promise.all(
       found.map(async (endpoint) => ({
         endpoint,
-        deliveries: await desk.listDeliveries({ accountId: endpoint.accountId, endpointId: endpoint.id, limit: 5 }),
+        deliveries: await repositories.listDeliveries({
+          accountId: endpoint.accountId,
+          endpointId: endpoint.id,
+          limit: 5,
+        }),
       })),
     );
   });
@@ -54,7 +61,7 @@ export async function listWebhooks(
 }
 
 export const testWebhook = (context: Context, _options: unknown, endpointId: string | undefined): Promise<number> =>
-  tellRunning(context, { kind: 'test_webhook', endpointId: endpointId ?? '' });
+  askRunning(context, { kind: 'test_webhook', endpointId: endpointId ?? '' });
 
 export const replayWebhook = (context: Context, _options: unknown, deliveryId: string | undefined): Promise<number> =>
-  tellRunning(context, { kind: 'replay_webhook', deliveryId: deliveryId ?? '' });
+  askRunning(context, { kind: 'replay_webhook', deliveryId: deliveryId ?? '' });

@@ -53,16 +53,16 @@ function flagsOf(
 
   const flag = (
     ability: Ability | undefined,
-    wished: boolean | undefined,
+    requested: boolean | undefined,
     at: Path,
     needs: readonly Need[] = [],
   ): boolean => {
     const missing = needs.find(([isThere]) => !isThere);
-    if (wished === undefined)
+    if (requested === undefined)
       return (
         missing === undefined && backends.every((each) => ability === undefined || extentOf(each, ability) === 'yes')
       );
-    if (!wished) return false;
+    if (!requested) return false;
     const unable = backends.find((each) => ability !== undefined && extentOf(each, ability) === 'no');
     if (unable !== undefined)
       report(
@@ -74,7 +74,7 @@ function flagsOf(
     return missing === undefined;
   };
   /** `ofZdr` comes first where it says something of the flag. */
-  const wish = <Name extends string>(
+  const input = <Name extends string>(
     name: Name,
     own: boolean | undefined,
     at: Path,
@@ -83,9 +83,9 @@ function flagsOf(
     return inZdr === undefined ? [own, at] : [inZdr, ['zdr', name]];
   };
   const general = (name: 'vision' | 'tools' | 'logprobs' | 'logit_bias', ability: Ability): boolean =>
-    flag(ability, ...wish(name, file[name], ['capabilities', name]));
+    flag(ability, ...input(name, file[name], ['capabilities', name]));
   const ofChat = (name: keyof typeof chat, ability: Ability | undefined, needs: readonly Need[]): boolean =>
-    flag(ability, ...wish(name, chat[name], ['capabilities', 'chat_completions', name]), needs);
+    flag(ability, ...input(name, chat[name], ['capabilities', 'chat_completions', name]), needs);
 
   const vision = general('vision', 'vision');
   const tools = general('tools', 'tools');
@@ -104,7 +104,7 @@ function flagsOf(
   const thinking = thinkingOf(
     model,
     backends,
-    wish('reasoning', file.reasoning, ['capabilities', 'reasoning']),
+    input('reasoning', file.reasoning, ['capabilities', 'reasoning']),
     report,
   );
   const flags = {
@@ -142,18 +142,18 @@ function otherFamilies(
   const flag = (
     family: string,
     name: string,
-    wished: boolean | undefined,
+    requested: boolean | undefined,
     canDo: boolean,
     isServed = true,
   ): boolean => {
     const at = ['capabilities', family, name];
-    if (wished === true) {
+    if (requested === true) {
       if (!canDo)
         report(at, `${name} rests on what the model can do, and it cannot; see capabilities.chat_completions`);
       else if (!isServed)
         report(at, `${name} rests on ${family}.supported, which is false here; remove this line, or that one`);
     }
-    return isServed && canDo && (wished ?? true);
+    return isServed && canDo && (requested ?? true);
   };
   const onResponses = flag('responses', 'supported', responses.supported, true);
   const ofResponses = (name: Exclude<keyof typeof responses, 'text_format'>, canDo: boolean): boolean =>
@@ -197,7 +197,7 @@ const tiers: readonly Effort[] = ['none', 'low', 'medium', 'high', 'xhigh', 'max
 function thinkingOf(
   { reasoning: file }: ModelInFile,
   backends: readonly BackendConfig[],
-  [wished, wishedAt]: readonly [boolean | undefined, Path],
+  [requested, requestedAt]: readonly [boolean | undefined, Path],
   report: Report,
 ): Pick<
   Capabilities,
@@ -210,13 +210,13 @@ function thinkingOf(
   | 'preservesThinking'
 > {
   const inlines = file?.inlines ?? false;
-  if (inlines && wished === true)
+  if (inlines && requested === true)
     report(
-      wishedAt,
+      requestedAt,
       'this flag says that reasoning comes apart from the answer, and reasoning.inlines that it does not; remove one of the two',
     );
   // Tiers to choose from are tiers of something.
-  const reasoning = wished ?? (!inlines && file?.efforts?.some((tier) => tier !== 'none') === true);
+  const reasoning = requested ?? (!inlines && file?.efforts?.some((tier) => tier !== 'none') === true);
   const thinks = reasoning || inlines;
   const needsThinking = (name: keyof NonNullable<typeof file>): void => {
     if (!thinks)

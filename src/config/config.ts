@@ -1,6 +1,6 @@
 import type { TaxRules } from '../tax/tax.ts';
 import type { Capabilities } from '../catalog/model.ts';
-import type { ModelFileSource } from '../model-files/source.ts';
+import type { ModelFileSource } from './model-source.ts';
 import type { Secret } from './secret.ts';
 
 /** Everything that `tokenhouse.yaml` decides, complete, checked and frozen. */

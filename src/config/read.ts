@@ -3,10 +3,10 @@ import { existsSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import path from 'node:path';
 import type { TSchema } from 'typebox';
-import { rangeOf } from '../ip/ranges.ts';
+import { rangeOf } from '../platform/ip/ranges.ts';
 import { isCountry } from '../tax/countries.ts';
 import { defaultTaxNotes } from '../tax/tax.ts';
-import { parseSource, type ModelFileSource } from '../model-files/source.ts';
+import { parseSource, type ModelFileSource } from './model-source.ts';
 import { capabilitiesOf } from './capabilities.ts';
 import { check, withoutFaults } from './check.ts';
 import type {

@@ -1,7 +1,7 @@
 import type { BackendLook } from './backend-look.ts';
 import type { Problem } from './problem.ts';
 
-/** What became of a wish to read the configuration again. A refused file changes nothing at all (reliability S8). */
+/** What became of a request to read the configuration again. A refused file changes nothing at all (reliability S8). */
 export type ReloadOutcome =
   | {
       readonly kind: 'reloaded';

@@ -131,7 +131,7 @@ export interface EngineConstraint {
   readonly source: Constraint;
   /** GBNF with the start rule `root`; `undefined` where nobody has compiled it. */
   readonly gbnf: string | undefined;
-  /** The same as `constraints/acceptor.ts` reads it; absent where nobody has compiled it, and then nobody can check an answer. */
+  /** The same as `inference/constraints/acceptor.ts` reads it; absent where nobody has compiled it, and then nobody can check an answer. */
   readonly program?: Int32Array;
 }
 
@@ -151,7 +151,7 @@ export interface TokenControls {
   /** The answer is preceded by its prompt, which has probabilities too where `logprobs` are wanted. */
   readonly echo: boolean;
   /** Ids of the prompt and of the answer are told. */
-  readonly tellsIds: boolean;
+  readonly returnsIds: boolean;
   /** Tokens with logprobs must be known by their ids. */
   readonly namesIds: boolean;
   /** Tokens that end the answer and are no part of it. */

@@ -3,7 +3,7 @@
  * `-worker` is bundled as an entry under its own name (scripts/build.mjs). All entries and what they share lie in one folder.
  */
 export type Entry =
-  'compile-thread' | 'desk-worker' | 'json-thread' | 'ledger-worker' | 'llama-child' | 'pdf-child' | 'serve-worker';
+  'compile-thread' | 'query-worker' | 'json-thread' | 'ledger-worker' | 'llama-child' | 'pdf-child' | 'serve-worker';
 
 /** The built file of an entry. A test finds the program that was built for its run. */
 export const entryUrl = (name: Entry): URL => new URL(`./${name}.js`, import.meta.url);

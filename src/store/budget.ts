@@ -1,7 +1,7 @@
 /**
- * Budgets of keys and accounts, and the purses that they fill (money.md, "Budgets"). A budget is an amount for each period;
- * a purse is what one budget has for one period. Holds are taken from it as they are from the credit of an account, so
- * wherever the ledger speaks of a purse, the id of an account names its credit.
+ * Budgets of keys and accounts, and the balances that they fill (money.md, "Budgets"). A budget is an amount for each period;
+ * a balance is what one budget has for one period. Holds are taken from it as they are from the credit of an account, so
+ * wherever the ledger speaks of a balance, the id of an account names its credit.
  */
 
 export const budgetPeriods = ['day', 'week', 'month', 'total'] as const;
@@ -12,7 +12,7 @@ export interface Budget {
   readonly per: BudgetPeriod;
 }
 
-export interface Purse {
+export interface Balance {
   readonly id: string;
   /** Id of the key or the account. */
   readonly subject: string;
@@ -28,7 +28,7 @@ const dayMs = 86_400_000;
 const firstMondayMs = 4 * dayMs;
 
 /** The period that a time is in: days, weeks from Monday and calendar months, all in UTC. */
-export function periodOf(per: BudgetPeriod, at: number): Pick<Purse, 'startsAt' | 'endsAt'> {
+export function periodOf(per: BudgetPeriod, at: number): Pick<Balance, 'startsAt' | 'endsAt'> {
   switch (per) {
     case 'day':
       return startingAt(Math.floor(at / dayMs) * dayMs, dayMs);
@@ -46,18 +46,18 @@ export function periodOf(per: BudgetPeriod, at: number): Pick<Purse, 'startsAt' 
 
 const startingAt = (startsAt: number, lengthMs: number) => ({ startsAt, endsAt: startsAt + lengthMs });
 
-/** The purse that a request is held from and charged to: that of the period in which it started, however long it runs. */
-export function purseAt(subject: string, per: BudgetPeriod, at: number): Purse {
+/** The balance that a request is held from and charged to: that of the period in which it started, however long it runs. */
+export function balanceAt(subject: string, per: BudgetPeriod, at: number): Balance {
   const period = periodOf(per, at);
   const day = period.endsAt === null ? '' : `:${new Date(period.startsAt).toISOString().slice(0, 10)}`;
   return { id: `${subject}:${per}${day}`, subject, per, ...period };
 }
 
 /** Ids of accounts have no colon. */
-export const isOfBudget = (purseId: string): boolean => purseId.includes(':');
+export const isOfBudget = (balanceId: string): boolean => balanceId.includes(':');
 
-/** What the id of a budget's purse says. */
-export function readPurseId(purseId: string): Purse {
-  const [subject = '', per, day] = purseId.split(':');
-  return purseAt(subject, per as BudgetPeriod, day === undefined ? 0 : Date.parse(day));
+/** What the id of a budget's balance says. */
+export function readBalanceId(balanceId: string): Balance {
+  const [subject = '', per, day] = balanceId.split(':');
+  return balanceAt(subject, per as BudgetPeriod, day === undefined ? 0 : Date.parse(day));
 }

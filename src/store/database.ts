@@ -24,10 +24,10 @@ export interface Database {
   readonly kept_item: KeptItemTable;
   readonly file: FileTable;
   readonly replica: ReplicaTable;
-  readonly slice: SliceTable;
+  readonly slice: LeaseTable;
   readonly budget: BudgetTable;
-  readonly purse: PurseTable;
-  readonly purse_slice: PurseSliceTable;
+  readonly purse: BalanceTable;
+  readonly purse_slice: BalanceLeaseTable;
   readonly limit_window: LimitWindowTable;
   readonly limit_share: LimitShareTable;
   readonly idempotent_request: IdempotentRequestTable;
@@ -72,7 +72,7 @@ export type KeyStatus = 'active' | 'revoked';
 
 export interface AccountTable {
   id: string;
-  /** 0 is a customer, anything else a house account. */
+  /** 0 is a customer, anything else a system account. */
   kind: Whole;
   name: string;
   status: AccountStatus;
@@ -339,7 +339,7 @@ export interface ReplicaTable {
 }
 
 /** What a replica has leased of an account's balance, and not spent: what is free to it and what it holds. */
-export interface SliceTable {
+export interface LeaseTable {
   replica_id: Uint8Array;
   account_id: string;
   remaining: Money;
@@ -355,8 +355,8 @@ export interface BudgetTable {
 }
 
 /** What a budget has for one period: `amount` − `spent_before` − what was charged to it = `available` + what is leased. */
-export interface PurseTable {
-  /** As `purseAt` makes it. */
+export interface BalanceTable {
+  /** As `balanceAt` makes it. */
   id: string;
   subject: string;
   per: BudgetPeriod;
@@ -370,8 +370,8 @@ export interface PurseTable {
   available: Money;
 }
 
-/** What a replica has leased of a purse, and not spent. */
-export interface PurseSliceTable {
+/** What a replica has leased of a balance, and not spent. */
+export interface BalanceLeaseTable {
   replica_id: Uint8Array;
   purse_id: string;
   remaining: Money;

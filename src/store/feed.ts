@@ -1,4 +1,4 @@
-import type { Desk } from './operations.ts';
+import type { Repositories } from './repositories/repositories.ts';
 
 /** What somebody has changed besides money. It says where to look, not what is there now. */
 export interface Change {
@@ -8,14 +8,14 @@ export interface Change {
   readonly ref: string;
 }
 
-export type FollowedDesk = Pick<Desk, 'loadKeys' | 'getAccount' | 'getBudget' | 'listAccountPrices'>;
+export type FollowedRepositories = Pick<Repositories, 'loadKeys' | 'getAccount' | 'getBudget' | 'listAccountPrices'>;
 
 /** Keeps what is in memory in line with the database. Both may be called again for the same, and do no harm. */
 export interface Follows {
   /** Reads everything. */
-  loadAll(desk: FollowedDesk): Promise<void>;
+  loadAll(repositories: FollowedRepositories): Promise<void>;
   /** Reads what has changed, as it is now. */
-  follow(changes: readonly Change[], desk: FollowedDesk): Promise<void>;
+  follow(changes: readonly Change[], repositories: FollowedRepositories): Promise<void>;
 }
 
 /** Changes of keys, accounts and prices, whoever makes them (money, "Revocation"). */

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { isOfBudget, readPurseId } from './budget.ts';
+import { isOfBudget, readBalanceId } from './budget.ts';
 import type { LeasedBalances } from './ledger.ts';
 import { StoreError, storeErrorFrom } from './store-error.ts';
 
@@ -9,48 +9,48 @@ const spendingAheadSeconds = 2n;
 /** What was not asked for in this time goes back, so that others find it. */
 const idleMs = 10_000;
 const sweepEveryMs = 1_000;
-/** A purse without money is looked at again after this, when nobody waits for it. */
+/** A balance without money is looked at again after this, when nobody waits for it. */
 const dryMs = 1_000;
-/** While others may have idle remainders of a purse that cannot pay: asked so often, with a pause for their answer. */
+/** While others may have idle remainders of a balance that cannot pay: asked so often, with a pause for their answer. */
 const triesMax = 4;
 const pauseMs = 25;
 
-/** Who has the purses, and hands out parts of them. */
-export interface Lender {
+/** Who has the balances, and hands out parts of them. */
+export interface LeaseServer {
   /** Rejects with a StoreError. */
-  grant(wish: LeaseWish): Promise<Granted>;
+  grant(input: LeaseRequest): Promise<Granted>;
   /** Takes back what is not needed. Without an answer nobody knows whether it is back. */
-  giveBack(purseId: string, microcents: bigint): Promise<unknown>;
-  /** Calls on all others to give back what is idle of the purse. */
-  callOthers(purseId: string): Promise<unknown>;
+  giveBack(balanceId: string, microcents: bigint): Promise<unknown>;
+  /** Calls on all others to give back what is idle of the balance. */
+  callOthers(balanceId: string): Promise<unknown>;
 }
 
 export interface Granted {
   /** In microcents. */
   readonly leased: bigint;
-  /** Others hold some of the purse. */
+  /** Others hold some of the balance. */
   readonly isElsewhere: boolean;
-  /** There is such a purse. */
+  /** There is such a balance. */
   readonly isThere: boolean;
 }
 
 /** All in microcents. */
-export interface LeaseWish {
-  readonly purseId: string;
+export interface LeaseRequest {
+  readonly balanceId: string;
   /** So much at least, or nothing; 0: whatever there is, ahead of need. */
   readonly missing: bigint;
   /** So much at most. */
   readonly want: bigint;
   /** In steps of so much, where less than `want` is handed out. */
   readonly step: bigint;
-  /** The first wish of a lease: of a budget, the first to ask begins the purse. */
+  /** The first request of a lease: of a budget, the first to ask begins the balance. */
   readonly isFirst: boolean;
 }
 
-/** What a wish gets of a purse: a sixteenth of it at most where less than `want` would do, so that others find some too. */
+/** What a request gets of a balance: a sixteenth of it at most where less than `want` would do, so that others find some too. */
 export function leaseOf(
   available: bigint,
-  { missing, want, step }: Pick<LeaseWish, 'missing' | 'want' | 'step'>,
+  { missing, want, step }: Pick<LeaseRequest, 'missing' | 'want' | 'step'>,
 ): bigint {
   if (available <= 0n || available < missing) return 0n;
   const share = (available / 16n / step) * step;
@@ -67,23 +67,23 @@ interface Waiter {
 
 interface Lease {
   activeMs: number;
-  /** What a request holds of the purse, by the last one that asked. */
+  /** What a request holds of the balance, by the last one that asked. */
   needMicrocents: bigint;
   spentMicrocents: bigint;
   spendingPerSecond: bigint;
   waiters: Waiter[];
   isAsking: boolean;
   dryUntilMs: number;
-  /** Its first wish was answered. */
+  /** Its first request was answered. */
   isBegun: boolean;
 }
 
 export interface LeasesOptions {
-  readonly lender: Lender;
+  readonly leaseServer: LeaseServer;
   readonly free: LeasedBalances;
 }
 
-/** What this process may spend of each purse: leased ahead of need, given back when it is idle or others lack it. */
+/** What this process may spend of each balance: leased ahead of need, given back when it is idle or others lack it. */
 export class Leases {
   readonly #options: LeasesOptions;
   readonly #leases = new Map<string, Lease>();
@@ -97,63 +97,63 @@ export class Leases {
     this.#sweeper.unref();
   }
 
-  /** One question for each purse at a time; those who come meanwhile share the next. */
-  slice(purseId: string, needMicrocents: bigint): Promise<bigint> {
+  /** One question for each balance at a time; those who come meanwhile share the next. */
+  slice(balanceId: string, needMicrocents: bigint): Promise<bigint> {
     if (this.#closed) return Promise.reject(new StoreError('failed', 'the ledger is closed'));
-    const lease = this.#leaseOf(purseId);
+    const lease = this.#leaseOf(balanceId);
     lease.activeMs = performance.now();
     if (needMicrocents > 0n) lease.needMicrocents = needMicrocents;
     return new Promise((resolve, reject) => {
       lease.waiters.push({ needMicrocents, resolve, reject });
-      if (!lease.isAsking) void this.#ask(purseId, lease);
+      if (!lease.isAsking) void this.#ask(balanceId, lease);
     });
   }
 
-  /** Leases more in the background when less than half of what is wanted is left, so that a busy purse never waits. */
-  left(purseId: string, freeMicrocents: bigint): void {
-    const lease = this.#leases.get(purseId);
+  /** Leases more in the background when less than half of what is wanted is left, so that a busy balance never waits. */
+  left(balanceId: string, freeMicrocents: bigint): void {
+    const lease = this.#leases.get(balanceId);
     if (lease === undefined) return;
     lease.activeMs = performance.now();
     if (lease.isAsking || freeMicrocents * 2n >= wanted(lease) || lease.dryUntilMs > lease.activeMs) return;
-    void this.#refill(purseId, lease);
+    void this.#refill(balanceId, lease);
   }
 
-  /** A hold ends: what it leaves free is idle from now on, however long ago the purse was last held from. */
-  spent(purseId: string, microcents: bigint): void {
-    const lease = this.#leaseOf(purseId);
+  /** A hold ends: what it leaves free is idle from now on, however long ago the balance was last held from. */
+  spent(balanceId: string, microcents: bigint): void {
+    const lease = this.#leaseOf(balanceId);
     lease.activeMs = performance.now();
     lease.spentMicrocents += microcents;
   }
 
-  /** Another process lacks what may be idle here. Resolves as `returnFree`. */
-  async called(purseId: string): Promise<void> {
-    if (this.#leases.has(purseId)) await this.returnFree(purseId);
+  /** Another process lacks what may be idle here. Resolves as `releaseUnused`. */
+  async called(balanceId: string): Promise<void> {
+    if (this.#leases.has(balanceId)) await this.releaseUnused(balanceId);
   }
 
-  /** The period of the purse is over, and nobody here holds any of it. */
-  release(purseId: string): void {
-    void this.returnFree(purseId);
-    const lease = this.#leases.get(purseId);
-    if (lease?.waiters.length === 0 && !lease.isAsking) this.#leases.delete(purseId);
+  /** The period of the balance is over, and nobody here holds any of it. */
+  release(balanceId: string): void {
+    void this.releaseUnused(balanceId);
+    const lease = this.#leases.get(balanceId);
+    if (lease?.waiters.length === 0 && !lease.isAsking) this.#leases.delete(balanceId);
   }
 
   /** Gives back what is free of a budget, or of all of them, so that its change holds for what is let in from now on. */
   returnBudget(subject: string | undefined): void {
-    for (const purseId of this.#leases.keys()) {
-      if (!isOfBudget(purseId) || (subject !== undefined && readPurseId(purseId).subject !== subject)) continue;
-      void this.returnFree(purseId);
-      this.#options.free.credit(purseId, 0n); // who was refused a moment ago need not wait any longer
+    for (const balanceId of this.#leases.keys()) {
+      if (!isOfBudget(balanceId) || (subject !== undefined && readBalanceId(balanceId).subject !== subject)) continue;
+      void this.releaseUnused(balanceId);
+      this.#options.free.credit(balanceId, 0n); // who was refused a moment ago need not wait any longer
     }
   }
 
-  /** Gives back all that is free of a purse. Resolves when it can be had by others, or nobody knows. */
-  returnFree(purseId: string): Promise<void> {
-    const { free, lender } = this.#options;
-    const amount = free.freeMicrocents(purseId);
-    if (amount <= 0n || !free.reserve(purseId, amount)) return Promise.resolve();
-    // Without an answer nobody knows whether it is back in the purse; it is not spent here again, and what is stranded
+  /** Gives back all that is free of a balance. Resolves when it can be had by others, or nobody knows. */
+  releaseUnused(balanceId: string): Promise<void> {
+    const { free, leaseServer } = this.#options;
+    const amount = free.freeMicrocents(balanceId);
+    if (amount <= 0n || !free.reserve(balanceId, amount)) return Promise.resolve();
+    // Without an answer nobody knows whether it is back in the balance; it is not spent here again, and what is stranded
     // goes back when this process ends.
-    const returning = lender.giveBack(purseId, amount).then(
+    const returning = leaseServer.giveBack(balanceId, amount).then(
       () => {},
       () => {},
     );
@@ -163,7 +163,7 @@ export class Leases {
 
   /** Nothing that was leased is ours any more. Who waits is answered out of the new life. */
   forget(): void {
-    for (const [purseId, lease] of this.#leases) if (lease.waiters.length === 0) this.#leases.delete(purseId);
+    for (const [balanceId, lease] of this.#leases) if (lease.waiters.length === 0) this.#leases.delete(balanceId);
   }
 
   async close(): Promise<void> {
@@ -174,23 +174,23 @@ export class Leases {
     await Promise.all(this.#returning);
   }
 
-  async #ask(purseId: string, lease: Lease): Promise<void> {
+  async #ask(balanceId: string, lease: Lease): Promise<void> {
     const { free } = this.#options;
     lease.isAsking = true;
     try {
       for (let tries = 0; lease.waiters.length > 0;) {
         const first = lease.waiters[0]!;
-        const missing = first.needMicrocents - free.freeMicrocents(purseId);
+        const missing = first.needMicrocents - free.freeMicrocents(balanceId);
         if (missing <= 0n) {
-          this.#hand(purseId, lease, 0n); // came back meanwhile
+          this.#hand(balanceId, lease, 0n); // came back meanwhile
           continue;
         }
-        const { leased, isElsewhere } = await this.#grant(purseId, lease, missing);
+        const { leased, isElsewhere } = await this.#grant(balanceId, lease, missing);
         if (leased > 0n) {
           tries = 0;
-          this.#hand(purseId, lease, leased);
+          this.#hand(balanceId, lease, leased);
         } else if (isElsewhere && tries < triesMax) {
-          if (tries === 0) await this.#options.lender.callOthers(purseId);
+          if (tries === 0) await this.#options.leaseServer.callOthers(balanceId);
           tries += 1;
           await sleep(pauseMs * (0.75 + Math.random() / 2));
         } else {
@@ -213,57 +213,57 @@ export class Leases {
    * Each waiter gets all that it needs, in order, out of the lease and of what has become free: a part of it could be gone
    * to somebody else before the waiter's turn comes.
    */
-  #hand(purseId: string, lease: Lease, leased: bigint): void {
+  #hand(balanceId: string, lease: Lease, leased: bigint): void {
     const { free } = this.#options;
     let rest = leased;
     while (lease.waiters.length > 0) {
       const { needMicrocents, resolve } = lease.waiters[0]!;
       const missing = needMicrocents - rest;
-      if (missing > 0n && !free.reserve(purseId, missing)) break;
+      if (missing > 0n && !free.reserve(balanceId, missing)) break;
       rest = missing > 0n ? 0n : -missing;
       lease.waiters.shift();
       resolve(needMicrocents);
     }
-    if (rest > 0n) free.credit(purseId, rest);
+    if (rest > 0n) free.credit(balanceId, rest);
   }
 
-  async #refill(purseId: string, lease: Lease): Promise<void> {
+  async #refill(balanceId: string, lease: Lease): Promise<void> {
     lease.isAsking = true;
     try {
-      const { leased } = await this.#grant(purseId, lease, 0n);
-      if (leased > 0n) this.#options.free.credit(purseId, leased);
+      const { leased } = await this.#grant(balanceId, lease, 0n);
+      if (leased > 0n) this.#options.free.credit(balanceId, leased);
       else lease.dryUntilMs = performance.now() + dryMs;
     } catch {
       // Nobody waits for it; whoever needs more asks, and hears why there is none.
     } finally {
       lease.isAsking = false;
-      if (lease.waiters.length > 0) void this.#ask(purseId, lease);
+      if (lease.waiters.length > 0) void this.#ask(balanceId, lease);
     }
   }
 
-  async #grant(purseId: string, lease: Lease, missing: bigint): ReturnType<Lender['grant']> {
+  async #grant(balanceId: string, lease: Lease, missing: bigint): ReturnType<LeaseServer['grant']> {
     const waiting = lease.waiters.reduce((sum, { needMicrocents }) => sum + needMicrocents, 0n);
     const want = wanted(lease) > waiting ? wanted(lease) : waiting;
-    const wish = { purseId, missing, want, step: lease.needMicrocents, isFirst: !lease.isBegun };
-    const granted = await this.#options.lender.grant(wish);
-    // A budget that this process has not yet heard the end of has no purse; it may be set again.
+    const input = { balanceId, missing, want, step: lease.needMicrocents, isFirst: !lease.isBegun };
+    const granted = await this.#options.leaseServer.grant(input);
+    // A budget that this process has not yet heard the end of has no balance; it may be set again.
     lease.isBegun = granted.isThere;
     return granted;
   }
 
   #sweep(): void {
     const idleSinceMs = performance.now() - idleMs;
-    for (const [purseId, lease] of this.#leases) {
+    for (const [balanceId, lease] of this.#leases) {
       lease.spendingPerSecond = (lease.spendingPerSecond + lease.spentMicrocents) / 2n;
       lease.spentMicrocents = 0n;
       if (lease.activeMs > idleSinceMs || lease.isAsking) continue;
-      void this.returnFree(purseId);
-      this.#leases.delete(purseId);
+      void this.releaseUnused(balanceId);
+      this.#leases.delete(balanceId);
     }
   }
 
-  #leaseOf(purseId: string): Lease {
-    let lease = this.#leases.get(purseId);
+  #leaseOf(balanceId: string): Lease {
+    let lease = this.#leases.get(balanceId);
     if (lease === undefined) {
       lease = {
         activeMs: performance.now(),
@@ -275,7 +275,7 @@ export class Leases {
         dryUntilMs: 0,
         isBegun: false,
       };
-      this.#leases.set(purseId, lease);
+      this.#leases.set(balanceId, lease);
     }
     return lease;
   }

@@ -103,7 +103,7 @@ export interface Transfer {
 }
 
 /** House accounts: the other side of every transfer of a customer. They have no lower bound. */
-export const houseAccounts = {
+export const systemAccounts = {
   cash: 'house_cash',
   promo: 'house_promo',
   revenue: 'house_revenue',
@@ -113,8 +113,8 @@ export const houseAccounts = {
 /**
  * Makes settlements durable, in groups, and hands out the right to spend. The hot path's only store.
  *
- * - A purse is the credit of an account, by the account's id, or what a budget has for a period (store/budget.ts).
- * - `slice` resolves with microcents that this process may spend of the purse without asking again; 0n = not funded.
+ * - A balance is the credit of an account, by the account's id, or what a budget has for a period (store/budget.ts).
+ * - `slice` resolves with microcents that this process may spend of the balance without asking again; 0n = not funded.
  *   SQLite hands out the whole of it, once, at the first call; PostgreSQL leases a part of it. Less than nothing is what a
  *   budget has that was lowered under what is spent.
  * - `settle` resolves when the row is durable: `billed`, also when it was there already (settling twice is settling
@@ -126,7 +126,7 @@ export const houseAccounts = {
  *   carries (`recording`) is written if and only if money moved now; where that cannot be, nothing moves: `conflict`.
  */
 export interface Ledger {
-  slice(purseId: string, needMicrocents: bigint): Promise<bigint>;
+  slice(balanceId: string, needMicrocents: bigint): Promise<bigint>;
   settle(row: UsageRow): Promise<'billed' | 'lost'>;
   readBack(requestId: Uint8Array): Promise<{ readonly costMicrocents: bigint; readonly ending: Ending } | undefined>;
   /** Resolves when something was written, whose content means nothing: a sign that a settlement could be written too. */
@@ -137,10 +137,10 @@ export interface Ledger {
   readonly backlog: number;
   /** How long ago the store last answered; 0 where it is in this process. Nothing is admitted from memory without it. */
   readonly silentMs: number;
-  /** Says what is left of a purse's slice after a hold, so that a lease can be renewed before it is used up. */
-  left(purseId: string, freeMicrocents: bigint): void;
-  /** Nothing is held from a budget's purse any more, and its period is over: what is free of it goes back. */
-  release(purseId: string): void;
+  /** Says what is left of a balance's slice after a hold, so that a lease can be renewed before it is used up. */
+  left(balanceId: string, freeMicrocents: bigint): void;
+  /** Nothing is held from a budget's balance any more, and its period is over: what is free of it goes back. */
+  release(balanceId: string): void;
   /** Somebody has changed the budget of a key or an account, or maybe any: what is free of leases goes back. */
   budgetChanged(subject: string | undefined): void;
   close(): Promise<void>;
@@ -195,15 +195,15 @@ export interface FreeBalances {
    * More is spendable than before: a committed top-up, a raised limit or budget, a reservation given back; or less, where
    * a budget was lowered. `free += microcents`.
    */
-  credit(purseId: string, microcents: bigint): void;
+  credit(balanceId: string, microcents: bigint): void;
   /** Takes the amount out of the free balance when it is there: `free >= microcents && (free -= microcents, true)`. */
-  reserve(purseId: string, microcents: bigint): boolean;
+  reserve(balanceId: string, microcents: bigint): boolean;
 }
 
 /** Free balances that are leases: what is not used is given back, and a lease may be lost. */
 export interface LeasedBalances extends FreeBalances {
-  /** What is free now; 0n for a purse that no slice was asked for. */
-  freeMicrocents(purseId: string): bigint;
+  /** What is free now; 0n for a balance that no slice was asked for. */
+  freeMicrocents(balanceId: string): bigint;
   /** Nothing of it is this process's to spend any more, neither what is free nor what is held. */
   forget(): void;
 }

@@ -1,4 +1,4 @@
-import type { WindowCount } from './limit-windows.ts';
+import type { WindowCount } from './repositories/limit-windows.ts';
 
 /** One limit of one account or key. */
 export interface LimitName {

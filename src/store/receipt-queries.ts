@@ -2,7 +2,7 @@
 import type { Kysely, Selectable } from 'kysely';
 import type { Database, ReceiptKind, ReceiptTable } from './database.ts';
 import { ranAt } from './migrations/migrate.ts';
-import { addNotice, nobody } from './notice-queries.ts';
+import { addNotice, nobody } from './repositories/notices.ts';
 import { StoreError } from './store-error.ts';
 
 type Db = Kysely<Database>;

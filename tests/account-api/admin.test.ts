@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { Books } from '../support/books.ts';
+import { LedgerSpan } from '../support/books.ts';
 import { noFeatures, scriptedModel, TestService, until } from '../support/service.ts';
-import { tell } from '../workers/workers.ts';
+import { report } from '../app/workers/workers.ts';
 
 const service = new TestService({
   config: `plans: [{ name: pro, max_concurrency: 3 }]
@@ -27,8 +27,8 @@ after(async () => {
 });
 
 async function managementKey(role: 'owner' | 'billing' | 'viewer', accountId: string, isOperator: boolean) {
-  const wish = { kind: 'create_key', accountId, name: `${role} key`, expiresAt: undefined, role, isOperator } as const;
-  const answer = await tell(service, wish);
+  const input = { kind: 'create_key', accountId, name: `${role} key`, expiresAt: undefined, role, isOperator } as const;
+  const answer = await report(service, input);
   assert.ok(answer.kind === 'key');
   return answer.key;
 }
@@ -157,7 +157,7 @@ test('credit moves once for each key, exactly, and not out of what is not there'
 test('a request is given back once', async () => {
   const answer = await service.chat(ask);
   await answer.arrayBuffer();
-  const row = await new Books(service).row(answer.headers.get('x-request-id')!);
+  const row = await new LedgerSpan(service).row(answer.headers.get('x-request-id')!);
   assert.ok(row.costMicrocents > 0n);
   const json = { account_id: service.accountId, type: 'refund_request', request_id: row.publicId };
   const first = await api('POST', '/v1/admin/credits', { json, once: 'a' });
@@ -166,7 +166,7 @@ test('a request is given back once', async () => {
 });
 
 test('a preview of rates is what they would have charged, and rates hold from then on', async () => {
-  const books = new Books(service);
+  const books = new LedgerSpan(service);
   const rows = (await books.everyRow()).filter(({ costMicrocents }) => costMicrocents > 0n);
   assert.ok(rows.length > 0);
   const rates = { input_microcents_per_million: 9_000_000, output_microcents_per_million: 70_000_000 };
@@ -194,7 +194,7 @@ test('a preview of rates is what they would have charged, and rates hold from th
 
 test('a suspended account is refused at once, with a reason that stays in the log', async () => {
   const id = await newAccount();
-  const made = await tell(service, { kind: 'create_key', accountId: id, name: 'x', expiresAt: undefined });
+  const made = await report(service, { kind: 'create_key', accountId: id, name: 'x', expiresAt: undefined });
   assert.ok(made.kind === 'key');
   const models = () => fetch(`${service.url}/v1/models`, { headers: { authorization: `Bearer ${made.key}` } });
   assert.equal((await models()).status, 200);

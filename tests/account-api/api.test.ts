@@ -7,12 +7,12 @@ import { perMinute } from '../../src/account-api/api.ts';
 import { networkOf } from '../../src/account-api/rate-limits.ts';
 import { mayManage, Reply, roles, route } from '../../src/account-api/route.ts';
 import type { AccountRoute } from '../../src/account-api/route.ts';
-import { assertEnvelope } from '../http/envelope.ts';
+import { assertEnvelope } from '../inference/http/envelope.ts';
 import { openHost } from './host.ts';
 
 /** What every route of the account API has from the host: docs/decisions/013-account-host.md. */
 const common = { tag: 'Tests', summary: 'A test.', description: 'A test.' } as const;
-const told = Type.Object({ told: Type.Unknown() });
+const reported = Type.Object({ reported: Type.Unknown() });
 
 const routes: readonly AccountRoute[] = [
   route({
@@ -30,8 +30,8 @@ const routes: readonly AccountRoute[] = [
       },
       { additionalProperties: false },
     ),
-    answers: [{ status: 200, description: 'It.', schema: told }],
-    handle: async ({ params, query, account }) => ({ told: [account, params, query] }),
+    answers: [{ status: 200, description: 'It.', schema: reported }],
+    handle: async ({ params, query, account }) => ({ reported: [account, params, query] }),
   }),
   route({
     ...common,
@@ -39,8 +39,8 @@ const routes: readonly AccountRoute[] = [
     path: '/v1/things/all',
     operationId: 'getThings',
     access: 'anyone',
-    answers: [{ status: 200, description: 'All.', schema: told }],
-    handle: async () => ({ told: 'all' }),
+    answers: [{ status: 200, description: 'All.', schema: reported }],
+    handle: async () => ({ reported: 'all' }),
   }),
   route({
     ...common,
@@ -55,10 +55,10 @@ const routes: readonly AccountRoute[] = [
       },
       { additionalProperties: false },
     ),
-    answers: [{ status: 201, description: 'Made.', schema: told }],
+    answers: [{ status: 201, description: 'Made.', schema: reported }],
     handle: async (call) => {
       await call.audit({ action: 'thing.make', target: 'one', after: call.body });
-      return { told: [call.body, call.idempotencyKey ?? null] };
+      return { reported: [call.body, call.idempotencyKey ?? null] };
     },
   }),
   route({
@@ -77,8 +77,8 @@ const routes: readonly AccountRoute[] = [
     path: '/v1/operators',
     operationId: 'operate',
     access: 'operator',
-    answers: [{ status: 200, description: 'Operated.', schema: told }],
-    handle: async () => ({ told: true }),
+    answers: [{ status: 200, description: 'Operated.', schema: reported }],
+    handle: async () => ({ reported: true }),
   }),
   route({
     ...common,
@@ -86,8 +86,8 @@ const routes: readonly AccountRoute[] = [
     path: '/v1/people',
     operationId: 'people',
     access: 'user',
-    answers: [{ status: 200, description: 'A person.', schema: told }],
-    handle: async () => ({ told: true }),
+    answers: [{ status: 200, description: 'A person.', schema: reported }],
+    handle: async () => ({ reported: true }),
   }),
   route({
     ...common,
@@ -115,8 +115,8 @@ const routes: readonly AccountRoute[] = [
     access: 'anyone',
     perMinute: perMinute.address + 5,
     body: 'raw',
-    answers: [{ status: 200, description: 'Heard.', schema: told }],
-    handle: async () => ({ told: true }),
+    answers: [{ status: 200, description: 'Heard.', schema: reported }],
+    handle: async () => ({ reported: true }),
   }),
   route({
     ...common,
@@ -124,7 +124,7 @@ const routes: readonly AccountRoute[] = [
     path: '/v1/broken',
     operationId: 'broken',
     access: 'anyone',
-    answers: [{ status: 200, description: 'Never.', schema: told }],
+    answers: [{ status: 200, description: 'Never.', schema: reported }],
     handle: async () => Promise.reject(new Error('secret text')),
   }),
 ];
@@ -170,9 +170,9 @@ test('paths: fixed before parameters, decoded once, HEAD as GET, 405 with the me
   const host = await openHost(t, routes);
   await host.account('a');
   const key = await host.key('a', 'owner');
-  assert.deepEqual((await host.ask('GET', '/v1/things/all')).json(), { told: 'all' });
+  assert.deepEqual((await host.ask('GET', '/v1/things/all')).json(), { reported: 'all' });
   const got = await host.ask('GET', '/v1/things/a%2Fb%2520', { key });
-  assert.deepEqual(got.json()['told'], [{ id: 'a', role: 'owner', isSuspended: false }, { id: 'a/b%20' }, {}]);
+  assert.deepEqual(got.json()['reported'], [{ id: 'a', role: 'owner', isSuspended: false }, { id: 'a/b%20' }, {}]);
   assertEnvelope(await host.ask('GET', '/v1/things/longer-than-ten', { key }), 'http_404');
   for (const path of ['/v1/things/', '/v1/things/x/y', '/v1/nothing', '/v1/things/%ff', '/v1/'])
     assert.equal((await host.ask('GET', path, { key })).status, 404, path);
@@ -188,7 +188,7 @@ test('queries have types, and nothing that is not described', async (t) => {
   const key = await host.key('a', 'owner');
   const ask = (query: string) => host.ask('GET', `/v1/things/x?${query}`, { key });
   const got = await ask('n=7&by=one&by[]=two%20three&on=true');
-  assert.deepEqual((got.json()['told'] as unknown[])[2], { n: 7, by: ['one', 'two three'], on: true });
+  assert.deepEqual((got.json()['reported'] as unknown[])[2], { n: 7, by: ['one', 'two three'], on: true });
   assertEnvelope(await ask('n=x'), 'schema_validation_failed', { param: 'n' });
   assertEnvelope(await ask('n=0'), 'schema_validation_failed', { param: 'n' });
   assertEnvelope(await ask('n=1&n=2'), 'schema_validation_failed', { param: 'n' });
@@ -203,7 +203,7 @@ test('bodies are exactly application/json, within their size, and have no unknow
   await host.account('a');
   const key = await host.key('a', 'owner');
   const make = (json: unknown) => host.ask('POST', '/v1/things', { key, json });
-  assert.deepEqual((await make({ name: 'n', inner: { deep: true } })).json()['told'], [
+  assert.deepEqual((await make({ name: 'n', inner: { deep: true } })).json()['reported'], [
     { name: 'n', inner: { deep: true } },
     null,
   ]);
@@ -371,8 +371,8 @@ test('a change is recorded with who made it', async (t) => {
     json: { name: 'n' },
     headers: [['idempotency-key', 'once']],
   });
-  assert.deepEqual(made.json()['told'], [{ name: 'n' }, 'once']);
-  const [entry, ...others] = await host.services.operations.desk.listAudit({ accountId: 'a', limit: 10 });
+  assert.deepEqual(made.json()['reported'], [{ name: 'n' }, 'once']);
+  const [entry, ...others] = await host.services.operations.repositories.listAudit({ accountId: 'a', limit: 10 });
   assert.equal(others.length, 0);
   assert.ok(entry);
   const { id: _, at: __, actor, ...rest } = entry;
@@ -385,7 +385,7 @@ test('a change is recorded with who made it', async (t) => {
     requestId: made.headers['x-request-id'],
     address: '127.0.0.1',
     outcome: 'done',
-    wish: null,
+    input: null,
   });
   assert.equal(actor.kind, 'key');
   assert.equal(actor.name, 'admin of a');

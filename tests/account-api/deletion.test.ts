@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
 import { InnerService, noFeatures, scriptedModel, until } from '../support/service.ts';
-import { tell } from '../workers/workers.ts';
+import { report } from '../app/workers/workers.ts';
 
 const service = new InnerService({
   config: scriptedModel(
@@ -22,14 +22,14 @@ after(async () => {
   await service.dispose();
 });
 
-async function newKey(wish: {
+async function newKey(input: {
   readonly accountId: string;
   readonly role?: 'owner';
   readonly isOperator?: boolean;
   readonly name?: string;
   readonly userId?: string;
 }): Promise<string> {
-  const answer = await tell(service, { kind: 'create_key', name: 'x', expiresAt: undefined, ...wish });
+  const answer = await report(service, { kind: 'create_key', name: 'x', expiresAt: undefined, ...input });
   assert.ok(answer.kind === 'key');
   return answer.key;
 }
@@ -43,10 +43,10 @@ async function api(method: string, path: string, key = operator, json?: object):
 }
 
 test('an account is handed out whole, and deleted so that nothing of its people is left', async () => {
-  const made = await tell(service, { kind: 'create_account', name: 'Robots of Ada' });
+  const made = await report(service, { kind: 'create_account', name: 'Robots of Ada' });
   assert.ok(made.kind === 'account');
   const { accountId } = made;
-  await tell(service, {
+  await report(service, {
     kind: 'move_credit',
     movement: 'grant',
     accountId,
@@ -138,7 +138,7 @@ test('an account is handed out whole, and deleted so that nothing of its people 
 });
 
 test('an account without anything is deleted by the command', async () => {
-  const made = await tell(service, { kind: 'create_account', name: 'empty' });
+  const made = await report(service, { kind: 'create_account', name: 'empty' });
   assert.ok(made.kind === 'account');
   const { code, stderr } = await service.command('accounts', 'delete', made.accountId);
   assert.equal(code, 0, stderr);

@@ -3,24 +3,24 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 
-import { createAccountHost } from '../../src/account-api/server.ts';
+import { createAccountHost } from '../../src/account-api/account-server.ts';
 import type { AccountRoute, Role } from '../../src/account-api/route.ts';
 import type { AccountServices } from '../../src/account-api/services.ts';
 import { issueKey } from '../../src/accounts/key.ts';
 import { openSecret } from '../../src/accounts/secret.ts';
 import type { Config, SignInConfig } from '../../src/config/config.ts';
-import { defaultEdgeLimits } from '../../src/edge/edge.ts';
-import type { AddressRanges } from '../../src/ip/ranges.ts';
-import { Jobs } from '../../src/jobs/jobs.ts';
-import { openTelling } from '../../src/service/telling.ts';
-import type { Mail } from '../../src/mail/mailer.ts';
-import { createLog } from '../../src/log.ts';
-import { People } from '../../src/people/people.ts';
-import { publicIdOf } from '../../src/ids/uuid.ts';
+import { defaultListenerLimits } from '../../src/platform/http/listener.ts';
+import type { AddressRanges } from '../../src/platform/ip/ranges.ts';
+import { Jobs } from '../../src/platform/jobs/jobs.ts';
+import { openNotifications } from '../../src/app/notifications.ts';
+import type { Mail } from '../../src/notifications/mail/mailer.ts';
+import { createLog } from '../../src/platform/log.ts';
+import { Users } from '../../src/accounts/users/users.ts';
+import { publicIdOf } from '../../src/platform/ids/uuid.ts';
 import type { AccountLedger } from '../../src/store/ledger.ts';
-import type { Desk } from '../../src/store/operations.ts';
-import { exchange } from '../http/raw.ts';
-import type { RawAnswer, RawRequest } from '../http/raw.ts';
+import type { Repositories } from '../../src/store/repositories/repositories.ts';
+import { exchange } from '../inference/http/raw.ts';
+import type { RawAnswer, RawRequest } from '../inference/http/raw.ts';
 import { openStore, temporaryFolder, uuid } from '../store/fixture.ts';
 
 export interface TestHost {
@@ -54,7 +54,7 @@ export interface HostOptions {
   readonly config?: Partial<Config>;
   readonly trustedProxies?: AddressRanges;
   /** In place of one on a new file. */
-  readonly store?: { readonly ledger: AccountLedger; readonly desk: Desk };
+  readonly store?: { readonly ledger: AccountLedger; readonly repositories: Repositories };
   /** More of the services, made of the others. */
   readonly more?: (services: AccountServices) => Partial<AccountServices>;
 }
@@ -74,20 +74,27 @@ export async function openHost(
   const mails: Mail[] = [];
   let url = '';
   const shared = {
-    operations: { ledger: store.ledger, desk: store.desk, secret, newId: uuid, now, directory: undefined },
+    operations: {
+      ledger: store.ledger,
+      repositories: store.repositories,
+      secret,
+      newId: uuid,
+      now,
+      directory: undefined,
+    },
     config: () => ({ ...config, signIn }) as Config,
     accountUrl: () => url,
     mailer: { send: (mail: Mail) => Promise.resolve(void mails.push(mail)) },
   };
   const log = createLog({ write: () => true, once: () => {} });
-  // A hash as production makes it is 0.1 s of a processor; tests/people/password.test.ts holds that.
-  const people = new People({ ...shared, hashCost: { N: 2 ** 10, r: 8, p: 1 } });
+  // A hash as production makes it is 0.1 s of a processor; tests/accounts/users/password.test.ts holds that.
+  const users = new Users({ ...shared, hashCost: { N: 2 ** 10, r: 8, p: 1 } });
   const jobs = new Jobs({ alone: (work) => work(), log, codeOf: String });
   t.after(() => jobs.close());
   const services: AccountServices = {
     ...shared,
-    ...openTelling({ ...shared, log, jobs, payments: () => services.payments }),
-    people,
+    ...openNotifications({ ...shared, log, jobs, payments: () => services.payments }),
+    users,
   };
   Object.assign(services, more(services));
   const host: Server = createAccountHost(
@@ -96,7 +103,7 @@ export async function openHost(
       version: '0.0.0',
       newRequestId: () => publicIdOf(uuid()),
       metrics: { token: undefined, isProxied: false, text: () => '' },
-      limits: defaultEdgeLimits,
+      limits: defaultListenerLimits,
       trustedProxies: () => options.trustedProxies,
       inferenceUrl: () => 'http://127.0.0.1:8080',
       failed: (error) => failures.push(error),
@@ -121,9 +128,9 @@ export async function openHost(
       return id;
     },
     key: async (accountId, role, isOperator = false) => {
-      const wish = { accountId, name: `${role} of ${accountId}`, role, isOperator, secret, now: Date.now() };
-      const { text, row } = issueKey(wish);
-      await store.desk.createKey({ key: row, changeId: uuid() });
+      const input = { accountId, name: `${role} of ${accountId}`, role, isOperator, secret, now: Date.now() };
+      const { text, row } = issueKey(input);
+      await store.repositories.createKey({ key: row, changeId: uuid() });
       return text;
     },
     ask: (method, path, { key, json, headers = [], body } = {}) =>

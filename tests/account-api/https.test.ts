@@ -40,15 +40,15 @@ async function startProxy(t: TestContext, port: number): Promise<string> {
 }
 
 /** Whatever the name is, it is this computer. */
-const ourselves: LookupFunction = (_name, _options, told) => told(null, [{ address: '127.0.0.1', family: 4 }]);
+const ourselves: LookupFunction = (_name, _options, reported) => reported(null, [{ address: '127.0.0.1', family: 4 }]);
 
-interface Told {
+interface Reported {
   readonly status: number;
   readonly cookies: readonly string[];
   readonly body: string;
 }
 
-function send(url: string, method: string, headers: Record<string, string>, json?: object): Promise<Told> {
+function send(url: string, method: string, headers: Record<string, string>, json?: object): Promise<Reported> {
   return new Promise((resolve, reject) => {
     const body = json === undefined ? undefined : JSON.stringify(json);
     const typed = body === undefined ? {} : { 'content-type': 'application/json' };

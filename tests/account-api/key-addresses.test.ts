@@ -5,8 +5,8 @@ import { test } from 'node:test';
 import { accountRoutes } from '../../src/account-api/routes.ts';
 import { operate } from '../../src/accounts/operations.ts';
 import { OperationError } from '../../src/accounts/operation.ts';
-import { AddressRanges } from '../../src/ip/ranges.ts';
-import { Browser, password, person } from '../people/person.ts';
+import { AddressRanges } from '../../src/platform/ip/ranges.ts';
+import { Browser, password, person } from '../accounts/users/person.ts';
 import { openHost } from './host.ts';
 
 const codeOf = (body: string): string | undefined =>
@@ -19,14 +19,14 @@ test('a management key works from its addresses alone, the client’s behind a t
     });
     await host.account('acct_a');
     const made = async (addresses: readonly string[]): Promise<string> => {
-      const wish = {
+      const input = {
         kind: 'create_key',
         accountId: 'acct_a',
         name: 'kept',
         expiresAt: undefined,
         role: 'admin',
       } as const;
-      const answer = await operate({ ...wish, limits: { addresses } }, host.services.operations);
+      const answer = await operate({ ...input, limits: { addresses } }, host.services.operations);
       assert.ok(answer.kind === 'key');
       return answer.key;
     };
@@ -49,9 +49,9 @@ test('nothing else that requests are kept to is taken for one; people set and ta
   await host.account('acct_a');
   const id = await person(host, 'owner@example.org', 'owner');
   const { operations } = host.services;
-  await operations.desk.addMember({ accountId: 'acct_a', userId: id, role: 'owner', at: Date.now() });
-  const wish = { kind: 'create_key', accountId: 'acct_a', name: 'x', expiresAt: undefined, role: 'admin' } as const;
-  await assert.rejects(operate({ ...wish, limits: { zdrOnly: true } }, operations), OperationError);
+  await operations.repositories.addMember({ accountId: 'acct_a', userId: id, role: 'owner', at: Date.now() });
+  const input = { kind: 'create_key', accountId: 'acct_a', name: 'x', expiresAt: undefined, role: 'admin' } as const;
+  await assert.rejects(operate({ ...input, limits: { zdrOnly: true } }, operations), OperationError);
   const browser = new Browser(host);
   await browser.signIn('owner@example.org', password);
   const ask = (method: string, path: string, body: object) => browser.ask(method, path, body);

@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
-import { Books } from '../support/books.ts';
+import { LedgerSpan } from '../support/books.ts';
 import { InnerService, noFeatures, scriptedModel, until } from '../support/service.ts';
-import { tell } from '../workers/workers.ts';
+import { report } from '../app/workers/workers.ts';
 
 const service = new InnerService({
   config: scriptedModel(
@@ -26,7 +26,7 @@ interface MadeKey {
 }
 
 async function managementKey(role: 'owner' | 'admin' | 'developer' | 'viewer', accountId = service.accountId) {
-  const answer = await tell(service, { kind: 'create_key', accountId, name: role, expiresAt: undefined, role });
+  const answer = await report(service, { kind: 'create_key', accountId, name: role, expiresAt: undefined, role });
   assert.ok(answer.kind === 'key');
   return { id: answer.keyId, key: answer.key };
 }
@@ -46,8 +46,8 @@ async function api(method: string, path: string, json?: object, key = admin.key)
   return { status: answer.status, body: await answer.json() };
 }
 
-async function made(wish: object = {}): Promise<MadeKey> {
-  const { status, body } = await api('POST', '/v1/keys', { name: 'x', ...wish });
+async function made(input: object = {}): Promise<MadeKey> {
+  const { status, body } = await api('POST', '/v1/keys', { name: 'x', ...input });
   assert.equal(status, 201, JSON.stringify(body));
   return { id: body.data.id as string, key: body.key as string };
 }
@@ -99,7 +99,7 @@ test('a key is what was asked for, says what it has spent, and shows its secret 
   const listed = await api('GET', '/v1/keys?limit=100&include_disabled=true');
   assert.ok(listed.body.data.some((key: { readonly id: string }) => key.id === id));
   assert.ok(!JSON.stringify([shown, listed.body]).includes(body.key), 'the secret is nowhere else');
-  const [row] = await new Books(service).newest(1);
+  const [row] = await new LedgerSpan(service).newest(1);
   assert.deepEqual(JSON.parse(row!.tags!), ['robot', 'team-a']);
 });
 
@@ -122,7 +122,7 @@ test('what a key is kept to is refused elsewhere, and can be changed', async () 
 
 describe('a wish that cannot be fulfilled is refused with its field, and changes nothing:', () => {
   const past = Math.floor(Date.now() / 1000) - 10;
-  for (const [wish, status, param] of [
+  for (const [input, status, param] of [
     [{}, 400, 'name'],
     [{ name: '' }, 422, 'name'],
     [{ name: 'x', limit: 5 }, 400, 'limit'],
@@ -136,11 +136,11 @@ describe('a wish that cannot be fulfilled is refused with its field, and changes
     [{ name: 'x', role: 'viewer' }, 400, 'role'],
     [{ name: 'x', user_id: 'stranger' }, 400, 'user_id'],
   ] as const)
-    test(JSON.stringify(wish), async () => {
+    test(JSON.stringify(input), async () => {
       const count = async () =>
         (await api('GET', '/v1/keys?limit=100&include_disabled=true')).body.data.length as number;
       const before = await count();
-      const answer = await api('POST', '/v1/keys', wish);
+      const answer = await api('POST', '/v1/keys', input);
       assert.deepEqual([answer.status, answer.body.error.param], [status, param]);
       assert.equal(await count(), before);
     });
@@ -182,7 +182,7 @@ test('a developer’s management key has to do with the keys of nobody in partic
   const developer = await managementKey('developer');
   const own = await api('POST', '/v1/keys', { name: 'of a program' }, developer.key);
   assert.equal(own.status, 201);
-  const answer = await tell(service, {
+  const answer = await report(service, {
     kind: 'create_key',
     accountId: service.accountId,
     name: 'of a person',
@@ -204,7 +204,7 @@ test('a developer’s management key has to do with the keys of nobody in partic
 });
 
 test('keys of another account are as keys that there are not', async () => {
-  const account = await tell(service, { kind: 'create_account', name: 'another' });
+  const account = await report(service, { kind: 'create_account', name: 'another' });
   assert.ok(account.kind === 'account');
   const foreign = await managementKey('owner', account.accountId);
   const { id } = await made();
@@ -240,7 +240,7 @@ test('a rotated key keeps its id; the earlier secret works on for its time, and 
   await until(async () => (await statusOf(fourth)) === 401, 30_000);
   assert.equal(await statusOf(short), 200);
   assert.equal((await api('POST', `/v1/keys/${first.id}/rotate`, { overlap_seconds: 604_801 })).status, 422);
-  const used = new Set((await new Books(service).newest(6)).map(({ keyId }) => keyId));
+  const used = new Set((await new LedgerSpan(service).newest(6)).map(({ keyId }) => keyId));
   assert.deepEqual([...used], [first.id], 'usage of all secrets is of one key');
   assert.equal((await api('DELETE', `/v1/keys/${first.id}`)).status, 200);
   assert.equal(await statusOf(short), 401);

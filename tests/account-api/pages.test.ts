@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
-import { errorExamples } from '../../src/error-examples.ts';
-import type { ErrorExample } from '../../src/error-examples.ts';
-import { errorTable } from '../../src/errors.ts';
-import type { ErrorCode } from '../../src/errors.ts';
-import { askChat, chatRequest } from '../http/chat.ts';
-import { assertEnvelope, assertRequestId } from '../http/envelope.ts';
-import { RawConnection, exchange } from '../http/raw.ts';
+import { errorExamples } from '../../src/platform/error-examples.ts';
+import type { ErrorExample } from '../../src/platform/error-examples.ts';
+import { errorTable } from '../../src/platform/errors.ts';
+import type { ErrorCode } from '../../src/platform/errors.ts';
+import { askChat, chatRequest } from '../inference/http/chat.ts';
+import { assertEnvelope, assertRequestId } from '../inference/http/envelope.ts';
+import { RawConnection, exchange } from '../inference/http/raw.ts';
 import { InnerService, scriptedModel } from '../support/service.ts';
 
 /** The pages that `docs_url` and `topup_url` lead to: plain, harmless, and the same facts as the table of codes. */

@@ -6,7 +6,7 @@ import { roles } from '../../src/account-api/route.ts';
 import type { AccountRoute, Role } from '../../src/account-api/route.ts';
 import { accountRoutes } from '../../src/account-api/routes.ts';
 import { provedForMs } from '../../src/account-api/senders.ts';
-import { Browser, password, person } from '../people/person.ts';
+import { Browser, password, person } from '../accounts/users/person.ts';
 import { uuid } from '../store/fixture.ts';
 import { openHost } from './host.ts';
 
@@ -40,7 +40,7 @@ async function scene(t: TestContext) {
   const clock = { now: Date.now() };
   const host = await openHost(t, accountRoutes, () => clock.now, { signIn: { signUp: 'open', oidc: [] } });
   await host.account('acct_a');
-  const { desk } = host.services.operations;
+  const { repositories } = host.services.operations;
   const bearer = (key: string) => [['authorization', `Bearer ${key}`]] as const;
   const senders: Sender[] = [
     { name: 'nobody', refusal: 401, headers: [] },
@@ -68,7 +68,7 @@ async function scene(t: TestContext) {
   };
   const join = async (name: string, role: Role | undefined): Promise<void> => {
     const id = await person(host, `${name}@example.org`, name);
-    if (role !== undefined) await desk.addMember({ accountId: 'acct_a', userId: id, role, at: clock.now });
+    if (role !== undefined) await repositories.addMember({ accountId: 'acct_a', userId: id, role, at: clock.now });
     senders.push({
       name: `a person, ${role ?? 'of another account'}`,
       ...(role === undefined ? {} : { role }),

@@ -4,12 +4,12 @@ import type { TestContext } from 'node:test';
 
 import { accountRoutes } from '../../src/account-api/routes.ts';
 import type { Config } from '../../src/config/config.ts';
-import { uuidMaker } from '../../src/ids/uuid.ts';
-import { account, dayMs, moved } from '../invoices/house.ts';
-import { withDemoPayments } from '../payments/demo-services.ts';
-import { Browser, password, person } from '../people/person.ts';
+import { uuidMaker } from '../../src/platform/ids/uuid.ts';
+import { account, dayMs, moved } from '../billing/invoices/house.ts';
+import { withDemoPayments } from '../billing/payments/demo-services.ts';
+import { Browser, password, person } from '../accounts/users/person.ts';
 import { usage } from '../store/fixture.ts';
-import { configOf, startReceiver } from '../webhooks/receiver.ts';
+import { configOf, startReceiver } from '../notifications/webhooks/receiver.ts';
 import { openHost } from './host.ts';
 import type { TestRequest } from './host.ts';
 
@@ -43,8 +43,8 @@ async function scene(t: TestContext) {
     },
     more: withDemoPayments,
   });
-  const { ledger, desk } = host.services.operations;
-  const paper = { store: { ledger: ledger as never, desk } };
+  const { ledger, repositories } = host.services.operations;
+  const paper = { store: { ledger: ledger as never, repositories } };
 
   const tenant = async (id: string, name: string): Promise<Tenant> => {
     await account(paper, id, september, name);
@@ -56,7 +56,7 @@ async function scene(t: TestContext) {
       return JSON.parse(answer.body) as Record<string, unknown>;
     };
     const userId = await person(host, `${name}@example.org`, name);
-    await desk.addMember({ accountId: id, userId, role: 'owner', at: clock.now });
+    await repositories.addMember({ accountId: id, userId, role: 'owner', at: clock.now });
     const browser = new Browser(host);
     await browser.signIn(`${name}@example.org`, password);
     const made = (await ask('POST', '/v1/keys', { name, tags: [name] })) as { data: { id: string } };
@@ -104,7 +104,8 @@ async function scene(t: TestContext) {
   clock.now = Date.UTC(2026, 9, 1) + dayMs;
   await host.jobs.run('invoices');
   // Payments leave receipts since this database was made, which is later than this scene.
-  for (const { id } of [a, b]) await moved({ store: { ledger: ledger as never, desk } }, id, 1_000_000n, Date.now());
+  for (const { id } of [a, b])
+    await moved({ store: { ledger: ledger as never, repositories } }, id, 1_000_000n, Date.now());
   await host.jobs.run('receipts');
   const firstOf = async ({ key }: Tenant, path: string): Promise<string> => {
     const listed = (await host.ask('GET', path, { key })).json() as { data: { id: string }[] };

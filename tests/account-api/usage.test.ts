@@ -6,9 +6,9 @@ import { limitRoutes } from '../../src/account-api/routes/limits.ts';
 import { usageRoutes } from '../../src/account-api/routes/usage.ts';
 import { issueKey } from '../../src/accounts/key.ts';
 import type { Config } from '../../src/config/config.ts';
-import { publicIdOf, uuidText } from '../../src/ids/uuid.ts';
-import { windowStart } from '../../src/limits/windows.ts';
-import { houseAccounts } from '../../src/store/ledger.ts';
+import { publicIdOf, uuidText } from '../../src/platform/ids/uuid.ts';
+import { windowStart } from '../../src/billing/rate-limits/windows.ts';
+import { systemAccounts } from '../../src/store/ledger.ts';
 import type { UsageRow } from '../../src/store/ledger.ts';
 import { grant, usage, uuid } from '../store/fixture.ts';
 import { openHost } from './host.ts';
@@ -77,7 +77,7 @@ test('a receipt has its arithmetic, its hold, its refund and why it is the charg
   await ledger.transfer({
     ...grant('acct_a', 35n, `refund:${Buffer.from(row.requestId).toString('hex')}`),
     id: refund,
-    debitAccount: houseAccounts.revenue,
+    debitAccount: systemAccounts.revenue,
     kind: 'refund',
     at: Date.parse('2026-05-06T00:00:00Z'),
   });
@@ -203,7 +203,7 @@ interface Buckets {
 
 test('usage and costs are told in the days of the account, in pages, also where the clocks change', async (t) => {
   const { host, settle, get, owner } = await scene(t);
-  const { desk, ledger } = host.services.operations;
+  const { repositories, ledger } = host.services.operations;
   // The 29th of March has 23 hours in Berlin: it ends at 22:00 UTC.
   const first = await settle('acct_a', 1_000_000n, '2026-03-28T22:59:59Z', { modelId: 'glm' });
   await settle('acct_a', 10n, '2026-03-28T23:00:00Z', { modelId: 'glm' });
@@ -211,16 +211,16 @@ test('usage and costs are told in the days of the account, in pages, also where 
   await settle('acct_a', 1_000n, '2026-03-29T22:00:00Z', { modelId: 'glm' });
   await ledger.transfer({
     ...grant('acct_a', 7n, `refund:${Buffer.from(first.requestId).toString('hex')}`),
-    debitAccount: houseAccounts.revenue,
+    debitAccount: systemAccounts.revenue,
     kind: 'refund',
     at: Date.parse('2026-03-29T12:00:00Z'),
   });
-  await desk.editAccount({ accountId: 'acct_a', timeZone: 'Europe/Berlin', at: Date.now(), changeId: uuid() });
+  await repositories.editAccount({ accountId: 'acct_a', timeZone: 'Europe/Berlin', at: Date.now(), changeId: uuid() });
   const span = `start_time=${seconds('2026-03-27T23:00:00Z')}&end_time=${seconds('2026-03-30T22:00:00Z')}`;
   for (const isAddedUp of [false, true]) {
     if (isAddedUp) {
-      await desk.recomputeUsageHours({ now: Date.parse('2026-04-02T00:00:00Z') });
-      while ((await desk.recomputeUsageDays({})).isMore);
+      await repositories.recomputeUsageHours({ now: Date.parse('2026-04-02T00:00:00Z') });
+      while ((await repositories.recomputeUsageDays({})).isMore);
     }
     const found = (await get(`/v1/usage?${span}`)) as unknown as Buckets;
     assert.equal(found.time_zone, 'Europe/Berlin');
@@ -272,7 +272,7 @@ test('usage and costs are told in the days of the account, in pages, also where 
 test('activity has the last thirty days of the account', async (t) => {
   const now = Date.parse('2026-05-20T12:00:00Z');
   const { host, settle, get } = await scene(t, () => now);
-  await host.services.operations.desk.editAccount({
+  await host.services.operations.repositories.editAccount({
     accountId: 'acct_a',
     timeZone: 'Asia/Kathmandu',
     at: Date.now(),
@@ -296,10 +296,10 @@ test('activity has the last thirty days of the account', async (t) => {
 
 test('a developer sees the sums of all, and requests, keys and people of their own alone', async (t) => {
   const { host, settle, get, text } = await scene(t);
-  const { desk, secret } = host.services.operations;
+  const { repositories, secret } = host.services.operations;
   const keyOf = async (userId: string | null): Promise<string> => {
     const { row } = issueKey({ accountId: 'acct_a', userId, name: 'x', secret, now: 0 });
-    await desk.createKey({ key: row, changeId: uuid() });
+    await repositories.createKey({ key: row, changeId: uuid() });
     return row.id;
   };
   // A management key of a developer is nobody's, and sees keys that are nobody's.
@@ -330,7 +330,7 @@ test('a developer sees the sums of all, and requests, keys and people of their o
 
 test('exports are what the filter says, safe to open, with sums behind them', async (t) => {
   const { host, settle, get, text } = await scene(t);
-  await host.services.operations.desk.editAccount({
+  await host.services.operations.repositories.editAccount({
     accountId: 'acct_a',
     timeZone: 'Asia/Kolkata',
     at: Date.now(),
@@ -367,14 +367,14 @@ test('a reader who stops reading holds an export back, and leaves nothing behind
   const { host, settle, owner } = await scene(t);
   for (let index = 0; index < 3_000; index++) await settle('acct_a', 1n, '2026-05-06T10:00:00Z');
   let asked = 0;
-  const { desk } = host.services.operations;
-  const counted = new Proxy(desk, {
+  const { repositories } = host.services.operations;
+  const counted = new Proxy(repositories, {
     get: (target, name) => {
       if (name === 'listGenerations') asked++;
       return Reflect.get(target, name) as unknown;
     },
   });
-  Object.assign(host.services.operations, { desk: counted });
+  Object.assign(host.services.operations, { repositories: counted });
   const leaving = new AbortController();
   const response = await fetch(`${host.url}/v1/export/generations.json`, {
     headers: { authorization: `Bearer ${owner}` },
@@ -395,7 +395,7 @@ test('a reader who stops reading holds an export back, and leaves nothing behind
 test('limits and rates are those of the account, now and to come', async (t) => {
   const now = Date.parse('2026-05-20T12:00:00Z');
   const { host, get } = await scene(t, () => now);
-  const { desk } = host.services.operations;
+  const { repositories } = host.services.operations;
   const pricing = {
     inputMicrocentsPerMillion: 5_000_000n,
     outputMicrocentsPerMillion: 20_000_000n,
@@ -426,13 +426,13 @@ test('limits and rates are those of the account, now and to come', async (t) => 
   );
   const glm = { model: 'GLM', context_length: 8192, max_output_tokens: null };
   assert.deepEqual(limits['models'], [glm, { model: 'other', context_length: 4096, max_output_tokens: 1024 }]);
-  await desk.planAccount({ accountId: 'acct_a', plan: 'team', at: now, changeId: uuid() });
-  await desk.allowAccount({ accountId: 'acct_a', models: ['glm'], at: now, changeId: uuid() });
+  await repositories.planAccount({ accountId: 'acct_a', plan: 'team', at: now, changeId: uuid() });
+  await repositories.allowAccount({ accountId: 'acct_a', models: ['glm'], at: now, changeId: uuid() });
   const planned = await get('/v1/limits');
   const quota = planned['quota'] as Record<string, number>;
   assert.deepEqual([quota['request_limit'], quota['used']], [1_000, 0]);
   assert.deepEqual(planned['models'], [glm]);
-  await desk.addLimitWindows({
+  await repositories.addLimitWindows({
     changes: [
       {
         subject: 'acct_a',
@@ -455,7 +455,7 @@ test('limits and rates are those of the account, now and to come', async (t) => 
     [now - 5, null, 2n],
     [now + 3_600_000, now + 7_200_000, 3n],
   ] as const)
-    await desk.addAccountPrice({ price: { ...rates, validFrom, validTo, input }, at: now, changeId: uuid() });
+    await repositories.addAccountPrice({ price: { ...rates, validFrom, validTo, input }, at: now, changeId: uuid() });
   const prices = (await get('/v1/models/prices')) as unknown as Page;
   const shown = (input: number, output: number, cached: number) => ({
     input_microcents: input,

@@ -5,7 +5,8 @@ import { test, type TestContext } from 'node:test';
 
 import { auditedActions } from '../../src/accounts/audit.ts';
 import { OperationError, type OperationServices } from '../../src/accounts/operation.ts';
-import { operate, type Operation, type OperationAnswer } from '../../src/accounts/operations.ts';
+import type { Operation, OperationAnswer } from '../../src/accounts/operation-kinds.ts';
+import { operate } from '../../src/accounts/operations.ts';
 import { openSecret } from '../../src/accounts/secret.ts';
 import { openConnection } from '../../src/store/sqlite/connection.ts';
 import type { SqliteStore } from '../../src/store/sqlite/store.ts';
@@ -14,22 +15,22 @@ import { openStore, temporaryFolder, usage, uuid } from '../store/fixture.ts';
 const secret = openSecret({ fromEnvironment: 's'.repeat(32), dataFolder: '/nowhere', warn: assert.fail });
 const actor = { kind: 'user', id: 'usr_1', name: 'ada@example.com', requestId: 'req_1', address: '192.0.2.1' } as const;
 
-interface Books {
+interface LedgerSpan {
   readonly store: SqliteStore;
   readonly file: string;
   readonly services: OperationServices;
 }
 
-async function openBooks(t: TestContext): Promise<Books> {
+async function openBooks(t: TestContext): Promise<LedgerSpan> {
   const file = join(temporaryFolder(t), 'x.db');
   const store = await openStore(t, file);
-  const { ledger, desk } = store;
-  const services = { ledger, desk, secret, newId: uuid, now: Date.now, directory: undefined, actor };
+  const { ledger, repositories } = store;
+  const services = { ledger, repositories, secret, newId: uuid, now: Date.now, directory: undefined, actor };
   return { store, file, services };
 }
 
 async function done<Kind extends OperationAnswer['kind']>(
-  { services }: Books,
+  { services }: LedgerSpan,
   operation: Operation,
   kind: Kind,
 ): Promise<Extract<OperationAnswer, { kind: Kind }>> {
@@ -71,7 +72,7 @@ test('every kind of operation is entered with who, what was asked, before and af
   ];
   for (const operation of others) await operate(operation, books.services);
 
-  const entries = (await store.desk.listAudit({ limit: 100 })).toReversed();
+  const entries = (await store.repositories.listAudit({ limit: 100 })).toReversed();
   const used = new Set(entries.map(({ action }) => action));
   const tested = auditedActions.filter((action) => !/^(?:account\.delete|owner\..+|person\..+)$/.test(action));
   assert.deepEqual(
@@ -102,7 +103,7 @@ test('the link and the making of the owner are entered, without the token and th
   const owner = { email: 'ada@example.com', name: 'Ada', passwordHash };
   const { userId } = await done(books, { kind: 'create_owner', ...owner }, 'owner');
   await done(books, { kind: 'release_person', email: owner.email }, 'released');
-  const [released, made, linked] = await books.store.desk.listAudit({ limit: 3 });
+  const [released, made, linked] = await books.store.repositories.listAudit({ limit: 3 });
   assert.ok(released && made && linked);
   assert.deepEqual([released.action, released.outcome, released.target], ['person.release', 'done', userId]);
   assert.deepEqual([linked.action, linked.outcome], ['owner.link', 'done']);
@@ -116,7 +117,7 @@ test('a change whose process ends before it is confirmed is in the log as begun;
   const books = await openBooks(t);
   const { store } = books;
   const { accountId } = await done(books, { kind: 'create_account', name: 'one' }, 'account');
-  const newest = async () => (await store.desk.listAudit({ accountId, limit: 1 }))[0]!;
+  const newest = async () => (await store.repositories.listAudit({ accountId, limit: 1 }))[0]!;
 
   const rename = { kind: 'edit_account', accountId, name: 'two' } as const;
   let reached = (): void => {};
@@ -124,7 +125,7 @@ test('a change whose process ends before it is confirmed is in the log as begun;
   // The change is durable, and whoever waits for it never hears.
   void operate(rename, { ...books.services, caughtUp: () => (reached(), new Promise(() => {})) });
   await durable;
-  assert.equal((await store.desk.getAccount({ accountId }))!.name, 'two');
+  assert.equal((await store.repositories.getAccount({ accountId }))!.name, 'two');
   const begun = await newest();
   assert.deepEqual([begun.action, begun.outcome, begun.after], ['account.edit', 'begun', null]);
   assert.equal((JSON.parse(begun.before!) as { name: string }).name, 'one');
@@ -146,7 +147,7 @@ test('nothing is done that cannot be written down before', async (t) => {
   connection.exec("create trigger full_disk before insert on audit_log begin select raise(abort, 'disk is full'); end");
   connection.close();
   await assert.rejects(operate({ kind: 'edit_account', accountId, name: 'two' }, books.services), /disk is full/);
-  assert.equal((await books.store.desk.getAccount({ accountId }))!.name, 'one');
+  assert.equal((await books.store.repositories.getAccount({ accountId }))!.name, 'one');
 });
 
 test('entries are never changed or deleted; only the names of people can be taken out', async (t) => {
@@ -165,6 +166,6 @@ test('entries are never changed or deleted; only the names of people can be take
   ])
     assert.throws(() => connection.exec(statement), /append-only|UNIQUE/, statement);
   connection.exec('update audit_log set actor_name = null, address = null, wish = null, before = null, after = null');
-  const [entry] = await books.store.desk.listAudit({ limit: 1 });
+  const [entry] = await books.store.repositories.listAudit({ limit: 1 });
   assert.deepEqual([entry!.actor, entry!.action], [{ kind: 'user', id: 'usr_1', name: null }, 'account.create']);
 });

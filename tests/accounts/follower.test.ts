@@ -8,10 +8,10 @@ import { Directory, isEntitled, type Cut } from '../../src/accounts/directory.ts
 import { Follower } from '../../src/accounts/follower.ts';
 import { issueKey } from '../../src/accounts/key.ts';
 import { openSecret } from '../../src/accounts/secret.ts';
-import { AccountPrices } from '../../src/catalog/account-prices.ts';
+import { AccountPrices } from '../../src/billing/account-prices.ts';
 import type { Change } from '../../src/store/feed.ts';
 import type { SqliteStore } from '../../src/store/sqlite/store.ts';
-import { capableModel } from '../pipeline/models.ts';
+import { capableModel } from '../inference/pipeline/models.ts';
 import { customer, openStore, temporaryFolder, uuid } from '../store/fixture.ts';
 
 const secretOf = (text: string) =>
@@ -30,7 +30,7 @@ function memory() {
 
 async function newKey(store: SqliteStore, accountId: string, madeWith = secret) {
   const { text, row } = issueKey({ accountId, name: 'mine', secret: madeWith, now: 0 });
-  await store.desk.createKey({ key: row, changeId: uuid() });
+  await store.repositories.createKey({ key: row, changeId: uuid() });
   return { text, id: row.id };
 }
 
@@ -44,7 +44,7 @@ test('what is read again is what is loaded: changes may come late, twice, in any
       const store = await openStore(t, join(temporaryFolder(t), 'x.db'));
       for (const id of accountIds) await customer(store, id, 0n);
       const followed = memory();
-      await followed.follower.loadAll(store.desk);
+      await followed.follower.loadAll(store.repositories);
       const keys: { readonly text: string; readonly id: string }[] = [];
       let changes: Change[] = [];
       let at = Date.now();
@@ -59,13 +59,13 @@ test('what is read again is what is loaded: changes may come late, twice, in any
           keys.push(made);
           changes.push({ kind: 'key_created', ref: made.id });
         } else if (kind === 1) {
-          await store.desk.revokeKey({ keyId: key.id, ...facts });
+          await store.repositories.revokeKey({ keyId: key.id, ...facts });
           changes.push({ kind: 'key_revoked', ref: key.id });
         } else if (kind === 2) {
-          await store.desk.allowKey({ keyId: key.id, models, ...facts });
+          await store.repositories.allowKey({ keyId: key.id, models, ...facts });
           changes.push({ kind: 'key_models', ref: key.id });
         } else if (kind === 3) {
-          await store.desk.allowAccount({ accountId, models, ...facts });
+          await store.repositories.allowAccount({ accountId, models, ...facts });
           changes.push({ kind: 'account_models', ref: accountId });
         } else if (kind <= 5) {
           const status = kind === 4 ? 'suspended' : 'active';
@@ -74,10 +74,10 @@ test('what is read again is what is loaded: changes may come late, twice, in any
         } else if (kind === 6) {
           const rates = { input: BigInt(pick), output: 1n, cacheRead: 0n };
           const price = { accountId, modelId: 'one', validFrom: at, validTo: null, ...rates };
-          await store.desk.addAccountPrice({ price, ...facts });
+          await store.repositories.addAccountPrice({ price, ...facts });
           changes.push({ kind: 'account_price', ref: accountId });
         } else if (kind === 7) {
-          await store.desk.endAccountPrices({ accountId, modelId: 'one', ...facts });
+          await store.repositories.endAccountPrices({ accountId, modelId: 'one', ...facts });
           changes.push({ kind: 'account_price', ref: accountId });
         } else {
           const change = kind === 8 ? 'key_budget' : 'account_budget';
@@ -93,13 +93,13 @@ test('what is read again is what is loaded: changes may come late, twice, in any
         }
         if (!isFollowed) continue;
         const mixed = [...changes, ...changes].toSorted((a, b) => weight(a, order) - weight(b, order));
-        await followed.follower.follow([...mixed, { kind: 'novelty', ref: 'x' }], store.desk);
+        await followed.follower.follow([...mixed, { kind: 'novelty', ref: 'x' }], store.repositories);
         changes = [];
       }
       // What is left was missed.
-      if (changes.length > 0) await followed.follower.loadAll(store.desk);
+      if (changes.length > 0) await followed.follower.loadAll(store.repositories);
       const loaded = memory();
-      await loaded.follower.loadAll(store.desk);
+      await loaded.follower.loadAll(store.repositories);
       const model = { ...capableModel, id: 'one' };
       for (const { text } of keys) {
         const [is, should] = [followed, loaded].map(({ directory }) => {
@@ -135,15 +135,15 @@ test('running requests hear of what was revoked or suspended elsewhere, each onc
     await newKey(store, 'acct_b'),
   ];
   const { directory, follower, cuts } = memory();
-  await follower.loadAll(store.desk);
-  await store.desk.revokeKey({ keyId: one.id, at: 1, changeId: uuid() });
+  await follower.loadAll(store.repositories);
+  await store.repositories.revokeKey({ keyId: one.id, at: 1, changeId: uuid() });
   const change = { kind: 'key_revoked', ref: one.id };
-  await follower.follow([change, change], store.desk);
-  await follower.follow([change], store.desk);
+  await follower.follow([change, change], store.repositories);
+  await follower.follow([change], store.repositories);
   assert.deepEqual(cuts.splice(0), [{ kind: 'key_revoked', keyId: one.id }]);
-  await store.desk.revokeKey({ keyId: two.id, at: 1, changeId: uuid() });
+  await store.repositories.revokeKey({ keyId: two.id, at: 1, changeId: uuid() });
   await store.ledger.setAccountStatus('acct_b', 'suspended', 1, uuid());
-  await follower.loadAll(store.desk);
+  await follower.loadAll(store.repositories);
   assert.deepEqual(
     cuts
       .splice(0)
@@ -151,12 +151,12 @@ test('running requests hear of what was revoked or suspended elsewhere, each onc
       .toSorted(),
     ['account_suspended', 'key_revoked'],
   );
-  await follower.loadAll(store.desk);
+  await follower.loadAll(store.repositories);
   assert.deepEqual(cuts, []);
   assert.equal(directory.size, 1);
   assert.equal(directory.find(other.text), undefined, 'suspended');
   await store.ledger.setAccountStatus('acct_b', 'active', 2, uuid());
-  await follower.follow([{ kind: 'account_status', ref: 'acct_b' }], store.desk);
+  await follower.follow([{ kind: 'account_status', ref: 'acct_b' }], store.repositories);
   assert.notEqual(directory.find(other.text), undefined);
 });
 
@@ -164,17 +164,17 @@ test('a key of another secret keeps a service from starting, and a running one f
   const store = await openStore(t, join(temporaryFolder(t), 'x.db'));
   await customer(store, 'acct_a', 0n);
   const { directory, follower, warnings } = memory();
-  await follower.loadAll(store.desk);
+  await follower.loadAll(store.repositories);
   const strange = await newKey(store, 'acct_a', secretOf('t'));
   const own = await newKey(store, 'acct_a');
   const changes = [strange, own].map(({ id }) => ({ kind: 'key_created', ref: id }));
-  await follower.follow(changes, store.desk);
+  await follower.follow(changes, store.repositories);
   assert.notEqual(directory.find(own.text), undefined);
   assert.equal(directory.find(strange.text), undefined);
-  await follower.loadAll(store.desk);
+  await follower.loadAll(store.repositories);
   assert.equal(warnings.length, 2);
   assert.match(warnings[0]!, /1 API keys were made with another secret/);
-  await assert.rejects(memory().follower.loadAll(store.desk), /made with another secret/);
+  await assert.rejects(memory().follower.loadAll(store.repositories), /made with another secret/);
 });
 
 test('who keeps purses hears whose budget has changed after the change is in force, and of maybe all when changes were missed', async (t) => {
@@ -194,17 +194,17 @@ test('who keeps purses hears whose budget has changed after the change is in for
       heard.push([subject, caller.key.budget?.amountMicrocents, caller.account.budget?.amountMicrocents]);
     },
   });
-  await follower.loadAll(store.desk);
+  await follower.loadAll(store.repositories);
   const facts = { spentBeforeMicrocents: 0n, at: 1 };
   const set = (kind: 'key_budget' | 'account_budget', subject: string, amountMicrocents: bigint) =>
     store.ledger.setBudget({ kind, subject, budget: { amountMicrocents, per: 'day' }, changeId: uuid(), ...facts });
   await set('key_budget', id, 5n);
-  await follower.follow([{ kind: 'key_budget', ref: id }], store.desk);
+  await follower.follow([{ kind: 'key_budget', ref: id }], store.repositories);
   await set('account_budget', 'acct_a', 7n);
-  await follower.follow([{ kind: 'account_budget', ref: 'acct_a' }], store.desk);
-  await follower.follow([{ kind: 'account_status', ref: 'acct_a' }], store.desk);
+  await follower.follow([{ kind: 'account_budget', ref: 'acct_a' }], store.repositories);
+  await follower.follow([{ kind: 'account_status', ref: 'acct_a' }], store.repositories);
   await set('key_budget', id, 6n);
-  await follower.loadAll(store.desk);
+  await follower.loadAll(store.repositories);
   assert.deepEqual(heard, [
     [id, 5n, undefined],
     ['acct_a', 5n, 7n],

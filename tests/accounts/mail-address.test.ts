@@ -6,7 +6,7 @@ import { accountRoutes } from '../../src/account-api/routes.ts';
 import { isMailAddress } from '../../src/accounts/mail-address.ts';
 import { operate } from '../../src/accounts/operations.ts';
 import { openHost } from '../account-api/host.ts';
-import { Browser, password, person } from '../people/person.ts';
+import { Browser, password, person } from './users/person.ts';
 
 const long = (length: number): string => 'x'.repeat(length);
 
@@ -125,8 +125,8 @@ test('one that does not is the mistake of whoever sent it, everywhere, and nothi
       assert.ok(answer.status === 400 || answer.status === 422, what);
       assert.match(answer.body, /e-?mail/, what);
     }
-    const wish = { kind: 'create_owner', email: address, name: 'A person', passwordHash: 'x' } as const;
-    await assert.rejects(operate(wish, host.services.operations), /no e-mail address/);
+    const input = { kind: 'create_owner', email: address, name: 'A person', passwordHash: 'x' } as const;
+    await assert.rejects(operate(input, host.services.operations), /no e-mail address/);
   }
   const invites = await host.ask('GET', '/v1/invites', { key: owner });
   assert.deepEqual(invites.json()['data'], []);

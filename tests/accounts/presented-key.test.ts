@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { presentedKey } from '../../src/accounts/presented-key.ts';
-import { ApiError } from '../../src/errors.ts';
+import { ApiError } from '../../src/platform/errors.ts';
 import { accountRoutes } from '../../src/account-api/routes.ts';
 import { openHost } from '../account-api/host.ts';
 

@@ -11,8 +11,8 @@ import { budgetsOf, holdStepTokens } from '../../src/billing/bill.ts';
 import type { Bill } from '../../src/billing/bill.ts';
 import { Billing } from '../../src/billing/billing.ts';
 import type { Hold } from '../../src/billing/hold.ts';
-import { ApiError } from '../../src/errors.ts';
-import { budgetPeriods, purseAt } from '../../src/store/budget.ts';
+import { ApiError } from '../../src/platform/errors.ts';
+import { budgetPeriods, balanceAt } from '../../src/store/budget.ts';
 import type { Budget, BudgetPeriod } from '../../src/store/budget.ts';
 import type { SqliteStore } from '../../src/store/sqlite/store.ts';
 import { openSqliteStore } from '../../src/store/sqlite/store.ts';
@@ -40,8 +40,8 @@ class Counter {
         throw error;
       },
       free: {
-        credit: (purseId, microcents) => this.billing.credit(purseId, microcents),
-        reserve: (purseId, microcents) => this.billing.reserve(purseId, microcents),
+        credit: (balanceId, microcents) => this.billing.credit(balanceId, microcents),
+        reserve: (balanceId, microcents) => this.billing.reserve(balanceId, microcents),
       },
     });
     this.billing = new Billing({
@@ -54,14 +54,14 @@ class Counter {
 
   async newKey(): Promise<string> {
     const { row } = issueKey({ accountId, name: 'x', secret, now: 0 });
-    await this.store.desk.createKey({ key: row, changeId: uuid() });
+    await this.store.repositories.createKey({ key: row, changeId: uuid() });
     return row.id;
   }
 
   /** As the operation does it. */
   async setBudget(of: 'key' | 'account', subject: string, budget: Budget | null, at: number): Promise<void> {
-    const { desk, ledger } = this.store;
-    const spent = budget === null ? 0n : await desk.spentBesideBudget({ of, subject, per: budget.per, at });
+    const { repositories, ledger } = this.store;
+    const spent = budget === null ? 0n : await repositories.spentBesideBudget({ of, subject, per: budget.per, at });
     const kind = of === 'key' ? 'key_budget' : 'account_budget';
     await ledger.setBudget({ kind, subject, budget, spentBeforeMicrocents: spent!, at, changeId: uuid() });
   }
@@ -113,7 +113,7 @@ const refusalOf = async (promise: Promise<unknown>): Promise<ApiError> => {
 
 // --- the property
 
-interface Running {
+interface ActiveRequests {
   readonly made: Bill;
   readonly hold: Hold;
   readonly promptTokens: number;
@@ -121,19 +121,19 @@ interface Running {
 }
 
 /** What a budget has for a period. */
-interface ModelPurse {
+interface ModelBalance {
   amount: bigint;
   readonly endsAt: number | null;
 }
 
 class Model {
   readonly subjects: readonly Subject[];
-  readonly purses = new Map<string, ModelPurse>();
-  /** What was charged, and the purses that it was charged to. */
+  readonly balances = new Map<string, ModelBalance>();
+  /** What was charged, and the balances that it was charged to. */
   readonly rows: { readonly made: Bill; readonly cost: bigint }[] = [];
-  /** Of each purse, what had been charged beside it when its budget was set. */
+  /** Of each balance, what had been charged beside it when its budget was set. */
   readonly before = new Map<string, bigint>();
-  running: Running[] = [];
+  running: ActiveRequests[] = [];
   credit: bigint;
   now: number;
 
@@ -143,13 +143,13 @@ class Model {
     this.now = now;
   }
 
-  idsOf = (made: Bill): readonly string[] => (made.budgets ?? []).map(({ purse }) => purse.id);
+  idsOf = (made: Bill): readonly string[] => (made.budgets ?? []).map(({ balance }) => balance.id);
 
-  free(purseId: string): bigint {
+  free(balanceId: string): bigint {
     const spent = this.rows
-      .filter(({ made }) => this.idsOf(made).includes(purseId))
-      .reduce((sum, { cost }) => sum + cost, this.before.get(purseId) ?? 0n);
-    return this.purses.get(purseId)!.amount - spent - this.held((made) => this.idsOf(made).includes(purseId));
+      .filter(({ made }) => this.idsOf(made).includes(balanceId))
+      .reduce((sum, { cost }) => sum + cost, this.before.get(balanceId) ?? 0n);
+    return this.balances.get(balanceId)!.amount - spent - this.held((made) => this.idsOf(made).includes(balanceId));
   }
 
   freeCredit = (): bigint => this.credit - this.held(() => true);
@@ -160,20 +160,20 @@ class Model {
 
   /** What the bill can be held for: as much as the one that pays least. */
   least(made: Bill): bigint {
-    for (const { purse, budget } of made.budgets ?? [])
-      if (!this.purses.has(purse.id))
-        this.purses.set(purse.id, { amount: budget.amountMicrocents, endsAt: purse.endsAt });
+    for (const { balance, budget } of made.budgets ?? [])
+      if (!this.balances.has(balance.id))
+        this.balances.set(balance.id, { amount: budget.amountMicrocents, endsAt: balance.endsAt });
     return [this.freeCredit(), ...this.idsOf(made).map((id) => this.free(id))].reduce((a, b) => (a < b ? a : b));
   }
 
   setBudget(subject: Subject, budget: Budget | undefined): void {
     subject.budget = budget;
     if (budget === undefined) return;
-    const { id, endsAt, startsAt } = purseAt(subject.id, budget.per, this.now);
-    this.purses.set(id, { amount: budget.amountMicrocents, endsAt });
-    for (const [other, purse] of this.purses)
-      if (other.startsWith(`${subject.id}:${budget.per}`) && (purse.endsAt === null || purse.endsAt > this.now))
-        purse.amount = budget.amountMicrocents;
+    const { id, endsAt, startsAt } = balanceAt(subject.id, budget.per, this.now);
+    this.balances.set(id, { amount: budget.amountMicrocents, endsAt });
+    for (const [other, balance] of this.balances)
+      if (other.startsWith(`${subject.id}:${budget.per}`) && (balance.endsAt === null || balance.endsAt > this.now))
+        balance.amount = budget.amountMicrocents;
     const isBeside = ({ made }: { readonly made: Bill }): boolean =>
       (subject.of === 'account' || made.keyId === subject.id) &&
       made.startedAt >= startsAt &&
@@ -232,7 +232,7 @@ type Step = typeof step extends fc.Arbitrary<infer S> ? S : never;
 
 async function take(counter: Counter, model: Model, step: Step): Promise<void> {
   const [one, two, account] = model.subjects as [Subject, Subject, Subject];
-  const picked = (hold: number): Running | undefined => model.running[hold % Math.max(model.running.length, 1)];
+  const picked = (hold: number): ActiveRequests | undefined => model.running[hold % Math.max(model.running.length, 1)];
   switch (step.do) {
     case 'hold': {
       const { promptTokens, completionTokensMax } = step;
@@ -294,17 +294,17 @@ async function take(counter: Counter, model: Model, step: Step): Promise<void> {
 
 /** At rest: what is free in memory and what is known in the database are what the model says. */
 async function check(counter: Counter, model: Model): Promise<void> {
-  for (const id of model.purses.keys()) {
+  for (const id of model.balances.keys()) {
     const free = counter.billing.freeMicrocents(id);
     if (free !== undefined && free !== 0n) assert.equal(free, model.free(id), id);
   }
   const subjects = model.subjects.map(({ id }) => id);
-  for (const status of await counter.store.desk.budgetsOf({ subjects, at: model.now })) {
-    const { purse, spentMicrocents, amountMicrocents } = status;
-    if (!model.purses.has(purse.id)) assert.equal(spentMicrocents, 0n);
+  for (const status of await counter.store.repositories.budgetsOf({ subjects, at: model.now })) {
+    const { balance, spentMicrocents, amountMicrocents } = status;
+    if (!model.balances.has(balance.id)) assert.equal(spentMicrocents, 0n);
     else {
-      const held = model.held((made) => model.idsOf(made).includes(purse.id));
-      assert.equal(amountMicrocents - spentMicrocents - held, model.free(purse.id), purse.id);
+      const held = model.held((made) => model.idsOf(made).includes(balance.id));
+      assert.equal(amountMicrocents - spentMicrocents - held, model.free(balance.id), balance.id);
     }
   }
 }
@@ -370,7 +370,7 @@ test('a hold takes from the budgets of the key and the account and from the cred
   await give(key, per(price * 3n));
   await give(account, per(price * 2n, 'day'));
   const free = () =>
-    [purseAt(key.id, 'month', at).id, purseAt(accountId, 'day', at).id, accountId].map((id) =>
+    [balanceAt(key.id, 'month', at).id, balanceAt(accountId, 'day', at).id, accountId].map((id) =>
       counter.billing.freeMicrocents(id),
     );
   await hold();
@@ -427,7 +427,7 @@ test('a request that runs over the end of a period is charged where it was held,
   await refusalOf(hold(late + 1));
   await over.hold.settle(receiptOf(over.made, 100, 10, 'finished'));
   const spent = async (now: number) =>
-    (await counter.store.desk.budgetsOf({ subjects: [key.id], at: now }))[0]!.spentMicrocents;
+    (await counter.store.repositories.budgetsOf({ subjects: [key.id], at: now }))[0]!.spentMicrocents;
   assert.deepEqual([await spent(late), await spent(late + 1)], [price, 0n]);
   assert.deepEqual(await differencesOf(counter.file), []);
 });
@@ -443,7 +443,7 @@ test('a budget that is used up in mid-answer ends it; one that is raised meanwhi
   assert.equal(await hold.cover(used(10, 2_148)), true);
   assert.equal(await hold.cover(used(10, 2_149)), false);
   await hold.settle(receiptOf(made, 10, 2_148, 'credit'));
-  assert.equal(counter.billing.freeMicrocents(purseAt(key.id, 'month', at).id), 0n);
+  assert.equal(counter.billing.freeMicrocents(balanceAt(key.id, 'month', at).id), 0n);
   assert.deepEqual(await differencesOf(counter.file), []);
 });
 
@@ -456,7 +456,7 @@ test('an extension takes as much as the purse has that has least, and gives the 
   assert.equal(await hold.cover(used(10, 2_000)), true);
   assert.equal(hold.heldMicrocents, costOf(10, 2_100));
   const free = (): (bigint | undefined)[] =>
-    [purseAt(key.id, 'month', at).id, purseAt(accountId, 'week', at).id, accountId].map((id) =>
+    [balanceAt(key.id, 'month', at).id, balanceAt(accountId, 'week', at).id, accountId].map((id) =>
       counter.billing.freeMicrocents(id),
     );
   assert.deepEqual(free(), [costOf(0, 6_900), 0n, price * 1_000n - costOf(10, 2_100)]);
@@ -471,7 +471,7 @@ test('lowered below what is held: what runs goes on, nothing is let in, and what
   await give(key, per(price * 4n));
   const running = [await hold(), await hold(), await hold()] as const;
   await give(key, per(price));
-  assert.equal(counter.billing.freeMicrocents(purseAt(key.id, 'month', at).id), price * -2n);
+  assert.equal(counter.billing.freeMicrocents(balanceAt(key.id, 'month', at).id), price * -2n);
   await refusalOf(hold());
   assert.equal(await running[0].hold.cover(used(100, 10)), true, 'it was held before');
   await running[0].hold.settle(receiptOf(running[0].made, 100, 10, 'finished'));
@@ -495,7 +495,8 @@ test('a budget finds spent what its period was charged before it was set, and so
   await charge(at - 40 * dayMs);
   await charge(at - 2 * dayMs);
   await charge(at);
-  const spent = async () => (await counter.store.desk.budgetsOf({ subjects: [key.id], at }))[0]?.spentMicrocents;
+  const spent = async () =>
+    (await counter.store.repositories.budgetsOf({ subjects: [key.id], at }))[0]?.spentMicrocents;
   await give(key, per(price * 3n));
   assert.equal(await spent(), price * 2n);
   await charge(at);
@@ -522,13 +523,13 @@ test('what a plan covers touches no budget', async (t) => {
   const hold = await counter.billing.hold(made);
   assert.equal(await hold.cover(used(100, 5_000)), true);
   await hold.close(receiptOf({ ...made, budgets: undefined }, 100, 10, 'failed'));
-  assert.equal(counter.billing.freeMicrocents(purseAt(key.id, 'month', at).id), undefined);
+  assert.equal(counter.billing.freeMicrocents(balanceAt(key.id, 'month', at).id), undefined);
 });
 
 test('purses of periods that are over go from memory when nothing is held of them', async (t) => {
   const { counter, key, at, give, hold } = await scene(t);
   await give(key, per(price * 2n, 'day'));
-  const day = (days: number): string => purseAt(key.id, 'day', at + days * dayMs).id;
+  const day = (days: number): string => balanceAt(key.id, 'day', at + days * dayMs).id;
   const lasting = await hold();
   const brief = await hold(at + dayMs);
   await brief.hold.close(receiptOf(brief.made, 0, 0, 'failed'));
@@ -561,8 +562,8 @@ test('who has a budget and who has none do not wait for each other: a key withou
 
 test('a budget for a key or an account that is not there is refused', async (t) => {
   const { counter, at } = await scene(t);
-  const desk = counter.store.desk;
-  assert.equal(await desk.spentBesideBudget({ of: 'key', subject: 'key_none', per: 'day', at }), undefined);
+  const repositories = counter.store.repositories;
+  assert.equal(await repositories.spentBesideBudget({ of: 'key', subject: 'key_none', per: 'day', at }), undefined);
   for (const [kind, subject] of [
     ['key_budget', 'key_none'],
     ['account_budget', 'acct_none'],

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { ApiError } from '../../src/errors.ts';
+import { ApiError } from '../../src/platform/errors.ts';
 import { balanceOf, customer, differencesOf, grant } from '../store/fixture.ts';
 import { bill, costOf, openCounter, receipt, used } from './bills.ts';
 
@@ -83,7 +83,7 @@ test('a backend that reports more than was held is not paid for the rest, and th
   const made = bill('acct_a', 10, 10);
   const hold = await billing.hold(made);
   await hold.settle(receipt(made, 1_000, 1_000, 'finished'));
-  const [row] = await store.desk.listUsage({ accountId: 'acct_a' });
+  const [row] = await store.repositories.listUsage({ accountId: 'acct_a' });
   assert.deepEqual(
     [row?.costMicrocents, row?.unchargedMicrocents],
     [costOf(10, 10), costOf(1_000, 1_000) - costOf(10, 10)],

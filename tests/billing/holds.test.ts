@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { holdStepTokens } from '../../src/billing/bill.ts';
 import { type Bill } from '../../src/billing/bill.ts';
 import type { Hold } from '../../src/billing/hold.ts';
-import { ApiError } from '../../src/errors.ts';
+import { ApiError } from '../../src/platform/errors.ts';
 import { balanceOf, chargeback, customer, differencesOf, grant } from '../store/fixture.ts';
 import { bill, costOf, openCounter, receipt, used } from './bills.ts';
 import type { Counter } from './bills.ts';
@@ -55,7 +55,7 @@ const step = fc.oneof(
 );
 type Step = typeof step extends fc.Arbitrary<infer S> ? S : never;
 
-interface Running {
+interface ActiveRequests {
   readonly account: number;
   readonly bill: Bill;
   readonly hold: Hold;
@@ -69,7 +69,7 @@ class Run {
   readonly ids: readonly string[];
   /** Credits less debits less what was charged. */
   readonly balance: bigint[];
-  readonly running: Running[] = [];
+  readonly running: ActiveRequests[] = [];
 
   constructor(counter: Counter, ids: readonly string[], balance: bigint[]) {
     this.counter = counter;
@@ -148,13 +148,13 @@ class Run {
     }
   }
 
-  #end(hold: number): Running | undefined {
+  #end(hold: number): ActiveRequests | undefined {
     const [one] = this.running.splice(this.running.length === 0 ? 0 : hold % this.running.length, 1);
     return one;
   }
 
   /** M2: the charge is the price of what was used, and never more than was held; `check` compares with the ledger. */
-  #charge(one: Running, completionTokens: number | undefined): void {
+  #charge(one: ActiveRequests, completionTokens: number | undefined): void {
     const price = completionTokens === undefined ? 0n : costOf(one.promptTokens, completionTokens);
     const due = price < one.hold.heldMicrocents ? price : one.hold.heldMicrocents;
     this.balance[one.account]! -= due;

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 
-import { ApiError } from '../../src/errors.ts';
+import { ApiError } from '../../src/platform/errors.ts';
 import type { Ledger } from '../../src/store/ledger.ts';
 import { until } from '../support/service.ts';
 import { balanceOf, customer, differencesOf } from '../store/fixture.ts';
@@ -32,7 +32,7 @@ class Faults {
       return answer;
     };
     return {
-      slice: (purseId, need) => ledger.slice(purseId, need),
+      slice: (balanceId, need) => ledger.slice(balanceId, need),
       open: (request) => ledger.open(request),
       close: () => ledger.close(),
       get backlog() {
@@ -41,8 +41,8 @@ class Faults {
       get silentMs() {
         return ledger.silentMs;
       },
-      left: (purseId, free) => ledger.left(purseId, free),
-      release: (purseId) => ledger.release(purseId),
+      left: (balanceId, free) => ledger.left(balanceId, free),
+      release: (balanceId) => ledger.release(balanceId),
       budgetChanged: (subject) => ledger.budgetChanged(subject),
       settle: (row) => meet(() => ledger.settle(row)),
       readBack: (requestId) => meet(() => ledger.readBack(requestId)),
@@ -110,8 +110,8 @@ describe('whatever is lost on the way', { concurrency: 8 }, () => {
       await hold.close(receipt(made, 100, 50, 'lost'));
       await assertRepaired(counter, 'acct_a', 0n);
 
-      const [row] = await store.desk.listUsage({ accountId: 'acct_a' });
-      const transfers = await store.desk.listTransfers({ accountId: 'acct_a' });
+      const [row] = await store.repositories.listUsage({ accountId: 'acct_a' });
+      const transfers = await store.repositories.listTransfers({ accountId: 'acct_a' });
       const refunds = transfers.filter(({ kind }) => kind === 'refund').map(({ amountMicrocents }) => amountMicrocents);
       // Which row won depends on whether the first one had reached the ledger.
       if (schedule[0] === 'before') assert.deepEqual([row?.ending, row?.costMicrocents, refunds], ['lost', 0n, []]);
@@ -129,13 +129,13 @@ describe('whatever is lost on the way', { concurrency: 8 }, () => {
       faults.next = [...schedule];
       await hold.close(receipt(made, 100, 20, 'client_left'));
       await assertRepaired(counter, 'acct_a', costOf(100, 20));
-      const rows = await store.desk.listUsage({ accountId: 'acct_a' });
+      const rows = await store.repositories.listUsage({ accountId: 'acct_a' });
       assert.deepEqual(
         rows.map((row) => [row.ending, row.costMicrocents]),
         [['client_left', costOf(100, 20)]],
       );
       assert.equal(
-        (await store.desk.listTransfers({ accountId: 'acct_a' })).length,
+        (await store.repositories.listTransfers({ accountId: 'acct_a' })).length,
         1,
         'the first grant, and no refund',
       );

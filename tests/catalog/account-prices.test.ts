@@ -4,12 +4,12 @@ import { test } from 'node:test';
 
 import fc from 'fast-check';
 
-import { AccountPrices } from '../../src/catalog/account-prices.ts';
+import { AccountPrices } from '../../src/billing/account-prices.ts';
 import { costMicrocents } from '../../src/catalog/pricing.ts';
-import type { Desk } from '../../src/store/operations.ts';
-import type { AccountPrice } from '../../src/store/queries.ts';
+import type { Repositories } from '../../src/store/repositories/repositories.ts';
+import type { AccountPrice } from '../../src/store/repositories/queries.ts';
 import { StoreError } from '../../src/store/store-error.ts';
-import { capableModel } from '../pipeline/models.ts';
+import { capableModel } from '../inference/pipeline/models.ts';
 import { customer, openStore, temporaryFolder, uuid } from '../store/fixture.ts';
 
 const model = { ...capableModel, id: 'Model-A' };
@@ -83,10 +83,10 @@ test('what a service has followed is what the next one loads, and what either ch
       let now = 1_000;
       for (const { afterMs, step } of list as readonly { readonly afterMs: number; readonly step: Step }[]) {
         now += afterMs;
-        await take(step, accountId, now, store.desk, followed);
+        await take(step, accountId, now, store.repositories, followed);
       }
       const loaded = new AccountPrices();
-      for (const row of await store.desk.listAccountPrices({ accountId, endingAfter: now })) loaded.add(row);
+      for (const row of await store.repositories.listAccountPrices({ accountId, endingAfter: now })) loaded.add(row);
       for (let at = now; at < now + 210; at += 3)
         assert.deepEqual(loaded.of(model, accountId, at), followed.of(model, accountId, at), `at ${at - now}`);
     }),
@@ -94,16 +94,22 @@ test('what a service has followed is what the next one loads, and what either ch
   );
 });
 
-async function take(step: Step, accountId: string, now: number, desk: Desk, followed: AccountPrices): Promise<void> {
+async function take(
+  step: Step,
+  accountId: string,
+  now: number,
+  repositories: Repositories,
+  followed: AccountPrices,
+): Promise<void> {
   if (step.type === 'end') {
-    await desk.endAccountPrices({ accountId, modelId: 'model-a', at: now, changeId: uuid() });
+    await repositories.endAccountPrices({ accountId, modelId: 'model-a', at: now, changeId: uuid() });
     followed.end(accountId, 'model-a', now);
     return;
   }
   const validFrom = now + step.inMs;
   const row = price(validFrom, step.forMs === null ? null : validFrom + step.forMs, step.input, accountId);
   try {
-    await desk.addAccountPrice({ price: row, at: now, changeId: uuid() });
+    await repositories.addAccountPrice({ price: row, at: now, changeId: uuid() });
   } catch (error) {
     assert.ok(error instanceof StoreError && error.code === 'conflict', String(error));
     return;
@@ -115,7 +121,7 @@ test('the database takes no rates that a hold would not cover, and none of nobod
   const store = await openStore(t, join(temporaryFolder(t), 'x.db'));
   await customer(store, 'acct_a', 0n);
   const add = (changes: Partial<AccountPrice>) =>
-    store.desk.addAccountPrice({ price: { ...price(5, null, 10n), ...changes }, at: 5, changeId: uuid() });
+    store.repositories.addAccountPrice({ price: { ...price(5, null, 10n), ...changes }, at: 5, changeId: uuid() });
   await assert.rejects(add({ cacheRead: 11n }), StoreError);
   await assert.rejects(add({ input: -1n, cacheRead: 0n }), StoreError);
   await assert.rejects(add({ validTo: 5 }), StoreError);
@@ -151,11 +157,11 @@ test('pages of rates come in order, and whole', async (t) => {
     await customer(store, accountId, 0n);
     for (const validFrom of [30, 10, 20]) rows.push(price(validFrom, null, BigInt(validFrom), accountId));
   }
-  for (const row of rows) await store.desk.addAccountPrice({ price: row, at: 1, changeId: uuid() });
+  for (const row of rows) await store.repositories.addAccountPrice({ price: row, at: 1, changeId: uuid() });
   const found: AccountPrice[] = [];
   for (;;) {
     const after = found.at(-1);
-    const page = await store.desk.listAccountPrices({
+    const page = await store.repositories.listAccountPrices({
       endingAfter: 0,
       limit: 2,
       ...(after === undefined ? {} : { after }),

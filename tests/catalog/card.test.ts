@@ -6,7 +6,7 @@ import fc from 'fast-check';
 import { modelCard, modelList } from '../../src/catalog/card.ts';
 import { Catalog } from '../../src/catalog/catalog.ts';
 import type { Model } from '../../src/catalog/model.ts';
-import { capableModel, fullCapabilities, textCapabilities } from '../pipeline/models.ts';
+import { capableModel, fullCapabilities, textCapabilities } from '../inference/pipeline/models.ts';
 
 const textModel: Model = {
   ...capableModel,

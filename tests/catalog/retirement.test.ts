@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 
 import { Catalog } from '../../src/catalog/catalog.ts';
-import { capableModel } from '../pipeline/models.ts';
+import { capableModel } from '../inference/pipeline/models.ts';
 
 /** Specification part 3, contracts decision 25: retired at 00:00:00 UTC of the day, by whatever clock is asked. */
 const dayMs = 86_400_000;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
-import { purseAt } from '../../src/store/budget.ts';
+import { balanceAt } from '../../src/store/budget.ts';
 import { scriptedModel, TestService } from '../support/service.ts';
 import { jsonOf, runCommand } from './command.ts';
 
@@ -35,7 +35,7 @@ async function budgetOf(what: 'keys' | 'accounts', id: string): Promise<Listed['
 }
 
 const renewsAt = (per: 'day' | 'week' | 'month'): string =>
-  new Date(purseAt('x', per, Date.now()).endsAt!).toISOString();
+  new Date(balanceAt('x', per, Date.now()).endsAt!).toISOString();
 
 describe('while the service runs', () => commands(true));
 describe('while it does not', () => {

@@ -45,13 +45,13 @@ after(async () => {
   await service.dispose();
 });
 
-interface Running {
+interface ActiveRequests {
   readonly said: () => string;
   readonly ended: Promise<CommandResult>;
   kill(signal: NodeJS.Signals): void;
 }
 
-function start(args: readonly string[], input?: string, environment: Record<string, string> = {}): Running {
+function start(args: readonly string[], input?: string, environment: Record<string, string> = {}): ActiveRequests {
   const child = spawn(process.execPath, [mainFile, 'chat', ...args], {
     cwd: service.folder,
     env: { ...process.env, TOKENHOUSE_KEY: service.key, ...environment },

@@ -8,7 +8,7 @@ import type { Command } from 'commander';
 
 import { commandProgram } from '../../src/cli/command-line.ts';
 import { completionScript } from '../../src/cli/completion.ts';
-import { errorTable } from '../../src/errors.ts';
+import { errorTable } from '../../src/platform/errors.ts';
 import { TestService, scriptedModel } from '../support/service.ts';
 import { jsonOf, runCommand } from './command.ts';
 import { mainFile } from '../support/built.ts';

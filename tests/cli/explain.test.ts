@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 
-import { errorTable } from '../../src/errors.ts';
+import { errorTable } from '../../src/platform/errors.ts';
 import { CommandFolder, jsonOf } from './command.ts';
 
 /** The page of an error code in the terminal, from the table that the service answers with. */

@@ -154,7 +154,7 @@ describe('a failure is told in words', () => {
         row.prepare?.(folder);
         const result = await (row.run?.(folder) ?? folder.run(...(row.args ?? ['serve'])));
         assert.equal(result.code, row.code, result.stderr);
-        assertTold(result.stderr, row);
+        assertReported(result.stderr, row);
         // What a service has logged until then are events; everything else that it says is talk.
         for (const line of result.stdout.split('\n').filter((text) => text !== ''))
           assert.match((JSON.parse(line) as { event: string }).event, /^(store|secret|failed)$/);
@@ -176,7 +176,7 @@ describe('a port that is taken', () => {
     folder.write('tokenhouse.yaml', `server: { inference: { port: ${port} }, account: { port: 0 } }\n${model}`);
     const result = await folder.run('serve');
     assert.equal(result.code, 69);
-    assertTold(result.stderr, {
+    assertReported(result.stderr, {
       says: new RegExp(`^Port ${port} of 127\\.0\\.0\\.1 is taken`, 'm'),
       why: process.platform === 'linux' ? new RegExp(`process ${process.pid} \\(.+\\) listens there`) : /listens there/,
       repair: /^tokenhouse serve --port \d+$/,
@@ -220,7 +220,7 @@ function taken(): Promise<Server> {
 }
 
 /** Lines of what, one why, one command. */
-function assertTold(stderr: string, expected: Pick<Row, 'says' | 'why' | 'repair'>): void {
+function assertReported(stderr: string, expected: Pick<Row, 'says' | 'why' | 'repair'>): void {
   const lines = stderr.trimEnd().split('\n');
   const whys = lines.filter((line) => line.startsWith('  why     '));
   const repairs = lines.filter((line) => line.startsWith('  repair  '));

@@ -10,7 +10,7 @@ import { defaultModels } from '../../src/config/defaults.ts';
 import { readEnvironment } from '../../src/config/environment.ts';
 import { readConfig } from '../../src/config/read.ts';
 import { configSchema } from '../../src/config/schema.ts';
-import { scriptSchema } from '../../src/engines/scripted/script-schema.ts';
+import { scriptSchema } from '../../src/inference/engines/scripted/script-schema.ts';
 import { CommandFolder, jsonOf } from './command.ts';
 
 /** `init` writes what the defaults are, in a form to be changed; `config` says what is in force and why. */

@@ -46,16 +46,10 @@ test('before a command runs, only its declaration is loaded', () => {
 
 test('the completion script needs the table of errors besides', () => {
   const { files, packages } = loadedBy(join(sources, 'cli/completion.ts'));
-  assert.deepEqual([files, packages], [['cli/completion.ts', 'errors.ts'], []]);
+  assert.deepEqual([files, packages], [['cli/completion.ts', 'platform/errors.ts'], []]);
 });
 
-for (const entry of [
-  'cli/serve.ts',
-  'cli/serve-worker.ts',
-  'service/start.ts',
-  'service/workers/parent.ts',
-  'cli/invoices.ts',
-])
+for (const entry of ['cli/serve.ts', 'cli/serve-worker.ts', 'app/start.ts', 'app/workers/parent.ts', 'cli/invoices.ts'])
   test(`${entry} loads what prints, mails, pays and signs in only when it is needed`, () => {
     const { files, packages } = loadedBy(join(sources, entry));
     assert.ok(files.length > 5);

@@ -76,8 +76,8 @@ test('models pull fetches what the configuration names, in any case of its id', 
     readonly path: string;
     readonly already_there: boolean;
   }
-  for (const wish of [[], ['local-file'], ['Local-File']]) {
-    const pulled = jsonOf(await folder.run('models', 'pull', '--json', ...wish)) as Pulled[];
+  for (const input of [[], ['local-file'], ['Local-File']]) {
+    const pulled = jsonOf(await folder.run('models', 'pull', '--json', ...input)) as Pulled[];
     assert.equal(pulled.length, 1);
     assert.equal(pulled[0]?.name, 'Local-File');
     assert.match(pulled[0].path, /\.gguf$/);

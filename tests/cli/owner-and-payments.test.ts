@@ -43,8 +43,8 @@ test('a link of the owner is printed anew, the one before is dead, and after its
 test('owner create gives a password that signs in, and ends the sessions of the one before', async (t) => {
   const { service, run } = await start(t);
   const create = async () => {
-    const told = await run('owner', 'create', '--email', 'Olga@Example.org', '--name', 'Olga', '--json');
-    return jsonOf(told) as { readonly user_id: string; readonly email: string; readonly password: string };
+    const reported = await run('owner', 'create', '--email', 'Olga@Example.org', '--name', 'Olga', '--json');
+    return jsonOf(reported) as { readonly user_id: string; readonly email: string; readonly password: string };
   };
   const first = await create();
   assert.equal(first.email, 'olga@example.org');

@@ -74,14 +74,14 @@ for (const workers of [1, 2]) {
     });
 
     test('so does the log, with a level that says who is to act', () => {
-      const told = service.log
+      const reported = service.log
         .filter(({ event }) => event === 'backend_looked_at')
         .map(({ level, model: of, state }) => [of, level, state]);
       assert.deepEqual(
-        new Set(told.map((one) => one.join(' '))),
+        new Set(reported.map((one) => one.join(' '))),
         new Set(['right info ready', 'wrong error wrong', 'dead warn down', 'silent warn down']),
       );
-      assert.equal(told.length, 4, 'once each, whatever the number of processes');
+      assert.equal(reported.length, 4, 'once each, whatever the number of processes');
     });
 
     test("a backend's 404 for the model: 503 no_healthy_backends, and an error in the log that names the model", async () => {
@@ -92,10 +92,10 @@ for (const workers of [1, 2]) {
       assert.equal(error.code, 'no_healthy_backends');
       assert.equal(error.model, 'wrong');
       assert.ok(!/again|secret/.test(error.message), error.message);
-      await until(() => service.log.some(({ event }) => event === 'backend_trouble'), 10_000);
-      const trouble = service.log.find(({ event }) => event === 'backend_trouble');
+      await until(() => service.log.some(({ event }) => event === 'backend_incident'), 10_000);
+      const incident = service.log.find(({ event }) => event === 'backend_incident');
       assert.deepEqual(
-        [trouble?.['level'], trouble?.['trouble'], trouble?.['status'], trouble?.['asked_for'], trouble?.['url']],
+        [incident?.['level'], incident?.['incident'], incident?.['status'], incident?.['asked_for'], incident?.['url']],
         ['error', 'not_found', 404, 'thiers', server.url],
       );
     });

@@ -7,11 +7,11 @@ import { test } from 'node:test';
 import { extractText, getDocumentProxy } from 'unpdf';
 
 import { openConnection } from '../../src/store/sqlite/connection.ts';
-import { houseAccounts } from '../../src/store/ledger.ts';
+import { systemAccounts } from '../../src/store/ledger.ts';
 import { uuid } from '../store/fixture.ts';
 import { scriptedModel, TestService, until } from '../support/service.ts';
-import { startReceiver } from '../webhooks/receiver.ts';
-import { startSmtp } from '../mail/smtp.ts';
+import { startReceiver } from '../notifications/webhooks/receiver.ts';
+import { startSmtp } from '../notifications/mail/smtp.ts';
 import { CommandFolder, jsonOf, runCommand } from './command.ts';
 
 test('invoices are issued, listed, shown and printed; webhooks are listed, tested and sent again', async (t) => {
@@ -33,8 +33,8 @@ test('invoices are issued, listed, shown and printed; webhooks are listed, teste
   const move = connection.prepare(
     `insert into transfer (id, debit_account, credit_account, amount, kind, idempotency_key, "by", at) values (?, ?, ?, 700000000, ?, ?, 'test', ?)`,
   );
-  move.run(uuid(), houseAccounts.cash, service.accountId, 'topup', 'a', BigInt(lastMonth + 1));
-  move.run(uuid(), service.accountId, houseAccounts.cash, 'chargeback', 'b', BigInt(lastMonth + 2));
+  move.run(uuid(), systemAccounts.cash, service.accountId, 'topup', 'a', BigInt(lastMonth + 1));
+  move.run(uuid(), service.accountId, systemAccounts.cash, 'chargeback', 'b', BigInt(lastMonth + 2));
   connection
     .prepare(
       `insert into webhook_endpoint (id, account_id, url, description, secret_version, status, created_at, updated_at) values ('whe_1', ?, ?, '', 1, 'active', 0, 0)`,

@@ -20,14 +20,14 @@ after(async () => {
   await service.dispose();
 });
 
-interface Line {
+interface WaitQueue {
   /** Keys of all tries. */
   readonly keys: (string | null)[];
   readonly fetch: typeof fetch;
 }
 
 /** The first answer is lost: `after` all of it was there, or at its `head`. */
-function breakingLine(lost: 'after' | 'head'): Line {
+function breakingLine(lost: 'after' | 'head'): WaitQueue {
   const keys: (string | null)[] = [];
   return {
     keys,

@@ -78,9 +78,9 @@ test('stop, max_tokens and fields of other servers', async () => {
   const cut = await client.completions.create({ model: 'demo', prompt: 'x', max_tokens: 2 });
   assert.deepEqual([cut.choices[0]?.text, cut.choices[0]?.finish_reason], ['hello big', 'length']);
   const extra = { return_token_ids: true } as object;
-  const told = await client.completions.create({ model: 'demo', prompt: 'x', ...extra });
-  const { token_ids } = told.choices[0] as unknown as { token_ids: number[] };
-  assert.equal(token_ids.length, told.usage?.completion_tokens);
+  const reported = await client.completions.create({ model: 'demo', prompt: 'x', ...extra });
+  const { token_ids } = reported.choices[0] as unknown as { token_ids: number[] };
+  assert.equal(token_ids.length, reported.usage?.completion_tokens);
 });
 
 test('errors are the classes that the client has for them, with code and param', async () => {

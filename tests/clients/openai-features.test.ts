@@ -70,12 +70,12 @@ describe('a stream of the helper', () => {
       messages: user('city as JSON'),
       response_format: zodResponseFormat(City, 'city'),
     });
-    const snapshots: unknown[] = [];
-    stream.on('content.delta', ({ parsed }) => snapshots.push(structuredClone(parsed)));
+    const runtimeConfigs: unknown[] = [];
+    stream.on('content.delta', ({ parsed }) => runtimeConfigs.push(structuredClone(parsed)));
     const final = await stream.finalChatCompletion();
     assert.deepEqual(final.choices[0]?.message.parsed, bern);
-    assert.ok(snapshots.length > 2);
-    assert.deepEqual(snapshots.at(-1), bern);
+    assert.ok(runtimeConfigs.length > 2);
+    assert.deepEqual(runtimeConfigs.at(-1), bern);
   });
 
   test('says every call when it is complete, several at once', async () => {

@@ -9,7 +9,7 @@ import { readEnvironment } from '../../src/config/environment.ts';
 import { ConfigError } from '../../src/config/problem.ts';
 import { readConfig } from '../../src/config/read.ts';
 import type { ModelConfig } from '../../src/config/config.ts';
-import { fullCapabilities } from '../pipeline/models.ts';
+import { fullCapabilities } from '../inference/pipeline/models.ts';
 
 /** What the file makes of a model's capabilities (specification §2.3, §4.2.3(5), §4.2.5; contracts decisions 20 and 25). */
 const options = { directory: '/srv', environment: readEnvironment({ HOME: '/home/somebody' }) };

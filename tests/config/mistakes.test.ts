@@ -8,7 +8,7 @@ import { readEnvironment } from '../../src/config/environment.ts';
 import { ConfigError } from '../../src/config/problem.ts';
 import type { Problem } from '../../src/config/problem.ts';
 import { readConfig } from '../../src/config/read.ts';
-import { scriptSchema } from '../../src/engines/scripted/script-schema.ts';
+import { scriptSchema } from '../../src/inference/engines/scripted/script-schema.ts';
 import { runCommand } from '../cli/command.ts';
 
 /** Two hundred configurations that are right but for one mistake: the message names its place, and the remedy. */
@@ -20,7 +20,7 @@ const folder = mkdtempSync(join(tmpdir(), 'tokenhouse-mistakes-'));
 after(() => rmSync(folder, { recursive: true, force: true }));
 
 /** A line `key: value` of a block; the first one of a list entry carries the dash. */
-interface Line {
+interface WaitQueue {
   readonly indent: number;
   readonly dash: boolean;
   readonly key: string;
@@ -52,14 +52,14 @@ function randomOf(seed: number): Random {
   };
 }
 
-const keyColumn = ({ indent, dash }: Line): number => indent + (dash ? 2 : 0) + 1;
-const valueColumn = (line: Line): number => keyColumn(line) + line.key.length + 2;
-const textOf = ({ indent, dash, key, value }: Line): string =>
+const keyColumn = ({ indent, dash }: WaitQueue): number => indent + (dash ? 2 : 0) + 1;
+const valueColumn = (line: WaitQueue): number => keyColumn(line) + line.key.length + 2;
+const textOf = ({ indent, dash, key, value }: WaitQueue): string =>
   `${' '.repeat(indent)}${dash ? '- ' : ''}${key}${key.startsWith('#') ? '' : ':'}${value === '' ? '' : ` ${value}`}`;
 
 /** A file that is right. */
-function goodLines(random: Random): Line[] {
-  const lines: Line[] = [];
+function goodLines(random: Random): WaitQueue[] {
+  const lines: WaitQueue[] = [];
   const maybe = (): boolean => random(2) === 0;
   const add = (indent: number, key: string, value: string | number = '', dash = false): void => {
     if (random(6) === 0 && !dash) lines.push({ indent, dash: false, key: '# a remark', value: '' });
@@ -109,17 +109,23 @@ function goodLines(random: Random): Line[] {
 }
 
 /** One of the lines that can take the mistake. */
-function pick(lines: readonly Line[], random: Random, fits: (line: Line, index: number) => boolean): number {
+function pick(lines: readonly WaitQueue[], random: Random, fits: (line: WaitQueue, index: number) => boolean): number {
   const found = lines.flatMap((line, index) => (fits(line, index) ? [index] : []));
   assert.ok(found.length > 0);
   return found[random(found.length)]!;
 }
 
-const isNumber = ({ value }: Line): boolean => /^\d+(\.\d+)?$/.test(value);
-const isRemark = ({ key }: Line): boolean => key.startsWith('#');
+const isNumber = ({ value }: WaitQueue): boolean => /^\d+(\.\d+)?$/.test(value);
+const isRemark = ({ key }: WaitQueue): boolean => key.startsWith('#');
 
 /** The file with one line put in the place of another, and the place of its key or value. */
-function changed(lines: readonly Line[], at: number, line: Line, of: 'key' | 'value', words: RegExp): Mistake {
+function changed(
+  lines: readonly WaitQueue[],
+  at: number,
+  line: WaitQueue,
+  of: 'key' | 'value',
+  words: RegExp,
+): Mistake {
   return {
     lines: lines.with(at, line).map(textOf),
     line: at + 1,
@@ -128,15 +134,15 @@ function changed(lines: readonly Line[], at: number, line: Line, of: 'key' | 'va
   };
 }
 
-function withValue(lines: readonly Line[], at: number, value: string, words: RegExp): Mistake {
+function withValue(lines: readonly WaitQueue[], at: number, value: string, words: RegExp): Mistake {
   return changed(lines, at, { ...lines[at]!, value }, 'value', words);
 }
 
-type Kind = (lines: readonly Line[], random: Random) => Mistake;
+type Kind = (lines: readonly WaitQueue[], random: Random) => Mistake;
 
 /** A value of its own for a key, whichever line of that key is taken. */
 const valueOf =
-  (key: string, value: (line: Line) => string, words: RegExp): Kind =>
+  (key: string, value: (line: WaitQueue) => string, words: RegExp): Kind =>
   (lines, random) => {
     const at = pick(lines, random, (line) => line.key === key);
     return withValue(lines, at, value(lines[at]!), words);
@@ -276,7 +282,7 @@ const kinds: Readonly<Record<string, Kind>> = {
 };
 
 /** A line in the middle of a group of scalars, where a wrong indentation cannot mean anything else. */
-function follows(lines: readonly Line[], index: number): boolean {
+function follows(lines: readonly WaitQueue[], index: number): boolean {
   const [before, line] = [lines[index - 1], lines[index]!];
   if (before === undefined || line.dash || isRemark(line) || isRemark(before) || before.value === '') return false;
   return before.indent === line.indent;
@@ -348,8 +354,8 @@ describe('each of two hundred files with one mistake', () => {
       assert.ok(cases.some(({ isOfKind }) => isOfKind));
       for (const { seed, text, mistake } of cases) {
         const problems = problemsOf(text);
-        const told = problems.map(({ where, what }) => `${where}: ${what}`).join('\n');
-        const context = `seed ${seed}, expected ${mistake.line}:${mistake.column ?? '*'} ${mistake.words}\n${told}\n${text}`;
+        const reported = problems.map(({ where, what }) => `${where}: ${what}`).join('\n');
+        const context = `seed ${seed}, expected ${mistake.line}:${mistake.column ?? '*'} ${mistake.words}\n${reported}\n${text}`;
         for (const { where } of problems) assert.match(where, /^tokenhouse\.yaml:\d+:\d+$/, context);
         const found = problems.some(({ where, what }) => {
           const [line = 0, column = 0] = where.split(':').slice(1).map(Number);

@@ -11,7 +11,7 @@ import type { PortableConfig } from '../../src/config/portable.ts';
 import { publicUrl } from '../../src/config/public-url.ts';
 import { readConfig } from '../../src/config/read.ts';
 import { configSchema } from '../../src/config/schema.ts';
-import { shareOf } from '../../src/service/workers/share.ts';
+import { shareOf } from '../../src/app/workers/share.ts';
 import { goodFile } from './good-file.ts';
 
 const environment = readEnvironment({ HOME: '/home/somebody', UPSTREAM_KEY: 'canary-of-a-key' });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { assertEnvelope } from '../http/envelope.ts';
+import { assertEnvelope } from '../inference/http/envelope.ts';
 import { Relay } from './relay.ts';
 
 let relay: Relay;

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
-import { assertEnvelope } from '../http/envelope.ts';
-import { exchange } from '../http/raw.ts';
+import { assertEnvelope } from '../inference/http/envelope.ts';
+import { exchange } from '../inference/http/raw.ts';
 import { InnerService } from '../support/service.ts';
 
 /** Specification part 2: the list and its cards, through the whole service. */

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import type { ErrorCode } from '../../src/errors.ts';
-import { askChat, plainBody } from '../http/chat.ts';
-import { assertEnvelope } from '../http/envelope.ts';
-import { exchange } from '../http/raw.ts';
+import type { ErrorCode } from '../../src/platform/errors.ts';
+import { askChat, plainBody } from '../inference/http/chat.ts';
+import { assertEnvelope } from '../inference/http/envelope.ts';
+import { exchange } from '../inference/http/raw.ts';
 import { InnerService } from '../support/service.ts';
 
 /**

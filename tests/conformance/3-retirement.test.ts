@@ -3,9 +3,9 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
-import { askChat, plainBody } from '../http/chat.ts';
-import { assertEnvelope } from '../http/envelope.ts';
-import { exchange } from '../http/raw.ts';
+import { askChat, plainBody } from '../inference/http/chat.ts';
+import { assertEnvelope } from '../inference/http/envelope.ts';
+import { exchange } from '../inference/http/raw.ts';
 import { RawClient, chatBytes, newRequestId } from '../support/raw-client.ts';
 import { TestService, until } from '../support/service.ts';
 import { built } from '../support/built.ts';

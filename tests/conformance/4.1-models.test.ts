@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { assertEnvelope, assertRequestId } from '../http/envelope.ts';
-import { exchange } from '../http/raw.ts';
+import { assertEnvelope, assertRequestId } from '../inference/http/envelope.ts';
+import { exchange } from '../inference/http/raw.ts';
 import { InnerService, scriptedModel } from '../support/service.ts';
 
 /** Specification §4.1: `GET /v1/models`. */

@@ -45,9 +45,9 @@ test('§4.2 logprobs alone tells no alternatives; without it nothing is told', a
       readChatCompletion(await (await house.ask('speaker', 'Hi', fields)).text()),
     ),
   );
-  const told = (alone?.choices[0]?.logprobs ?? []) as readonly WireLogprob[];
-  assert.equal(told.length, 6);
-  assert.ok(told.every(({ top_logprobs }) => top_logprobs.length === 0));
+  const reported = (alone?.choices[0]?.logprobs ?? []) as readonly WireLogprob[];
+  assert.equal(reported.length, 6);
+  assert.ok(reported.every(({ top_logprobs }) => top_logprobs.length === 0));
   assert.deepEqual(without?.choices[0]?.logprobs, []);
 });
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { assertEnvelope, assertRequestId } from '../http/envelope.ts';
-import { exchange } from '../http/raw.ts';
+import { assertEnvelope, assertRequestId } from '../inference/http/envelope.ts';
+import { exchange } from '../inference/http/raw.ts';
 import { Relay } from './relay.ts';
 
 /** Specification §4.2: the model, the messages and the headers of a request. Other fields have tests of their own. */
@@ -60,9 +60,12 @@ test('§4.2 content is a string or an array of parts', async () => {
   for (const content of ['Say hello.', parts]) {
     const sent = await relay.sent({ model: 'able', messages: [{ role: 'user', content }] });
     const [message] = sent['messages'] as { content: string | { text: string }[] }[];
-    const told = message?.content ?? '';
+    const reported = message?.content ?? '';
     // Parts become one text, a line each, for templates that know no parts.
-    assert.match(typeof told === 'string' ? told : told.map(({ text }) => text).join(''), /^Say\s+hello\.$/);
+    assert.match(
+      typeof reported === 'string' ? reported : reported.map(({ text }) => text).join(''),
+      /^Say\s+hello\.$/,
+    );
   }
   for (const content of [5, { type: 'text', text: 'x' }, [{ type: 'text' }]]) {
     const answer = await relay.send({ model: 'able', messages: [{ role: 'user', content }] });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import type { ErrorCode } from '../../src/errors.ts';
-import { assertEnvelope } from '../http/envelope.ts';
+import type { ErrorCode } from '../../src/platform/errors.ts';
+import { assertEnvelope } from '../inference/http/envelope.ts';
 import { Relay } from './relay.ts';
 
 /**

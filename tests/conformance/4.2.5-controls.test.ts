@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { assertEnvelope } from '../http/envelope.ts';
+import { assertEnvelope } from '../inference/http/envelope.ts';
 import { Relay } from './relay.ts';
 
 /** The controls of reasoning, and what of it is shown. How a model is kept to a tier is the engine's part. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { assertEnvelope } from '../http/envelope.ts';
+import { assertEnvelope } from '../inference/http/envelope.ts';
 import { Relay } from './relay.ts';
 import { sendResponses } from './responses-relay.ts';
 
@@ -36,23 +36,23 @@ function model(id: string, ...urls: readonly string[]): string {
     backends: [ ${backends.join(', ')} ]`;
 }
 
-const told = (): number => others.exchanges.splice(0).length;
+const reported = (): number => others.exchanges.splice(0).length;
 
 test('§4.2.6 Service-ZDR: required routes the request only to zero-data-retention infrastructure', async () => {
   await relay.send({ model: 'both' });
-  assert.equal(told(), 1);
+  assert.equal(reported(), 1);
   assert.deepEqual(relay.asked(), []);
   for (let round = 0; round < 5; round++) await relay.sent({ model: 'both' }, zdr);
-  assert.equal(told(), 0);
+  assert.equal(reported(), 0);
 });
 
 test('§4.2.6 a prompt is not even counted by another server', async () => {
   // Too long to be taken without a count.
   const messages = [{ role: 'user', content: 'x'.repeat(6000) }];
   await relay.send({ model: 'both', messages });
-  assert.ok(told() > 1);
+  assert.ok(reported() > 1);
   await relay.sent({ model: 'both', messages }, zdr);
-  assert.equal(told(), 0);
+  assert.equal(reported(), 0);
 });
 
 test('§4.2.6 an answer of /v1/responses never says that it is stored: true is refused, absent is false', async () => {
@@ -84,7 +84,7 @@ test('§4.2.6 fails closed: with its private server gone, the request goes nowhe
     assert.ok(answer.status >= 500, answer.body);
     code = (answer.json()['error'] as { readonly code: unknown }).code;
   }
-  assert.equal(told(), 0);
+  assert.equal(reported(), 0);
   assert.equal((await relay.send({ model: 'both' })).status, 200);
 });
 
@@ -96,9 +96,9 @@ test('§4.2.6 any other header value returns 400 invalid_zdr_header', async () =
 });
 
 test('§4.2.6 a model without ZDR support returns 400 model_zdr_not_supported', async () => {
-  told();
+  reported();
   assertEnvelope(await relay.send({ model: 'keeping' }, zdr), 'model_zdr_not_supported', { param: 'model' });
-  assert.equal(told(), 0);
+  assert.equal(reported(), 0);
 });
 
 test('§7.2 Service-Request-Tag is ignored on serverless keys', async () => {

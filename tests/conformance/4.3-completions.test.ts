@@ -3,8 +3,8 @@ import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 
-import { errorTable } from '../../src/errors.ts';
-import type { ErrorCode } from '../../src/errors.ts';
+import { errorTable } from '../../src/platform/errors.ts';
+import type { ErrorCode } from '../../src/platform/errors.ts';
 import { ChatHouse } from './chat-house.ts';
 import { readCompletion, readCompletionStream } from './completions-reader.ts';
 import type { ReadCompletion, ReadCompletionChoice } from './completions-reader.ts';
@@ -206,15 +206,15 @@ describe('echo and logprobs', () => {
   test('logprobs: four lists of one length, the chosen token among the alternatives, offsets in characters', async () => {
     for (const logprobs of [0, 2, 5]) {
       const answer = await both({ model: 'speaker', prompt: 'assistant\n', logprobs });
-      const { text, logprobs: told } = first(answer);
-      assert.equal(told.tokens.length, answer.usage?.completion_tokens);
-      assertPlaced(text, told);
-      for (const [index, top] of told.top_logprobs.entries()) {
+      const { text, logprobs: reported } = first(answer);
+      assert.equal(reported.tokens.length, answer.usage?.completion_tokens);
+      assertPlaced(text, reported);
+      for (const [index, top] of reported.top_logprobs.entries()) {
         assert.ok(top);
         assert.ok(
           Object.keys(top).length >= Math.max(1, Math.min(logprobs, 1)) && Object.keys(top).length <= logprobs + 1,
         );
-        assert.equal(top[told.tokens[index]!], told.token_logprobs[index]);
+        assert.equal(top[reported.tokens[index]!], reported.token_logprobs[index]);
       }
     }
   });
@@ -241,13 +241,13 @@ describe('echo and logprobs', () => {
 
 describe('token ids', () => {
   test('return_token_ids: those of the answer and of the prompt', async () => {
-    const told = await both({ model: 'speaker', prompt: 'assistant\n', return_token_ids: true, max_tokens: 3 });
-    const { tokenIds, promptTokenIds } = first(told);
+    const reported = await both({ model: 'speaker', prompt: 'assistant\n', return_token_ids: true, max_tokens: 3 });
+    const { tokenIds, promptTokenIds } = first(reported);
     assert.equal(tokenIds.length, 3);
-    assert.equal(promptTokenIds?.length, told.usage?.prompt_tokens);
+    assert.equal(promptTokenIds?.length, reported.usage?.prompt_tokens);
     // They are what the model understands.
     const on = await both({ model: 'speaker', prompt: [...(promptTokenIds ?? []), ...tokenIds] });
-    assert.equal(first(told).text + first(on).text, 'Héllo 😀 world!');
+    assert.equal(first(reported).text + first(on).text, 'Héllo 😀 world!');
     assert.equal(first(await both({ model: 'speaker', prompt: 'assistant\n' })).promptTokenIds?.length, 0);
   });
 

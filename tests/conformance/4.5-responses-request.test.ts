@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
-import { printGbnf } from '../../src/constraints/grammar.ts';
-import { jsonObjectGrammar } from '../../src/constraints/json-text.ts';
-import { assertEnvelope } from '../http/envelope.ts';
-import { exchange } from '../http/raw.ts';
+import { printGbnf } from '../../src/inference/constraints/grammar.ts';
+import { jsonObjectGrammar } from '../../src/inference/constraints/json-text.ts';
+import { assertEnvelope } from '../inference/http/envelope.ts';
+import { exchange } from '../inference/http/raw.ts';
 import { grammarOfSchema, Relay } from './relay.ts';
 import { sendResponses, sentForResponses, wholeResponse } from './responses-relay.ts';
 

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { forbiddenUrls } from '../images/forbidden-urls.ts';
+import { forbiddenUrls } from '../platform/outbound/forbidden-urls.ts';
 import { DnsServer } from '../support/dns-server.ts';
 import { HttpsServer, redirect, reply, testAuthorityFile } from '../support/https-server.ts';
 import { pngOf } from '../support/image-files.ts';

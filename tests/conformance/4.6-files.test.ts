@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 
-import { askRunningService } from '../../src/control/client.ts';
-import { controlSocketPath } from '../../src/control/socket-path.ts';
-import { assertEnvelope } from '../http/envelope.ts';
+import { askRunningService } from '../../src/app/control/control-client.ts';
+import { controlSocketPath } from '../../src/app/control/socket-path.ts';
+import { assertEnvelope } from '../inference/http/envelope.ts';
 import {
   anthropicVersion,
   askFiles,
@@ -14,8 +14,8 @@ import {
   sendUpload,
   upload,
   uploadBody,
-} from '../http/file-requests.ts';
-import { exchange } from '../http/raw.ts';
+} from '../inference/http/file-requests.ts';
+import { exchange } from '../inference/http/raw.ts';
 import { dataUri, pngOf } from '../support/image-files.ts';
 import { pdfOf } from '../support/pdf-files.ts';
 import { InnerService, TestService, scriptedModel } from '../support/service.ts';

@@ -1,15 +1,15 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
-import { errorExamples } from '../../src/error-examples.ts';
-import type { ErrorExample } from '../../src/error-examples.ts';
-import { errorTable } from '../../src/errors.ts';
-import type { ErrorCode } from '../../src/errors.ts';
-import { askChat, plainBody } from '../http/chat.ts';
-import { assertEnvelope } from '../http/envelope.ts';
-import { sendUpload, uploadBody } from '../http/file-requests.ts';
-import { RawConnection, exchange } from '../http/raw.ts';
-import type { RawAnswer, RawRequest } from '../http/raw.ts';
+import { errorExamples } from '../../src/platform/error-examples.ts';
+import type { ErrorExample } from '../../src/platform/error-examples.ts';
+import { errorTable } from '../../src/platform/errors.ts';
+import type { ErrorCode } from '../../src/platform/errors.ts';
+import { askChat, plainBody } from '../inference/http/chat.ts';
+import { assertEnvelope } from '../inference/http/envelope.ts';
+import { sendUpload, uploadBody } from '../inference/http/file-requests.ts';
+import { RawConnection, exchange } from '../inference/http/raw.ts';
+import type { RawAnswer, RawRequest } from '../inference/http/raw.ts';
 import { RawClient, chatBytes, newRequestId } from '../support/raw-client.ts';
 import { InnerService, TestService, noFeatures, scriptedModel, until } from '../support/service.ts';
 import { Upstream } from '../support/upstream.ts';
@@ -375,9 +375,9 @@ describe('§7 every code, its condition, status, param, extra fields and headers
       // What its page tells of it.
       const example: ErrorExample = errorExamples[code];
       for (const name of extra ?? []) assert.ok(name in (example.extra ?? {}) || code === 'internal_error', name);
-      const told = Object.keys(example.headers ?? {}).map((name) => name.toLowerCase());
+      const reported = Object.keys(example.headers ?? {}).map((name) => name.toLowerCase());
       for (const name of ['retry-after', 'ratelimit-limit', 'ratelimit-remaining', 'ratelimit-reset', 'allow'])
-        if (answer.headers[name] !== undefined) assert.ok(told.includes(name), `the page does not tell of ${name}`);
+        if (answer.headers[name] !== undefined) assert.ok(reported.includes(name), `the page does not tell of ${name}`);
     });
   }
 

@@ -2,17 +2,17 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 
-import { loadLimitWindows } from '../../src/store/limit-windows.ts';
+import { loadLimitWindows } from '../../src/store/repositories/limit-windows.ts';
 import { openReadOnly } from '../../src/store/sqlite/dialect.ts';
-import { assertEnvelope } from '../http/envelope.ts';
-import { exchange } from '../http/raw.ts';
-import type { RawAnswer } from '../http/raw.ts';
+import { assertEnvelope } from '../inference/http/envelope.ts';
+import { exchange } from '../inference/http/raw.ts';
+import type { RawAnswer } from '../inference/http/raw.ts';
 import { RawClient, chatBytes, newRequestId } from '../support/raw-client.ts';
 import { TestService, scriptedModel, until } from '../support/service.ts';
 
 /**
  * Specification §7.5 and part 8 through the whole service: limits of plans, accounts and keys, on every family, whole and
- * streamed. That `Retry-After` is true is proved in `tests/limits/limits.test.ts`, under a clock of its own.
+ * streamed. That `Retry-After` is true is proved in `tests/billing/rate-limits/rate-limits.test.ts`, under a clock of its own.
  */
 const plans = `plans:
   - { name: standard, included_requests: 4, window_hours: 8784 }

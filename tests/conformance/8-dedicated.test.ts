@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 
-import { askRunningService } from '../../src/control/client.ts';
-import { controlSocketPath } from '../../src/control/socket-path.ts';
-import { assertEnvelope } from '../http/envelope.ts';
-import { exchange } from '../http/raw.ts';
-import type { RawAnswer } from '../http/raw.ts';
+import { askRunningService } from '../../src/app/control/control-client.ts';
+import { controlSocketPath } from '../../src/app/control/socket-path.ts';
+import { assertEnvelope } from '../inference/http/envelope.ts';
+import { exchange } from '../inference/http/raw.ts';
+import type { RawAnswer } from '../inference/http/raw.ts';
 import { InnerService, scriptedModel, until } from '../support/service.ts';
 
 /** Models that are an account's own, and the labels of their requests (specification part 8, contracts decision 17). */

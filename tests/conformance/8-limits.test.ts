@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { askChat, plainBody } from '../http/chat.ts';
-import { assertEnvelope } from '../http/envelope.ts';
-import { RawConnection, exchange } from '../http/raw.ts';
+import { askChat, plainBody } from '../inference/http/chat.ts';
+import { assertEnvelope } from '../inference/http/envelope.ts';
+import { RawConnection, exchange } from '../inference/http/raw.ts';
 import { InnerService, scriptedModel } from '../support/service.ts';
 
 /**

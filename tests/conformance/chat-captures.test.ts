@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { eventsOf } from '../http/chat.ts';
-import { assertEnvelope } from '../http/envelope.ts';
+import { eventsOf } from '../inference/http/chat.ts';
+import { assertEnvelope } from '../inference/http/envelope.ts';
 import { assertPlainOr, grammarOfSchema, Relay } from './relay.ts';
 import { inRepository } from '../support/repository.ts';
 

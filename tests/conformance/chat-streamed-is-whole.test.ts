@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import fc from 'fast-check';
 
-import { chatFormat } from '../../src/dialects/chat/chat.ts';
+import { chatFormat } from '../../src/inference/dialects/chat/chat.ts';
 import { legalStream } from '../generation/legal-streams.ts';
 import { readChatCompletion, readChatStream } from './chat-reader.ts';
 import { wires } from './dialects.ts';

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import fc from 'fast-check';
 
-import { completions } from '../../src/dialects/completions/completions.ts';
+import { completions } from '../../src/inference/dialects/completions/completions.ts';
 import type { GenerationBatch, GenerationEvent, PromptToken, TokenLogprob } from '../../src/generation/event.ts';
 import { legalStream } from '../generation/legal-streams.ts';
 import type { LegalStream } from '../generation/legal-streams.ts';

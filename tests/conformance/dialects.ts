@@ -1,8 +1,8 @@
-import { chat } from '../../src/dialects/chat/chat.ts';
-import { completions } from '../../src/dialects/completions/completions.ts';
-import { messages } from '../../src/dialects/messages/messages.ts';
-import { responses } from '../../src/dialects/responses/responses.ts';
-import type { Dialect, Headers } from '../../src/dialects/dialect.ts';
+import { chat } from '../../src/inference/dialects/chat/chat.ts';
+import { completions } from '../../src/inference/dialects/completions/completions.ts';
+import { messages } from '../../src/inference/dialects/messages/messages.ts';
+import { responses } from '../../src/inference/dialects/responses/responses.ts';
+import type { Dialect, Headers } from '../../src/inference/dialects/dialect.ts';
 
 /** A wire, and a request on it: the form of an answer may depend on what was asked. */
 export interface Wire {

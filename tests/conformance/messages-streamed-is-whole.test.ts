@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import fc from 'fast-check';
 
-import { messages } from '../../src/dialects/messages/messages.ts';
+import { messages } from '../../src/inference/dialects/messages/messages.ts';
 import type { GenerationBatch } from '../../src/generation/event.ts';
 import type { LegalStream } from '../generation/legal-streams.ts';
 import { wires } from './dialects.ts';
@@ -87,11 +87,11 @@ test('after any number of batches a failure is the last event, and no message_st
       const encoder = formatFor(version, 'summarized').openStream(head);
       const sent = batches.slice(0, cut % (batches.length + 1)).map((batch) => encoder.batch(batch));
       const error = { code: 'backend_timeout', message: 'a\n\nb', request_id: 'r', docs_url: 'd' } as const;
-      const { error: told, types } = readMessageStream(
+      const { error: reported, types } = readMessageStream(
         sent.join('') + encoder.error({ ...error, type: 'server_error' }),
         version,
       );
-      assert.deepEqual(told, { ...error, type: 'timeout_error', details: { error_code: 'backend_timeout' } });
+      assert.deepEqual(reported, { ...error, type: 'timeout_error', details: { error_code: 'backend_timeout' } });
       assert.equal(types.at(-1), 'error');
       assert.ok(!types.includes('message_stop'));
     }),

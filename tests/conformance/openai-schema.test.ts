@@ -4,9 +4,9 @@ import { after, before, describe, test } from 'node:test';
 
 import fc from 'fast-check';
 
-import { chatFormat } from '../../src/dialects/chat/chat.ts';
+import { chatFormat } from '../../src/inference/dialects/chat/chat.ts';
 import { Fold } from '../../src/generation/fold.ts';
-import { Meter } from '../../src/pipeline/meter.ts';
+import { Meter } from '../../src/inference/pipeline/meter.ts';
 import { legalStream } from '../generation/legal-streams.ts';
 import { OpenAiSchema } from '../support/openai-schema.ts';
 import { InnerService, scriptedModel } from '../support/service.ts';

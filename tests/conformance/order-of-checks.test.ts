@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import type { ErrorCode } from '../../src/errors.ts';
-import { exchange } from '../http/raw.ts';
+import type { ErrorCode } from '../../src/platform/errors.ts';
+import { exchange } from '../inference/http/raw.ts';
 import { RawClient, chatBytes, newRequestId } from '../support/raw-client.ts';
 import { InnerService, until } from '../support/service.ts';
 
@@ -177,7 +177,7 @@ function requestWith(...spoilt: readonly Fault[]): Draft {
   return draft;
 }
 
-async function assertTold(fault: Fault, ...later: readonly Fault[]): Promise<void> {
+async function assertReported(fault: Fault, ...later: readonly Fault[]): Promise<void> {
   const draft = requestWith(fault, ...later);
   const { isDear, isDown, isCut, isBusy, messages, headers, method, path } = draft;
   const id = `demo${isDear ? '-dear' : ''}${isDown ? '-down' : ''}`;
@@ -213,7 +213,7 @@ async function giveThePlaceBack(): Promise<void> {
   assert.ok(down !== undefined);
   await until(
     () =>
-      assertTold(down).then(
+      assertReported(down).then(
         () => true,
         () => false,
       ),
@@ -224,13 +224,13 @@ async function giveThePlaceBack(): Promise<void> {
 for (const [index, fault] of faults.entries()) {
   const later = faults.slice(index + 1);
   test(`decision 10: ${fault.name}, alone and before ${later[0]?.name ?? 'nothing'} and all that follows`, async () => {
-    await assertTold(fault);
+    await assertReported(fault);
     for (const other of later.filter(({ name }) => name !== 'limits')) {
       if (fault.name !== 'limits') await giveThePlaceBack();
-      await assertTold(fault, other);
+      await assertReported(fault, other);
     }
-    for (const other of later.filter(({ name }) => name === 'limits')) await assertTold(fault, other);
-    await assertTold(fault, ...later.filter(({ name }) => name !== 'limits'));
+    for (const other of later.filter(({ name }) => name === 'limits')) await assertReported(fault, other);
+    await assertReported(fault, ...later.filter(({ name }) => name !== 'limits'));
     await giveThePlaceBack();
   });
 }

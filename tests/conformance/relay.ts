@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
-import { exchange } from '../http/raw.ts';
-import type { RawAnswer } from '../http/raw.ts';
-import { printGbnf } from '../../src/constraints/grammar.ts';
-import { jsonSchemaGrammar } from '../../src/constraints/json-schema.ts';
-import { boundReply, type Reply } from '../support/bound-reply.ts';
+import { exchange } from '../inference/http/raw.ts';
+import type { RawAnswer } from '../inference/http/raw.ts';
+import { printGbnf } from '../../src/inference/constraints/grammar.ts';
+import { jsonSchemaGrammar } from '../../src/inference/constraints/json-schema.ts';
+import { boundOutput, type Reply } from '../support/bound-reply.ts';
 import { InnerService, TestService } from '../support/service.ts';
 import type { TestServiceOptions } from '../support/service.ts';
 import { chatChunk, event, Upstream, usageChunk } from '../support/upstream.ts';
@@ -113,7 +113,7 @@ export class Relay {
     if (request.path !== '/v1/chat/completions') return request.json(200, {});
     const prompt_tokens = this.promptTokens ?? 10;
     const isPlain = JSON.stringify(this.reply) === JSON.stringify(plain);
-    const reply = isPlain ? (boundReply(JSON.parse(request.body) as Body) ?? plain) : this.reply;
+    const reply = isPlain ? (boundOutput(JSON.parse(request.body) as Body) ?? plain) : this.reply;
     request.events();
     request.chunk(
       [

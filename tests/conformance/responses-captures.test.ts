@@ -3,7 +3,7 @@ import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
-import { assertEnvelope } from '../http/envelope.ts';
+import { assertEnvelope } from '../inference/http/envelope.ts';
 import { assertPlainOr, Relay } from './relay.ts';
 import { readResponseStream, responseKeys } from './responses-reader.ts';
 import type { WireResponse } from './responses-reader.ts';

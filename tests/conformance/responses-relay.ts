@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 
-import { exchange } from '../http/raw.ts';
-import type { RawAnswer } from '../http/raw.ts';
+import { exchange } from '../inference/http/raw.ts';
+import type { RawAnswer } from '../inference/http/raw.ts';
 import type { TestService } from '../support/service.ts';
 import type { Relay } from './relay.ts';
 import { readResponseStream } from './responses-reader.ts';

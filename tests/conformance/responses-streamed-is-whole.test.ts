@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import fc from 'fast-check';
 
-import { responses } from '../../src/dialects/responses/responses.ts';
+import { responses } from '../../src/inference/dialects/responses/responses.ts';
 import { plainSeals } from '../support/seals.ts';
 import { wires } from './dialects.ts';
 import { readResponseStream, responseKeys, textOf } from './responses-reader.ts';

@@ -1,12 +1,12 @@
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 
-import type { ResponseHead } from '../../src/dialects/dialect.ts';
-import { ApiError, errorBody } from '../../src/errors.ts';
-import type { ErrorCode } from '../../src/errors.ts';
+import type { ResponseHead } from '../../src/inference/dialects/dialect.ts';
+import { ApiError, errorBody } from '../../src/platform/errors.ts';
+import type { ErrorCode } from '../../src/platform/errors.ts';
 import type { GenerationBatch } from '../../src/generation/event.ts';
 import { Fold } from '../../src/generation/fold.ts';
-import { Meter } from '../../src/pipeline/meter.ts';
+import { Meter } from '../../src/inference/pipeline/meter.ts';
 import { plainSeals } from '../support/seals.ts';
 import type { Wire } from './dialects.ts';
 import { inRepository } from '../support/repository.ts';
@@ -65,8 +65,8 @@ export function print(script: StreamCase, { dialect, body, headers }: Wire): Pri
   }
   if (script.error !== undefined) {
     const { code, message } = script.error;
-    const told = errorBody(new ApiError(code, message), script.head.requestId, 'http://localhost:8081');
-    return { sse: sse + encoder.error(told), json: dialect.encodeError(told) };
+    const reported = errorBody(new ApiError(code, message), script.head.requestId, 'http://localhost:8081');
+    return { sse: sse + encoder.error(reported), json: dialect.encodeError(reported) };
   }
   pass(meter.closing());
   return { sse: sse + encoder.end(), json: format.encodeResponse(fold.generation(), head) };

@@ -1,9 +1,9 @@
 /** What the tests of each family share that hold a stream against the whole answer. */
-import type { AnswerFormat, ResponseHead } from '../../src/dialects/dialect.ts';
+import type { AnswerFormat, ResponseHead } from '../../src/inference/dialects/dialect.ts';
 import type { GenerationBatch, GenerationEvent } from '../../src/generation/event.ts';
 import { Fold } from '../../src/generation/fold.ts';
 import type { Generation } from '../../src/generation/fold.ts';
-import { Meter } from '../../src/pipeline/meter.ts';
+import { Meter } from '../../src/inference/pipeline/meter.ts';
 import { legalStream } from '../generation/legal-streams.ts';
 import type { LegalStream } from '../generation/legal-streams.ts';
 import { plainSeals } from '../support/seals.ts';

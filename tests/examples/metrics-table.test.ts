@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { test } from 'node:test';
 
-import { ServiceMetrics } from '../../src/metrics/service-metrics.ts';
+import { ServiceMetrics } from '../../src/platform/metrics/service-metrics.ts';
 import { inRepository } from '../support/repository.ts';
 
 const file = inRepository('docs/operations.md');

@@ -16,17 +16,25 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 
-import { FolderBytes } from '../../src/files/folder-bytes.ts';
-import { Files } from '../../src/files/files.ts';
-import type { FileDesk, UploadFacts } from '../../src/files/files.ts';
-import { deskOn } from '../../src/store/operations.ts';
+import { FolderBytes } from '../../src/inference/files/folder-bytes.ts';
+import { Files } from '../../src/inference/files/files.ts';
+import type { FileRepositories, UploadFacts } from '../../src/inference/files/files.ts';
+import { repositoriesOn } from '../../src/store/repositories/repositories.ts';
 import { migrate } from '../../src/store/migrations/migrate.ts';
 import { openConnection } from '../../src/store/sqlite/connection.ts';
 import { kyselyOn } from '../../src/store/sqlite/dialect.ts';
 import { StoreError } from '../../src/store/store-error.ts';
-import { assertEnvelope } from '../http/envelope.ts';
-import { askFiles, fileNames, part, sendUpload, upload, uploadBody, uploadRequest } from '../http/file-requests.ts';
-import { RawConnection, requestBytes } from '../http/raw.ts';
+import { assertEnvelope } from '../inference/http/envelope.ts';
+import {
+  askFiles,
+  fileNames,
+  part,
+  sendUpload,
+  upload,
+  uploadBody,
+  uploadRequest,
+} from '../inference/http/file-requests.ts';
+import { RawConnection, requestBytes } from '../inference/http/raw.ts';
 import { temporaryFolder } from '../support/folder.ts';
 import { canCause } from '../support/machine.ts';
 import { mulberry32 } from '../support/random.ts';
@@ -146,8 +154,11 @@ test('the folder is no folder: uploads fail in words, everything else goes on', 
   await upload(service, 'x', 'x.txt');
 });
 
-/** The real parts in this process, with a clock of its own and a desk that can fail. */
-async function parts(t: TestContext, around: (desk: FileDesk) => FileDesk = (desk) => desk) {
+/** The real parts in this process, with a clock of its own and repositories that can fail. */
+async function parts(
+  t: TestContext,
+  around: (repositories: FileRepositories) => FileRepositories = (repositories) => repositories,
+) {
   const folder = temporaryFolder(t);
   mkdirSync(folder, { recursive: true });
   const connection = openConnection(join(folder, 'test.db'));
@@ -158,7 +169,7 @@ async function parts(t: TestContext, around: (desk: FileDesk) => FileDesk = (des
   );
   let now = 1_800_000_000_000;
   const files = new Files({
-    desk: around(deskOn(db)),
+    repositories: around(repositoriesOn(db)),
     bytes: new FolderBytes(join(folder, 'files')),
     bounds: { filesMax: 10, bytesMax: 1_000_000 },
     log: () => undefined,
@@ -209,11 +220,11 @@ test('the database fails at each of its steps: nothing half is left, and nothing
   for (const step of steps)
     for (const when of ['before', 'after'] as const) {
       let isFailing = true;
-      const { files, add, stored } = await parts(t, (desk) => ({
-        ...desk,
+      const { files, add, stored } = await parts(t, (repositories) => ({
+        ...repositories,
         [step]: async (request: never) => {
           if (isFailing && when === 'before') throw new StoreError('failed', 'lost');
-          const result = await (desk[step] as (request: never) => Promise<unknown>)(request);
+          const result = await (repositories[step] as (request: never) => Promise<unknown>)(request);
           if (isFailing) throw new StoreError('failed', 'lost');
           return result;
         },

@@ -10,7 +10,7 @@ import {
   askFor,
   assertAnswered,
   assertFailed,
-  assertTold,
+  assertReported,
   remote,
   serviceBefore,
   settled,
@@ -36,7 +36,7 @@ for (const fault of upstreamFaults) {
         const asked = broken.exchanges.slice(seen).filter(({ method }) => method === 'POST');
         const generations = asked.filter(({ path }) => !path.endsWith('/tokenize'));
         assert.equal(generations.length, 1, 'neither asked again nor led elsewhere');
-        await assertTold(service, 'alone-0', fault.trouble, fault.upstreamStatus);
+        await assertReported(service, 'alone-0', fault.incident, fault.upstreamStatus);
       });
     });
   }

@@ -1,5 +1,5 @@
 /** The faults of an upstream (reliability U4 to U14) that fail a request: what it does, and what becomes of the request. */
-import type { ErrorCode } from '../../src/errors.ts';
+import type { ErrorCode } from '../../src/platform/errors.ts';
 import { chatChunk, event } from '../support/upstream.ts';
 import type { UpstreamHandler } from '../support/upstream.ts';
 import { endWell, secret } from './upstream-house.ts';
@@ -13,7 +13,7 @@ export interface UpstreamFault {
   /** Tokens that the client of a stream has got before it fails. */
   readonly delivered: number;
   /** What the operator is told, and the upstream's status, where there is one. */
-  readonly trouble: string;
+  readonly incident: string;
   readonly upstreamStatus: number | null;
 }
 
@@ -23,13 +23,13 @@ const closeDelimited = 'HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r
 
 const cutBeforeText = (name: string, play: UpstreamHandler, upstreamStatus: number | null): UpstreamFault => ({
   ...{ id: 'U4', name, play, ...httpError, delivered: 0 },
-  ...{ trouble: 'connection_broke', upstreamStatus },
+  ...{ incident: 'connection_broke', upstreamStatus },
 });
 
 /** After the first word has gone out. */
-const inAnswer = (id: string, name: string, trouble: string, play: UpstreamHandler): UpstreamFault => ({
+const inAnswer = (id: string, name: string, incident: string, play: UpstreamHandler): UpstreamFault => ({
   ...{ id, name, play, ...httpError, delivered: 1 },
-  ...{ trouble, upstreamStatus: 200 },
+  ...{ incident, upstreamStatus: 200 },
 });
 
 const unreadable: readonly (readonly [string, string | Buffer])[] = [
@@ -161,9 +161,9 @@ export const upstreamFaults: readonly UpstreamFault[] = [
 
   ...heads.map(([head, type, body]): UpstreamFault => ({
     ...{ id: 'U12', name: `answers ${head} with ${type.split('\r\n', 1)[0]}`, ...httpError, delivered: 0 },
-    ...{ trouble: type === 'application/json' && head === '200 OK' ? 'error_in_answer' : 'http_status' },
+    ...{ incident: type === 'application/json' && head === '200 OK' ? 'error_in_answer' : 'http_status' },
     // The operator's to mend, so the client is not told to try again.
-    ...(head.startsWith('404') ? { code: 'no_healthy_backends', status: 503, trouble: 'not_found' } : {}),
+    ...(head.startsWith('404') ? { code: 'no_healthy_backends', status: 503, incident: 'not_found' } : {}),
     upstreamStatus: Number(head.slice(0, 3)),
     play: (exchange) =>
       exchange.write(
@@ -172,17 +172,17 @@ export const upstreamFaults: readonly UpstreamFault[] = [
   })),
   {
     ...{ id: 'U12', name: 'speaks another language than HTTP', ...httpError, delivered: 0 },
-    ...{ trouble: 'connection_broke', upstreamStatus: null },
+    ...{ incident: 'connection_broke', upstreamStatus: null },
     play: (exchange) => exchange.write(`SSH-2.0-${secret}\r\n`),
   },
   {
     ...{ id: 'U12', name: 'sends 20 KB of headers', ...httpError, delivered: 0 },
-    ...{ trouble: 'connection_broke', upstreamStatus: null },
+    ...{ incident: 'connection_broke', upstreamStatus: null },
     play: (exchange) => exchange.write(`HTTP/1.1 200 OK\r\n${`x-filler: ${'x'.repeat(1_000)}\r\n`.repeat(20)}\r\n`),
   },
   {
     ...{ id: 'U12', name: 'compresses, unasked', ...httpError, delivered: 0 },
-    ...{ trouble: 'http_status', upstreamStatus: 200 },
+    ...{ incident: 'http_status', upstreamStatus: 200 },
     play: (exchange) => {
       exchange.events({ 'content-encoding': 'gzip' });
       exchange.chunk(good);

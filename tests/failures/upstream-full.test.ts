@@ -11,7 +11,7 @@ import {
   askFor,
   assertAnswered,
   assertFailed,
-  assertTold,
+  assertReported,
   endWell,
   remote,
   secret,
@@ -69,7 +69,7 @@ for (const [status, code, body] of [
           const taken = await askFor(service, 'pair', stream);
           await assertAnswered(books, taken, { text: 'Hello', stream });
         }
-        await assertTold(service, 'full-0', 'http_status', status);
+        await assertReported(service, 'full-0', 'http_status', status);
       });
     });
   }

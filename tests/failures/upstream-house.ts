@@ -1,10 +1,10 @@
 /** A service in front of scripted upstreams, and the look at one request that every fault of an upstream ends with. */
 import assert from 'node:assert/strict';
 
-import type { ErrorCode } from '../../src/errors.ts';
+import type { ErrorCode } from '../../src/platform/errors.ts';
 import type { UsageRow } from '../../src/store/ledger.ts';
 import { ask, assertNothingLeft, errorOf, house, inputPrice, outputPrice, streamError } from '../endings/house.ts';
-import { Books } from '../support/books.ts';
+import { LedgerSpan } from '../support/books.ts';
 import { newRequestId } from '../support/raw-client.ts';
 import { until } from '../support/service.ts';
 import type { TestService } from '../support/service.ts';
@@ -65,8 +65,8 @@ export async function askFor(
   // The slots of a proof that nothing is left are given back a moment after its rows are there.
   await until(async () => {
     if (response.status !== 429) return true;
-    const told = response.clone();
-    if (errorOf(await told.text()).code !== 'concurrency_limit_exceeded') return true;
+    const reported = response.clone();
+    if (errorOf(await reported.text()).code !== 'concurrency_limit_exceeded') return true;
     id = newRequestId();
     response = await send();
     return false;
@@ -81,7 +81,7 @@ export async function askFor(
 
 /** The answer fails in the way that its table says, and costs nothing (docs/money.md). */
 export async function assertFailed(
-  books: Books,
+  books: LedgerSpan,
   answer: Answer,
   expected: { readonly code: ErrorCode; readonly status: number; readonly stream: boolean; readonly delivered: number },
 ): Promise<UsageRow> {
@@ -110,7 +110,7 @@ interface Shown {
 
 /** The answer is whole, and what was shown is what is recorded and charged (I4, I5). */
 export async function assertAnswered(
-  books: Books,
+  books: LedgerSpan,
   answer: Answer,
   expected: { readonly text: string; readonly stream: boolean },
 ): Promise<UsageRow> {
@@ -154,8 +154,8 @@ export async function assertAnswered(
 }
 
 /** Runs, and requires that the balance moved by what the rows say, and that nothing is left behind (I1 to I3). */
-export async function settled(service: TestService, act: (books: Books) => Promise<void>): Promise<void> {
-  const books = new Books(service);
+export async function settled(service: TestService, act: (books: LedgerSpan) => Promise<void>): Promise<void> {
+  const books = new LedgerSpan(service);
   const before = { balance: await books.balance(), cost: (await books.sums()).costMicrocents };
   await act(books);
   const cost = (await books.sums()).costMicrocents - before.cost;
@@ -180,17 +180,17 @@ export function endWell(exchange: UpstreamExchange, completionTokens = 2): void 
 }
 
 /** A fault has its line for the operator: which backend, what, which status. */
-export async function assertTold(
+export async function assertReported(
   service: TestService,
   backend: string,
-  trouble: string,
+  incident: string,
   status: number | null,
 ): Promise<void> {
   // The line may come after the answer.
   await until(() =>
     service.log
-      .filter((line) => line['event'] === 'backend_trouble')
+      .filter((line) => line['event'] === 'backend_incident')
       .map((line) => ({ ...line, ...(line['detail'] as object | undefined) }) as Record<string, unknown>)
-      .some((line) => line['backend'] === backend && line['trouble'] === trouble && line['status'] === status),
+      .some((line) => line['backend'] === backend && line['incident'] === incident && line['status'] === status),
   );
 }

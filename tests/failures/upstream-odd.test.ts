@@ -10,7 +10,7 @@ import {
   askFor,
   assertAnswered,
   assertFailed,
-  assertTold,
+  assertReported,
   promptTokens,
   remote,
   serviceBefore,
@@ -110,7 +110,7 @@ for (const stream of [true, false]) {
       await closed;
       assert.ok(socket.bytesWritten < 32_000_000, `${socket.bytesWritten} bytes were taken`);
       assert.ok(residentBytes() - before < 100e6, `grew by ${residentBytes() - before} bytes`);
-      await assertTold(service, 'odd-0', 'unreadable_answer', 200);
+      await assertReported(service, 'odd-0', 'unreadable_answer', 200);
     });
   });
 
@@ -140,7 +140,7 @@ for (const stream of [true, false]) {
 const wrong: readonly unknown[] = [-1, -1e15, 0.5, 1e15, 1e308, '7', '', true, [7], {}];
 /** In place of a prompt's length that was not reported: the estimate of the service for `hi`, whatever it is. */
 const estimate = 'estimate';
-/** What can be made of `hi`: 2 bytes, 16 tokens around each message and 128 around all (`pipeline/fit.ts`). */
+/** What can be made of `hi`: 2 bytes, 16 tokens around each message and 128 around all (`inference/pipeline/fit.ts`). */
 const possible = 146;
 interface Reported {
   readonly name: string;
@@ -219,9 +219,9 @@ test(`U10: ${reports.length} kinds of wrong usage, streamed and whole: possible 
       }
     }
   });
-  await assertTold(service, 'odd-0', 'implausible_usage', 200);
-  const told = service.log.filter((line) => JSON.stringify(line).includes('implausible_usage'));
-  assert.ok(told.length < reports.length, `the operator is told ${told.length} times, not for every request`);
+  await assertReported(service, 'odd-0', 'implausible_usage', 200);
+  const reported = service.log.filter((line) => JSON.stringify(line).includes('implausible_usage'));
+  assert.ok(reported.length < reports.length, `the operator is told ${reported.length} times, not for every request`);
 });
 
 test('U10: usage that shrinks and grows between chunks: the largest counts, flagged', async () => {

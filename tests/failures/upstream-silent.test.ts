@@ -5,7 +5,15 @@ import { after, before, test } from 'node:test';
 import { closeHouse, errorOf, streamError } from '../endings/house.ts';
 import { chatChunk } from '../support/upstream.ts';
 import type { UpstreamExchange, UpstreamHandler } from '../support/upstream.ts';
-import { askFor, assertFailed, assertTold, remote, serviceBefore, settled, upstreamThat } from './upstream-house.ts';
+import {
+  askFor,
+  assertFailed,
+  assertReported,
+  remote,
+  serviceBefore,
+  settled,
+  upstreamThat,
+} from './upstream-house.ts';
 
 let play: UpstreamHandler = () => {};
 const upstream = await upstreamThat((exchange) => play(exchange));
@@ -60,7 +68,7 @@ for (const [id, name, handler] of beforeText) {
         const answer = await askFor(hasty, 'slow', stream);
         await assertFailed(books, answer, { code: 'backend_timeout', status: 504, stream, delivered: 0 });
         await upstream.exchanges.at(-1)!.closed;
-        await assertTold(hasty, 'slow-0', 'no_first_token_in_time', null);
+        await assertReported(hasty, 'slow-0', 'no_first_token_in_time', null);
       });
     });
   }
@@ -78,7 +86,7 @@ for (const stream of [true, false]) {
       const answer = await askFor(hasty, 'slow', stream);
       await assertFailed(books, answer, { code: 'backend_timeout', status: 504, stream, delivered: 1 });
       await upstream.exchanges.at(-1)!.closed;
-      await assertTold(hasty, 'slow-0', 'silent_in_mid_answer', null);
+      await assertReported(hasty, 'slow-0', 'silent_in_mid_answer', null);
     });
   });
 

@@ -9,7 +9,7 @@ import {
   askFor,
   assertAnswered,
   assertFailed,
-  assertTold,
+  assertReported,
   promptTokens,
   remote,
   serviceBefore,
@@ -57,7 +57,7 @@ for (const stream of [false, true]) {
     assert.match(next.body, /unsupported_regex/);
     const free = await askFor(service, model, stream);
     assert.equal(free.status, 200);
-    await assertTold(service, `${model}-0`, 'constraint_ignored', null);
+    await assertReported(service, `${model}-0`, 'constraint_ignored', null);
   });
 }
 

@@ -13,7 +13,7 @@ import {
   askFor,
   assertAnswered,
   assertFailed,
-  assertTold,
+  assertReported,
   promptTokens,
   remote,
   serviceBefore,
@@ -66,7 +66,7 @@ names.forEach((name, i) => {
         const answer = await askFor(service, `alone-${i}`, stream);
         await assertFailed(books, answer, { code: 'backend_connect_error', status: 502, stream, delivered: 0 });
       }
-      await assertTold(service, `alone-${i}-0`, 'cannot_connect', null);
+      await assertReported(service, `alone-${i}-0`, 'cannot_connect', null);
       await askFor(service, `alone-${i}`, false);
       const refused = await askFor(service, `alone-${i}`, false);
       // A look at the end of the first pause may have been earlier than this; it finds nobody either.

@@ -10,12 +10,12 @@ import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 
-import { askForStatus } from '../../src/control/client.ts';
-import { controlSocketPath } from '../../src/control/socket-path.ts';
-import { canaryBody, canaryHeaders } from '../http/canary-requests.ts';
-import { Canaries, filesBelow, sightings } from '../http/canary.ts';
-import { askChat, chatRequest } from '../http/chat.ts';
-import { RawConnection, requestBytes } from '../http/raw.ts';
+import { askForStatus } from '../../src/app/control/control-client.ts';
+import { controlSocketPath } from '../../src/app/control/socket-path.ts';
+import { canaryBody, canaryHeaders } from '../inference/http/canary-requests.ts';
+import { Canaries, filesBelow, sightings } from '../inference/http/canary.ts';
+import { askChat, chatRequest } from '../inference/http/chat.ts';
+import { RawConnection, requestBytes } from '../inference/http/raw.ts';
 import { TestService, scriptedModel, until } from '../support/service.ts';
 import { writeTinyGguf } from '../support/tiny-gguf.ts';
 import { Upstream, chatChunk, usageChunk } from '../support/upstream.ts';
@@ -340,7 +340,7 @@ describe('afterwards', () => {
   /** All that was written, and all that the running service tells whoever asks. */
   async function remains(): Promise<ReadonlyMap<string, Uint8Array>> {
     const files = [...filesBelow(service.folder), ...filesBelow(temporary)];
-    const told = new Map<string, string>([
+    const reported = new Map<string, string>([
       ['output', service.output],
       ['metrics', await (await fetch(`${service.accountUrl}/metrics`)).text()],
       ['control socket', JSON.stringify(await askForStatus(controlSocketPath(join(service.folder, 'data'))))],
@@ -348,10 +348,10 @@ describe('afterwards', () => {
     for (const command of [['usage', '--json', '--limit', '1000'], ['usage'], ['doctor'], ['keys', 'list', '--json']]) {
       const { stdout, stderr } = await service.command(...command);
       assert.notEqual(stdout, '', `${command.join(' ')}: ${stderr}`);
-      told.set(`tokenhouse ${command.join(' ')}`, stdout + stderr);
+      reported.set(`tokenhouse ${command.join(' ')}`, stdout + stderr);
     }
     return new Map([
-      ...[...told].map(([where, text]) => [where, Buffer.from(text)] as const),
+      ...[...reported].map(([where, text]) => [where, Buffer.from(text)] as const),
       ...files.filter(([path]) => basename(path) !== 'tokenhouse.yaml'),
       ...openFiles(),
     ]);

@@ -12,32 +12,32 @@ const lanes = 8;
 /** Microcents of a token of the scripted model. */
 const [inputPrice, outputPrice] = [5n, 20n];
 
-export interface Told {
+export interface Reported {
   readonly id: string;
   readonly usage: { readonly prompt_tokens: number; readonly completion_tokens: number } | undefined;
 }
 
 /** Starts the service, sends so many, and stops it. Resolves with what the clients were told. */
-export async function askThroughService(service: TestService, count: number): Promise<readonly Told[]> {
+export async function askThroughService(service: TestService, count: number): Promise<readonly Reported[]> {
   await service.start();
-  const told: Told[] = [];
+  const reported: Reported[] = [];
   let next = 0;
   await Promise.all(
     Array.from({ length: lanes }, async () => {
-      while (next < count) told.push(await ask(service, next++));
+      while (next < count) reported.push(await ask(service, next++));
     }),
   );
   // A request that its client has left is settled before the service has ended.
   assert.equal(await service.stop(), 0);
-  assert.equal(told.length, count);
-  return told;
+  assert.equal(reported.length, count);
+  return reported;
 }
 
 /** What the books have of them. */
-export function compareAsked(told: readonly Told[], rows: readonly UsageRow[]): void {
-  assert.equal(rows.length, told.length);
+export function compareAsked(reported: readonly Reported[], rows: readonly UsageRow[]): void {
+  assert.equal(rows.length, reported.length);
   const byId = new Map(rows.map((row) => [row.publicId, row]));
-  for (const { id, usage } of told) {
+  for (const { id, usage } of reported) {
     const row = byId.get(id);
     assert.ok(row, id);
     const { promptTokens, completionTokens, costMicrocents } = row;
@@ -60,7 +60,7 @@ export function compareAsked(told: readonly Told[], rows: readonly UsageRow[]): 
 
 const message = (content: string) => ({ model: 'demo', messages: [{ role: 'user', content }] });
 
-async function ask(service: TestService, index: number): Promise<Told> {
+async function ask(service: TestService, index: number): Promise<Reported> {
   const idOf = (answer: Response): string => answer.headers.get('x-request-id')!;
   switch (index % 5) {
     case 0: {
@@ -79,7 +79,7 @@ async function ask(service: TestService, index: number): Promise<Told> {
     default: {
       const answer = await service.chat({ ...message('hello'), ...(index % 5 === 2 ? { max_tokens: 3 } : {}) });
       assert.equal(answer.status, 200);
-      return { id: idOf(answer), usage: ((await answer.json()) as { usage: Told['usage'] }).usage };
+      return { id: idOf(answer), usage: ((await answer.json()) as { usage: Reported['usage'] }).usage };
     }
   }
 }

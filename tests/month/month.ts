@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
-import { noTax } from '../webhooks/receiver.ts';
+import { noTax } from '../notifications/webhooks/receiver.ts';
 import { exportRoutes } from '../../src/account-api/routes/export.ts';
 import { invoiceRoutes } from '../../src/account-api/routes/invoices.ts';
 import { usageRoutes } from '../../src/account-api/routes/usage.ts';
@@ -12,10 +12,10 @@ import { issueKey } from '../../src/accounts/key.ts';
 import { Billing } from '../../src/billing/billing.ts';
 import type { Config } from '../../src/config/config.ts';
 import type { AccountLedger, LeasedBalances, UsageRow } from '../../src/store/ledger.ts';
-import type { GenerationPage } from '../../src/store/generation-queries.ts';
-import type { Desk } from '../../src/store/operations.ts';
-import { nextDay, startOfDay, startOfZoneMonth } from '../../src/store/time-zone.ts';
-import type { Difference } from '../../src/store/verify.ts';
+import type { GenerationPage } from '../../src/store/repositories/generations.ts';
+import type { Repositories } from '../../src/store/repositories/repositories.ts';
+import { nextDay, startOfDay, startOfZoneMonth } from '../../src/platform/calendar/time-zone.ts';
+import type { Difference } from '../../src/store/verify/difference.ts';
 import { openHost } from '../account-api/host.ts';
 import { mulberry32 } from '../support/random.ts';
 import type { TestService } from '../support/service.ts';
@@ -51,7 +51,7 @@ export interface Place {
   /** Not started. */
   readonly service: TestService;
   /** After the service has stopped; closed by whoever opens it. */
-  open(free: LeasedBalances): Promise<{ readonly ledger: AccountLedger; readonly desk: Desk }>;
+  open(free: LeasedBalances): Promise<{ readonly ledger: AccountLedger; readonly repositories: Repositories }>;
   differences(): Promise<readonly Difference[]>;
 }
 
@@ -93,15 +93,15 @@ async function proveSeed(t: TestContext, place: Place, seed: number, size: Month
     t.diagnostic(`${what}: ${seconds[0]} s, ${seconds[1]} s of a processor in this process`);
     [since, busySince] = [performance.now(), process.cpuUsage()];
   };
-  const told = await askThroughService(place.service, asked);
+  const reported = await askThroughService(place.service, asked);
   const { accountId } = place.service;
   done(`${asked} by HTTP`);
 
   // Before it is opened nobody asks.
   const free: LeasedBalances = {
-    credit: (purse, microcents) => billing.credit(purse, microcents),
-    reserve: (purse, microcents) => billing.reserve(purse, microcents),
-    freeMicrocents: (purse) => billing.freeMicrocents(purse) ?? 0n,
+    credit: (balance, microcents) => billing.credit(balance, microcents),
+    reserve: (balance, microcents) => billing.reserve(balance, microcents),
+    freeMicrocents: (balance) => billing.freeMicrocents(balance) ?? 0n,
     forget: () => billing.forget(),
   };
   const store = await place.open(free);
@@ -112,25 +112,29 @@ async function proveSeed(t: TestContext, place: Place, seed: number, size: Month
     store,
   });
   const { operations } = host.services;
-  const { desk } = operations;
+  const { repositories } = operations;
   const keyIds: string[] = [];
   for (const userId of members) {
     const { row } = issueKey({ accountId, userId, name: 'of the month', secret: operations.secret, now: Date.now() });
-    await desk.createKey({ key: row, changeId: uuid() });
+    await repositories.createKey({ key: row, changeId: uuid() });
     keyIds.push(row.id);
   }
   const rows: UsageRow[] = [];
   for (let page: GenerationPage | undefined; page === undefined || page.next !== undefined;) {
-    page = await desk.listGenerations({ accountId, limit: 500, ...(page === undefined ? {} : { before: page.next! }) });
+    page = await repositories.listGenerations({
+      accountId,
+      limit: 500,
+      ...(page === undefined ? {} : { before: page.next! }),
+    });
     rows.push(...page.rows);
   }
-  compareAsked(told, rows);
+  compareAsked(reported, rows);
   const moved: Moved[] = [];
   for (const id of bystanders) {
     await host.account(id);
     await operations.ledger.setCreditLimit(id, 10n ** 12n, Date.now(), uuid());
   }
-  for (const transfer of await desk.listTransfers({ accountId }))
+  for (const transfer of await repositories.listTransfers({ accountId }))
     moved.push({
       accountId,
       at: transfer.at,
@@ -139,7 +143,7 @@ async function proveSeed(t: TestContext, place: Place, seed: number, size: Month
       ofRevenue: false,
     });
   const zoneOf = (id: string, timeZone: string) =>
-    desk.editAccount({ accountId: id, timeZone, at: Date.now(), changeId: uuid() });
+    repositories.editAccount({ accountId: id, timeZone, at: Date.now(), changeId: uuid() });
   await zoneOf(accountId, firstZone);
   await zoneOf(bystanders[0], 'Pacific/Kiritimati');
   await zoneOf(bystanders[1], 'Europe/Berlin');
@@ -147,9 +151,9 @@ async function proveSeed(t: TestContext, place: Place, seed: number, size: Month
   const played: Played = { accountId, rows, moved, keyIds };
   const stage: Stage = { operations, billing, clock, accountId, keyIds, rows, moved };
   const asker = async (): Promise<Asker> => askerOf(host.url, await host.key(accountId, 'owner'));
-  const addHours = async (): Promise<void> => void (await desk.recomputeUsageHours({ now: clock.now }));
+  const addHours = async (): Promise<void> => void (await repositories.recomputeUsageHours({ now: clock.now }));
   const addDays = async (): Promise<void> => {
-    while ((await desk.recomputeUsageDays({})).isMore);
+    while ((await repositories.recomputeUsageDays({})).isMore);
   };
   const close = async (): Promise<void> => {
     assert.ok(await host.jobs.run('invoices'));
@@ -208,7 +212,7 @@ async function proveSeed(t: TestContext, place: Place, seed: number, size: Month
       30,
     ),
   );
-  await compareSpend(desk, played, month);
+  await compareSpend(repositories, played, month);
   done('reports');
   for (const format of ['csv', 'json'] as const)
     await compareGenerations(ask, played, secondZone, statementSpan, format);
@@ -216,12 +220,12 @@ async function proveSeed(t: TestContext, place: Place, seed: number, size: Month
   await compareReportExports(ask, played, { from: Date.UTC(year - 1, 0, 1), to: Date.UTC(year, 5, 3) }, '1d');
   done('exports');
 
-  const statements = await compareStatements(desk, played, accountId);
+  const statements = await compareStatements(repositories, played, accountId);
   const [ofMonth] = statements.filter(({ periodStart }) => periodStart === statementSpan.from);
   assert.equal(ofMonth?.periodEnd, statementSpan.to);
   for (const statement of statements) await compareWithReports(ask, statement);
-  for (const id of bystanders) assert.ok((await compareStatements(desk, played, id)).length > 2);
-  await compareNumbers(desk);
+  for (const id of bystanders) assert.ok((await compareStatements(repositories, played, id)).length > 2);
+  await compareNumbers(repositories);
   assert.deepEqual(await place.differences(), []);
   assert.deepEqual(host.failures, []);
   done('statements and ledger');
@@ -239,7 +243,7 @@ function sampleOf(random: () => number, rows: readonly UsageRow[], count: number
   return Array.from({ length: count }, () => rows[Math.floor(random() * rows.length)]!);
 }
 
-async function compareSpend(desk: Desk, played: Played, span: Span): Promise<void> {
+async function compareSpend(repositories: Repositories, played: Played, span: Span): Promise<void> {
   const { accountId } = played;
   const rows = requestsIn(played, accountId, span);
   for (const [by, id, dimension] of [
@@ -249,7 +253,7 @@ async function compareSpend(desk: Desk, played: Played, span: Span): Promise<voi
     ['tag', 'red', 'tag'],
   ] as const) {
     const theirs = rows.filter((row) => valuesOf(played, row, dimension).includes(id ?? null));
-    const spent = await desk.spendSince({ accountId, ...span, by, ...(id === undefined ? {} : { id }) });
+    const spent = await repositories.spendSince({ accountId, ...span, by, ...(id === undefined ? {} : { id }) });
     assert.equal(
       spent,
       sumOf(theirs, (row) => row.costMicrocents),

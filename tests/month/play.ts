@@ -1,14 +1,14 @@
 /** Plays a month: settles in lanes as the service does, moves credit through its operations, and runs the jobs when they are due. */
 import assert from 'node:assert/strict';
-import { commandLine } from '../../src/accounts/audit.ts';
+import { commandLine } from '../../src/accounts/actor.ts';
 import { moveCredit, refundRequest } from '../../src/accounts/credit.ts';
 import type { OperationServices } from '../../src/accounts/operation.ts';
 import type { Billing } from '../../src/billing/billing.ts';
 import { isCharged } from '../../src/billing/endings.ts';
-import { AccountPrices } from '../../src/catalog/account-prices.ts';
+import { AccountPrices } from '../../src/billing/account-prices.ts';
 import { costMicrocents } from '../../src/catalog/pricing.ts';
-import { publicIdOf, uuidMaker, uuidText } from '../../src/ids/uuid.ts';
-import { closePromotions } from '../../src/payments/promotions.ts';
+import { publicIdOf, uuidMaker, uuidText } from '../../src/platform/ids/uuid.ts';
+import { closePromotions } from '../../src/billing/payments/promotions.ts';
 import type { UsageRow } from '../../src/store/ledger.ts';
 import { isIn, sumOf, type Moved, type Span } from './played.ts';
 import { grants, rates, type Planned, type PlannedMove, type Timeline } from './timeline.ts';
@@ -34,15 +34,15 @@ const movesAtOnce = 16;
 
 /** The rates are the account's own, so they change at their moment without a change of the configuration. */
 export async function setRates({ operations }: Stage, accountIds: readonly string[]): Promise<AccountPrices> {
-  const { desk, newId } = operations;
+  const { repositories, newId } = operations;
   const prices = new AccountPrices();
   for (const accountId of accountIds)
     for (const [modelId, changes] of Object.entries(rates))
       for (const { from, input, output, cacheRead } of changes) {
         const price = { accountId, modelId, validFrom: from, validTo: null, input, output, cacheRead };
-        await desk.addAccountPrice({ price, at: Date.now(), changeId: newId() });
+        await repositories.addAccountPrice({ price, at: Date.now(), changeId: newId() });
       }
-  prices.load(await desk.listAccountPrices({ endingAfter: 0 }));
+  prices.load(await repositories.listAccountPrices({ endingAfter: 0 }));
   return prices;
 }
 

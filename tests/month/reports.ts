@@ -1,7 +1,7 @@
 /** Reports, receipts and exports of the account API, each against the requests that were played. */
 import assert from 'node:assert/strict';
-import { localText, nextDay, dateAt } from '../../src/store/time-zone.ts';
-import { uuidText } from '../../src/ids/uuid.ts';
+import { localText, nextDay, dateAt } from '../../src/platform/calendar/time-zone.ts';
+import { uuidText } from '../../src/platform/ids/uuid.ts';
 import type { UsageRow } from '../../src/store/ledger.ts';
 import { dimensions, hexOf, movedIn, requestsIn, sumOf, valuesOf } from './played.ts';
 import type { Dimension, Moved, Played, Span } from './played.ts';
@@ -144,14 +144,16 @@ export async function compareActivity(ask: Asker, played: Played, zone: string, 
     const { data }: { readonly data: readonly Readonly<Record<string, unknown>>[] } = await ask.json(
       `/v1/activity?date=${date}`,
     );
-    const told = data.map((row) => [seconds(from), row['model'], row['requests'], row['cost_microcents']].join(' '));
+    const reported = data.map((row) =>
+      [seconds(from), row['model'], row['requests'], row['cost_microcents']].join(' '),
+    );
     const rows = requestsIn(played, played.accountId, { from, to: nextDay(zone, from) });
     const models = [...new Set(rows.map(({ modelId }) => modelId))];
     const expected = models.map((model) => {
       const own = rows.filter(({ modelId }) => modelId === model);
       return [seconds(from), model, own.length, sumOf(own, (row) => row.costMicrocents)].join(' ');
     });
-    assert.deepEqual(told.sort(), expected.sort(), `${zone} ${date}`);
+    assert.deepEqual(reported.sort(), expected.sort(), `${zone} ${date}`);
   }
 }
 

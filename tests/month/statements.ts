@@ -1,9 +1,9 @@
 /** Statements and credit notes against what was played: each is right, none overlap, and all together are the ledger. */
 import assert from 'node:assert/strict';
-import type { InvoiceData, StatementData } from '../../src/invoices/statement.ts';
+import type { InvoiceData, StatementData } from '../../src/billing/invoices/statement.ts';
 import type { UsageRow } from '../../src/store/ledger.ts';
-import type { Desk } from '../../src/store/operations.ts';
-import type { Invoice } from '../../src/store/invoice-queries.ts';
+import type { Repositories } from '../../src/store/repositories/repositories.ts';
+import type { Invoice } from '../../src/store/repositories/invoices.ts';
 import { isIn, movedIn, requestsIn, sumOf } from './played.ts';
 import type { Moved, Played, Span } from './played.ts';
 import type { Asker } from './reports.ts';
@@ -13,8 +13,12 @@ const costOf = ({ costMicrocents }: UsageRow): bigint => costMicrocents;
 const amountOf = ({ microcents }: Moved): bigint => microcents;
 
 /** Everything that was issued to an account, when all that was played is closed. Resolves with its statements, oldest first. */
-export async function compareStatements(desk: Desk, played: Played, accountId: string): Promise<readonly Invoice[]> {
-  const issued = (await desk.listInvoices({ accountId, limit: 1_000 })).toReversed();
+export async function compareStatements(
+  repositories: Repositories,
+  played: Played,
+  accountId: string,
+): Promise<readonly Invoice[]> {
+  const issued = (await repositories.listInvoices({ accountId, limit: 1_000 })).toReversed();
   const statements = issued.filter(({ kind }) => kind === 'statement');
   const all = { from: 0, to: Infinity };
   const [rows, moved] = [requestsIn(played, accountId, all), movedIn(played, accountId, all)];
@@ -48,7 +52,7 @@ export async function compareStatements(desk: Desk, played: Played, accountId: s
     );
   const refunds = moved.filter(({ request }) => request !== undefined);
   assert.equal(totalOf('statement') - totalOf('credit_note'), sumOf(rows, costOf) - sumOf(refunds, amountOf));
-  assert.equal((await desk.getAccount({ accountId }))!.balanceMicrocents, closing);
+  assert.equal((await repositories.getAccount({ accountId }))!.balanceMicrocents, closing);
   return statements;
 }
 
@@ -62,7 +66,7 @@ function compareOne(statement: Invoice, data: StatementData, rows: readonly Usag
     where,
   );
   assert.equal(statement.totalMicrocents, usage - sumOf(own, amountOf), where);
-  const told = data.lines.map((line) =>
+  const reported = data.lines.map((line) =>
     [
       line.model,
       line.plan,
@@ -76,7 +80,7 @@ function compareOne(statement: Invoice, data: StatementData, rows: readonly Usag
       line.microcents,
     ].join(' '),
   );
-  assert.deepEqual(told.sort(), linesOf(rows), where);
+  assert.deepEqual(reported.sort(), linesOf(rows), where);
   const movements = data.movements.map(({ name, count, microcents }) => `${name} ${count} ${microcents}`);
   assert.deepEqual(movements.sort(), movementsOf(moved), where);
   const payments = moved.filter(({ kind }) => kind === 'topup').sort((a, b) => a.at - b.at);
@@ -139,9 +143,9 @@ function compareNotes(issued: readonly Invoice[], statements: readonly Invoice[]
 }
 
 /** Over all accounts, whichever they are: without a gap, and each to be told once. */
-export async function compareNumbers(desk: Desk): Promise<void> {
-  const all = (await desk.listInvoices({ limit: 10_000 })).toReversed();
-  const notices = await desk.listNotices({ after: '', limit: 10_000 });
+export async function compareNumbers(repositories: Repositories): Promise<void> {
+  const all = (await repositories.listInvoices({ limit: 10_000 })).toReversed();
+  const notices = await repositories.listNotices({ after: '', limit: 10_000 });
   assert.deepEqual(
     notices.map(({ data }) => (JSON.parse(data) as { readonly number: string }).number).sort(),
     all.map(({ number }) => number).sort(),

@@ -2,7 +2,7 @@
 import type { Prices } from '../../src/catalog/pricing.ts';
 import type { Movement } from '../../src/accounts/credit.ts';
 import type { Ending } from '../../src/store/ledger.ts';
-import { nextBucket, nextDay, startOfZoneMonth } from '../../src/store/time-zone.ts';
+import { nextBucket, nextDay, startOfZoneMonth } from '../../src/platform/calendar/time-zone.ts';
 
 export const minuteMs = 60_000;
 export const hourMs = 60 * minuteMs;

@@ -1,9 +1,9 @@
-/** Which period a time is in, and what its purse is called (money.md, "Budgets"). */
+/** Which period a time is in, and what its balance is called (money.md, "Budgets"). */
 import fc from 'fast-check';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { budgetPeriods, isOfBudget, periodOf, purseAt, readPurseId } from '../../src/store/budget.ts';
+import { budgetPeriods, isOfBudget, periodOf, balanceAt, readBalanceId } from '../../src/store/budget.ts';
 
 const at = (text: string): number => Date.parse(text);
 
@@ -31,27 +31,27 @@ for (const [per, time, start, end] of [
 ] as const) {
   test(`${time} is in the ${per} from ${start} to ${end}`, () => {
     assert.deepEqual(periodOf(per, at(time)), { startsAt: at(start), endsAt: at(end) });
-    assert.equal(purseAt('key_a', per, at(time)).id, `key_a:${per}:${start}`);
+    assert.equal(balanceAt('key_a', per, at(time)).id, `key_a:${per}:${start}`);
   });
 }
 
 test('a total has one period, which never ends', () => {
-  const purse = purseAt('acct_a', 'total', Date.now());
-  assert.deepEqual(purse, { id: 'acct_a:total', subject: 'acct_a', per: 'total', startsAt: 0, endsAt: null });
+  const balance = balanceAt('acct_a', 'total', Date.now());
+  assert.deepEqual(balance, { id: 'acct_a:total', subject: 'acct_a', per: 'total', startsAt: 0, endsAt: null });
 });
 
 test('every time is in one period, periods follow one another, and an id says which one it is', () => {
   const time = fc.integer({ min: 0, max: at('2200-01-01') });
   fc.assert(
     fc.property(fc.constantFrom(...budgetPeriods), time, (per, now) => {
-      const purse = purseAt('key_a', per, now);
-      const { startsAt, endsAt } = purse;
+      const balance = balanceAt('key_a', per, now);
+      const { startsAt, endsAt } = balance;
       assert.ok(startsAt <= now && (endsAt === null || now < endsAt));
-      assert.deepEqual(readPurseId(purse.id), purse);
-      assert.ok(isOfBudget(purse.id) && !isOfBudget('acct_a'));
+      assert.deepEqual(readBalanceId(balance.id), balance);
+      assert.ok(isOfBudget(balance.id) && !isOfBudget('acct_a'));
       if (endsAt === null) return;
-      assert.deepEqual(purseAt('key_a', per, startsAt), purse);
-      assert.deepEqual(purseAt('key_a', per, endsAt - 1), purse);
+      assert.deepEqual(balanceAt('key_a', per, startsAt), balance);
+      assert.deepEqual(balanceAt('key_a', per, endsAt - 1), balance);
       assert.equal(periodOf(per, endsAt).startsAt, endsAt);
       const start = new Date(startsAt);
       assert.ok(Number.isInteger(startsAt / 86_400_000));

@@ -2,14 +2,14 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { test, type TestContext } from 'node:test';
-import { publicIdOf } from '../../src/ids/uuid.ts';
-import type { RequestClaim } from '../../src/store/idempotency.ts';
+import { publicIdOf } from '../../src/platform/ids/uuid.ts';
+import type { RequestClaim } from '../../src/store/repositories/idempotency.ts';
 import type { Ending, Ledger, UsageRow } from '../../src/store/ledger.ts';
-import type { Desk } from '../../src/store/operations.ts';
+import type { Repositories } from '../../src/store/repositories/repositories.ts';
 import { usage, uuid } from './fixture.ts';
 
 export interface ClaimStore {
-  readonly desk: Desk;
+  readonly repositories: Repositories;
   readonly ledger: Pick<Ledger, 'settle'>;
   /** A process that is alive beside the one that asks; undefined where there can be none. */
   readonly otherOwner: Uint8Array | undefined;
@@ -46,20 +46,24 @@ export function testClaims(open: (t: TestContext) => Promise<ClaimStore>): void 
 
   test('a charged answer is found, byte for byte, and by its account only', async (t) => {
     const store = await open(t);
-    const { desk, ledger } = store;
+    const { repositories, ledger } = store;
     const claim = claimOf(store);
-    assert.deepEqual(await desk.claimRequest(claim), { outcome: 'claimed' });
+    assert.deepEqual(await repositories.claimRequest(claim), { outcome: 'claimed' });
     const answer = Uint8Array.from(randomBytes(10_000)); // sealed, so of any bytes
-    assert.equal(await desk.keepAnswer({ ...claim, answer }), true);
+    assert.equal(await repositories.keepAnswer({ ...claim, answer }), true);
     await ledger.settle(ended(claim, 'finished'));
-    assert.deepEqual(await desk.claimRequest(again(claim)), { outcome: 'answered', publicId: claim.publicId, answer });
-    assert.deepEqual(await desk.claimRequest(again(claim, { accountId: 'acct_b' })), { outcome: 'claimed' });
-    assert.deepEqual(await desk.claimRequest(again(claim, { fingerprint: hash() })), { outcome: 'other' });
+    assert.deepEqual(await repositories.claimRequest(again(claim)), {
+      outcome: 'answered',
+      publicId: claim.publicId,
+      answer,
+    });
+    assert.deepEqual(await repositories.claimRequest(again(claim, { accountId: 'acct_b' })), { outcome: 'claimed' });
+    assert.deepEqual(await repositories.claimRequest(again(claim, { fingerprint: hash() })), { outcome: 'other' });
   });
 
   test('what counts is the charge: an answer that was kept and not charged is none, one that was charged and not kept is told', async (t) => {
     const store = await open(t);
-    const { desk, ledger } = store;
+    const { repositories, ledger } = store;
     for (const ending of [
       'failed',
       'lost',
@@ -70,35 +74,35 @@ export function testClaims(open: (t: TestContext) => Promise<ClaimStore>): void 
       'drained',
     ] as const) {
       const claim = claimOf(store);
-      await desk.claimRequest(claim);
-      await desk.keepAnswer({ ...claim, answer: sealed('of the first') });
+      await repositories.claimRequest(claim);
+      await repositories.keepAnswer({ ...claim, answer: sealed('of the first') });
       await ledger.settle(ended(claim, ending));
       const second = again(claim);
-      assert.deepEqual(await desk.claimRequest(second), { outcome: 'claimed' }, ending);
+      assert.deepEqual(await repositories.claimRequest(second), { outcome: 'claimed' }, ending);
       // Nothing of the first is left.
       await ledger.settle(ended(second, 'finished'));
-      const told = { outcome: 'answered', publicId: second.publicId, answer: null };
-      assert.deepEqual(await desk.claimRequest(again(claim)), told, ending);
+      const reported = { outcome: 'answered', publicId: second.publicId, answer: null };
+      assert.deepEqual(await repositories.claimRequest(again(claim)), reported, ending);
     }
     const claim = claimOf(store);
-    await desk.claimRequest(claim);
+    await repositories.claimRequest(claim);
     await ledger.settle(ended(claim, 'credit'));
-    assert.equal((await desk.claimRequest(again(claim))).outcome, 'answered');
+    assert.equal((await repositories.claimRequest(again(claim))).outcome, 'answered');
   });
 
   test('the claim of a dead process is taken over, and the dead one can keep nothing any more', async (t) => {
     const store = await open(t);
-    const { desk } = store;
+    const { repositories } = store;
     for (let round = 0; round < 20; round++) {
       const dead = claimOf(store, { owner: uuid() });
-      await desk.claimRequest(dead);
+      await repositories.claimRequest(dead);
       assert.deepEqual(
         await outcomesOfAll(store, dead),
         store.otherOwner === undefined ? ['claimed'] : ['claimed', 'running'],
       );
-      assert.equal(await desk.keepAnswer({ ...dead, answer: sealed('too late') }), false);
+      assert.equal(await repositories.keepAnswer({ ...dead, answer: sealed('too late') }), false);
       // Nor does it free the key.
-      await desk.leaveRequest(dead);
+      await repositories.leaveRequest(dead);
       if (store.otherOwner === undefined) continue;
       assert.deepEqual(await outcomesOfAll(store, dead), ['claimed', 'running']);
     }
@@ -114,52 +118,52 @@ export function testClaims(open: (t: TestContext) => Promise<ClaimStore>): void 
 
   /** Of each process that there is, at once; sorted. */
   async function outcomesOfAll(
-    { desk, owner, otherOwner }: ClaimStore,
+    { repositories, owner, otherOwner }: ClaimStore,
     claim: RequestClaim,
   ): Promise<readonly string[]> {
     const owners = otherOwner === undefined ? [owner] : [owner, otherOwner];
-    const asked = await Promise.all(owners.map((one) => desk.claimRequest(again(claim, { owner: one }))));
+    const asked = await Promise.all(owners.map((one) => repositories.claimRequest(again(claim, { owner: one }))));
     return asked.map(({ outcome }) => outcome).toSorted();
   }
 
   test('a key that is left is free, and so is one after a day; tidying deletes what is over a bound', async (t) => {
     const store = await open(t);
-    const { desk, ledger } = store;
+    const { repositories, ledger } = store;
     const left = claimOf(store);
-    await desk.claimRequest(left);
-    await desk.leaveRequest(left);
-    assert.equal((await desk.claimRequest(again(left, { fingerprint: hash() }))).outcome, 'claimed');
+    await repositories.claimRequest(left);
+    await repositories.leaveRequest(left);
+    assert.equal((await repositories.claimRequest(again(left, { fingerprint: hash() }))).outcome, 'claimed');
 
     const kept: RequestClaim[] = [];
     for (let day = 0; day < 6; day++) {
       const claim = claimOf(store, { now: (1_000 + day) * dayMs, expiredAt: 0 });
       kept.push(claim);
-      await desk.claimRequest(claim);
-      await desk.keepAnswer({ ...claim, answer: sealed('x'.repeat(10_000)) });
+      await repositories.claimRequest(claim);
+      await repositories.keepAnswer({ ...claim, answer: sealed('x'.repeat(10_000)) });
       await ledger.settle(ended(claim, 'finished'));
     }
     const first = kept[0]!;
     const late = again(first, { fingerprint: hash(), expiredAt: first.now });
-    assert.equal((await desk.claimRequest(again(first, { expiredAt: first.now - 1 }))).outcome, 'answered');
-    assert.equal((await desk.claimRequest(late)).outcome, 'claimed');
-    await desk.leaveRequest(late);
+    assert.equal((await repositories.claimRequest(again(first, { expiredAt: first.now - 1 }))).outcome, 'answered');
+    assert.equal((await repositories.claimRequest(late)).outcome, 'claimed');
+    await repositories.leaveRequest(late);
 
     const outcomes = async (): Promise<string[]> => {
       const found = [];
       for (const claim of kept.slice(1)) {
         const asked = again(claim, { expiredAt: 0 });
-        const { outcome } = await desk.claimRequest(asked);
-        if (outcome === 'claimed') await desk.leaveRequest(asked);
+        const { outcome } = await repositories.claimRequest(asked);
+        if (outcome === 'claimed') await repositories.leaveRequest(asked);
         found.push(outcome);
       }
       return found;
     };
     const bounds = { accountIds: [], accountBytesMax: 25_000, bytesMax: 1e9 };
-    await desk.tidyRequests({ ...bounds, expiredAt: kept[1]!.now });
+    await repositories.tidyRequests({ ...bounds, expiredAt: kept[1]!.now });
     assert.deepEqual(await outcomes(), ['claimed', 'answered', 'answered', 'answered', 'answered']);
-    await desk.tidyRequests({ ...bounds, expiredAt: 0, accountIds: ['acct_a'] });
+    await repositories.tidyRequests({ ...bounds, expiredAt: 0, accountIds: ['acct_a'] });
     assert.deepEqual(await outcomes(), ['claimed', 'claimed', 'claimed', 'answered', 'answered']);
-    await desk.tidyRequests({ ...bounds, expiredAt: 0, accountIds: ['acct_z'], bytesMax: 15_000 });
+    await repositories.tidyRequests({ ...bounds, expiredAt: 0, accountIds: ['acct_z'], bytesMax: 15_000 });
     assert.deepEqual(await outcomes(), ['claimed', 'claimed', 'claimed', 'claimed', 'answered']);
   });
 }

@@ -1,10 +1,10 @@
 /** Processes that die at any of their calls of the store, before it is carried out or before its answer arrives. */
 import type { AccountLedger } from '../../src/store/ledger.ts';
-import type { Desk } from '../../src/store/operations.ts';
+import type { Repositories } from '../../src/store/repositories/repositories.ts';
 
 export interface MortalStore {
   readonly ledger: AccountLedger;
-  readonly desk: Desk;
+  readonly repositories: Repositories;
   now(): number;
 }
 
@@ -32,7 +32,7 @@ function mortal(
       },
     });
   return {
-    store: { ledger: wrap(store.ledger), desk: wrap(store.desk), now: () => store.now() },
+    store: { ledger: wrap(store.ledger), repositories: wrap(store.repositories), now: () => store.now() },
     died: () => left <= 0,
   };
 }

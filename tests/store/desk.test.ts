@@ -2,12 +2,12 @@ import fc from 'fast-check';
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import type { NewKey, UsageSum } from '../../src/store/queries.ts';
+import type { NewKey, UsageSum } from '../../src/store/repositories/queries.ts';
 import { openConnection, openReadOnlyConnection } from '../../src/store/sqlite/connection.ts';
 import { kyselyOn, openReadOnly } from '../../src/store/sqlite/dialect.ts';
-import { deskOn } from '../../src/store/operations.ts';
+import { repositoriesOn } from '../../src/store/repositories/repositories.ts';
 import { StoreError } from '../../src/store/store-error.ts';
-import { publicIdOf, uuidText } from '../../src/ids/uuid.ts';
+import { publicIdOf, uuidText } from '../../src/platform/ids/uuid.ts';
 import type { UsageRow } from '../../src/store/ledger.ts';
 import { customer, differencesOf, grant, openStore, temporaryFolder, usage, uuid } from './fixture.ts';
 
@@ -37,47 +37,50 @@ test('keys are made, listed, loaded and revoked; each change is on the feed', as
   const store = await openStore(t, file);
   await customer(store, 'acct_a', 0n);
   await customer(store, 'acct_b', 0n);
-  await store.desk.createKey({
+  await store.repositories.createKey({
     key: { ...key('acct_a', 'key_1'), limits: '{"rpm":5}', expiresAt: 77 },
     changeId: uuid(),
   });
-  await store.desk.createKey({ key: key('acct_b', 'key_22'), changeId: uuid() });
+  await store.repositories.createKey({ key: key('acct_b', 'key_22'), changeId: uuid() });
   await assert.rejects(
-    store.desk.createKey({ key: key('acct_none', 'key_3'), changeId: uuid() }),
+    store.repositories.createKey({ key: key('acct_none', 'key_3'), changeId: uuid() }),
     refused('not_found'),
   );
   await assert.rejects(
-    store.desk.createKey({ key: key('house_cash', 'key_3'), changeId: uuid() }),
+    store.repositories.createKey({ key: key('house_cash', 'key_3'), changeId: uuid() }),
     refused('not_found'),
   );
   await assert.rejects(
-    store.desk.createKey({ key: { ...key('acct_a', 'key_3'), hash: key('acct_a', 'key_1').hash }, changeId: uuid() }),
+    store.repositories.createKey({
+      key: { ...key('acct_a', 'key_3'), hash: key('acct_a', 'key_1').hash },
+      changeId: uuid(),
+    }),
     refused('conflict'),
   );
   assert.deepEqual(
-    (await store.desk.listKeys({})).map((one) => one.id),
+    (await store.repositories.listKeys({})).map((one) => one.id),
     ['key_22', 'key_1'],
   );
   await store.ledger.setAccountStatus('acct_b', 'suspended', 5, uuid());
-  const [first, second] = await store.desk.loadKeys({});
+  const [first, second] = await store.repositories.loadKeys({});
   assert.deepEqual(Buffer.from(first!.hash), Buffer.from(key('acct_a', 'key_1').hash));
   assert.deepEqual([first!.limits, first!.expiresAt, first!.accountStatus], ['{"rpm":5}', 77, 'active']);
   assert.equal(second!.accountStatus, 'suspended');
   assert.deepEqual(
-    (await store.desk.loadKeys({ after: 'key_1', limit: 1 })).map((one) => one.id),
+    (await store.repositories.loadKeys({ after: 'key_1', limit: 1 })).map((one) => one.id),
     ['key_22'],
   );
 
-  const revoked = await store.desk.revokeKey({ keyId: 'key_1', at: 9, changeId: uuid() });
+  const revoked = await store.repositories.revokeKey({ keyId: 'key_1', at: 9, changeId: uuid() });
   assert.deepEqual([revoked!.status, revoked!.revokedAt], ['revoked', 9]);
-  assert.equal((await store.desk.revokeKey({ keyId: 'key_1', at: 10, changeId: uuid() }))!.revokedAt, 9);
-  assert.equal(await store.desk.revokeKey({ keyId: 'key_none', at: 10, changeId: uuid() }), undefined);
+  assert.equal((await store.repositories.revokeKey({ keyId: 'key_1', at: 10, changeId: uuid() }))!.revokedAt, 9);
+  assert.equal(await store.repositories.revokeKey({ keyId: 'key_none', at: 10, changeId: uuid() }), undefined);
   assert.deepEqual(
-    (await store.desk.loadKeys({})).map((one) => one.id),
+    (await store.repositories.loadKeys({})).map((one) => one.id),
     ['key_22'],
   );
   assert.deepEqual(
-    (await store.desk.listKeys({ accountId: 'acct_a' })).map((one) => [one.id, one.status]),
+    (await store.repositories.listKeys({ accountId: 'acct_a' })).map((one) => [one.id, one.status]),
     [['key_1', 'revoked']],
   );
 
@@ -126,7 +129,11 @@ test('usage is listed newest first, page by page, and filtered', async (t) => {
     const all: UsageRow[] = [];
     for (;;) {
       const before = all.at(-1);
-      const page = await store.desk.listUsage({ ...filter, limit: 4, ...(before === undefined ? {} : { before }) });
+      const page = await store.repositories.listUsage({
+        ...filter,
+        limit: 4,
+        ...(before === undefined ? {} : { before }),
+      });
       all.push(...page);
       if (page.length < 4) return names(all);
     }
@@ -149,7 +156,7 @@ test('usage is listed newest first, page by page, and filtered', async (t) => {
   const db = openReadOnly(file);
   t.after(() => db.destroy());
   assert.deepEqual(
-    names(await deskOn(db).listUsage({ accountId: 'acct_a' })),
+    names(await repositoriesOn(db).listUsage({ accountId: 'acct_a' })),
     newest(ofA),
     'the same beside the service',
   );
@@ -169,7 +176,7 @@ test('a request is found by any id that its user may hold, within the account on
   await store.ledger.settle(row);
   await store.ledger.settle(twin);
   const find = async (accountId: string, id: string) =>
-    (await store.desk.findUsage({ accountId, id })).map((one) => uuidText(one.requestId));
+    (await store.repositories.findUsage({ accountId, id })).map((one) => uuidText(one.requestId));
   const [id, twinId] = [uuidText(row.requestId), uuidText(twin.requestId)];
   assert.deepEqual(await find('acct_a', publicId), [id, twinId].toSorted().toReversed());
   for (const one of ['mine', 'client_mine', id, id.toUpperCase()]) {
@@ -209,7 +216,7 @@ test('sums come out the same from hours and from rows, for any span and grouping
     modelId: fc.constantFrom(undefined, 'model_1'),
   });
   for (const recomputed of [false, true, true]) {
-    if (recomputed) assert.ok((await store.desk.recomputeUsageHours({ now })) > 1);
+    if (recomputed) assert.ok((await store.repositories.recomputeUsageHours({ now })) > 1);
     await fc.assert(
       fc.asyncProperty(ask, async ({ from, span, by, accountId, modelId }) => {
         const to = from + span;
@@ -227,7 +234,7 @@ test('sums come out the same from hours and from rows, for any span and grouping
             (accountId === undefined || row.accountId === accountId) &&
             (modelId === undefined || row.modelId === modelId),
         );
-        assert.deepEqual(await store.desk.sumUsage(request), sums(meant, by));
+        assert.deepEqual(await store.repositories.sumUsage(request), sums(meant, by));
       }),
       { numRuns: 60, includeErrorInReport: true },
     );
@@ -246,12 +253,16 @@ test('hours that a stopped service has missed are written at its next run, and o
   const start = Date.UTC(2026, 0, 1);
   const settleAt = (at: number) => store.ledger.settle(usage('acct_a', 1n, { startedAt: at, endedAt: at }));
   await settleAt(start);
-  await store.desk.recomputeUsageHours({ now: start + 60_000 });
+  await store.repositories.recomputeUsageHours({ now: start + 60_000 });
   await settleAt(start + 120_000); // after the last run of its hour
   await settleAt(start + 5 * hourMs);
-  assert.equal(await store.desk.recomputeUsageHours({ now: start + 100 * hourMs }), 2);
-  assert.equal(await store.desk.recomputeUsageHours({ now: start + 100 * hourMs }), 1, 'the last hour with usage');
-  const [total] = await store.desk.sumUsage({ from: start, to: start + 100 * hourMs });
+  assert.equal(await store.repositories.recomputeUsageHours({ now: start + 100 * hourMs }), 2);
+  assert.equal(
+    await store.repositories.recomputeUsageHours({ now: start + 100 * hourMs }),
+    1,
+    'the last hour with usage',
+  );
+  const [total] = await store.repositories.sumUsage({ from: start, to: start + 100 * hourMs });
   assert.equal(total!.requests, 3);
   assert.deepEqual(await differencesOf(file), []);
 });
@@ -269,7 +280,7 @@ test('every query on usage walks an index, or reads from the end of the table', 
       return typeof value === 'function' ? (value.bind(target) as unknown) : value;
     },
   });
-  const desk = deskOn(kyselyOn(watched));
+  const repositories = repositoriesOn(kyselyOn(watched));
   const plansOf = async (query: Promise<unknown>): Promise<readonly string[]> => {
     await query;
     const plans = asked
@@ -285,24 +296,26 @@ test('every query on usage walks an index, or reads from the end of the table', 
   };
   const accountId = 'acct_a';
   const before = { endedAt: 5, requestId: uuid() };
-  assert.deepEqual(await plansOf(desk.listUsage({ accountId, before })), [
+  assert.deepEqual(await plansOf(repositories.listUsage({ accountId, before })), [
     'SEARCH usage USING INDEX usage_account (account_id=? AND (ended_at,request_id)<(?,?))',
   ]);
-  assert.deepEqual(await plansOf(desk.listUsage({})), ['SCAN usage']);
-  assert.deepEqual(await plansOf(desk.listUsage({ before })), ['SEARCH usage USING PRIMARY KEY (request_id<?)']);
-  const found = await plansOf(desk.findUsage({ accountId, id: 'req_aabbccddeeff' }));
+  assert.deepEqual(await plansOf(repositories.listUsage({})), ['SCAN usage']);
+  assert.deepEqual(await plansOf(repositories.listUsage({ before })), [
+    'SEARCH usage USING PRIMARY KEY (request_id<?)',
+  ]);
+  const found = await plansOf(repositories.findUsage({ accountId, id: 'req_aabbccddeeff' }));
   const clientId = found.at(-1);
   const publicId = found.at(-2);
   assert.match(publicId!, /^SEARCH usage USING PRIMARY KEY \(request_id>\? AND request_id<\?\)/);
   assert.match(clientId!, /^SEARCH usage USING INDEX usage_client_id \(account_id=\? AND client_id=\?\)/);
   for (const plan of [
-    ...(await plansOf(desk.sumUsage({ accountId, from: 1, to: 99, by: 'model' }))),
-    ...(await plansOf(desk.sumUsage({ from: 1, to: 99, by: 'account' }))),
-    ...(await plansOf(desk.sumUsage({ from: 1, to: 99 }))),
+    ...(await plansOf(repositories.sumUsage({ accountId, from: 1, to: 99, by: 'model' }))),
+    ...(await plansOf(repositories.sumUsage({ from: 1, to: 99, by: 'account' }))),
+    ...(await plansOf(repositories.sumUsage({ from: 1, to: 99 }))),
   ]) {
     assert.match(plan, /SEARCH usage USING INDEX usage_account \(account_id=\? AND ended_at>\? AND ended_at<\?\)/);
   }
-  const plans = await plansOf(desk.recomputeUsageHours({ now: Date.now() }));
+  const plans = await plansOf(repositories.recomputeUsageHours({ now: Date.now() }));
   assert.deepEqual(
     plans.filter((plan) => plan.includes('account_id=? AND ended_at>? AND ended_at<?')).length,
     plans.length - 1,
@@ -313,7 +326,7 @@ test('transfers and accounts are listed', async (t) => {
   const store = await openStore(t, join(temporaryFolder(t), 'x.db'));
   await customer(store, 'acct_a', 1n);
   await store.ledger.transfer({ ...grant('acct_a', 2n), at: Date.now() + 1, reference: 'gift' });
-  const transfers = await store.desk.listTransfers({ accountId: 'acct_a' });
+  const transfers = await store.repositories.listTransfers({ accountId: 'acct_a' });
   assert.deepEqual(
     transfers.map((one) => [one.amountMicrocents, one.reference]),
     [
@@ -321,8 +334,8 @@ test('transfers and accounts are listed', async (t) => {
       [1n, null],
     ],
   );
-  assert.equal(await store.desk.getAccount({ accountId: 'acct_none' }), undefined);
-  const house = await store.desk.getAccount({ accountId: 'house_promo' });
+  assert.equal(await store.repositories.getAccount({ accountId: 'acct_none' }), undefined);
+  const house = await store.repositories.getAccount({ accountId: 'house_promo' });
   assert.deepEqual([house!.house, house!.balanceMicrocents], [true, -3n]);
 });
 
@@ -363,7 +376,7 @@ test('changes that are old are deleted, so many at a time; the young ones stay',
   const store = await openStore(t, file, { now: () => now });
   await customer(store, 'acct_a', 0n);
   for (const id of ['key_1', 'key_2'])
-    await store.desk.createKey({ key: { ...key('acct_a', id), createdAt: now }, changeId: uuid() });
+    await store.repositories.createKey({ key: { ...key('acct_a', id), createdAt: now }, changeId: uuid() });
   const changes = (): number => {
     const connection = openReadOnlyConnection(file);
     const { n } = connection.prepare('select count(*) as n from change').get() as { n: bigint };

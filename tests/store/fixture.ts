@@ -4,11 +4,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import type { OpenRequest, Transfer, UsageRow } from '../../src/store/ledger.ts';
-import { houseAccounts } from '../../src/store/ledger.ts';
+import { systemAccounts } from '../../src/store/ledger.ts';
 import { openReadOnly } from '../../src/store/sqlite/dialect.ts';
 import { openSqliteStore, type SqliteStore, type SqliteStoreOptions } from '../../src/store/sqlite/store.ts';
-import { publicIdOf, uuidMaker } from '../../src/ids/uuid.ts';
-import { verifyLedger, type Difference } from '../../src/store/verify.ts';
+import { publicIdOf, uuidMaker } from '../../src/platform/ids/uuid.ts';
+import type { Difference } from '../../src/store/verify/difference.ts';
+import { verifyLedger } from '../../src/store/verify/verify.ts';
 
 export const uuid = uuidMaker();
 
@@ -47,7 +48,7 @@ export function grant(
 ): Transfer {
   return {
     id: uuid(),
-    debitAccount: houseAccounts.promo,
+    debitAccount: systemAccounts.promo,
     creditAccount: accountId,
     amountMicrocents,
     kind: 'grant',
@@ -121,6 +122,6 @@ export async function differencesOf(file: string, owned = true): Promise<readonl
 }
 
 export async function balanceOf(store: SqliteStore, accountId: string): Promise<bigint> {
-  const account = await store.desk.getAccount({ accountId });
+  const account = await store.repositories.getAccount({ accountId });
   return account!.balanceMicrocents;
 }

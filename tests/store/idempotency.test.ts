@@ -4,7 +4,7 @@ import { testClaims } from './claims.ts';
 import { customer, openStore, temporaryFolder } from './fixture.ts';
 
 testClaims(async (t) => {
-  const { desk, ledger, ...store } = await openStore(t, join(temporaryFolder(t), 'a.db'));
-  await customer({ desk, ledger, ...store }, 'acct_a', 0n);
-  return { desk, ledger, owner: ledger.replicaId, otherOwner: undefined };
+  const { repositories, ledger, ...store } = await openStore(t, join(temporaryFolder(t), 'a.db'));
+  await customer({ repositories, ledger, ...store }, 'acct_a', 0n);
+  return { repositories, ledger, owner: ledger.replicaId, otherOwner: undefined };
 });

@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
-import { Windows } from '../../src/limits/windows.ts';
-import type { WindowCount } from '../../src/store/limit-windows.ts';
+import { Windows } from '../../src/billing/rate-limits/windows.ts';
+import type { WindowCount } from '../../src/store/repositories/limit-windows.ts';
 import { openReadOnly } from '../../src/store/sqlite/dialect.ts';
 import { customer, openStore, temporaryFolder, uuid } from './fixture.ts';
 
@@ -18,9 +18,9 @@ const count = (subject: string, startsAt: number, used: number): WindowCount => 
 });
 
 test('a later window takes the place of the one before; what comes late for that is dropped', async (t) => {
-  const { desk } = await openStore(t, join(temporaryFolder(t), 'x.db'));
+  const { repositories } = await openStore(t, join(temporaryFolder(t), 'x.db'));
   const add = async (startsAt: number, used: number): Promise<readonly number[]> => {
-    const [row] = await desk.addLimitWindows({ changes: [count('acct_a', startsAt, used)] });
+    const [row] = await repositories.addLimitWindows({ changes: [count('acct_a', startsAt, used)] });
     return [row!.startsAt / dayMs, row!.used];
   };
   assert.deepEqual(await add(5 * dayMs, 3), [5, 3]);
@@ -31,14 +31,14 @@ test('a later window takes the place of the one before; what comes late for that
   // Of a clock that was far ahead.
   assert.deepEqual(await add(400 * dayMs, 9), [400, 9]);
   assert.deepEqual(await add(6 * dayMs, 2), [6, 2]);
-  assert.deepEqual(await desk.addLimitWindows({ changes: [] }), []);
+  assert.deepEqual(await repositories.addLimitWindows({ changes: [] }), []);
 });
 
 test('more counts than one page and one batch are written and read whole', async (t) => {
-  const { desk } = await openStore(t, join(temporaryFolder(t), 'x.db'));
+  const { repositories } = await openStore(t, join(temporaryFolder(t), 'x.db'));
   const store = {
-    load: (request: { readonly at: number; readonly after?: WindowCount }) => desk.loadLimitWindows(request),
-    add: (changes: readonly WindowCount[]) => desk.addLimitWindows({ changes }),
+    load: (request: { readonly at: number; readonly after?: WindowCount }) => repositories.loadLimitWindows(request),
+    add: (changes: readonly WindowCount[]) => repositories.addLimitWindows({ changes }),
   };
   const now = (): number => 1_800_000_000_000;
   const rules = Array.from({ length: 1234 }, (_, index) => ({
@@ -73,9 +73,9 @@ test('plans and limits are stored, loaded with the keys, and on the feed', async
     createdAt: 1,
     expiresAt: null,
   };
-  await store.desk.createKey({ key, changeId: uuid() });
+  await store.repositories.createKey({ key, changeId: uuid() });
   const at = 7;
-  const { desk: own } = store;
+  const { repositories: own } = store;
   assert.equal((await own.planAccount({ accountId: 'acct_a', plan: 'p', at, changeId: uuid() }))?.plan, 'p');
   const limits = '{"concurrencyMax":3}';
   assert.equal((await own.limitAccount({ accountId: 'acct_a', limits, at, changeId: uuid() }))?.limits, limits);

@@ -5,14 +5,14 @@ import { copyFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import type { Ending } from '../../src/store/ledger.ts';
-import { houseAccounts } from '../../src/store/ledger.ts';
+import { systemAccounts } from '../../src/store/ledger.ts';
 import { migrate } from '../../src/store/migrations/migrate.ts';
 import { closeConnection, openConnection } from '../../src/store/sqlite/connection.ts';
 import { kyselyOn } from '../../src/store/sqlite/dialect.ts';
 import type { LedgerOperation } from '../../src/store/sqlite/ledger-batch.ts';
 import { LedgerWriter } from '../../src/store/sqlite/ledger-writer.ts';
-import { usageValues } from '../../src/store/usage-columns.ts';
-import { verifyLedger } from '../../src/store/verify.ts';
+import { usageValues } from '../../src/store/reports/usage-columns.ts';
+import { verifyLedger } from '../../src/store/verify/verify.ts';
 import { chargeback, grant, openRequest, temporaryFolder, usage, uuid } from './fixture.ts';
 
 const customers = ['acct_a', 'acct_b', 'acct_c'];
@@ -178,7 +178,7 @@ function write(writer: LedgerWriter, model: Model, steps: readonly Step[], ids: 
     if (one.do === 'slice') {
       expected.push(model.free.has(one.accountId) ? 0n : spendable);
       if (!model.free.has(one.accountId)) model.free.set(one.accountId, spendable);
-      return { kind: 'slice', purseId: one.accountId };
+      return { kind: 'slice', balanceId: one.accountId };
     }
     // The owner of the free balance reserves first; credits of the same batch have not reached it yet.
     const free = model.free.get(one.accountId);
@@ -225,7 +225,7 @@ async function emptyDatabase(file: string): Promise<string> {
   }));
   writer.write({ ids: new Uint8Array(0), rows: [], opens: [], operations: accounts });
   const houses = await db.selectFrom('account').select('id').where('kind', '<>', 0n).execute();
-  assert.deepEqual(houses.map((house) => house.id).sort(), Object.values(houseAccounts).sort());
+  assert.deepEqual(houses.map((house) => house.id).sort(), Object.values(systemAccounts).sort());
   closeConnection(connection);
   return file;
 }

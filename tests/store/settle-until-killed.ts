@@ -12,7 +12,7 @@ const store = await openSqliteStore({
     process.exit(1);
   },
 });
-if ((await store.desk.listAccounts({})).length === 0) {
+if ((await store.repositories.listAccounts({})).length === 0) {
   for (const id of accounts) {
     await store.ledger.createAccount({ id, name: id, creditLimitMicrocents: 0n, at: Date.now(), changeId: uuid() });
     await store.ledger.transfer(grant(id, 10n ** 15n));

@@ -77,7 +77,7 @@ test('D9: labels that a database cannot hold are cleaned, not refused', async (t
     tags: '["\ud83d\ude00","\ude00"]',
   });
   await store.ledger.settle(row);
-  const [found] = await store.desk.listUsage({ accountId: 'acct_a' });
+  const [found] = await store.repositories.listUsage({ accountId: 'acct_a' });
   assert.equal(found!.clientId, 'a\ufffdb');
   assert.equal(found!.modelId, 'm\ufffd');
   assert.equal(found!.backend, '\ufffd');
@@ -116,7 +116,7 @@ test('every field of a settlement comes back as it was', async (t) => {
     tags: '["team"]',
   });
   await store.ledger.settle(row);
-  const [found] = await store.desk.listUsage({ accountId: 'acct_a' });
+  const [found] = await store.repositories.listUsage({ accountId: 'acct_a' });
   assert.deepEqual({ ...found, requestId: [...found!.requestId] }, { ...row, requestId: [...row.requestId] });
 });
 
@@ -138,7 +138,7 @@ test('M8: what was open when the process died is recorded once, uncharged, and o
 
   for (const round of ['first', 'second']) {
     const store = await openStore(t, file);
-    const rows = await store.desk.listUsage({ accountId: 'acct_a' });
+    const rows = await store.repositories.listUsage({ accountId: 'acct_a' });
     assert.deepEqual(
       rows.map((row) => [row.ending, row.costMicrocents, row.unchargedMicrocents]).sort(),
       [
@@ -163,7 +163,7 @@ test('the backlog counts what is not durable yet, and closing writes it', async 
   assert.deepEqual(new Set(await Promise.all(settlements)), new Set(['billed']));
   assert.equal(store.ledger.backlog, 0);
   await assert.rejects(store.ledger.settle(usage('acct_a', 1n)), refused('failed'));
-  await assert.rejects(store.desk.listAccounts({}), refused('failed'));
+  await assert.rejects(store.repositories.listAccounts({}), refused('failed'));
   assert.deepEqual(await differencesOf(file, false), []);
 });
 

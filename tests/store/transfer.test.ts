@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { houseAccounts } from '../../src/store/ledger.ts';
+import { systemAccounts } from '../../src/store/ledger.ts';
 import type { FreeBalances } from '../../src/store/ledger.ts';
 import { StoreError } from '../../src/store/store-error.ts';
 import {
@@ -46,7 +46,7 @@ test('M7: the same idempotency key credits once, and stands for one movement onl
   await assert.rejects(store.ledger.transfer(grant('acct_a', 501n, 'evt_1')), refused('conflict'));
   await assert.rejects(store.ledger.transfer(grant('acct_b', 500n, 'evt_1')), refused('conflict'));
   assert.equal(await balanceOf(store, 'acct_a'), 500n);
-  assert.equal(await balanceOf(store, houseAccounts.promo), -500n);
+  assert.equal(await balanceOf(store, systemAccounts.promo), -500n);
   await store.close();
   const again = await openStore(t, file);
   assert.equal(await again.ledger.transfer(grant('acct_a', 500n, 'evt_1')), false);
@@ -61,7 +61,7 @@ test('a transfer that makes no sense moves nothing', async (t) => {
   await assert.rejects(store.ledger.transfer(grant('acct_none', 1n)), refused('not_found'));
   await assert.rejects(store.ledger.transfer(grant('acct_a', 0n)), refused('invalid'));
   await assert.rejects(store.ledger.transfer(grant('acct_a', -1n)), refused('invalid'));
-  await assert.rejects(store.ledger.transfer(grant(houseAccounts.promo, 1n)), refused('invalid'));
+  await assert.rejects(store.ledger.transfer(grant(systemAccounts.promo, 1n)), refused('invalid'));
   await assert.rejects(store.ledger.transfer(grant('acct_a', 2n ** 63n - 1n)), refused('invalid')); // 100 + that overflows
   await assert.rejects(store.ledger.transfer(chargeback('acct_a', 101n)), refused('insufficient'));
   assert.equal(await store.ledger.transfer(chargeback('acct_a', 100n)), true);
@@ -142,6 +142,6 @@ test('an account is made once', async (t) => {
   await customer(store, 'acct_a', 5n);
   await assert.rejects(customer(store, 'acct_a', 5n), refused('conflict'));
   assert.equal(await balanceOf(store, 'acct_a'), 5n);
-  assert.equal((await store.desk.listAccounts({})).length, 1);
-  assert.equal((await store.desk.listAccounts({ house: true })).length, 5);
+  assert.equal((await store.repositories.listAccounts({})).length, 1);
+  assert.equal((await store.repositories.listAccounts({ house: true })).length, 5);
 });

@@ -4,10 +4,11 @@ import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { issueKey } from '../../src/accounts/key.ts';
 import { openSecret } from '../../src/accounts/secret.ts';
-import { purseAt } from '../../src/store/budget.ts';
+import { balanceAt } from '../../src/store/budget.ts';
 import { closeConnection, openConnection } from '../../src/store/sqlite/connection.ts';
 import { openReadOnly } from '../../src/store/sqlite/dialect.ts';
-import { verifyLedger, type Difference } from '../../src/store/verify.ts';
+import type { Difference } from '../../src/store/verify/difference.ts';
+import { verifyLedger } from '../../src/store/verify/verify.ts';
 import {
   chargeback,
   customer,
@@ -39,7 +40,7 @@ async function rightLedger(t: TestContext): Promise<string> {
   await store.ledger.settle(
     usage('acct_b', 0n, { ending: 'failed', promptTokens: 9, unchargedMicrocents: 9n, holdMicrocents: 9n }),
   );
-  await store.desk.recomputeUsageHours({ now });
+  await store.repositories.recomputeUsageHours({ now });
   await store.close();
   assert.deepEqual(await differencesOf(file, false), []);
   return file;
@@ -197,7 +198,7 @@ test('one microcent is found in a budget, and a charge to none', async (t) => {
   const store = await openStore(t, file);
   await customer(store, 'acct_a', 1000n);
   const { row: key } = issueKey({ accountId: 'acct_a', name: 'x', secret, now: 0 });
-  await store.desk.createKey({ key, budget: { amountMicrocents: 100n, per: 'total' }, changeId: uuid() });
+  await store.repositories.createKey({ key, budget: { amountMicrocents: 100n, per: 'total' }, changeId: uuid() });
   await store.ledger.settle(usage('acct_a', 7n, { keyId: key.id, accountBudget: null }));
   await store.ledger.setBudget({
     kind: 'account_budget',
@@ -207,7 +208,7 @@ test('one microcent is found in a budget, and a charge to none', async (t) => {
     at: Date.now(),
     changeId: uuid(),
   });
-  const [ofKey, ofAccount] = [`${key.id}:total`, purseAt('acct_a', 'month', Date.now()).id];
+  const [ofKey, ofAccount] = [`${key.id}:total`, balanceAt('acct_a', 'month', Date.now()).id];
   assert.deepEqual([await store.ledger.slice(ofKey, 1n), await store.ledger.slice(ofAccount, 1n)], [100n, 43n]);
   const charged = { keyId: key.id, keyBudget: 'total', accountBudget: 'month' } as const;
   await store.ledger.settle(usage('acct_a', 5n, charged));
@@ -225,7 +226,7 @@ test('one microcent is found in a budget, and a charge to none', async (t) => {
     [
       `update usage set account_budget = 'day' where cost = 5`,
       `budget ${ofAccount}: left`,
-      `budget ${purseAt('acct_a', 'day', Date.now()).id}`,
+      `budget ${balanceAt('acct_a', 'day', Date.now()).id}`,
     ],
     [
       `insert into purse_slice (replica_id, purse_id, remaining) values (zeroblob(16), '${ofKey}', 1)`,
@@ -273,8 +274,8 @@ test('one wrong row of a roll-up is found and named', async (t) => {
     const tags = '["red","blue"]';
     await store.ledger.settle(usage('acct_a', 7n, { requestId: uuid(), startedAt: at, endedAt: at, tags }));
   }
-  await store.desk.recomputeUsageHours({ now });
-  while ((await store.desk.recomputeUsageDays({})).isMore);
+  await store.repositories.recomputeUsageHours({ now });
+  while ((await store.repositories.recomputeUsageDays({})).isMore);
   await store.close();
   assert.deepEqual(await differencesOf(file, false), []);
   const cases: readonly [statement: string, what: RegExp][] = [

@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 
 import type { UsageRow } from '../../src/store/ledger.ts';
-import { deskOn } from '../../src/store/operations.ts';
-import type { Desk } from '../../src/store/operations.ts';
-import { toUsageRow } from '../../src/store/queries.ts';
+import { repositoriesOn } from '../../src/store/repositories/repositories.ts';
+import type { Repositories } from '../../src/store/repositories/repositories.ts';
+import { toUsageRow } from '../../src/store/repositories/queries.ts';
 import { openReadOnly } from '../../src/store/sqlite/dialect.ts';
-import { verifyLedger } from '../../src/store/verify.ts';
+import { verifyLedger } from '../../src/store/verify/verify.ts';
 import { until } from './service.ts';
 import type { TestService } from './service.ts';
 
@@ -14,7 +14,7 @@ import type { TestService } from './service.ts';
  * What the database of a test service says, read beside the running service or without it. The commands `usage` and
  * `ledger verify` say the same and take half a second each, too long for tests with hundreds of questions.
  */
-export class Books {
+export class LedgerSpan {
   readonly #file: string;
   readonly #accountId: string;
 
@@ -28,7 +28,9 @@ export class Books {
   }
 
   balance(): Promise<bigint> {
-    return this.#read(async (desk) => (await desk.getAccount({ accountId: this.#accountId }))!.balanceMicrocents);
+    return this.#read(
+      async (repositories) => (await repositories.getAccount({ accountId: this.#accountId }))!.balanceMicrocents,
+    );
   }
 
   /** Cost of all requests, and how many there are by ending. */
@@ -44,7 +46,7 @@ export class Books {
 
   /** Rows of a request by the id that the client saw or sent. */
   rows(publicId: string): Promise<readonly UsageRow[]> {
-    return this.#read((desk) => desk.findUsage({ accountId: this.#accountId, id: publicId }));
+    return this.#read((repositories) => repositories.findUsage({ accountId: this.#accountId, id: publicId }));
   }
 
   /** The one row of a request, as soon as it is there. */
@@ -60,7 +62,7 @@ export class Books {
 
   /** Newest first. */
   newest(limit: number): Promise<readonly UsageRow[]> {
-    return this.#read((desk) => desk.listUsage({ limit }));
+    return this.#read((repositories) => repositories.listUsage({ limit }));
   }
 
   /** Every request, without the bound of a page: for tests that make more. */
@@ -73,8 +75,8 @@ export class Books {
     return this.#read(async (_desk, db) => (await db.selectFrom('open_request').select('request_id').execute()).length);
   }
 
-  transfers(): ReturnType<Desk['listTransfers']> {
-    return this.#read((desk) => desk.listTransfers({ accountId: this.#accountId }));
+  transfers(): ReturnType<Repositories['listTransfers']> {
+    return this.#read((repositories) => repositories.listTransfers({ accountId: this.#accountId }));
   }
 
   /** Invariants I1 to I3, by the code behind `tokenhouse ledger verify`. */
@@ -83,10 +85,12 @@ export class Books {
     assert.deepEqual(differences, []);
   }
 
-  async #read<Value>(question: (desk: Desk, db: ReturnType<typeof openReadOnly>) => Promise<Value>): Promise<Value> {
+  async #read<Value>(
+    question: (repositories: Repositories, db: ReturnType<typeof openReadOnly>) => Promise<Value>,
+  ): Promise<Value> {
     const db = openReadOnly(this.#file);
     try {
-      return await question(deskOn(db), db);
+      return await question(repositoriesOn(db), db);
     } finally {
       await db.destroy();
     }

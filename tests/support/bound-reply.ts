@@ -1,5 +1,5 @@
-import { ebnfGrammar } from '../../src/constraints/ebnf.ts';
-import type { Expression, Grammar } from '../../src/constraints/grammar.ts';
+import { ebnfGrammar } from '../../src/inference/constraints/ebnf.ts';
+import type { Expression, Grammar } from '../../src/inference/constraints/grammar.ts';
 
 type Body = Readonly<Record<string, unknown>>;
 
@@ -7,7 +7,7 @@ type Body = Readonly<Record<string, unknown>>;
 export type Reply = readonly Readonly<Record<string, unknown>>[];
 
 /** An answer that is as short as what a request to a server binds it to lets it be; `undefined`: it binds it to nothing. */
-export function boundReply({ tool_choice: choice, tools, response_format: format, ...body }: Body): Reply | undefined {
+export function boundOutput({ tool_choice: choice, tools, response_format: format, ...body }: Body): Reply | undefined {
   if (choice === 'required' || typeof choice === 'object') {
     const [{ function: tool }] = tools as readonly [{ readonly function: { readonly name: string } }];
     return [{ tool_calls: [{ index: 0, id: 'call_1', function: { name: tool.name, arguments: '{}' } }] }];

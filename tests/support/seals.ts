@@ -1,4 +1,4 @@
-import type { Seals } from '../../src/dialects/dialect.ts';
+import type { Seals } from '../../src/inference/dialects/dialect.ts';
 
 /** Seals that a fixture can print: they depend on nothing but the text. */
 export const plainSeals: Seals = {

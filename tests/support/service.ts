@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-import type { Service } from '../../src/service/service.ts';
+import type { Service } from '../../src/app/service.ts';
 import { mainFile } from './built.ts';
 import { runCommand } from './command.ts';
 import type { CommandResult } from './command.ts';
@@ -267,9 +267,9 @@ export class InnerService extends TestService {
       await Promise.all([
         import('../../src/cli/read-context.ts'),
         import('../../src/config/load.ts'),
-        import('../../src/engines/scripted/script-schema.ts'),
-        import('../../src/service/start.ts'),
-        import('../../src/log.ts'),
+        import('../../src/inference/engines/scripted/script-schema.ts'),
+        import('../../src/app/start.ts'),
+        import('../../src/platform/log.ts'),
         import('../../src/cli/version.ts'),
       ]);
     const directory = this.folder;

@@ -3,7 +3,7 @@ import type { TokenControls } from '../../src/generation/request.ts';
 /** What text completions do when the client says nothing. */
 export const plainTokens: TokenControls = {
   echo: false,
-  tellsIds: false,
+  returnsIds: false,
   namesIds: false,
   stopIds: [],
   ignoresEnd: false,

@@ -1,7 +1,7 @@
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 
-import { probeUserAgent } from '../../src/engines/openai/probe.ts';
+import { probeUserAgent } from '../../src/inference/engines/openai/probe.ts';
 
 /** One request as it arrived, and the socket to answer on with any bytes at all. */
 export interface UpstreamExchange {

@@ -6,7 +6,7 @@ import type { TestService } from './service.ts';
 // eslint-disable-next-line @typescript-eslint/no-explicit-any -- answers of many routes, looked at by tests
 export type Shown = any;
 
-export interface Told {
+export interface Reported {
   readonly status: number;
   readonly headers: Headers;
   readonly body: Shown;
@@ -31,7 +31,7 @@ export class Visitor {
     return new Visitor(service, this.#key, this.#cookies);
   }
 
-  async ask(method: string, path: string, json?: object, once?: string): Promise<Told> {
+  async ask(method: string, path: string, json?: object, once?: string): Promise<Reported> {
     return await this.#send(method, path, json === undefined ? undefined : JSON.stringify(json), {
       ...(json === undefined ? {} : { 'content-type': 'application/json' }),
       ...(once === undefined ? {} : { 'idempotency-key': once }),
@@ -46,7 +46,7 @@ export class Visitor {
   }
 
   /** The form of a page that has one, sent with one of its buttons. How real browsers send it is the suite `browser`. */
-  async press(url: string, field: string, value: string): Promise<Told> {
+  async press(url: string, field: string, value: string): Promise<Reported> {
     const page = await this.#send('GET', new URL(url).pathname, undefined, {});
     assert.equal(page.status, 200);
     const text = String(page.body);
@@ -72,7 +72,7 @@ export class Visitor {
     return String(made.body.id);
   }
 
-  async #send(method: string, path: string, body: string | undefined, more: Record<string, string>): Promise<Told> {
+  async #send(method: string, path: string, body: string | undefined, more: Record<string, string>): Promise<Reported> {
     const cookie = [...this.#cookies].map(([name, value]) => `${name}=${value}`).join('; ');
     const answer = await fetch(this.#service.accountUrl + path, {
       method,

@@ -1,10 +1,10 @@
 /** A month of usage in bulk, on any dialect: rows as the ledger writes them, with the balances that they leave. */
 import { sql, type Kysely } from 'kysely';
-import { publicIdOf, uuidMaker } from '../../src/ids/uuid.ts';
+import { publicIdOf, uuidMaker } from '../../src/platform/ids/uuid.ts';
 import { costMicrocents } from '../../src/catalog/pricing.ts';
 import type { Database } from '../../src/store/database.ts';
 import type { Ending, UsageRow } from '../../src/store/ledger.ts';
-import { usageColumns, usageValues } from '../../src/store/usage-columns.ts';
+import { usageColumns, usageValues } from '../../src/store/reports/usage-columns.ts';
 
 /** The same numbers for the same seed: mulberry32. */
 export function randomOf(seed: number): () => number {

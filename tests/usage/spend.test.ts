@@ -14,7 +14,7 @@ test('what was spent since a time, by account, key, person and label', async (t)
   await customer(store, 'acct_b', 10_000n);
   const keyOf = async (accountId: string, userId: string | null): Promise<string> => {
     const { row } = issueKey({ accountId, userId, name: 'x', secret, now: 0 });
-    await store.desk.createKey({ key: row, changeId: uuid() });
+    await store.repositories.createKey({ key: row, changeId: uuid() });
     return row.id;
   };
   const [first, second, other] = [
@@ -39,7 +39,7 @@ test('what was spent since a time, by account, key, person and label', async (t)
   await spend('acct_a', first, 2n, now - 30 * hourMs, ['red', 'blue']);
   await spend('acct_a', first, 1n, now, ['red']);
   for (const isRolledUp of [false, true]) {
-    if (isRolledUp) await store.desk.recomputeUsageHours({ now });
+    if (isRolledUp) await store.repositories.recomputeUsageHours({ now });
     for (const [by, id, expected] of [
       ['account', undefined, 15n],
       ['key', first, 3n],
@@ -52,10 +52,10 @@ test('what was spent since a time, by account, key, person and label', async (t)
     ] as const) {
       const from = now - 32 * hourMs;
       const request = { accountId: 'acct_a', from, to: now + 1, by, ...(id === undefined ? {} : { id }) };
-      assert.equal(await store.desk.spendSince(request), expected, `${by} ${id}`);
+      assert.equal(await store.repositories.spendSince(request), expected, `${by} ${id}`);
     }
     const ends = { accountId: 'acct_a', by: 'account' } as const;
-    assert.equal(await store.desk.spendSince({ ...ends, from: now - 30 * hourMs, to: now }), 2n, '`to` is out');
-    assert.equal(await store.desk.spendSince({ ...ends, from: now, to: now }), 0n);
+    assert.equal(await store.repositories.spendSince({ ...ends, from: now - 30 * hourMs, to: now }), 2n, '`to` is out');
+    assert.equal(await store.repositories.spendSince({ ...ends, from: now, to: now }), 0n);
   }
 });

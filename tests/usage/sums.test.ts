@@ -8,7 +8,7 @@ import { openConnection } from '../../src/store/sqlite/connection.ts';
 import { kyselyOn } from '../../src/store/sqlite/dialect.ts';
 import { temporaryFolder } from '../store/fixture.ts';
 import { makeAccounts } from './accounts.ts';
-import { keys, people, compareWithRows } from './sums.ts';
+import { keys, users, compareWithRows } from './sums.ts';
 
 test('reports are what the rows come to, whatever has been added up, in every zone', async (t) => {
   const db: Kysely<Database> = kyselyOn(openConnection(join(temporaryFolder(t), 'sums.db')));
@@ -17,7 +17,7 @@ test('reports are what the rows come to, whatever has been added up, in every zo
   await makeAccounts(
     db,
     ['acct_a', 'acct_b'],
-    keys.map((id) => ({ id, accountId: 'acct_a', userId: people[id] ?? null })),
+    keys.map((id) => ({ id, accountId: 'acct_a', userId: users[id] ?? null })),
   );
   const seed = Math.floor(Math.random() * 2 ** 31);
   t.diagnostic(`seed ${seed}`);

@@ -3,12 +3,12 @@ import assert from 'node:assert/strict';
 import type { Kysely } from 'kysely';
 import type { Database } from '../../src/store/database.ts';
 import type { UsageRow } from '../../src/store/ledger.ts';
-import { lastUseOfKeys } from '../../src/store/key-queries.ts';
-import { editAccount } from '../../src/store/queries.ts';
-import { reportUsage, spendOfKeys, spendSince, type ReportDimension } from '../../src/store/report-queries.ts';
-import { recomputeUsageDays, recomputeUsageHours } from '../../src/store/roll-ups.ts';
-import { bucketBounds, bucketWidths } from '../../src/store/time-zone.ts';
-import { quarterColumns } from '../../src/store/usage-expressions.ts';
+import { lastUseOfKeys } from '../../src/store/repositories/keys.ts';
+import { editAccount } from '../../src/store/repositories/queries.ts';
+import { reportUsage, spendOfKeys, spendSince, type ReportDimension } from '../../src/store/reports/reports.ts';
+import { recomputeUsageDays, recomputeUsageHours } from '../../src/store/reports/roll-ups.ts';
+import { bucketBounds, bucketWidths } from '../../src/platform/calendar/time-zone.ts';
+import { quarterColumns } from '../../src/store/reports/usage-expressions.ts';
 import { uuid } from '../store/fixture.ts';
 import { insertUsage, randomOf, randomRow } from './ledger-of-rows.ts';
 
@@ -17,13 +17,13 @@ const dayMs = 24 * hourMs;
 const zones = ['UTC', 'Europe/Berlin', 'Asia/Kolkata', 'Asia/Kathmandu', 'Australia/Lord_Howe', 'America/Santiago'];
 const dimensions: readonly ReportDimension[] = ['model', 'key', 'user', 'tag'];
 
-export const people: Readonly<Record<string, string | null>> = {
+export const users: Readonly<Record<string, string | null>> = {
   key_1: 'ann',
   key_2: 'ann',
   key_3: 'bob',
   key_4: null,
 };
-export const keys = Object.keys(people);
+export const keys = Object.keys(users);
 
 /** Random spans, zones, filters and groups, before roll-ups, with some of them, and with all. */
 export async function compareWithRows(db: Kysely<Database>, seed: number, questions: number): Promise<void> {
@@ -66,11 +66,11 @@ export async function compareWithRows(db: Kysely<Database>, seed: number, questi
         ...(random() < 0.3 ? { tag: 'red' } : {}),
       };
       const found = await reportUsage(db, { ...filter, timeZone, bounds, by });
-      const told = found.map(({ bucket, model, key, user, tag, requests, prompt_tokens: prompt, cost }) =>
+      const reported = found.map(({ bucket, model, key, user, tag, requests, prompt_tokens: prompt, cost }) =>
         [bucket, model, key, user, tag, requests, prompt, cost].join(' '),
       );
       const question_ = JSON.stringify({ stage, seed, timeZone, width, bounds, by, filter });
-      assert.deepEqual(told.sort(), naive(rows, filter, bounds, by).sort(), question_);
+      assert.deepEqual(reported.sort(), naive(rows, filter, bounds, by).sort(), question_);
       if (bounds.length === 2) {
         const spent = rows.filter(
           (row) => row.accountId === filter.accountId && from <= row.endedAt && row.endedAt < to,
@@ -156,7 +156,7 @@ async function compareKeys(
 
 /** Keys are the account's that has them. */
 const ownerOf = ({ accountId, keyId }: Pick<UsageRow, 'accountId' | 'keyId'>): string | null =>
-  accountId === 'acct_a' ? (people[keyId] ?? null) : null;
+  accountId === 'acct_a' ? (users[keyId] ?? null) : null;
 
 const labels = (tags: string | null): readonly string[] => (tags === null ? [] : (JSON.parse(tags) as string[]));
 

@@ -9,7 +9,7 @@ import {
   startOfDay,
   startOfZoneMonth,
   timeZoneNamed,
-} from '../../src/store/time-zone.ts';
+} from '../../src/platform/calendar/time-zone.ts';
 
 const hourMs = 3_600_000;
 

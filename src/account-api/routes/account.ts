@@ -3,9 +3,9 @@ import Type from 'typebox';
 import { auditId, readAuditId } from '../../accounts/audit.ts';
 import { exportAccount } from '../../accounts/export-account.ts';
 import { operate } from '../../accounts/operations.ts';
-import { ApiError } from '../../errors.ts';
-import type { AuditEntry } from '../../store/audit-queries.ts';
-import type { BillingDetails } from '../../store/queries.ts';
+import { ApiError } from '../../platform/errors.ts';
+import type { AuditEntry } from '../../store/repositories/audit.ts';
+import type { BillingDetails } from '../../store/repositories/queries.ts';
 import { accountObjects, accountSchema, spendIntervals, spendLimits, spendLimitSchema } from '../account-object.ts';
 import type { AccountObject } from '../account-object.ts';
 import { auditObject, auditSchema } from '../audit-object.ts';
@@ -197,7 +197,7 @@ export const ownAccountRoutes: readonly AccountRoute[] = [
     handle: async (call) => {
       const { query, account, services } = call;
       const limit = pageLimit(query.limit);
-      const entries = await services.operations.desk.listAudit({
+      const entries = await services.operations.repositories.listAudit({
         accountId: account.id,
         before: auditCursor(query.after),
         limit: limit + 1,
@@ -224,7 +224,7 @@ export function exportReply({ services }: Pick<Call, 'services'>, id: string): R
       'content-type': 'application/json',
       'content-disposition': `attachment; filename="${id}.json"`,
     },
-    exportAccount(id, services.operations.desk),
+    exportAccount(id, services.operations.repositories),
   );
 }
 
@@ -262,8 +262,8 @@ async function strangersOf(
     if (id === null) continue;
     const isOwn =
       kind === 'key'
-        ? (await services.operations.desk.getKey({ keyId: id, accountId: account.id })) !== undefined
-        : (await services.people.membership(id, account.id)) !== undefined;
+        ? (await services.operations.repositories.getKey({ keyId: id, accountId: account.id })) !== undefined
+        : (await services.users.membership(id, account.id)) !== undefined;
     if (!isOwn) strangers.add(id);
   }
   return strangers;
@@ -271,7 +271,7 @@ async function strangersOf(
 
 /** Throws `http_404` where there is no such account. */
 export async function billingOf({ services }: Pick<Call, 'services'>, accountId: string): Promise<BillingDetails> {
-  const account = await services.operations.desk.getAccount({ accountId });
+  const account = await services.operations.repositories.getAccount({ accountId });
   if (account === undefined) throw notThere();
   return account.billing;
 }
@@ -279,16 +279,16 @@ export async function billingOf({ services }: Pick<Call, 'services'>, accountId:
 type AccountCall = Pick<Call, 'account' | 'services'>;
 
 async function ownAccount({ account, services }: AccountCall): Promise<AccountObject> {
-  const { desk, now } = services.operations;
-  const found = await desk.getAccount({ accountId: account.id });
+  const { repositories, now } = services.operations;
+  const found = await repositories.getAccount({ accountId: account.id });
   if (found === undefined) throw notThere();
-  const [shown] = await accountObjects([found], desk, now());
+  const [shown] = await accountObjects([found], repositories, now());
   return shown!;
 }
 
 async function spendLimit({ account, services }: AccountCall) {
-  const { desk, now } = services.operations;
-  const limit = (await spendLimits([account.id], desk, now())).get(account.id);
+  const { repositories, now } = services.operations;
+  const limit = (await spendLimits([account.id], repositories, now())).get(account.id);
   if (limit === undefined) throw notThere();
   return limit;
 }

@@ -6,9 +6,9 @@ import type { Static } from 'typebox';
 import { auditId } from '../../accounts/audit.ts';
 import type { Movement } from '../../accounts/credit.ts';
 import { operate } from '../../accounts/operations.ts';
-import type { Operation } from '../../accounts/operations.ts';
-import { ApiError } from '../../errors.ts';
-import type { AccountPrice } from '../../store/queries.ts';
+import type { Operation } from '../../accounts/operation-kinds.ts';
+import { ApiError } from '../../platform/errors.ts';
+import type { AccountPrice } from '../../store/repositories/queries.ts';
 import { accountObjects, accountSchema } from '../account-object.ts';
 import type { AccountObject } from '../account-object.ts';
 import { auditObject, auditSchema } from '../audit-object.ts';
@@ -81,15 +81,15 @@ export const adminRoutes: readonly AccountRoute[] = [
     }),
     answers: [{ status: 200, description: 'A page of accounts.', schema: listSchema(accountSchema) }],
     handle: async ({ query, services }) => {
-      const { desk, now } = services.operations;
+      const { repositories, now } = services.operations;
       const limit = pageLimit(query.limit);
-      const accounts = await desk.listCustomers({
+      const accounts = await repositories.listCustomers({
         status: query.status,
         after: query.after,
         withDeleted: query.include_deleted,
         limit: limit + 1,
       });
-      const shown = await accountObjects(accounts.slice(0, limit), desk, now());
+      const shown = await accountObjects(accounts.slice(0, limit), repositories, now());
       const objects = new Map(shown.map((account) => [account.id, account]));
       return listOf(
         accounts,
@@ -168,10 +168,10 @@ export const adminRoutes: readonly AccountRoute[] = [
       const unknown = allowed?.findIndex((id) => !models.some((model) => model.id.toLowerCase() === id.toLowerCase()));
       if (unknown !== undefined && unknown >= 0)
         throw new ApiError('unsupported_value', 'There is no such model.', { param: `allowed_models[${unknown}]` });
-      const wishes: Operation[] = [];
+      const inputs: Operation[] = [];
       // First what may be refused: a limit whose credit is in use.
       if (credit !== undefined)
-        wishes.push({
+        inputs.push({
           kind: 'limit_credit',
           accountId: account,
           microcents: String(BigInt(credit) * microcentsPerCent),
@@ -184,14 +184,14 @@ export const adminRoutes: readonly AccountRoute[] = [
                 by: 'operator',
                 sellerCountry: call.services.config().invoices.tax.sellerCountry,
               });
-        wishes.push({ kind: 'edit_account', accountId: account, name: body.name, billing });
+        inputs.push({ kind: 'edit_account', accountId: account, name: body.name, billing });
       }
-      if (plan !== undefined) wishes.push({ kind: 'plan_account', accountId: account, plan: plan ?? undefined });
+      if (plan !== undefined) inputs.push({ kind: 'plan_account', accountId: account, plan: plan ?? undefined });
       if (concurrency !== undefined)
-        wishes.push({ kind: 'limit_account', accountId: account, concurrencyMax: concurrency ?? undefined });
+        inputs.push({ kind: 'limit_account', accountId: account, concurrencyMax: concurrency ?? undefined });
       if (allowed !== undefined)
-        wishes.push({ kind: 'allow_account', accountId: account, models: allowed ?? undefined });
-      for (const wish of wishes) await operate(wish, operationsOf(call));
+        inputs.push({ kind: 'allow_account', accountId: account, models: allowed ?? undefined });
+      for (const input of inputs) await operate(input, operationsOf(call));
       return await shownAccount(call, account);
     },
   }),
@@ -357,7 +357,7 @@ export const adminRoutes: readonly AccountRoute[] = [
           param: 'Idempotency-Key',
         });
       const account = await liveAccount(call, call.body.account_id);
-      const answer = await operate(creditWish(call.body, account, key), operationsOf(call));
+      const answer = await operate(creditInput(call.body, account, key), operationsOf(call));
       if (answer.kind !== 'moved') throw new Error('moving credit answered something else');
       return {
         object: 'credit',
@@ -385,8 +385,12 @@ export const adminRoutes: readonly AccountRoute[] = [
       },
     ],
     handle: async ({ query, services }) => {
-      const { desk, now } = services.operations;
-      const rates = await desk.listAccountPrices({ accountId: query.account_id, endingAfter: now(), limit: 1000 });
+      const { repositories, now } = services.operations;
+      const rates = await repositories.listAccountPrices({
+        accountId: query.account_id,
+        endingAfter: now(),
+        limit: 1000,
+      });
       return { object: 'list', data: rates.map(shownRate), has_more: rates.length === 1000 };
     },
   }),
@@ -499,12 +503,12 @@ export const adminRoutes: readonly AccountRoute[] = [
     ],
     handle: async (call) => {
       const { body, services } = call;
-      const { desk, now } = services.operations;
+      const { repositories, now } = services.operations;
       const account = await liveAccount(call, body.account_id);
       const modelId = modelNamed(call, body.model);
       const to = now();
       const from = to - 30 * dayMs;
-      const used = await desk.chargedUsage({ accountId: account, modelId, from, to });
+      const used = await repositories.chargedUsage({ accountId: account, modelId, from, to });
       const input = BigInt(body.input_microcents_per_million);
       const cached = BigInt(body.cache_read_microcents_per_million ?? body.input_microcents_per_million);
       const parts =
@@ -640,7 +644,7 @@ async function auditPage(
   account: string | undefined,
 ) {
   const limit = pageLimit(query.limit);
-  const entries = await operations.desk.listAudit({
+  const entries = await operations.repositories.listAudit({
     accountId: account,
     before: auditCursor(query.after),
     actions,
@@ -652,16 +656,16 @@ async function auditPage(
 type ServerCall = Pick<Call, 'services'>;
 
 async function shownAccount({ services }: ServerCall, id: string): Promise<AccountObject> {
-  const { desk, now } = services.operations;
-  const found = await desk.getAccount({ accountId: id });
+  const { repositories, now } = services.operations;
+  const found = await repositories.getAccount({ accountId: id });
   if (found === undefined || found.house) throw notThere();
-  const [shown] = await accountObjects([found], desk, now());
+  const [shown] = await accountObjects([found], repositories, now());
   return shown!;
 }
 
 /** Resolves with its id. Throws `http_404` for accounts of the house and those that were deleted too. */
 async function liveAccount({ services }: ServerCall, id: string): Promise<string> {
-  const found = await services.operations.desk.getAccount({ accountId: id });
+  const found = await services.operations.repositories.getAccount({ accountId: id });
   if (found === undefined || found.house || found.deletedAt !== null) throw notThere();
   return found.id;
 }
@@ -681,7 +685,7 @@ interface CreditBody {
   readonly reason?: string;
 }
 
-function creditWish(body: CreditBody, account: string, idempotencyKey: string): Operation {
+function creditInput(body: CreditBody, account: string, idempotencyKey: string): Operation {
   const { type, reason: reference, request_id: requestId } = body;
   const { amount_cents: inCents, amount_microcents: exact } = body;
   if (inCents !== undefined && exact !== undefined)

@@ -1,10 +1,10 @@
 import Type from 'typebox';
 import type { Static } from 'typebox';
 
-import { alertsMax } from '../../alerts/alerts.ts';
-import { ApiError } from '../../errors.ts';
-import type { Alert, AlertSetting } from '../../store/alert-queries.ts';
-import { hexOf } from '../../webhooks/events.ts';
+import { alertsMax } from '../../billing/alerts/alerts.ts';
+import { ApiError } from '../../platform/errors.ts';
+import type { Alert, AlertSetting } from '../../store/repositories/alerts.ts';
+import { hexOf } from '../../notifications/webhooks/events.ts';
 import { notThere } from '../input.ts';
 import { wholeOf, pageLimit, listOf, pageQuery, listSchema, secondsOf, secondsOrNull } from '../wire.ts';
 import { everyRole, mayPay, Reply, route } from '../route.ts';
@@ -100,7 +100,7 @@ export const alertRoutes: readonly AccountRoute[] = [
     handle: async ({ account, query: { limit: asked, after }, services }) => {
       const limit = pageLimit(asked);
       return listOf(
-        await services.operations.desk.listAlerts({
+        await services.operations.repositories.listAlerts({
           accountId: account.id,
           limit: limit + 1,
           ...(after === undefined ? {} : { after }),
@@ -124,13 +124,13 @@ export const alertRoutes: readonly AccountRoute[] = [
     errors: ['http_409', 'unsupported_value'],
     handle: async (call) => {
       const { account, body, services } = call;
-      const { desk, newId, now } = services.operations;
+      const { repositories, newId, now } = services.operations;
       const { kind: wanted = 'spend', ...change } = body;
       const setting = checked(changed(blank(wanted), change));
       const id = `alrt_${hexOf(newId())}`;
-      if (!(await desk.addAlert({ id, accountId: account.id, setting, at: now(), max: alertsMax })))
+      if (!(await repositories.addAlert({ id, accountId: account.id, setting, at: now(), max: alertsMax })))
         throw new ApiError('http_409', `An account has at most ${alertsMax} alerts. Delete one first.`);
-      const alert = shown(found(await desk.getAlert({ accountId: account.id, id })));
+      const alert = shown(found(await repositories.getAlert({ accountId: account.id, id })));
       await call.audit({ action: 'spend_alert.create', target: id, after: alert });
       return alert;
     },
@@ -147,7 +147,7 @@ export const alertRoutes: readonly AccountRoute[] = [
     answers: [{ status: 200, description: 'The alert.', schema: alertSchema }],
     errors: ['http_404'],
     handle: async ({ account, params: { id }, services }) =>
-      shown(found(await services.operations.desk.getAlert({ accountId: account.id, id }))),
+      shown(found(await services.operations.repositories.getAlert({ accountId: account.id, id }))),
   }),
   route({
     ...common,
@@ -163,10 +163,10 @@ export const alertRoutes: readonly AccountRoute[] = [
     errors: ['http_404', 'unsupported_value'],
     handle: async (call) => {
       const { account, body, params: at, services } = call;
-      const { desk, now } = services.operations;
-      const before = found(await desk.getAlert({ accountId: account.id, id: at.id }));
+      const { repositories, now } = services.operations;
+      const before = found(await repositories.getAlert({ accountId: account.id, id: at.id }));
       const setting = checked(changed(before, body));
-      const after = found(await desk.changeAlert({ accountId: account.id, id: at.id, setting, at: now() }));
+      const after = found(await repositories.changeAlert({ accountId: account.id, id: at.id, setting, at: now() }));
       await call.audit({ action: 'spend_alert.change', target: at.id, before: shown(before), after: shown(after) });
       return shown(after);
     },
@@ -184,7 +184,7 @@ export const alertRoutes: readonly AccountRoute[] = [
     errors: ['http_404'],
     handle: async (call) => {
       const { account, params: at, services } = call;
-      if (!(await services.operations.desk.deleteAlert({ accountId: account.id, id: at.id }))) throw notThere();
+      if (!(await services.operations.repositories.deleteAlert({ accountId: account.id, id: at.id }))) throw notThere();
       await call.audit({ action: 'spend_alert.delete', target: at.id });
       return new Reply(204, {});
     },

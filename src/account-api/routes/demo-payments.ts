@@ -1,10 +1,10 @@
 import Type from 'typebox';
 
-import { ApiError } from '../../errors.ts';
-import { pageHeaders } from '../../html.ts';
-import { demoOutcomes } from '../../payments/demo.ts';
-import type { DemoOutcome, DemoProvider } from '../../payments/demo.ts';
-import { PaymentError } from '../../payments/provider.ts';
+import { ApiError } from '../../platform/errors.ts';
+import { pageHeaders } from '../../platform/html.ts';
+import { demoOutcomes } from '../../billing/payments/demo.ts';
+import type { DemoOutcome, DemoProvider } from '../../billing/payments/demo.ts';
+import { PaymentError } from '../../billing/payments/provider.ts';
 import { notThere } from '../input.ts';
 import { demoCheckoutPage } from '../pages.ts';
 import { mayPay, Reply, route } from '../route.ts';

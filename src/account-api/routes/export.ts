@@ -1,7 +1,7 @@
 import Type from 'typebox';
 
-import type { RefundSum, ReportRow } from '../../store/report-queries.ts';
-import { localText } from '../../store/time-zone.ts';
+import type { RefundSum, ReportRow } from '../../store/reports/reports.ts';
+import { localText } from '../../platform/calendar/time-zone.ts';
 import { exportedGenerations, generationColumns, generationTotals } from '../exported-generation.ts';
 import { printExport } from '../export.ts';
 import type { Exported, ExportFormat } from '../export.ts';
@@ -33,7 +33,7 @@ export const exportRoutes: readonly AccountRoute[] = (['csv', 'json'] as const).
     answers: [{ status: 200, description: 'The requests, a row for each.', contentType: formats[format] }],
     handle: async (call) => {
       const timeZone = await timeZoneOf(call);
-      const { desk, now } = call.services.operations;
+      const { repositories, now } = call.services.operations;
       // What ends while it is read is not in it.
       const filter = { to: now() + 1, ...generationFilter(call) };
       return file(
@@ -41,7 +41,7 @@ export const exportRoutes: readonly AccountRoute[] = (['csv', 'json'] as const).
         format,
         generationColumns,
         generationTotals,
-        exportedGenerations(desk, filter, timeZone),
+        exportedGenerations(repositories, filter, timeZone),
       );
     },
   }),
@@ -60,7 +60,7 @@ export const exportRoutes: readonly AccountRoute[] = (['csv', 'json'] as const).
     handle: async (call) => {
       const first = await askedReport(call);
       const rowsOf = async (asked: AskedReport) =>
-        (await readable(call.services.operations.desk.reportUsage(asked))).map((row) =>
+        (await readable(call.services.operations.repositories.reportUsage(asked))).map((row) =>
           bucketRow(asked, row, usageResult),
         );
       return file('usage', format, usageColumns, usageTotals, buckets(call, first, rowsOf));
@@ -80,10 +80,10 @@ export const exportRoutes: readonly AccountRoute[] = (['csv', 'json'] as const).
     ],
     handle: async (call) => {
       const first = await askedReport(call);
-      const { desk } = call.services.operations;
+      const { repositories } = call.services.operations;
       const rowsOf = async (asked: AskedReport) => {
-        const charged = (await readable(desk.reportUsage(asked))).filter(({ cost }) => cost > 0n);
-        const all: readonly (ReportRow | RefundSum)[] = [...charged, ...(await desk.reportRefunds(asked))];
+        const charged = (await readable(repositories.reportUsage(asked))).filter(({ cost }) => cost > 0n);
+        const all: readonly (ReportRow | RefundSum)[] = [...charged, ...(await repositories.reportRefunds(asked))];
         return all
           .toSorted((a, b) => a.bucket - b.bucket)
           .map((row) =>

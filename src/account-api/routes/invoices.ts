@@ -1,11 +1,11 @@
 import Type from 'typebox';
 
-import { paperHtml, paperPolicy } from '../../invoices/html.ts';
-import { paperOf, readData, readTax } from '../../invoices/document.ts';
-import { fileNameOf } from '../../invoices/paper.ts';
-import type { Paper } from '../../invoices/paper.ts';
-import type { Buyer, ShownTax } from '../../invoices/statement.ts';
-import type { Invoice } from '../../store/invoice-queries.ts';
+import { paperHtml, paperPolicy } from '../../billing/invoices/html.ts';
+import { paperOf, readData, readTax } from '../../billing/invoices/invoice-document.ts';
+import { fileNameOf } from '../../billing/invoices/paper.ts';
+import type { Paper } from '../../billing/invoices/paper.ts';
+import type { Buyer, ShownTax } from '../../billing/invoices/statement.ts';
+import type { Invoice } from '../../store/repositories/invoices.ts';
 import { taxStatuses } from '../../tax/tax.ts';
 import { notThere } from '../input.ts';
 import { wholeOf, pageLimit, listOf, pageQuery, listSchema, secondsOf } from '../wire.ts';
@@ -120,8 +120,8 @@ export const invoiceRoutes: readonly AccountRoute[] = [
     errors: ['http_404'],
     handle: async ({ account, query: { limit: asked, after }, services }) => {
       const limit = pageLimit(asked);
-      const { desk } = services.operations;
-      const rows = await desk.listInvoices({
+      const { repositories } = services.operations;
+      const rows = await repositories.listInvoices({
         accountId: account.id,
         limit: limit + 1,
         ...(after === undefined ? {} : { after }),
@@ -214,7 +214,7 @@ export const fileReply = async (paper: Paper, { print }: Pick<Call['services'], 
 export const partyOf = ({ name, address, taxId, email }: Buyer) => ({ name, address, tax_id: taxId, email });
 
 async function invoiceOf({ account, services }: Pick<Call, 'account' | 'services'>, id: string): Promise<Invoice> {
-  const invoice = await services.operations.desk.getInvoice({ accountId: account.id, id });
+  const invoice = await services.operations.repositories.getInvoice({ accountId: account.id, id });
   if (invoice === undefined) throw notThere();
   return invoice;
 }

@@ -2,13 +2,13 @@ import Type from 'typebox';
 import type { Static } from 'typebox';
 
 import { checkedBudget } from '../../accounts/budget.ts';
-import type { BudgetWish } from '../../accounts/budget.ts';
+import type { BudgetInput } from '../../accounts/budget.ts';
 import { faultOfLimits, limitMax, listMax } from '../../accounts/key-limits.ts';
 import type { KeyLimits } from '../../accounts/key-limits.ts';
 import { operate, overlapMsMax } from '../../accounts/operations.ts';
 import { isTag, tagRule, tagsMax } from '../../accounts/tags.ts';
-import { ApiError } from '../../errors.ts';
-import type { ApiKey } from '../../store/queries.ts';
+import { ApiError } from '../../platform/errors.ts';
+import type { ApiKey } from '../../store/repositories/queries.ts';
 import { perMinute } from '../api.ts';
 import { notThere } from '../input.ts';
 import { keyObjects, keySchema, limitResets, periodOfReset } from '../key-object.ts';
@@ -115,16 +115,16 @@ export const keyRoutes: readonly AccountRoute[] = [
     answers: [{ status: 200, description: 'A page of keys.', schema: listSchema(keySchema) }],
     handle: async (call) => {
       const { query, account } = call;
-      const { desk, now } = call.services.operations;
+      const { repositories, now } = call.services.operations;
       const limit = pageLimit(query.limit);
-      const keys = await desk.listAccountKeys({
+      const keys = await repositories.listAccountKeys({
         accountId: account.id,
         ...ownOnly(call),
         after: query.after,
         isEnabled: query.include_disabled === true ? undefined : true,
         limit: limit + 1,
       });
-      const shown = await keyObjects(account.id, keys.slice(0, limit), desk, now());
+      const shown = await keyObjects(account.id, keys.slice(0, limit), repositories, now());
       const objects = new Map(shown.map((key) => [key.id, key]));
       return listOf(
         keys,
@@ -153,18 +153,18 @@ export const keyRoutes: readonly AccountRoute[] = [
       if (type === 'management') checkMayGrant(call, role);
       else if (role !== undefined)
         throw new ApiError('unsupported_value', 'Only a management key has a role.', { param: 'role' });
-      const wish = readSettings(call, body, type === 'management' ? undefined : type);
+      const input = readSettings(call, body, type === 'management' ? undefined : type);
       const answer = await operate(
         {
           kind: 'create_key',
           accountId: account.id,
           name: body.name,
           userId: await userOfNewKey(call, body.user_id, type),
-          expiresAt: wish.expiresAt ?? undefined,
-          models: wish.models ?? undefined,
-          limits: wish.limits === undefined ? undefined : withoutNulls(wish.limits),
-          budget: wish.budget ?? undefined,
-          tags: wish.tags,
+          expiresAt: input.expiresAt ?? undefined,
+          models: input.models ?? undefined,
+          limits: input.limits === undefined ? undefined : withoutNulls(input.limits),
+          budget: input.budget ?? undefined,
+          tags: input.tags,
           role: type === 'management' ? role : undefined,
         },
         operationsOf(call),
@@ -206,10 +206,10 @@ export const keyRoutes: readonly AccountRoute[] = [
           'unsupported_value',
           'Of a management key only name, expires_at, ip_ranges and disabled can change.',
         );
-      const wish = readSettings(call, body, body.type);
+      const input = readSettings(call, body, body.type);
       const budget = await changedBudget(call, key.id);
       const services = operationsOf(call);
-      const { expiresAt, models, limits, tags } = wish;
+      const { expiresAt, models, limits, tags } = input;
       const edit = { name: body.name, expiresAt, models, limits, tags, disabled: body.disabled };
       if (Object.values(edit).some((value) => value !== undefined))
         await operate({ kind: 'edit_key', keyId: key.id, ...edit }, services);
@@ -293,7 +293,7 @@ const ownOnly = ({ account, principal }: KeyCall): { readonly userId?: string | 
 };
 
 async function keyThere(call: KeyCall, keyId: string): Promise<ApiKey> {
-  const key = await call.services.operations.desk.getKey({ keyId, accountId: call.account.id });
+  const key = await call.services.operations.repositories.getKey({ keyId, accountId: call.account.id });
   if (key === undefined || !isOwn(call, key)) throw notThere();
   return key;
 }
@@ -305,8 +305,8 @@ async function liveKey(call: KeyCall & { readonly params: { readonly id: string 
 }
 
 async function shownKey({ account, services }: KeyCall, key: ApiKey): Promise<KeyObject> {
-  const { desk, now } = services.operations;
-  const [shown] = await keyObjects(account.id, [key], desk, now());
+  const { repositories, now } = services.operations;
+  const [shown] = await keyObjects(account.id, [key], repositories, now());
   return shown!;
 }
 
@@ -358,7 +358,7 @@ async function userOfNewKey(
     throw new ApiError('http_403', 'Developers make keys for themselves.', { param: 'user_id' });
   if (asked === undefined) return own;
   if (asked === null || asked === own) return asked ?? undefined;
-  const member = await services.people.membership(asked, account.id);
+  const member = await services.users.membership(asked, account.id);
   if (member === undefined)
     throw new ApiError('unsupported_value', 'No member of the account has this id.', { param: 'user_id' });
   return asked;
@@ -371,7 +371,7 @@ interface ReadSettings {
   readonly models: readonly string[] | null | undefined;
   readonly limits: { readonly [Limit in keyof KeyLimits]?: KeyLimits[Limit] | null } | undefined;
   readonly tags: readonly string[] | undefined;
-  readonly budget: BudgetWish | null | undefined;
+  readonly budget: BudgetInput | null | undefined;
 }
 
 /** Throws `unsupported_value` with the field that is wrong. */
@@ -410,24 +410,24 @@ function readSettings(
   };
 }
 
-function budgetOf({ limit_cents: limit, limit_reset: reset }: Settings): BudgetWish | null | undefined {
+function budgetOf({ limit_cents: limit, limit_reset: reset }: Settings): BudgetInput | null | undefined {
   if (limit === undefined || limit === null) return limit;
-  const wish: BudgetWish = {
+  const input: BudgetInput = {
     microcents: String(BigInt(limit) * microcentsPerCent),
     per: reset === undefined || reset === null ? 'total' : periodOfReset[reset],
   };
-  checkedBudget(wish);
-  return wish;
+  checkedBudget(input);
+  return input;
 }
 
 /** Of a key that has a limit, a new period alone keeps its amount, and a new amount alone its period. */
 async function changedBudget(
   { body, services }: KeyCall & { readonly body: Settings },
   keyId: string,
-): Promise<BudgetWish | null | undefined> {
+): Promise<BudgetInput | null | undefined> {
   const { limit_cents: limit, limit_reset: reset } = body;
   if (limit === null || (limit === undefined && reset === undefined)) return limit;
-  const known = await services.operations.desk.getBudget({ subject: keyId });
+  const known = await services.operations.repositories.getBudget({ subject: keyId });
   if (limit === undefined && known === null)
     throw new ApiError('unsupported_value', 'The key has no limit; say limit_cents too.', { param: 'limit_reset' });
   return {

@@ -2,9 +2,9 @@ import Type from 'typebox';
 
 import { readAccountLimits } from '../../accounts/key-limits.ts';
 import type { Config, ModelConfig, PlanConfig } from '../../config/config.ts';
-import { windowStart } from '../../limits/windows.ts';
-import type { WindowCount } from '../../store/limit-windows.ts';
-import type { Account, AccountPrice } from '../../store/queries.ts';
+import { windowStart } from '../../billing/rate-limits/windows.ts';
+import type { WindowCount } from '../../store/repositories/limit-windows.ts';
+import type { Account, AccountPrice } from '../../store/repositories/queries.ts';
 import { notThere } from '../input.ts';
 import { everyRole, route } from '../route.ts';
 import type { AccountRoute, Call } from '../route.ts';
@@ -66,11 +66,11 @@ export const limitRoutes: readonly AccountRoute[] = [
     ],
     handle: async (call) => {
       const { account: scope, services } = call;
-      const { desk, now } = services.operations;
+      const { repositories, now } = services.operations;
       const account = await accountOf(call);
       const config = services.config();
       const plan = config.plans.find(({ name }) => name === account.plan);
-      const windows = await desk.limitWindowsOf({ subject: scope.id });
+      const windows = await repositories.limitWindowsOf({ subject: scope.id });
       const at = now();
       const window = (kind: WindowCount['kind'], lengthMs: number) => {
         const startsAt = windowStart(scope.id, lengthMs, at);
@@ -183,7 +183,7 @@ export const limitRoutes: readonly AccountRoute[] = [
 const minuteMs = 60_000;
 
 async function accountOf({ account, services }: Pick<Call, 'account' | 'services'>): Promise<Account> {
-  const found = await services.operations.desk.getAccount({ accountId: account.id });
+  const found = await services.operations.repositories.getAccount({ accountId: account.id });
   if (found === undefined) throw notThere();
   return found;
 }
@@ -215,7 +215,7 @@ async function pricesOf(
   const prices: AccountPrice[] = [];
   for (let pages = 0; pages < pagesMax; pages++) {
     const after = prices.at(-1);
-    const page = await services.operations.desk.listAccountPrices({
+    const page = await services.operations.repositories.listAccountPrices({
       accountId: account.id,
       endingAfter: at,
       limit: 1000,

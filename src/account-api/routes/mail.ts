@@ -1,6 +1,6 @@
 import Type from 'typebox';
 
-import type { OutboxMail } from '../../store/mail-queries.ts';
+import type { OutboxMail } from '../../store/repositories/mail.ts';
 import { notThere } from '../input.ts';
 import { route } from '../route.ts';
 import type { AccountRoute } from '../route.ts';
@@ -51,7 +51,7 @@ export const mailRoutes: readonly AccountRoute[] = [
       },
     ],
     handle: async ({ query: { limit = 20, after }, services }) => {
-      const mails = await services.operations.desk.listMail({ limit: limit + 1, after });
+      const mails = await services.operations.repositories.listMail({ limit: limit + 1, after });
       const page = mails.slice(0, limit);
       const hasMore = mails.length > limit;
       return {
@@ -81,7 +81,7 @@ export const mailRoutes: readonly AccountRoute[] = [
     ],
     errors: ['http_404'],
     handle: async ({ params: { id }, services }) => {
-      const mail = await services.operations.desk.getMail({ id });
+      const mail = await services.operations.repositories.getMail({ id });
       if (mail === undefined) throw notThere();
       return { ...wireOf(mail), text: mail.body };
     },

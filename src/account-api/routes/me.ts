@@ -1,9 +1,9 @@
 import Type from 'typebox';
 
 import { operate } from '../../accounts/operations.ts';
-import { ApiError } from '../../errors.ts';
-import type { EmailChange } from '../../people/email-change.ts';
-import type { PersonStays } from '../../store/erase-person.ts';
+import { ApiError } from '../../platform/errors.ts';
+import type { EmailChange } from '../../accounts/users/email-change.ts';
+import type { PersonStays } from '../../store/erasure/erase-person.ts';
 import { StoreError } from '../../store/store-error.ts';
 import { operationsOf } from '../operations-of.ts';
 import { route } from '../route.ts';
@@ -143,7 +143,7 @@ export async function confirmEmail(call: EmailCall, token: string): Promise<void
 
 /** Gives a person their new address. Rejects with 403 where they are not signed in, and 409 when somebody else has it. */
 export async function confirmChange(call: EmailCall, token: string, change: EmailChange): Promise<void> {
-  const { people, operations } = call.services;
+  const { users, operations } = call.services;
   const person = await signedInBefore(call);
   // The link was opened twice.
   if (person?.email === change.to) return;
@@ -161,7 +161,7 @@ export async function confirmChange(call: EmailCall, token: string, change: Emai
   }
   const { userId } = person;
   // Links for a new password that wait in the mailbox they have left.
-  await operations.desk.authStore({
+  await operations.repositories.authStore({
     act: 'delete',
     table: 'auth_verification',
     where: [{ column: 'value', operator: 'eq', value: userId, connector: 'AND' }],
@@ -169,14 +169,14 @@ export async function confirmChange(call: EmailCall, token: string, change: Emai
   });
   const [before, after] = [{ email: change.from }, { email: change.to }];
   await call.audit({ action: 'email.change', target: userId, by: person, before, after });
-  await people.tellChange(change);
+  await users.notifyChange(change);
 }
 
 async function meOf(
   { services }: Pick<Call, 'services'>,
   { userId, name, email: address, isOperator, hasTwoFactor, provedAt }: Person,
 ) {
-  const accounts = await services.operations.desk.listMemberships({ userId });
+  const accounts = await services.operations.repositories.listMemberships({ userId });
   return {
     object: 'user',
     id: userId,
@@ -195,13 +195,13 @@ const accountsMax = 100;
 
 /** Each round revokes the keys that there are; whoever makes more meanwhile is not followed for ever. */
 async function erase(call: Call, userId: string): Promise<void> {
-  const { desk, newId, now } = call.services.operations;
-  let stays = await desk.whyPersonStays({ userId });
+  const { repositories, newId, now } = call.services.operations;
+  let stays = await repositories.whyPersonStays({ userId });
   for (let rounds = 0; rounds < erasuresMax; rounds++) {
     if (stays?.kind === 'keys')
       for (const keyId of stays.ids) await operate({ kind: 'revoke_key', keyId }, operationsOf(call));
     else if (stays !== undefined) throw new ApiError('http_409', whyOf(stays));
-    stays = await desk.erasePerson({
+    stays = await repositories.erasePerson({
       userId,
       at: now(),
       requestId: call.requestId,

@@ -3,10 +3,10 @@ import Type from 'typebox';
 import { hashLinkToken, newLinkToken } from '../../accounts/link-token.ts';
 import { operate } from '../../accounts/operations.ts';
 import { newPersonId } from '../../accounts/owner.ts';
-import { ApiError } from '../../errors.ts';
-import { invitationMail } from '../../people/mails.ts';
-import { deadLink } from '../../people/people.ts';
-import type { InvitationRow, MemberRow } from '../../store/people-queries.ts';
+import { ApiError } from '../../platform/errors.ts';
+import { invitationMail } from '../../accounts/users/mails.ts';
+import { deadLink } from '../../accounts/users/users.ts';
+import type { InvitationRow, MemberRow } from '../../store/repositories/users.ts';
 import { StoreError } from '../../store/store-error.ts';
 import { notThere } from '../input.ts';
 import { operationsOf } from '../operations-of.ts';
@@ -67,8 +67,12 @@ export const memberRoutes: readonly AccountRoute[] = [
     answers: [listOf('Members of the account.', member)],
     errors: ['http_404'],
     handle: async ({ account, query: { limit = 20, after }, services }) => {
-      const { desk } = services.operations;
-      return pageOf(await desk.listMembers({ accountId: account.id, limit: limit + 1, after }), limit, memberOf);
+      const { repositories } = services.operations;
+      return pageOf(
+        await repositories.listMembers({ accountId: account.id, limit: limit + 1, after }),
+        limit,
+        memberOf,
+      );
     },
   }),
   route({
@@ -146,8 +150,8 @@ export const memberRoutes: readonly AccountRoute[] = [
         refuseBeyond(account.role, before.role);
       }
       await changeRole(call, before, null);
-      const { desk } = services.operations;
-      const keys = await desk.keysOfMember({ accountId: account.id, userId: before.userId });
+      const { repositories } = services.operations;
+      const keys = await repositories.keysOfMember({ accountId: account.id, userId: before.userId });
       for (const keyId of keys) await operate({ kind: 'revoke_key', keyId }, operationsOf(call));
       await call.audit({
         action: 'member.remove',
@@ -169,8 +173,8 @@ export const memberRoutes: readonly AccountRoute[] = [
     query: paging,
     answers: [listOf('Open invitations.', invitation)],
     handle: async ({ account, query: { limit = 20, after }, services }) => {
-      const { desk, now } = services.operations;
-      const found = await desk.listInvitations({ accountId: account.id, at: now(), limit: limit + 1, after });
+      const { repositories, now } = services.operations;
+      const found = await repositories.listInvitations({ accountId: account.id, at: now(), limit: limit + 1, after });
       return pageOf(found, limit, invitationOf);
     },
   }),
@@ -189,7 +193,7 @@ export const memberRoutes: readonly AccountRoute[] = [
     handle: async (call) => {
       const { account, principal, body, services } = call;
       refuseBeyond(account.role, body.role);
-      const { desk, newId, now } = services.operations;
+      const { repositories, newId, now } = services.operations;
       const token = newLinkToken();
       const at = now();
       const made: InvitationRow = {
@@ -200,8 +204,8 @@ export const memberRoutes: readonly AccountRoute[] = [
         createdAt: at,
         expiresAt: at + invitedFor * 86_400_000,
       };
-      await desk.createInvitation({ ...made, accountId: account.id, tokenHash: token.hash });
-      const { name = account.id } = (await desk.getAccount({ accountId: account.id })) ?? {};
+      await repositories.createInvitation({ ...made, accountId: account.id, tokenHash: token.hash });
+      const { name = account.id } = (await repositories.getAccount({ accountId: account.id })) ?? {};
       await services.mailer.send({
         to: made.email,
         kind: 'invitation',
@@ -225,7 +229,7 @@ export const memberRoutes: readonly AccountRoute[] = [
     errors: ['http_404'],
     handle: async (call) => {
       const { account, params, services } = call;
-      const before = await services.operations.desk.deleteInvitation({ accountId: account.id, id: params.id });
+      const before = await services.operations.repositories.deleteInvitation({ accountId: account.id, id: params.id });
       if (before === undefined) throw notThere();
       await call.audit({ action: 'invite.delete', target: params.id, before });
       return { done: true };
@@ -253,19 +257,19 @@ export const memberRoutes: readonly AccountRoute[] = [
     ],
     errors: ['invalid_api_key', 'http_404', 'unsupported_value', 'rate_limit_exceeded'],
     handle: async (call) => {
-      const { people, operations } = call.services;
-      const { desk, now } = operations;
+      const { users, operations } = call.services;
+      const { repositories, now } = operations;
       const right = await beginAttempt(call, 'invite');
       const tokenHash = hashLinkToken(call.body.token);
-      const offered = await desk.findInvitation({ tokenHash, at: now() });
+      const offered = await repositories.findInvitation({ tokenHash, at: now() });
       if (offered === undefined) throw deadLink();
       const { cookie } = call.headers;
-      const sender = typeof cookie === 'string' ? await people.signedIn(cookie) : undefined;
+      const sender = typeof cookie === 'string' ? await users.signedIn(cookie) : undefined;
       // To anybody else the link is as dead as any.
       if (sender !== undefined && sender.email !== offered.email) throw deadLink();
       const invited = { tokenHash, email: offered.email, at: now() };
       if (sender !== undefined) {
-        const joined = await desk.acceptInvitation({ ...invited, userId: sender.userId });
+        const joined = await repositories.acceptInvitation({ ...invited, userId: sender.userId });
         if (joined === undefined) throw deadLink();
         await right();
         await call.audit({
@@ -277,19 +281,19 @@ export const memberRoutes: readonly AccountRoute[] = [
         return { object: 'membership', account_id: joined.accountId, role: joined.role };
       }
       const { name, password: text } = call.body;
-      if (await desk.hasPerson({ email: offered.email }))
+      if (await repositories.hasPerson({ email: offered.email }))
         throw new ApiError('invalid_api_key', 'Sign in first: somebody has this address here already.');
       if (name === undefined || text === undefined)
         throw new ApiError('unsupported_value', 'Choose a name and a password.', {
           param: name === undefined ? 'name' : 'password',
         });
       checkPassword(text);
-      const joined = await desk.joinAnew({
+      const joined = await repositories.joinAnew({
         ...invited,
         userId: newPersonId(),
         credentialId: newPersonId(),
         name,
-        passwordHash: await people.passwords.hash(text),
+        passwordHash: await users.passwords.hash(text),
       });
       if (joined === undefined) throw deadLink();
       await right();
@@ -321,7 +325,7 @@ function refuseBeyond(own: Role, other: Role): void {
 
 async function memberMeant(call: Pick<Call, 'account' | 'services'> & { readonly params: { readonly id: string } }) {
   const { account, params, services } = call;
-  const found = await services.operations.desk.getMember({ accountId: account.id, userId: params.id });
+  const found = await services.operations.repositories.getMember({ accountId: account.id, userId: params.id });
   if (found === undefined) throw notThere();
   return found;
 }
@@ -332,7 +336,7 @@ async function changeRole(
   to: Role | null,
 ): Promise<void> {
   try {
-    await services.operations.desk.setMemberRole({ accountId: account.id, userId, role: to });
+    await services.operations.repositories.setMemberRole({ accountId: account.id, userId, role: to });
   } catch (error) {
     if (error instanceof StoreError && error.code === 'conflict')
       throw new ApiError('http_409', 'An account keeps one owner: make somebody else one first.', { cause: error });

@@ -1,6 +1,6 @@
 import Type from 'typebox';
 
-import { cookieOf, sessionCookie } from '../../people/cookies.ts';
+import { cookieOf, sessionCookie } from '../../accounts/users/cookies.ts';
 import { notThere } from '../input.ts';
 import { Reply, route } from '../route.ts';
 import type { AccountRoute } from '../route.ts';
@@ -91,9 +91,9 @@ export const oidcRoutes: readonly AccountRoute[] = [
     errors: ['http_404'],
     handle: async (call) => {
       const { params, query, services } = call;
-      const { people, operations } = services;
+      const { users, operations } = services;
       if (!services.config().signIn.oidc.some(({ id }) => id === params.provider)) throw notThere();
-      const auth = await people.authFor(params.provider);
+      const auth = await users.authFor(params.provider);
       const home = `${services.accountUrl()}/`;
       const failed = new Reply(302, { location: `${home}?sign_in=failed` });
       const answered = (await auth.api
@@ -113,12 +113,13 @@ export const oidcRoutes: readonly AccountRoute[] = [
         sessionCookie(services.accountUrl()),
       );
       const person =
-        held === undefined ? undefined : await people.signedIn(`${sessionCookie(services.accountUrl())}=${held}`);
+        held === undefined ? undefined : await users.signedIn(`${sessionCookie(services.accountUrl())}=${held}`);
       if (person === undefined) return failed;
       const { cookie } = call.headers;
-      const before = typeof cookie === 'string' ? await people.signedIn(cookie) : undefined;
-      if (before !== undefined) await operations.desk.endSessions({ userId: before.userId, only: before.sessionId });
-      await people.welcome(person.userId, person.name);
+      const before = typeof cookie === 'string' ? await users.signedIn(cookie) : undefined;
+      if (before !== undefined)
+        await operations.repositories.endSessions({ userId: before.userId, only: before.sessionId });
+      await users.welcome(person.userId, person.name);
       await call.audit({ action: 'session.create', target: person.userId, by: person });
       return new Reply(302, { location: home, 'set-cookie': cookies });
     },

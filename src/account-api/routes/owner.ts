@@ -2,9 +2,9 @@ import Type from 'typebox';
 
 import { hashLinkToken } from '../../accounts/link-token.ts';
 import { createOwner } from '../../accounts/owner.ts';
-import { ApiError } from '../../errors.ts';
-import { deadLink } from '../../people/people.ts';
-import { passwordLength } from '../../people/password.ts';
+import { ApiError } from '../../platform/errors.ts';
+import { deadLink } from '../../accounts/users/users.ts';
+import { passwordLength } from '../../accounts/users/password.ts';
 import { route } from '../route.ts';
 import type { AccountRoute } from '../route.ts';
 import { askAuth, beginAttempt, email, linkToken, password, personName, signedIn, signedInAnswer } from './sign-in.ts';
@@ -34,13 +34,13 @@ export const ownerRoutes: readonly AccountRoute[] = [
     answers: [signedInAnswer],
     errors: ['http_404', 'unsupported_value', 'rate_limit_exceeded'],
     handle: async (call) => {
-      const { people, operations } = call.services;
+      const { users, operations } = call.services;
       const { token, email: address, name, password: text } = call.body;
       const right = await beginAttempt(call, 'owner');
-      if (!(await operations.desk.isOwnerLink({ tokenHash: hashLinkToken(token), at: operations.now() })))
+      if (!(await operations.repositories.isOwnerLink({ tokenHash: hashLinkToken(token), at: operations.now() })))
         throw deadLink();
       checkPassword(text);
-      const passwordHash = await people.passwords.hash(text);
+      const passwordHash = await users.passwords.hash(text);
       const made = await createOwner({ email: address, name, passwordHash }, operations, token);
       if (made === undefined) throw deadLink();
       await right();

@@ -1,14 +1,14 @@
 import Type from 'typebox';
 
-import { uuidText } from '../../ids/uuid.ts';
-import { ApiError } from '../../errors.ts';
-import { startOfMonth } from '../../payments/auto-topup.ts';
-import type { Payments, TopupWish } from '../../payments/payments.ts';
-import { PaymentError } from '../../payments/provider.ts';
-import type { AutoTopup } from '../../store/auto-topup-queries.ts';
-import type { LedgerCursor, LedgerEntry } from '../../store/credit-queries.ts';
+import { uuidText } from '../../platform/ids/uuid.ts';
+import { ApiError } from '../../platform/errors.ts';
+import { startOfMonth } from '../../billing/payments/auto-topup.ts';
+import type { Payments, TopupInput } from '../../billing/payments/payments.ts';
+import { PaymentError } from '../../billing/payments/provider.ts';
+import type { AutoTopup } from '../../store/repositories/auto-topups.ts';
+import type { LedgerCursor, LedgerEntry } from '../../store/repositories/credit.ts';
 import type { TransferKind } from '../../store/ledger.ts';
-import type { Topup } from '../../store/payment-queries.ts';
+import type { Topup } from '../../store/repositories/payments.ts';
 import { actorOf } from '../api.ts';
 import { notThere } from '../input.ts';
 import { everyRole, mayPay, route } from '../route.ts';
@@ -128,10 +128,10 @@ export const paymentRoutes: readonly AccountRoute[] = [
       },
     ],
     handle: async ({ account, services }) => {
-      const { desk, now } = services.operations;
+      const { repositories, now } = services.operations;
       const [credit, promotions] = await Promise.all([
-        desk.creditSummary({ accountId: account.id, now: now() }),
-        desk.listPromotions({ accountId: account.id }),
+        repositories.creditSummary({ accountId: account.id, now: now() }),
+        repositories.listPromotions({ accountId: account.id }),
       ]);
       if (credit === undefined) throw notThere();
       const { balanceMicrocents, creditLimitMicrocents, creditedMicrocents, spentMicrocents, held } = credit;
@@ -194,7 +194,7 @@ export const paymentRoutes: readonly AccountRoute[] = [
     handle: async ({ account, query, services }) => {
       const limit = pageLimit(query.limit);
       const { currency } = services.config().payments;
-      const rows = await services.operations.desk.listTopups({
+      const rows = await services.operations.repositories.listTopups({
         accountId: account.id,
         limit: limit + 1,
         ...(query.after === undefined ? {} : { after: query.after }),
@@ -219,7 +219,7 @@ export const paymentRoutes: readonly AccountRoute[] = [
     params: Type.Object({ id: Type.String({ pattern: '^top_[0-9a-f]{32}$' }) }),
     answers: [{ status: 200, description: 'The top-up.', schema: topupSchema }],
     handle: async ({ account, params, services }) => {
-      const topup = await services.operations.desk.getTopup({ id: params.id, accountId: account.id });
+      const topup = await services.operations.repositories.getTopup({ id: params.id, accountId: account.id });
       if (topup === undefined) throw notThere();
       const receipts = await receiptIds({ account, services }, [topup]);
       return shownTopup(topup, services.config().payments.currency, receipts.get(topup.id) ?? null);
@@ -294,21 +294,21 @@ export const paymentRoutes: readonly AccountRoute[] = [
     errors: ['http_409'],
     handle: async (call) => {
       const { account, body, principal, services } = call;
-      const { desk, now } = services.operations;
+      const { repositories, now } = services.operations;
       const payments = paymentsOf(services);
       checkAmount(body.amount_cents, services);
       if (body.monthly_cap_cents < body.amount_cents)
         throw new ApiError('unsupported_value', 'The monthly ceiling is below the amount of one charge; raise it.', {
           param: 'monthly_cap_cents',
         });
-      const method = await desk.getPaymentMethod({ accountId: account.id, provider: payments.provider.name });
+      const method = await repositories.getPaymentMethod({ accountId: account.id, provider: payments.provider.name });
       if (body.enabled && method === undefined)
         throw new ApiError(
           'http_409',
           'There is no saved payment method: pay once by POST /v1/credits/topups with save_payment_method first.',
         );
-      const before = await desk.getAutoTopup({ accountId: account.id });
-      await desk.setAutoTopup({
+      const before = await repositories.getAutoTopup({ accountId: account.id });
+      await repositories.setAutoTopup({
         accountId: account.id,
         enabled: body.enabled,
         thresholdMicrocents: BigInt(body.threshold_cents) * microcentsPerCent,
@@ -341,9 +341,9 @@ export const paymentRoutes: readonly AccountRoute[] = [
     ),
     answers: [{ status: 200, description: 'A page of movements.', schema: listSchema(entrySchema) }],
     handle: async ({ account, query, services }) => {
-      const { desk, now } = services.operations;
+      const { repositories, now } = services.operations;
       const limit = pageLimit(query.limit);
-      const rows = await desk.listLedger({
+      const rows = await repositories.listLedger({
         accountId: account.id,
         limit: limit + 1,
         now: now(),
@@ -389,7 +389,7 @@ export const paymentRoutes: readonly AccountRoute[] = [
     handle: async (call) => {
       const { body, services, idempotencyKey, requestId } = call;
       const payments = paymentsOf(services);
-      const topup = await services.operations.desk.getTopup({ id: body.topup_id });
+      const topup = await services.operations.repositories.getTopup({ id: body.topup_id });
       if (topup === undefined) throw notThere();
       if (topup.paymentId === null || topup.provider !== payments.provider.name)
         throw new ApiError('http_409', `This top-up is ${topup.status}: nothing was paid here that could be refunded.`);
@@ -429,7 +429,7 @@ export async function begin(
   call: Pick<Call, 'account' | 'principal' | 'services' | 'audit'>,
   payments: Payments,
   amountCents: number,
-  wish: Pick<TopupWish, 'successUrl' | 'cancelUrl' | 'idempotencyKey' | 'keepsCard'>,
+  input: Pick<TopupInput, 'successUrl' | 'cancelUrl' | 'idempotencyKey' | 'keepsCard'>,
 ): Promise<Topup> {
   checkAmount(amountCents, call.services);
   try {
@@ -438,9 +438,9 @@ export async function begin(
       amountCents,
       email: await payerEmail(call),
       by: byOf(call.principal),
-      ...wish,
+      ...input,
     });
-    const { keepsCard } = wish;
+    const { keepsCard } = input;
     await call.audit({
       action: 'topup.create',
       target: topup.id,
@@ -454,8 +454,8 @@ export async function begin(
 
 /** Where the account wants its invoices, or else who is signed in: what the provider fills in for whoever pays. */
 async function payerEmail({ account, principal, services }: Pick<Call, 'account' | 'principal' | 'services'>) {
-  const { desk } = services.operations;
-  const { invoiceEmail } = (await desk.getAccount({ accountId: account.id }))?.billing ?? {};
+  const { repositories } = services.operations;
+  const { invoiceEmail } = (await repositories.getAccount({ accountId: account.id }))?.billing ?? {};
   return invoiceEmail ?? (principal.kind === 'user' ? principal.email : undefined);
 }
 
@@ -493,7 +493,7 @@ async function receiptIds(
   topups: readonly Topup[],
 ): Promise<ReadonlyMap<string, string>> {
   const topupIds = topups.map(({ id }) => id);
-  const rows = await services.operations.desk.receiptsOfTopups({ accountId: account.id, topupIds });
+  const rows = await services.operations.repositories.receiptsOfTopups({ accountId: account.id, topupIds });
   return new Map(rows.map(({ topupId, id }) => [topupId, id]));
 }
 
@@ -512,13 +512,13 @@ const shownTopup = (topup: Topup, currency: string, receiptId: string | null) =>
 });
 
 async function shownAutoTopup({ account, services }: Pick<Call, 'account' | 'services'>) {
-  const { desk, now } = services.operations;
+  const { repositories, now } = services.operations;
   const provider = services.payments?.provider.name;
   const [auto, charged, credit, method] = await Promise.all([
-    desk.getAutoTopup({ accountId: account.id }),
-    desk.chargedSince({ accountId: account.id, from: startOfMonth(now()) }),
-    desk.creditSummary({ accountId: account.id, now: now() }),
-    provider === undefined ? undefined : desk.getPaymentMethod({ accountId: account.id, provider }),
+    repositories.getAutoTopup({ accountId: account.id }),
+    repositories.chargedSince({ accountId: account.id, from: startOfMonth(now()) }),
+    repositories.creditSummary({ accountId: account.id, now: now() }),
+    provider === undefined ? undefined : repositories.getPaymentMethod({ accountId: account.id, provider }),
   ]);
   const largest = credit?.largestHoldMicrocents ?? 0n;
   return {

@@ -1,6 +1,6 @@
 import Type from 'typebox';
 
-import { readReceipt, receiptPaper } from '../../invoices/receipt.ts';
+import { readReceipt, receiptPaper } from '../../billing/invoices/receipt.ts';
 import type { Receipt } from '../../store/receipt-queries.ts';
 import { notThere } from '../input.ts';
 import { listOf, listSchema, nullable, pageLimit, pageQuery, secondsOf, wholeOf } from '../wire.ts';
@@ -46,7 +46,7 @@ export const receiptRoutes: readonly AccountRoute[] = [
     errors: ['http_404'],
     handle: async ({ account, query: { limit: asked, after }, services }) => {
       const limit = pageLimit(asked);
-      const rows = await services.operations.desk.listReceipts({
+      const rows = await services.operations.repositories.listReceipts({
         accountId: account.id,
         limit: limit + 1,
         ...(after === undefined ? {} : { after }),
@@ -123,7 +123,7 @@ export const receiptRoutes: readonly AccountRoute[] = [
 ];
 
 async function receiptOf({ account, services }: Pick<Call, 'account' | 'services'>, id: string): Promise<Receipt> {
-  const receipt = await services.operations.desk.getReceipt({ accountId: account.id, id });
+  const receipt = await services.operations.repositories.getReceipt({ accountId: account.id, id });
   if (receipt === undefined) throw notThere();
   return receipt;
 }

@@ -1,6 +1,6 @@
 import Type from 'typebox';
 
-import { ApiError } from '../../errors.ts';
+import { ApiError } from '../../platform/errors.ts';
 import { notThere } from '../input.ts';
 import { route } from '../route.ts';
 import type { AccountRoute } from '../route.ts';
@@ -226,7 +226,7 @@ export const secondFactorRoutes: readonly AccountRoute[] = [
       },
     ],
     handle: async (call) => {
-      const { rows } = await call.services.operations.desk.authStore({
+      const { rows } = await call.services.operations.repositories.authStore({
         act: 'find',
         table: 'auth_passkey',
         where: [{ column: 'userId', operator: 'eq', value: personOf(call).userId, connector: 'AND' }],
@@ -257,7 +257,7 @@ export const secondFactorRoutes: readonly AccountRoute[] = [
     answers: [done],
     errors: ['http_404'],
     handle: async (call) => {
-      const { count } = await call.services.operations.desk.authStore({
+      const { count } = await call.services.operations.repositories.authStore({
         act: 'delete',
         table: 'auth_passkey',
         where: [

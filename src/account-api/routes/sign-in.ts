@@ -2,11 +2,11 @@ import Type from 'typebox';
 import type { TSchema } from 'typebox';
 
 import { mailAddressLengthMax, mailAddressPattern } from '../../accounts/mail-address.ts';
-import { ApiError } from '../../errors.ts';
-import type { Auth } from '../../people/auth.ts';
-import type { SignedInPerson } from '../../people/people.ts';
-import { addressHeaderName, sessionCookie } from '../../people/cookies.ts';
-import { deadLink } from '../../people/people.ts';
+import { ApiError } from '../../platform/errors.ts';
+import type { Auth } from '../../accounts/users/auth.ts';
+import type { SignedInPerson } from '../../accounts/users/users.ts';
+import { addressHeaderName, sessionCookie } from '../../accounts/users/cookies.ts';
+import { deadLink } from '../../accounts/users/users.ts';
 import { networkOf } from '../rate-limits.ts';
 import { Reply } from '../route.ts';
 import type { Call } from '../route.ts';
@@ -63,8 +63,8 @@ export async function askAuth(
 ): Promise<{ readonly response: unknown; readonly cookies: readonly string[] }> {
   const headers = authHeaders(call);
   try {
-    const { people } = call.services;
-    const auth = await (provider === undefined ? people.auth() : people.authFor(provider));
+    const { users } = call.services;
+    const auth = await (provider === undefined ? users.auth() : users.authFor(provider));
     const { headers: set, response } = (await ask(auth, headers)) as Answered;
     return { response, cookies: set.getSetCookie() };
   } catch (error) {
@@ -129,7 +129,7 @@ function refusalOf(error: unknown): unknown {
 
 /** Counts an attempt to prove who somebody is. Rejects with 429; call what it resolves with when it was right. */
 export const beginAttempt = ({ services, address }: AnyCall, person: string): Promise<() => Promise<void>> =>
-  services.people.attempts.begin(person.toLowerCase(), networkOf(address));
+  services.users.attempts.begin(person.toLowerCase(), networkOf(address));
 
 /** An answer that sets cookies. */
 export const withCookies = (status: number, value: unknown, cookies: readonly string[]): Reply =>
@@ -137,7 +137,7 @@ export const withCookies = (status: number, value: unknown, cookies: readonly st
 
 /** Who the browser is signed in as, on a route that anyone may use. */
 export async function signedInBefore({ services, headers }: AnyCall): Promise<SignedInPerson | undefined> {
-  return typeof headers.cookie === 'string' ? await services.people.signedIn(headers.cookie) : undefined;
+  return typeof headers.cookie === 'string' ? await services.users.signedIn(headers.cookie) : undefined;
 }
 
 export const emptyCookie = (accountUrl: string): string =>
@@ -148,7 +148,7 @@ export async function signedIn(
   call: AnyCall & Pick<Call, 'audit'>,
   { response, cookies }: Awaited<ReturnType<typeof askAuth>>,
 ): Promise<Reply> {
-  const { people, operations } = call.services;
+  const { users, operations } = call.services;
   const before = await signedInBefore(call);
   const { user, twoFactorRedirect } = response as {
     readonly user?: { readonly id: string; readonly name: string; readonly email: string };
@@ -156,8 +156,9 @@ export async function signedIn(
   };
   if (twoFactorRedirect === true || user === undefined)
     return withCookies(200, { object: 'sign_in', two_factor_required: true }, cookies);
-  if (before !== undefined) await operations.desk.endSessions({ userId: before.userId, only: before.sessionId });
-  await people.welcome(user.id, user.name);
+  if (before !== undefined)
+    await operations.repositories.endSessions({ userId: before.userId, only: before.sessionId });
+  await users.welcome(user.id, user.name);
   const { id, name, email } = user;
   await call.audit({ action: 'session.create', target: id, by: { userId: id, email } });
   return withCookies(200, { object: 'sign_in', two_factor_required: false, user: { id, name, email } }, cookies);

@@ -1,11 +1,11 @@
 import Type from 'typebox';
 
 import { dollarDecimal } from '../../billing/cents.ts';
-import { ApiError } from '../../errors.ts';
-import { parseUuid, uuidText } from '../../ids/uuid.ts';
+import { ApiError } from '../../platform/errors.ts';
+import { parseUuid, uuidText } from '../../platform/ids/uuid.ts';
 import type { Ending } from '../../store/ledger.ts';
-import type { RefundSum, ReportRow } from '../../store/report-queries.ts';
-import { dateAt, nextDay, startOfDate, startOfDay } from '../../store/time-zone.ts';
+import type { RefundSum, ReportRow } from '../../store/reports/reports.ts';
+import { dateAt, nextDay, startOfDate, startOfDay } from '../../platform/calendar/time-zone.ts';
 import { generationReceipt, generationSummary, generationSummarySchema, receiptSchema } from '../generation-object.ts';
 import { notThere } from '../input.ts';
 import { askedReport, filterOf, filterQuery, reportQuery, spanQuery, timeZoneOf } from '../report-request.ts';
@@ -144,16 +144,16 @@ export const usageRoutes: readonly AccountRoute[] = [
     ],
     handle: async (call) => {
       const { account, query, services } = call;
-      const { desk, now } = services.operations;
-      const found = await desk.findUsage({ accountId: account.id, id: query.id, now: now() });
+      const { repositories, now } = services.operations;
+      const found = await repositories.findUsage({ accountId: account.id, id: query.id, now: now() });
       const { ownerId } = visibleUsage(call);
       const receipts = [];
-      const refunds = await desk.refundsOf({
+      const refunds = await repositories.refundsOf({
         accountId: account.id,
         requestIds: found.map(({ requestId }) => requestId),
       });
       for (const row of found) {
-        const key = await desk.getKey({ keyId: row.keyId, accountId: account.id });
+        const key = await repositories.getKey({ keyId: row.keyId, accountId: account.id });
         if (ownerId !== undefined && (key === undefined || key.userId !== ownerId)) continue;
         receipts.push(generationReceipt(row, { refunds, keyName: key?.name ?? null }));
       }
@@ -175,14 +175,14 @@ export const usageRoutes: readonly AccountRoute[] = [
     answers: [{ status: 200, description: 'A page of requests.', schema: listSchema(generationSummarySchema) }],
     handle: async (call) => {
       const { account, query, services } = call;
-      const { desk } = services.operations;
+      const { repositories } = services.operations;
       const before = query.after === undefined ? undefined : await cursorAt(call, query.after);
-      const { rows, next } = await desk.listGenerations({
+      const { rows, next } = await repositories.listGenerations({
         ...generationFilter(call),
         ...(before === undefined ? {} : { before }),
         limit: pageLimit(query.limit),
       });
-      const refunds = await desk.refundsOf({
+      const refunds = await repositories.refundsOf({
         accountId: account.id,
         requestIds: rows.map(({ requestId }) => requestId),
       });
@@ -231,10 +231,10 @@ export const usageRoutes: readonly AccountRoute[] = [
     ],
     handle: async (call) => {
       const { query, services } = call;
-      const { desk, now } = services.operations;
+      const { repositories, now } = services.operations;
       const timeZone = await timeZoneOf(call);
       const bounds = query.date === undefined ? lastDays(timeZone, now()) : dayNamed(timeZone, query.date);
-      const rows = await desk.reportUsage({ ...filterOf(call, []), timeZone, bounds, by: ['model'] });
+      const rows = await repositories.reportUsage({ ...filterOf(call, []), timeZone, bounds, by: ['model'] });
       return {
         object: 'list',
         time_zone: timeZone,
@@ -266,7 +266,7 @@ export const usageRoutes: readonly AccountRoute[] = [
     answers: [{ status: 200, description: 'A page of buckets.', schema: pageSchema(usageFields) }],
     handle: async (call) => {
       const asked = await askedReport(call);
-      const rows = await readable(call.services.operations.desk.reportUsage(asked));
+      const rows = await readable(call.services.operations.repositories.reportUsage(asked));
       return pageOf(asked, rows, usageResult);
     },
   }),
@@ -282,9 +282,9 @@ export const usageRoutes: readonly AccountRoute[] = [
     answers: [{ status: 200, description: 'A page of buckets.', schema: pageSchema(costFields) }],
     handle: async (call) => {
       const asked = await askedReport(call);
-      const { desk } = call.services.operations;
-      const rows = (await readable(desk.reportUsage(asked))).filter(({ cost }) => cost > 0n);
-      const refunds = await desk.reportRefunds(asked);
+      const { repositories } = call.services.operations;
+      const rows = (await readable(repositories.reportUsage(asked))).filter(({ cost }) => cost > 0n);
+      const refunds = await repositories.reportRefunds(asked);
       return pageOf<ReportRow | RefundSum>(asked, [...rows, ...refunds], costResult);
     },
   }),
@@ -358,7 +358,9 @@ export async function readable<Rows>(report: Promise<Rows>): Promise<Rows> {
 async function cursorAt({ account, services }: Pick<Call, 'account' | 'services'>, after: string) {
   const requestId = parseUuid(after);
   const cursor =
-    requestId === undefined ? undefined : await services.operations.desk.cursorOf({ accountId: account.id, requestId });
+    requestId === undefined
+      ? undefined
+      : await services.operations.repositories.cursorOf({ accountId: account.id, requestId });
   if (cursor === undefined)
     throw new ApiError('unsupported_value', 'There is no such page: use `next_after` of the page before.', {
       param: 'after',

@@ -1,9 +1,9 @@
 import Type from 'typebox';
 
-import { ApiError } from '../../errors.ts';
-import type { WebhookDelivery, WebhookEndpoint } from '../../store/webhook-queries.ts';
-import { endpointsMax, eventTypes, hexOf } from '../../webhooks/events.ts';
-import { urlCharactersMax } from '../../webhooks/target.ts';
+import { ApiError } from '../../platform/errors.ts';
+import type { WebhookDelivery, WebhookEndpoint } from '../../store/repositories/webhooks.ts';
+import { endpointsMax, eventTypes, hexOf } from '../../notifications/webhooks/events.ts';
+import { urlCharactersMax } from '../../notifications/webhooks/target.ts';
 import { notThere } from '../input.ts';
 import { pageLimit, listOf, pageQuery, listSchema, secondsOf, secondsOrNull } from '../wire.ts';
 import { mayManage, Reply, route } from '../route.ts';
@@ -78,7 +78,7 @@ export const webhookRoutes: readonly AccountRoute[] = [
     handle: async ({ account, query: { limit: asked, after }, services }) => {
       const limit = pageLimit(asked);
       return listOf(
-        await services.operations.desk.listWebhookEndpoints({
+        await services.operations.repositories.listWebhookEndpoints({
           accountId: account.id,
           limit: limit + 1,
           ...(after === undefined ? {} : { after }),
@@ -115,10 +115,10 @@ export const webhookRoutes: readonly AccountRoute[] = [
     errors: ['http_409', 'unsupported_value'],
     handle: async (call) => {
       const { account, body, services } = call;
-      const { desk, newId, now } = services.operations;
+      const { repositories, newId, now } = services.operations;
       services.checkWebhookUrl(body.url);
       const id = `whe_${hexOf(newId())}`;
-      const isAdded = await desk.addWebhookEndpoint({
+      const isAdded = await repositories.addWebhookEndpoint({
         id,
         accountId: account.id,
         url: body.url,
@@ -129,7 +129,7 @@ export const webhookRoutes: readonly AccountRoute[] = [
       });
       if (!isAdded)
         throw new ApiError('http_409', `An account has at most ${endpointsMax} webhook endpoints. Delete one first.`);
-      const endpoint = await desk.getWebhookEndpoint({ accountId: account.id, id });
+      const endpoint = await repositories.getWebhookEndpoint({ accountId: account.id, id });
       if (endpoint === undefined) throw notThere();
       const shown = endpointShown(endpoint);
       await call.audit({ action: 'webhook_endpoint.create', target: id, after: shown });
@@ -147,7 +147,7 @@ export const webhookRoutes: readonly AccountRoute[] = [
     answers: [{ status: 200, description: 'The endpoint.', schema: endpointSchema }],
     errors: ['http_404'],
     handle: async ({ account, params: { id }, services }) =>
-      endpointShown(found(await services.operations.desk.getWebhookEndpoint({ accountId: account.id, id }))),
+      endpointShown(found(await services.operations.repositories.getWebhookEndpoint({ accountId: account.id, id }))),
   }),
   route({
     ...common,
@@ -170,10 +170,10 @@ export const webhookRoutes: readonly AccountRoute[] = [
     errors: ['http_404', 'unsupported_value'],
     handle: async (call) => {
       const { account, body, params: at, services } = call;
-      const { desk, now } = services.operations;
-      const before = found(await desk.getWebhookEndpoint({ accountId: account.id, id: at.id }));
+      const { repositories, now } = services.operations;
+      const before = found(await repositories.getWebhookEndpoint({ accountId: account.id, id: at.id }));
       if (body.url !== undefined) services.checkWebhookUrl(body.url);
-      const changed = await desk.changeWebhookEndpoint({
+      const changed = await repositories.changeWebhookEndpoint({
         accountId: account.id,
         id: at.id,
         at: now(),
@@ -204,8 +204,9 @@ export const webhookRoutes: readonly AccountRoute[] = [
     errors: ['http_404'],
     handle: async (call) => {
       const { account, params: at, services } = call;
-      const { desk, now } = services.operations;
-      if (!(await desk.deleteWebhookEndpoint({ accountId: account.id, id: at.id, at: now() }))) throw notThere();
+      const { repositories, now } = services.operations;
+      if (!(await repositories.deleteWebhookEndpoint({ accountId: account.id, id: at.id, at: now() })))
+        throw notThere();
       await call.audit({ action: 'webhook_endpoint.delete', target: at.id });
       return new Reply(204, {});
     },
@@ -228,7 +229,9 @@ export const webhookRoutes: readonly AccountRoute[] = [
     errors: ['http_404', 'http_409'],
     handle: async (call) => {
       const { account, params: at, services } = call;
-      const endpoint = found(await services.operations.desk.getWebhookEndpoint({ accountId: account.id, id: at.id }));
+      const endpoint = found(
+        await services.operations.repositories.getWebhookEndpoint({ accountId: account.id, id: at.id }),
+      );
       if (endpoint.status !== 'active')
         throw new ApiError('http_409', 'This endpoint is disabled. Make it active first: PATCH with `enabled: true`.');
       const pinged = await services.events.ping(account.id, at.id);
@@ -251,9 +254,9 @@ export const webhookRoutes: readonly AccountRoute[] = [
     errors: ['http_404'],
     handle: async ({ account, params: { id }, query: { limit: asked, after }, services }) => {
       const limit = pageLimit(asked);
-      const { desk } = services.operations;
-      found(await desk.getWebhookEndpoint({ accountId: account.id, id }));
-      const rows = await desk.listDeliveries({
+      const { repositories } = services.operations;
+      found(await repositories.getWebhookEndpoint({ accountId: account.id, id }));
+      const rows = await repositories.listDeliveries({
         accountId: account.id,
         endpointId: id,
         limit: limit + 1,
@@ -274,8 +277,8 @@ export const webhookRoutes: readonly AccountRoute[] = [
     errors: ['http_404'],
     handle: async (call) => {
       const { account, params: at, services } = call;
-      const { desk, now } = services.operations;
-      const delivery = await desk.replayDelivery({ accountId: account.id, id: at.id, at: now() });
+      const { repositories, now } = services.operations;
+      const delivery = await repositories.replayDelivery({ accountId: account.id, id: at.id, at: now() });
       if (delivery === undefined) throw notThere();
       await call.audit({ action: 'webhook_delivery.replay', target: at.id });
       return deliveryShown(delivery);

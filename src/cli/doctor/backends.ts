@@ -1,5 +1,5 @@
 import type { ModelConfig, OpenAiBackendConfig } from '../../config/config.ts';
-import { lookAtBackend } from '../../service/look.ts';
+import { lookAtBackend } from '../../app/look.ts';
 import type { Finding, Patient } from './finding.ts';
 
 /** Servers that are not ours: whether they answer, take the key, have the model, and are what they are said to be. */

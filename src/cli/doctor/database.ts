@@ -3,14 +3,14 @@ import { existsSync, statSync } from 'node:fs';
 import { sql } from 'kysely';
 
 import type { PostgresStorageConfig } from '../../config/config.ts';
-import { deskOn } from '../../store/operations.ts';
+import { repositoriesOn } from '../../store/repositories/repositories.ts';
 import { migrationNames, migrationsThatRan } from '../../store/migrations/migrate.ts';
 import { openReadOnlyConnection, readPragma } from '../../store/sqlite/connection.ts';
 import { kyselyOn } from '../../store/sqlite/dialect.ts';
 import { isOwned } from '../../store/sqlite/lock.ts';
 import { StoreError } from '../../store/store-error.ts';
-import { verifyLedger } from '../../store/verify.ts';
-import { isStoreInUse, openStoreReader } from '../../service/stores.ts';
+import { verifyLedger } from '../../store/verify/verify.ts';
+import { isStoreInUse, openStoreReader } from '../../app/stores.ts';
 import { bytesInWords } from '../amount.ts';
 import type { Finding, Patient } from './finding.ts';
 import { quoted } from '../folder.ts';
@@ -61,7 +61,7 @@ async function lookAtServer(storage: PostgresStorageConfig): Promise<Looked> {
       const pending = lookAtMigrations(migrated === null ? [] : await migrationsThatRan(db));
       findings.push(pending);
       if (pending.state === 'problem' || pending.found !== upToDate) return { findings, newestAt: undefined };
-      const [newest] = await deskOn(db).listUsage({ limit: 1 });
+      const [newest] = await repositoriesOn(db).listUsage({ limit: 1 });
       const inUse = await isStoreInUse(storage, db);
       findings.push(size <= verifiedBytesMax ? await lookAtLedger(db, inUse) : tooLarge(size));
       return { findings, newestAt: newest?.endedAt };
@@ -107,7 +107,7 @@ async function lookInto(file: string, running: boolean): Promise<Looked> {
     const pending = lookAtMigrations(ranMigrations(connection));
     findings.push(pending);
     if (pending.state === 'problem' || pending.found !== upToDate) return { findings, newestAt: undefined };
-    const [newest] = await deskOn(db).listUsage({ limit: 1 });
+    const [newest] = await repositoriesOn(db).listUsage({ limit: 1 });
     findings.push(size <= verifiedBytesMax ? await lookAtLedger(db, owned) : tooLarge(size));
     return { findings, newestAt: newest?.endedAt };
   } finally {

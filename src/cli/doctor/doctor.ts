@@ -1,7 +1,7 @@
 import { runnable } from '../../config/environment.ts';
 import { ConfigError } from '../../config/problem.ts';
-import { askForStatus } from '../../control/client.ts';
-import { controlSocketPath } from '../../control/socket-path.ts';
+import { askForStatus } from '../../app/control/control-client.ts';
+import { controlSocketPath } from '../../app/control/socket-path.ts';
 import type { BareContext } from '../context.ts';
 import { lookAtBackends } from './backends.ts';
 import type { Finding, Patient } from './finding.ts';

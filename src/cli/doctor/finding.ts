@@ -1,4 +1,4 @@
-import type { askForStatus } from '../../control/client.ts';
+import type { askForStatus } from '../../app/control/control-client.ts';
 import type { readContext } from '../read-context.ts';
 
 /** One thing that was looked at. */

@@ -36,7 +36,7 @@ const libraries: Readonly<Record<string, () => Promise<unknown>>> = {
     await new pg.Pool().end();
   },
   'sign-in (better-auth)': async () => {
-    await import('../../people/auth.ts');
+    await import('../../accounts/users/auth.ts');
   },
 };
 

@@ -4,8 +4,8 @@ import os from 'node:os';
 import { fileURLToPath } from 'node:url';
 
 import type { LlamaBackendConfig, ModelConfig } from '../../config/config.ts';
-import type { ServiceStatus } from '../../control/status.ts';
-import { findModelFile } from '../../model-files/fetch-model-file.ts';
+import type { ServiceStatus } from '../../app/control/status.ts';
+import { findModelFile } from '../../inference/model-files/fetch-model-file.ts';
 import { entryUrl } from '../../platform/entries.ts';
 import { bytesInWords } from '../amount.ts';
 import type { Finding, Patient } from './finding.ts';

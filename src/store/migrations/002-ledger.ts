@@ -1,9 +1,9 @@
 import { sql, type Kysely } from 'kysely';
 import type { Database } from '../database.ts';
-import { houseAccounts } from '../ledger.ts';
+import { systemAccounts } from '../ledger.ts';
 import { columnTypes, strict, type SchemaDialect } from './columns.ts';
 
-/** Money: transfers, usage, the requests that are still running, and the house accounts. */
+/** Money: transfers, usage, the requests that are still running, and the system accounts. */
 export async function up(db: Kysely<Database>, dialect: SchemaDialect): Promise<void> {
   await createTransfer(db, dialect);
   await createUsage(db, dialect);
@@ -11,10 +11,10 @@ export async function up(db: Kysely<Database>, dialect: SchemaDialect): Promise<
   for (const table of ['transfer', 'usage']) await forbidChanges(db, dialect, table);
 
   const kinds = {
-    [houseAccounts.cash]: 1,
-    [houseAccounts.promo]: 2,
-    [houseAccounts.revenue]: 3,
-    [houseAccounts.badDebt]: 4,
+    [systemAccounts.cash]: 1,
+    [systemAccounts.promo]: 2,
+    [systemAccounts.revenue]: 3,
+    [systemAccounts.badDebt]: 4,
   };
   for (const [id, kind] of Object.entries(kinds)) {
     await db

@@ -5,7 +5,7 @@ import { columnTypes, type SchemaDialect } from './columns.ts';
 export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<void> {
   // Whose a file is that arrives: the others must not take it for one that was cut off. Null where nobody else is.
   await db.schema.alterTable('file').addColumn('replica_id', columnTypes(dialect).bytes).execute();
-  if (dialect === 'postgres') await tellChanges(db);
+  if (dialect === 'postgres') await notifyChanges(db);
 }
 
 /**
@@ -14,7 +14,7 @@ export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<v
  * done by the server: also for a version from before, and for a person with psql. On SQLite one process makes every
  * change, and nobody reads them to follow.
  */
-async function tellChanges(db: Kysely<unknown>): Promise<void> {
+async function notifyChanges(db: Kysely<unknown>): Promise<void> {
   for (const statement of [
     'alter table change add column tx bigint not null default 0', // before all that is looked for
     'alter table change alter column tx set default txid_current()',

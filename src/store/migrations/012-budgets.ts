@@ -13,7 +13,7 @@ export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<v
     .addColumn('set_at', time, (column) => column.notNull());
   await strict(budget, dialect).execute();
 
-  const purse = db.schema
+  const balance = db.schema
     .createTable('purse')
     .addColumn('id', text, (column) => column.primaryKey().notNull())
     .addColumn('subject', text, (column) => column.notNull())
@@ -26,7 +26,7 @@ export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<v
     .addColumn('spent_before', money, (column) => column.notNull().check(sql`spent_before >= 0`))
     // Neither spent nor leased; below zero when the budget was lowered under what is.
     .addColumn('available', money, (column) => column.notNull());
-  await strict(purse, dialect).execute();
+  await strict(balance, dialect).execute();
   await db.schema.createIndex('purse_subject').on('purse').columns(['subject', 'per']).execute();
 
   // A table of its own, not `slice`: an older version that runs beside this one would give its rows back to accounts.

@@ -18,13 +18,13 @@ import * as limitShares from './013-limit-shares.ts';
 import * as usagePartitions from './014-usage-partitions.ts';
 import * as prunedChanges from './015-pruned-changes.ts';
 import * as managementKeys from './016-management-keys.ts';
-import * as people from './017-people.ts';
+import * as users from './017-people.ts';
 import * as payments from './018-payments.ts';
 import * as usageReports from './019-usage-reports.ts';
 import * as keysAndOperator from './020-keys-and-operator.ts';
 import * as alertsAndInvoices from './021-alerts-and-invoices.ts';
 import * as usageQuarters from './022-usage-quarters.ts';
-import * as auditOfPeople from './023-audit-of-people.ts';
+import * as auditOfUsers from './023-audit-of-people.ts';
 import * as signInAttempts from './024-sign-in-attempts.ts';
 import * as returnsUndone from './025-returns-undone.ts';
 import * as hoursOfAll from './026-hours-of-all.ts';
@@ -58,13 +58,13 @@ const migrations: Readonly<Record<string, MigrationSteps>> = {
   '014-usage-partitions': usagePartitions,
   '015-pruned-changes': prunedChanges,
   '016-management-keys': managementKeys,
-  '017-people': people,
+  '017-people': users,
   '018-payments': payments,
   '019-usage-reports': usageReports,
   '020-keys-and-operator': keysAndOperator,
   '021-alerts-and-invoices': alertsAndInvoices,
   '022-usage-quarters': usageQuarters,
-  '023-audit-of-people': auditOfPeople,
+  '023-audit-of-people': auditOfUsers,
   '024-sign-in-attempts': signInAttempts,
   '025-returns-undone': returnsUndone,
   '026-hours-of-all': hoursOfAll,

@@ -1,4 +1,4 @@
-import type { SqlValue } from '../usage-columns.ts';
+import type { SqlValue } from '../reports/usage-columns.ts';
 
 /**
  * An array as PostgreSQL reads it. The driver prints arrays too, asking of each element what it is and escaping all of them:

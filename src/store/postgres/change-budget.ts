@@ -1,12 +1,12 @@
-import { purseAt } from '../budget.ts';
+import { balanceAt } from '../budget.ts';
 import type { BudgetChange } from '../ledger.ts';
 import { StoreError } from '../store-error.ts';
 import type { Run } from './connection.ts';
 import { recordChange } from './statements.ts';
 
 /**
- * Sets the budget, and what this and later periods have by it. The budget's row comes first: who begins a purse reads it
- * under a lock, so that every purse is either changed here or made by the new budget.
+ * Sets the budget, and what this and later periods have by it. The budget's row comes first: who begins a balance reads it
+ * under a lock, so that every balance is either changed here or made by the new budget.
  */
 export async function changeBudget(run: Run, change: BudgetChange): Promise<void> {
   const { kind, subject, budget, spentBeforeMicrocents, at, changeId } = change;
@@ -33,7 +33,7 @@ export async function changeBudget(run: Run, change: BudgetChange): Promise<void
       },
       [amountMicrocents, subject, per, at],
     );
-    const { id, startsAt, endsAt } = purseAt(subject, per, at);
+    const { id, startsAt, endsAt } = balanceAt(subject, per, at);
     await run(
       {
         text: `insert into purse (id, subject, per, starts_at, ends_at, amount, spent_before, available)

@@ -134,7 +134,7 @@ function reasonOf(error: Error): string {
 export interface SessionOptions {
   readonly address: PostgresAddress;
   /** Run on each new connection before anything else. */
-  readonly greet?: (client: pg.Client) => Promise<void>;
+  readonly onConnect?: (client: pg.Client) => Promise<void>;
   readonly onNotification?: (payload: string) => void;
   /** The server has answered. */
   readonly onAnswer?: () => void;
@@ -210,7 +210,7 @@ export class Session {
       await inTimeOf(client, 2 * connectTimeoutMs, async () => {
         await client.connect();
         await client.query(durable);
-        await this.#options.greet?.(client);
+        await this.#options.onConnect?.(client);
       });
       this.#failures = 0;
       this.#client = client;

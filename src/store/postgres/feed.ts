@@ -1,7 +1,7 @@
 import type { Kysely } from 'kysely';
 import type { Database } from '../database.ts';
-import type { Change, Feed, FollowedDesk, Follows } from '../feed.ts';
-import { deskOn } from '../operations.ts';
+import type { Change, Feed, FollowedRepositories, Follows } from '../feed.ts';
+import { repositoriesOn } from '../repositories/repositories.ts';
 import { Session, type PostgresAddress } from './connection.ts';
 import { kyselyOnSession } from './dialect.ts';
 import { readChanges } from './statements.ts';
@@ -43,7 +43,7 @@ export class PostgresFeed implements Feed {
   readonly #log: PostgresFeedOptions['log'];
   readonly #session: Session;
   readonly #db: Kysely<Database>;
-  readonly #desk: FollowedDesk;
+  readonly #repositories: FollowedRepositories;
   #timer: NodeJS.Timeout | undefined;
   /** Up to which all changes are in force here. */
   #snapshot: string | null = null;
@@ -54,7 +54,7 @@ export class PostgresFeed implements Feed {
   /** A look that has not begun. */
   #next: Promise<boolean> | undefined;
   #failure: unknown;
-  #isTold = false;
+  #isReported = false;
   #closed = false;
 
   constructor({ address, follower, log }: PostgresFeedOptions) {
@@ -62,20 +62,20 @@ export class PostgresFeed implements Feed {
     this.#log = log;
     this.#session = new Session({
       address,
-      greet: async (client) => {
+      onConnect: async (client) => {
         await client.query(`listen ${changeChannel}`);
       },
       onNotification: () => void this.#look(),
     });
     this.#db = kyselyOnSession(this.#session, readTimeoutMs);
-    this.#desk = deskOn(this.#db);
+    this.#repositories = repositoriesOn(this.#db);
   }
 
   /** Resolves when all is loaded. Rejects when that failed. */
   async start(): Promise<void> {
     if (!(await this.#look())) throw this.#failure;
     this.#timer = setInterval(() => {
-      if (this.isStale) this.#tell();
+      if (this.isStale) this.#report();
       void this.#look();
     }, lookEveryMs);
     this.#timer.unref();
@@ -119,16 +119,16 @@ export class PostgresFeed implements Feed {
       const { rows } = await this.#session.query<ChangeRow>(readChanges, [this.#snapshot], answerTimeoutMs);
       const { snapshot, server, isLate } = rows[0]!;
       // Another server, or the same one after a crash or a restore: what this one has forgotten, nobody can say.
-      if (server !== this.#server || isLate === true) await this.#follower.loadAll(this.#desk);
+      if (server !== this.#server || isLate === true) await this.#follower.loadAll(this.#repositories);
       else {
         const changes = rows.filter((row): row is ChangeRow & Change => row.kind !== null);
-        if (changes.length > 0) await this.#follower.follow(changes, this.#desk);
+        if (changes.length > 0) await this.#follower.follow(changes, this.#repositories);
       }
       this.#snapshot = snapshot;
       this.#server = server;
       this.#goodMs = begunMs;
-      if (this.#isTold) this.#log('info', 'changes of keys and prices are heard of again');
-      this.#isTold = false;
+      if (this.#isReported) this.#log('info', 'changes of keys and prices are heard of again');
+      this.#isReported = false;
       return true;
     } catch (error) {
       this.#failure = error; // the next look tries again
@@ -136,9 +136,9 @@ export class PostgresFeed implements Feed {
     }
   }
 
-  #tell(): void {
-    if (this.#isTold) return;
-    this.#isTold = true;
+  #report(): void {
+    if (this.#isReported) return;
+    this.#isReported = true;
     const reason = this.#failure instanceof Error ? this.#failure.message : 'no answer';
     this.#log('warn', `changes of keys and prices are not heard of, so new requests are refused: ${reason}`);
   }

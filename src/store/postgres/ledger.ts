@@ -11,11 +11,11 @@ import type {
   UsageRow,
 } from '../ledger.ts';
 import { StoreError } from '../store-error.ts';
-import { clean, pursesCharged } from '../usage-columns.ts';
+import { clean, balancesCharged } from '../reports/usage-columns.ts';
 import { Session, type PostgresAddress, type Run } from './connection.ts';
 import { DatabaseClock } from './database-clock.ts';
-import { Leases, type Lender } from '../leases.ts';
-import { postgresLender, purseCalled, returnChannel } from './lender.ts';
+import { Leases, type LeaseServer } from '../leases.ts';
+import { postgresLeaseServer, balanceCalled, returnChannel } from './lease-server.ts';
 import { Membership } from './membership.ts';
 import { changeBudget } from './change-budget.ts';
 import { move, record } from './move.ts';
@@ -38,7 +38,7 @@ export interface PostgresLedgerOptions {
   /** Called for each transaction: settlements in it, the time until its answer, and whether the store refused it whole. */
   readonly onBatch?: (rows: number, elapsedMs: number, isRefused: boolean) => void;
   /** Declared dead by the others while it was not heard of. */
-  readonly onReborn?: () => void;
+  readonly onExpired?: () => void;
 }
 
 /**
@@ -51,7 +51,7 @@ export class PostgresLedger implements AccountLedger {
   readonly #operating: Session;
   readonly #membership: Membership;
   readonly #settlements: Settlements;
-  readonly #lender: Lender;
+  readonly #leaseServer: LeaseServer;
   readonly #leases: Leases;
   readonly #clock = new DatabaseClock();
   #answeredMs = performance.now();
@@ -63,34 +63,34 @@ export class PostgresLedger implements AccountLedger {
     const onAnswer = (): void => void (this.#answeredMs = performance.now());
     this.#settling = new Session({ address, onAnswer });
     this.#operating = new Session({ address, onAnswer });
-    const beating = new Session({
+    const heartbeating = new Session({
       address,
       onAnswer,
-      greet: async (client) => {
+      onConnect: async (client) => {
         // A reaper that waits for an account's row would miss beats; it comes again.
         await client.query(`listen ${returnChannel}; set lock_timeout = 300`);
       },
       onNotification: (payload) => {
-        const purseId = purseCalled(payload, this.#membership.id);
-        if (purseId !== undefined) void this.#leases.called(purseId);
+        const balanceId = balanceCalled(payload, this.#membership.id);
+        if (balanceId !== undefined) void this.#leases.called(balanceId);
       },
     });
     this.#membership = new Membership({
-      session: beating,
+      session: heartbeating,
       newId,
-      onBeat: (databaseMs, askedMs) => this.#clock.heard(databaseMs, askedMs),
-      onReborn: () => {
+      onHeartbeat: (databaseMs, askedMs) => this.#clock.heard(databaseMs, askedMs),
+      onExpired: () => {
         // What is free and what is held was of the earlier life.
         this.#free.forget();
         this.#leases.forget();
         this.#settlements.forgetOpens();
-        options.onReborn?.();
+        options.onExpired?.();
       },
     });
     const replica = (): Uint8Array => this.#membership.id;
     this.#settlements = new Settlements({ session: this.#settling, replica, onBatch: options.onBatch });
-    this.#lender = postgresLender(this.#operating, replica);
-    this.#leases = new Leases({ lender: this.#lender, free });
+    this.#leaseServer = postgresLeaseServer(this.#operating, replica);
+    this.#leases = new Leases({ leaseServer: this.#leaseServer, free });
   }
 
   /** The database has its tables. Rejects with what the driver says. */
@@ -121,16 +121,16 @@ export class PostgresLedger implements AccountLedger {
     return this.#membership.id;
   }
 
-  slice(purseId: string, needMicrocents: bigint): Promise<bigint> {
-    return this.#leases.slice(purseId, needMicrocents);
+  slice(balanceId: string, needMicrocents: bigint): Promise<bigint> {
+    return this.#leases.slice(balanceId, needMicrocents);
   }
 
-  left(purseId: string, freeMicrocents: bigint): void {
-    this.#leases.left(purseId, freeMicrocents);
+  left(balanceId: string, freeMicrocents: bigint): void {
+    this.#leases.left(balanceId, freeMicrocents);
   }
 
-  release(purseId: string): void {
-    this.#leases.release(purseId);
+  release(balanceId: string): void {
+    this.#leases.release(balanceId);
   }
 
   budgetChanged(subject: string | undefined): void {
@@ -138,7 +138,7 @@ export class PostgresLedger implements AccountLedger {
   }
 
   settle(row: UsageRow): Promise<'billed' | 'lost'> {
-    for (const purseId of [row.accountId, ...pursesCharged(row)]) this.#leases.spent(purseId, row.costMicrocents);
+    for (const balanceId of [row.accountId, ...balancesCharged(row)]) this.#leases.spent(balanceId, row.costMicrocents);
     return this.#settlements.settle(row);
   }
 
@@ -230,8 +230,8 @@ export class PostgresLedger implements AccountLedger {
 
   /** Calls in what is leased and idle of an account: in the balance it can be debited. */
   async #callIn(accountId: string): Promise<void> {
-    await this.#leases.returnFree(accountId);
-    await this.#lender.callOthers(accountId).catch(() => {});
+    await this.#leases.releaseUnused(accountId);
+    await this.#leaseServer.callOthers(accountId).catch(() => {});
     await sleep(debitPauseMs * (0.75 + Math.random() / 2));
   }
 

@@ -51,7 +51,7 @@ export class PostgresLimitLeases implements LimitLeases {
     this.#options = options;
     this.#session = new Session({
       address: options.address,
-      greet: async (client) => {
+      onConnect: async (client) => {
         this.#isSure = false;
         await client.query(`set lock_timeout = ${answerTimeoutMs}`);
       },
@@ -67,7 +67,7 @@ export class PostgresLimitLeases implements LimitLeases {
   }
 
   /** This replica goes on under another id. */
-  reborn(): void {
+  expired(): void {
     this.#isSure = false;
     this.#listener?.lost();
   }

@@ -1,8 +1,8 @@
 import type { Session } from './connection.ts';
 import { returnShares } from './limit-statements.ts';
-import { beat, declareDead, recordCrashes, register, returnSlices } from './statements.ts';
+import { beat, declareDead, recordCrashes, register, returnLeases } from './statements.ts';
 
-export const beatEveryMs = 250;
+export const heartbeatEveryMs = 250;
 /** Older beats are a dead replica's (money, "BACK / REAP"). */
 const deadAfterMs = 5_000;
 /** Clocks do not pass quite alike. */
@@ -15,12 +15,12 @@ export interface MembershipOptions {
   readonly session: Session;
   readonly newId: () => Uint8Array;
   /** Declared dead while it was not heard of: it goes on under another id, and owns nothing. */
-  readonly onReborn: (id: Uint8Array) => void;
+  readonly onExpired: (id: Uint8Array) => void;
   /** After each beat that was heard: what time it was in the database, after it was asked at `askedMs` (`performance.now()`). */
-  readonly onBeat: (databaseMs: number, askedMs: number) => void;
+  readonly onHeartbeat: (databaseMs: number, askedMs: number) => void;
 }
 
-interface BeatRow {
+interface HeartbeatRow {
   readonly beat: bigint;
 }
 
@@ -29,10 +29,10 @@ export class Membership {
   readonly #options: MembershipOptions;
   #id: Uint8Array;
   #timer: NodeJS.Timeout | undefined;
-  #beating: Promise<void> = Promise.resolve();
+  #heartbeating: Promise<void> = Promise.resolve();
   #heardMs = 0;
   /** When the last beat was sent that was heard. */
-  #beatMs = 0;
+  #heartbeatMs = 0;
   /** Since when beats were heard without a gap. */
   #steadySinceMs = 0;
   #reapedMs = 0;
@@ -50,11 +50,11 @@ export class Membership {
 
   /** Until then nobody declares this replica dead, whatever becomes of it; by `performance.now()`. */
   get safeUntilMs(): number {
-    return this.#beatMs + deadAfterMs - safetyMs;
+    return this.#heartbeatMs + deadAfterMs - safetyMs;
   }
 
   async start(): Promise<void> {
-    this.#beatMs = performance.now();
+    this.#heartbeatMs = performance.now();
     await this.#register(this.#id, 10_000);
     this.#heardMs = this.#steadySinceMs = performance.now();
     this.#schedule();
@@ -63,30 +63,30 @@ export class Membership {
   #schedule(): void {
     if (this.#closed) return;
     this.#timer = setTimeout(() => {
-      this.#beating = this.#beat()
+      this.#heartbeating = this.#beat()
         .catch(() => {}) // the next beat tries again, on another connection
         .finally(() => this.#schedule());
-    }, beatEveryMs);
+    }, heartbeatEveryMs);
     this.#timer.unref();
   }
 
   async #beat(): Promise<void> {
-    const { session, newId, onReborn, onBeat } = this.#options;
+    const { session, newId, onExpired, onHeartbeat } = this.#options;
     let askedMs = performance.now();
-    const { rows } = await session.query<BeatRow>(beat, [this.#id], answerTimeoutMs);
+    const { rows } = await session.query<HeartbeatRow>(beat, [this.#id], answerTimeoutMs);
     const nowMs = performance.now();
     if (rows[0] === undefined) {
       const id = newId();
       askedMs = performance.now();
       await this.#register(id, answerTimeoutMs);
       this.#id = id;
-      onReborn(id);
+      onExpired(id);
     } else {
-      onBeat(Number(rows[0].beat), askedMs);
+      onHeartbeat(Number(rows[0].beat), askedMs);
     }
     if (nowMs - this.#heardMs > deadAfterMs / 2) this.#steadySinceMs = nowMs;
     this.#heardMs = nowMs;
-    this.#beatMs = askedMs;
+    this.#heartbeatMs = askedMs;
     if (nowMs - this.#reapedMs > reapEveryMs) {
       this.#reapedMs = nowMs;
       await this.#reap(nowMs);
@@ -94,10 +94,10 @@ export class Membership {
   }
 
   async #register(id: Uint8Array, timeoutMs: number): Promise<void> {
-    const { session, onBeat } = this.#options;
+    const { session, onHeartbeat } = this.#options;
     const askedMs = performance.now();
-    const { rows } = await session.query<BeatRow>(register, [id], timeoutMs);
-    onBeat(Number(rows[0]!.beat), askedMs);
+    const { rows } = await session.query<HeartbeatRow>(register, [id], timeoutMs);
+    onHeartbeat(Number(rows[0]!.beat), askedMs);
   }
 
   /**
@@ -107,7 +107,7 @@ export class Membership {
   async #reap(nowMs: number): Promise<void> {
     const { session } = this.#options;
     if (nowMs - this.#steadySinceMs >= deadAfterMs) await session.query(declareDead, [deadAfterMs], answerTimeoutMs);
-    await session.query(returnSlices, [], answerTimeoutMs);
+    await session.query(returnLeases, [], answerTimeoutMs);
     await session.query(returnShares, [], answerTimeoutMs);
     await session.query(recordCrashes, [], answerTimeoutMs);
   }
@@ -116,11 +116,11 @@ export class Membership {
   async close(): Promise<void> {
     this.#closed = true;
     clearTimeout(this.#timer);
-    await this.#beating;
+    await this.#heartbeating;
     const { session } = this.#options;
     try {
       await session.query({ text: 'delete from replica where id = $1' }, [this.#id], answerTimeoutMs);
-      await session.query(returnSlices, [], answerTimeoutMs);
+      await session.query(returnLeases, [], answerTimeoutMs);
       await session.query(returnShares, [], answerTimeoutMs);
       await session.query(recordCrashes, [], answerTimeoutMs);
     } catch {

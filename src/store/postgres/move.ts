@@ -1,7 +1,7 @@
 import type { Transfer } from '../ledger.ts';
 import { notRecorded, numbered, recordings, type Recording } from '../recordings.ts';
 import { StoreError } from '../store-error.ts';
-import { clean } from '../usage-columns.ts';
+import { clean } from '../reports/usage-columns.ts';
 import type { Run } from './connection.ts';
 
 interface TransferRow {

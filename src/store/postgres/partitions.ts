@@ -4,7 +4,7 @@
  */
 import { sql, type Kysely } from 'kysely';
 import type { Database } from '../database.ts';
-import { keyBound, startOfMonth } from '../usage-months.ts';
+import { keyBound, startOfMonth } from '../reports/usage-months.ts';
 import { isWorthAnotherTry, sqlState } from './postgres-error.ts';
 
 /** With the month that is now: a service that runs makes each one long before it begins. */

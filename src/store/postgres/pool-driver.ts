@@ -15,14 +15,14 @@ export interface PoolOptions {
   /** A statement that takes longer is ended by the server, and soon after it by us, whether the server says so or not. */
   readonly statementMs?: number;
   /** What a new connection has at most until it can be used. */
-  readonly greetMs?: number;
+  readonly connectMs?: number;
 }
 
 /** A report that takes longer is ended by the server; the ledger has connections of its own. */
 const reportTimeoutMs = 120_000;
 /** What the server has besides to say that it has ended a statement. */
 const answerGraceMs = 5_000;
-const greetTimeoutMs = 5_000;
+const connectTimeoutMs = 5_000;
 /** Whoever still has a connection when the pool closes is given so long. */
 const closeTimeoutMs = 2_000;
 
@@ -40,7 +40,7 @@ export class PoolDriver implements Driver {
   /** Nothing can keep a connection for longer than this. */
   readonly lentMsMax: number;
 
-  constructor({ address, connections, statementMs = reportTimeoutMs, greetMs = greetTimeoutMs }: PoolOptions) {
+  constructor({ address, connections, statementMs = reportTimeoutMs, connectMs = connectTimeoutMs }: PoolOptions) {
     this.#connectionsMax = connections;
     this.lentMsMax = statementMs + answerGraceMs;
     const pool = new pg.Pool({
@@ -50,7 +50,7 @@ export class PoolDriver implements Driver {
       allowExitOnIdle: true,
       query_timeout: this.lentMsMax,
       verify: (client, done) => {
-        inTimeOf(client, greetMs, () => greet(client, statementMs)).then(
+        inTimeOf(client, connectMs, () => onConnect(client, statementMs)).then(
           () => done(),
           (error: Error) => {
             dropSocket(client);
@@ -122,7 +122,7 @@ export class PoolDriver implements Driver {
 }
 
 /** Before a connection is used for the first time. None of it in the startup packet, which poolers such as PgBouncer refuse. */
-async function greet(client: pg.ClientBase, statementMs: number): Promise<void> {
+async function onConnect(client: pg.ClientBase, statementMs: number): Promise<void> {
   await client.query(durable);
   // Compiling a report, and starting helpers for it, takes longer than running it.
   await client.query(

@@ -1,5 +1,5 @@
 import { sql, type Kysely } from 'kysely';
-import { changesAtOnce, changesKeptMs } from '../change-queries.ts';
+import { changesAtOnce, changesKeptMs } from '../repositories/changes.ts';
 import type { Database } from '../database.ts';
 import { databaseNow } from './statements.ts';
 

@@ -1,7 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Ending, OpenRequest, UsageRow } from '../ledger.ts';
 import { StoreError } from '../store-error.ts';
-import { accountColumn, clean, pursesOf, usageColumns, usageValues, type SqlValue } from '../usage-columns.ts';
+import {
+  accountColumn,
+  clean,
+  balancesOf,
+  usageColumns,
+  usageValues,
+  type SqlValue,
+} from '../reports/usage-columns.ts';
 import { arrayText, bytesArrayText } from './array-text.ts';
 import type { Session } from './connection.ts';
 import { isConnectionLost, isWorthAnotherTry, storeErrorOf } from './postgres-error.ts';
@@ -219,18 +226,18 @@ export class Settlements {
   }
 }
 
-/** What of the batch is charged to budgets: the purses, and the request and the purse of each charge; `undefined`: nothing. */
+/** What of the batch is charged to budgets: the balances, and the request and the balance of each charge; `undefined`: nothing. */
 function budgetCharges(batch: readonly Settlement[]): readonly unknown[] | undefined {
   const requests: Uint8Array[] = [];
-  const purses: string[] = [];
+  const balances: string[] = [];
   for (const { requestId, values, costs } of batch) {
     if (!costs) continue;
-    for (const purseId of pursesOf(values)) {
+    for (const balanceId of balancesOf(values)) {
       requests.push(requestId);
-      purses.push(purseId);
+      balances.push(balanceId);
     }
   }
-  return requests.length === 0 ? undefined : [[...new Set(purses)], requests, purses];
+  return requests.length === 0 ? undefined : [[...new Set(balances)], requests, balances];
 }
 
 export function hexOf(id: Uint8Array): string {

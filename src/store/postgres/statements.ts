@@ -2,8 +2,8 @@
  * The statements of the hot path and of the life of a replica, each one round trip and one transaction of its own. The
  * row of a replica is the fence: whoever hands money out to it locks that row, and whoever declares it dead deletes it.
  */
-import { usageColumns } from '../usage-columns.ts';
-import { longestRequestMs } from '../usage-months.ts';
+import { usageColumns } from '../reports/usage-columns.ts';
+import { longestRequestMs } from '../reports/usage-months.ts';
 
 /** Milliseconds since 1970 by the clock of the database: replicas' clocks may differ (reliability M4). */
 export const databaseNow = `(extract(epoch from clock_timestamp()) * 1000)::bigint`;
@@ -19,7 +19,7 @@ export const beat = {
   text: `update replica set beat = ${databaseNow} where id = $1::bytea returning beat`,
 };
 
-interface PurseTable {
+interface BalanceTable {
   readonly name: string;
   /** What can be leased of a row of the table. */
   readonly spendable: string;
@@ -27,13 +27,13 @@ interface PurseTable {
   readonly slice: { readonly table: string; readonly column: string };
 }
 
-const credit: PurseTable = {
+const credit: BalanceTable = {
   name: 'account',
   spendable: 'available + credit_limit',
   condition: `kind = 0 and status = 'active'`,
   slice: { table: 'slice', column: 'account_id' },
 };
-const budget: PurseTable = {
+const budget: BalanceTable = {
   name: 'purse',
   spendable: 'available',
   condition: 'true',
@@ -41,10 +41,10 @@ const budget: PurseTable = {
 };
 
 /**
- * Leases a part of what a purse $2 has: $3 at least or nothing, up to $4, in steps of $5, and a sixteenth of what
+ * Leases a part of what a balance $2 has: $3 at least or nothing, up to $4, in steps of $5, and a sixteenth of what
  * there is at most where less would do, so that others find some too. `$3` may be 0: whatever there is, ahead of need.
  */
-const grantOf = ({ name, spendable, condition, slice: { table, column } }: PurseTable) => `
+const grantOf = ({ name, spendable, condition, slice: { table, column } }: BalanceTable) => `
     with me as (
       select id from replica where id = $1::bytea for key share
     ), source as (
@@ -64,10 +64,10 @@ const grantOf = ({ name, spendable, condition, slice: { table, column } }: Purse
       exists (select 1 from ${name} where id = $2) as "isThere"`;
 
 /**
- * Gives $3 of a slice back to the purse $2; no row when the slice is not this replica's any more. Locks the purse before
+ * Gives $3 of a slice back to the balance $2; no row when the slice is not this replica's any more. Locks the balance before
  * the slice, as a grant does.
  */
-const giveBackOf = ({ name, slice: { table, column } }: PurseTable) => `
+const giveBackOf = ({ name, slice: { table, column } }: BalanceTable) => `
     with source as (
       select id from ${name} where id = $2 for no key update
     ), returned as (
@@ -82,10 +82,10 @@ export const grantOfBudget = { name: 'grant_of_budget', text: grantOf(budget) };
 export const giveBackToBudget = { name: 'give_back_to_budget', text: giveBackOf(budget) };
 
 /**
- * Begins the purse $1 of $2's budget per $3 for the period from $4 to $5, where there is none yet. A change of the budget
- * waits for it, or it for the change, so that the purse has what the budget says then.
+ * Begins the balance $1 of $2's budget per $3 for the period from $4 to $5, where there is none yet. A change of the budget
+ * waits for it, or it for the change, so that the balance has what the budget says then.
  */
-export const beginPurse = {
+export const beginBalance = {
   name: 'begin_purse',
   text: `
     with source as (
@@ -157,19 +157,19 @@ const settleOf = ({ owned, isRefused, charged }: Readonly<Record<'owned' | 'isRe
 
 export const settle = { name: 'settle', text: settleOf({ owned: '', isRefused: '', charged: '' }) };
 
-const [purses, chargedRequests, chargedPurses] = [4, 5, 6].map((place) => `$${usageColumns.length + place}`);
+const [balances, chargedRequests, chargedBalances] = [4, 5, 6].map((place) => `$${usageColumns.length + place}`);
 
 /**
- * The same for a batch with rows that are charged to budgets too, after the columns of usage: the purses in it, and the
- * request ids and the purses of each charge. The replica must own the slices of those purses as well.
+ * The same for a batch with rows that are charged to budgets too, after the columns of usage: the balances in it, and the
+ * request ids and the balances of each charge. The replica must own the slices of those balances as well.
  */
 export const settleWithBudgets = {
   name: 'settle_with_budgets',
   text: settleOf({
     owned: `owned_purse as materialized (
-      select purse_id from purse_slice where replica_id = $1::bytea and purse_id = any(${purses}::text[]) order by purse_id for no key update
+      select purse_id from purse_slice where replica_id = $1::bytea and purse_id = any(${balances}::text[]) order by purse_id for no key update
     ), charge as materialized (
-      select * from unnest(${chargedRequests}::bytea[], ${chargedPurses}::text[]) as charge (request_id, purse_id)
+      select * from unnest(${chargedRequests}::bytea[], ${chargedBalances}::text[]) as charge (request_id, purse_id)
     ), `,
     isRefused: `and request_id not in (
         select request_id from charge where purse_id not in (select purse_id from owned_purse)
@@ -217,7 +217,7 @@ export const declareDead = {
  * Gives back what the dead had leased. A statement of its own, whose snapshot is younger than the deletion of their rows:
  * a lease that was being handed out meanwhile is in it, because \`grant\` and the deletion wait for each other.
  */
-export const returnSlices = {
+export const returnLeases = {
   name: 'return_slices',
   text: `
     with stranded as (
@@ -236,7 +236,7 @@ export const returnSlices = {
     update account set available = available + total.remaining from total where account.id = total.account_id`,
 };
 
-/** What the dead were running becomes a usage row that costs nothing (M8). The public id is that of ids/uuid.ts. */
+/** What the dead were running becomes a usage row that costs nothing (M8). The public id is that of platform/ids/uuid.ts. */
 export const recordCrashes = {
   name: 'record_crashes',
   text: `

@@ -1,15 +1,15 @@
 import { sql, type Kysely } from 'kysely';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
-import { uuidMaker } from '../../ids/uuid.ts';
+import { uuidMaker } from '../../platform/ids/uuid.ts';
 import type { Database } from '../database.ts';
 import type { Feed, Follows } from '../feed.ts';
 import { nothingFree, type LeasedBalances } from '../ledger.ts';
 import type { LimitLeases } from '../limit-leases.ts';
-import { beginFile, unreadyFiles, type AmongReplicas } from '../file-queries.ts';
+import { beginFile, unreadyFiles, type AmongReplicas } from '../repositories/files.ts';
 import { migrate, refuseNewer } from '../migrations/migrate.ts';
-import { deskOn, type Desk, type DeskOperation } from '../operations.ts';
-import { recomputeUsageDays, recomputeUsageHours } from '../roll-ups.ts';
+import { repositoriesOn, type Repositories, type RepositoryOperation } from '../repositories/repositories.ts';
+import { recomputeUsageDays, recomputeUsageHours } from '../reports/roll-ups.ts';
 import { StoreError } from '../store-error.ts';
 import {
   clientConfig,
@@ -19,7 +19,7 @@ import {
   unreachable,
   type PostgresAddress,
 } from './connection.ts';
-import { DeskWatch } from './desk-watch.ts';
+import { QueryWatch } from './query-watch.ts';
 import { kyselyOn, kyselyOnPostgres } from './dialect.ts';
 import { PoolDriver } from './pool-driver.ts';
 import { makePartitions } from './partitions.ts';
@@ -30,8 +30,8 @@ import { PostgresLimitLeases } from './limit-leases.ts';
 import { isWorthAnotherTry, sqlState, storeErrorOf } from './postgres-error.ts';
 import { databaseNow } from './statements.ts';
 
-/** Of the desk: reports wait for each other rather than for connections of the server. */
-const deskConnections = 3;
+/** Of the repositories: reports wait for each other rather than for connections of the server. */
+const queryConnections = 3;
 /** Names of locks that are held in the database, "tkhs" and a number. */
 const migrationLock = 0x746b6873_0001n;
 const usageHoursLock = 0x746b6873_0002n;
@@ -57,7 +57,7 @@ export interface PostgresStoreOptions {
 
 export interface PostgresStore {
   readonly ledger: PostgresLedger;
-  readonly desk: Desk;
+  readonly repositories: Repositories;
   readonly limits: LimitLeases;
   /** Names of the migrations that this opening ran. */
   readonly migrated: readonly string[];
@@ -69,7 +69,7 @@ export interface PostgresStore {
   alone<Value>(work: () => Promise<Value>): Promise<Value>;
   /** Makes the partitions of months to come, and deletes changes that nobody looks for any more. Bounded work; call it each minute. */
   tidy(): Promise<void>;
-  /** Whether queries of the desk are answered. */
+  /** Whether queries of the repositories are answered. */
   isAnswering(): boolean;
   close(): Promise<void>;
 }
@@ -77,10 +77,10 @@ export interface PostgresStore {
 /** Opens the database as one of its replicas. Rejects with a StoreError whose message tells the operator what to do. */
 export async function openPostgresStore(options: PostgresStoreOptions): Promise<PostgresStore> {
   const { address, shown, log = () => {} } = options;
-  await knock(address, shown);
-  const pool = new PoolDriver({ address, connections: deskConnections });
+  await ping(address, shown);
+  const pool = new PoolDriver({ address, connections: queryConnections });
   const db = kyselyOn(pool);
-  const watch = new DeskWatch(db, pool);
+  const watch = new QueryWatch(db, pool);
   let ledger: PostgresLedger | undefined;
   const limits = new PostgresLimitLeases({
     address,
@@ -96,8 +96,8 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
       free: options.free ?? nothingFree(),
       newId: uuidMaker(),
       ...(options.onBatch === undefined ? {} : { onBatch: options.onBatch }),
-      onReborn: () => {
-        limits.reborn();
+      onExpired: () => {
+        limits.expired();
         log('warn', 'the database did not hear of this replica; what it had leased went back', {});
       },
     });
@@ -105,7 +105,7 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
     await opened.start();
     return {
       ledger: opened,
-      desk: deskOf(db, opened),
+      repositories: repositoriesOf(db, opened),
       limits,
       migrated,
       now: () => opened.now(),
@@ -128,12 +128,12 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
 
 /** For the command line: the queries of the service, on a connection of its own. Close with `destroy()`. */
 export async function openPostgresReader(address: PostgresAddress, shown: string): Promise<Kysely<Database>> {
-  await knock(address, shown);
+  await ping(address, shown);
   return kyselyOnPostgres(address, 1);
 }
 
 /** Whether the server is there and fit, before anything is begun. */
-async function knock(address: PostgresAddress, shown: string): Promise<void> {
+async function ping(address: PostgresAddress, shown: string): Promise<void> {
   const client = new pg.Client(clientConfig(address));
   client.on('error', () => {});
   try {
@@ -174,28 +174,30 @@ function migrateAlone(db: Kysely<Database>, shown: string): Promise<readonly str
   });
 }
 
-function deskOf(db: Kysely<Database>, ledger: PostgresLedger): Desk {
+function repositoriesOf(db: Kysely<Database>, ledger: PostgresLedger): Repositories {
   const among = (): AmongReplicas => ({
     replica: ledger.replicaId,
     // A lock by name and not on the account's row, which whoever leases from the account would wait for.
     queue: (transaction, accountId) =>
       sql`select pg_advisory_xact_lock(${uploadLock}::int, hashtext(${accountId}))`.execute(transaction),
   });
-  const desk: Desk = {
-    ...deskOn(db),
+  const repositories: Repositories = {
+    ...repositoriesOn(db),
     beginFile: (request) => beginFile(db, request, among()),
     unreadyFiles: (request) => unreadyFiles(db, request, among()),
   };
-  const inWords = (name: DeskOperation) => async (request: unknown) => {
+  const inWords = (name: RepositoryOperation) => async (request: unknown) => {
     try {
-      return await (desk[name] as (request: unknown) => Promise<unknown>)(request);
+      return await (repositories[name] as (request: unknown) => Promise<unknown>)(request);
     } catch (error) {
       throw storeErrorOf(error);
     }
   };
-  const named = Object.fromEntries((Object.keys(desk) as DeskOperation[]).map((name) => [name, inWords(name)]));
+  const named = Object.fromEntries(
+    (Object.keys(repositories) as RepositoryOperation[]).map((name) => [name, inWords(name)]),
+  );
   return {
-    ...(named as unknown as Desk),
+    ...(named as unknown as Repositories),
     // Two at once would write over each other, the older sums maybe last; one is enough for all.
     recomputeUsageHours: async (request) =>
       (await unlessOthersDo(db, usageHoursLock, (connection) => recomputeUsageHours(connection, request))) ?? 0,
@@ -260,7 +262,7 @@ function alone<Value>(db: Kysely<Database>, work: () => Promise<Value>): Promise
   });
 }
 
-/** The ledger first: what is running may still need the desk. */
+/** The ledger first: what is running may still need the repositories. */
 async function close(ledger: PostgresLedger, limits: PostgresLimitLeases, db: Kysely<Database>): Promise<void> {
   await limits.close();
   await ledger.close();

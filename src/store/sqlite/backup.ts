@@ -10,10 +10,10 @@ import {
   statSync,
 } from 'node:fs';
 import { dirname } from 'node:path';
-import { contentStatus, livePepperIds, type ContentStatus } from '../content-status.ts';
+import { contentStatus, livePepperIds, type ContentStatus } from '../repositories/content-status.ts';
 import { refuseNewer } from '../migrations/migrate.ts';
 import { StoreError } from '../store-error.ts';
-import { verifyLedger, type Verification } from '../verify.ts';
+import { verifyLedger, type Verification } from '../verify/verify.ts';
 import {
   closeConnection,
   openConnection,

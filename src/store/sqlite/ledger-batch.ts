@@ -2,7 +2,7 @@
 import type { AccountStatus } from '../database.ts';
 import type { BudgetChange, Ending, NewAccount, OpenRequest, Transfer } from '../ledger.ts';
 import type { StoreFailure } from '../store-error.ts';
-import type { SqlValue } from '../usage-columns.ts';
+import type { SqlValue } from '../reports/usage-columns.ts';
 
 /** Everything in it is committed together, in this order: open requests, settlements, operations. */
 export interface LedgerBatch {
@@ -20,8 +20,8 @@ export interface ListedRequest extends OpenRequest {
 }
 
 export type LedgerOperation =
-  | { readonly kind: 'slice'; readonly purseId: string }
-  | { readonly kind: 'release'; readonly purseId: string }
+  | { readonly kind: 'slice'; readonly balanceId: string }
+  | { readonly kind: 'release'; readonly balanceId: string }
   | { readonly kind: 'transfer'; readonly transfer: Transfer; readonly reserved: boolean }
   | { readonly kind: 'create_account'; readonly account: NewAccount }
   | {
@@ -78,6 +78,6 @@ export interface LedgerReply {
   /** Settlements whose row was there before, by their place: their account was not debited again. Ascending. */
   readonly again: readonly number[];
   readonly results: readonly OperationResult[];
-  /** What purses have more or less that this process has in memory. */
-  readonly credits: readonly (readonly [purseId: string, microcents: bigint])[];
+  /** What balances have more or less that this process has in memory. */
+  readonly credits: readonly (readonly [balanceId: string, microcents: bigint])[];
 }

@@ -1,20 +1,20 @@
 import { statfsSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { isOfBudget, purseAt, readPurseId } from '../budget.ts';
+import { isOfBudget, balanceAt, readBalanceId } from '../budget.ts';
 import type { BudgetChange, Transfer } from '../ledger.ts';
 import { notRecorded, recordings, type Recording, type RecordingName } from '../recordings.ts';
 import { StoreError, toFailure, type StoreFailure } from '../store-error.ts';
-import { publicIdOf } from '../../ids/uuid.ts';
+import { publicIdOf } from '../../platform/ids/uuid.ts';
 import { closeConnection, sqliteCode, type Connection } from './connection.ts';
 import {
   accountColumn,
   clean,
   costColumn,
-  pursesOf,
+  balancesOf,
   usageColumns,
   usageValues,
   type SqlValue,
-} from '../usage-columns.ts';
+} from '../reports/usage-columns.ts';
 import type {
   LedgerBatch,
   LedgerOperation,
@@ -34,7 +34,7 @@ const roomBytesMin = 262_144n;
 export class LedgerWriter {
   readonly #connection: Connection;
   readonly #statements: ReturnType<typeof prepare>;
-  /** Purses that this process has whole in memory. Bounded by the number of accounts and of budgets. */
+  /** Balances that this process has whole in memory. Bounded by the number of accounts and of budgets. */
   readonly #handedOut = new Set<string>();
   readonly #recordings = new Map<RecordingName, ReturnType<Connection['prepare']>>();
 
@@ -97,14 +97,14 @@ export class LedgerWriter {
     const results = batch.operations.map((operation) => this.#operate(operation, handedOut, credits));
     commit.run();
     // Only what is durable counts: a slice of a transaction that failed was never handed out.
-    for (const purseId of handedOut) this.#handedOut.add(purseId);
+    for (const balanceId of handedOut) this.#handedOut.add(balanceId);
     return { failures, again, results, credits };
   }
 
-  /** Insert all, debit each purse once by the sum of the rows really inserted (M3). */
+  /** Insert all, debit each balance once by the sum of the rows really inserted (M3). */
   #settleTogether(batch: LedgerBatch, again: number[]): LedgerReply['failures'] {
     const costs = new Map<string, bigint>();
-    const add = (purseId: string, cost: bigint): unknown => costs.set(purseId, (costs.get(purseId) ?? 0n) + cost);
+    const add = (balanceId: string, cost: bigint): unknown => costs.set(balanceId, (costs.get(balanceId) ?? 0n) + cost);
     for (let index = 0; index < batch.rows.length; index++) {
       const row = batch.rows[index]!;
       if (!this.#insertUsage(batch.ids.subarray(index * 16, index * 16 + 16), row)) {
@@ -113,9 +113,9 @@ export class LedgerWriter {
       }
       const cost = row[costColumn] as bigint;
       add(row[accountColumn] as string, cost);
-      for (const purseId of pursesOf(row)) add(purseId, cost);
+      for (const balanceId of balancesOf(row)) add(balanceId, cost);
     }
-    for (const [purseId, cost] of costs) this.#debit(purseId, cost);
+    for (const [balanceId, cost] of costs) this.#debit(balanceId, cost);
     return [];
   }
 
@@ -128,8 +128,8 @@ export class LedgerWriter {
           again.push(index);
           return;
         }
-        for (const purseId of [row[accountColumn] as string, ...pursesOf(row)])
-          this.#debit(purseId, row[costColumn] as bigint);
+        for (const balanceId of [row[accountColumn] as string, ...balancesOf(row)])
+          this.#debit(balanceId, row[costColumn] as bigint);
       });
       if (failure !== undefined) failures.push([index, failure]);
     }
@@ -144,13 +144,13 @@ export class LedgerWriter {
     return inserted === 1;
   }
 
-  #debit(purseId: string, cost: bigint): void {
+  #debit(balanceId: string, cost: bigint): void {
     if (typeof cost !== 'bigint') throw new StoreError('invalid', 'a cost is not a bigint');
-    const { debit, debitPurse } = this.#statements;
-    if (changedBy((isOfBudget(purseId) ? debitPurse : debit).run(cost, purseId)) === 1) return;
+    const { debit, debitBalance } = this.#statements;
+    if (changedBy((isOfBudget(balanceId) ? debitBalance : debit).run(cost, balanceId)) === 1) return;
     // What costs nothing may be of a budget that was taken away before anything was held from it.
-    if (isOfBudget(purseId) && cost === 0n) return;
-    throw new StoreError('invalid', `usage of an account or a budget that does not exist: ${purseId}`);
+    if (isOfBudget(balanceId) && cost === 0n) return;
+    throw new StoreError('invalid', `usage of an account or a budget that does not exist: ${balanceId}`);
   }
 
   /** A list for after a crash, so a bad entry is dropped rather than allowed to fail anybody's settlement. */
@@ -174,10 +174,10 @@ export class LedgerWriter {
     const failure = this.#savepoint(() => {
       switch (operation.kind) {
         case 'slice':
-          value = this.#slice(operation.purseId, handedOut);
+          value = this.#slice(operation.balanceId, handedOut);
           return;
         case 'release':
-          this.#handedOut.delete(operation.purseId);
+          this.#handedOut.delete(operation.balanceId);
           return;
         case 'budget':
           this.#setBudget(operation.change, handedOut, credits);
@@ -228,26 +228,26 @@ export class LedgerWriter {
     return failure === undefined ? { value } : { failure };
   }
 
-  #slice(purseId: string, handedOut: string[]): bigint {
-    if (this.#handedOut.has(purseId) || handedOut.includes(purseId)) return 0n;
+  #slice(balanceId: string, handedOut: string[]): bigint {
+    if (this.#handedOut.has(balanceId) || handedOut.includes(balanceId)) return 0n;
     const { readSpendable } = this.#statements;
-    const spendable = isOfBudget(purseId)
-      ? this.#openPurse(purseId)
-      : (readSpendable.get(purseId) as { readonly spendable: bigint } | undefined)?.spendable;
+    const spendable = isOfBudget(balanceId)
+      ? this.#openBalance(balanceId)
+      : (readSpendable.get(balanceId) as { readonly spendable: bigint } | undefined)?.spendable;
     if (spendable === undefined) return 0n;
-    handedOut.push(purseId);
+    handedOut.push(balanceId);
     return spendable;
   }
 
   /** What a budget has left for a period; the first to ask begins it. */
-  #openPurse(purseId: string): bigint | undefined {
-    const { readPurse, beginPurse } = this.#statements;
+  #openBalance(balanceId: string): bigint | undefined {
+    const { readBalance, beginBalance } = this.#statements;
     const read = (): bigint | undefined =>
-      (readPurse.get(purseId) as { readonly available: bigint } | undefined)?.available;
+      (readBalance.get(balanceId) as { readonly available: bigint } | undefined)?.available;
     const known = read();
     if (known !== undefined) return known;
-    const { subject, per, startsAt, endsAt } = readPurseId(purseId);
-    beginPurse.run(purseId, startsAt, endsAt, subject, per);
+    const { subject, per, startsAt, endsAt } = readBalanceId(balanceId);
+    beginBalance.run(balanceId, startsAt, endsAt, subject, per);
     return read();
   }
 
@@ -257,7 +257,7 @@ export class LedgerWriter {
     handedOut: readonly string[],
     credits: (readonly [string, bigint])[],
   ): void {
-    const { liveKey, customer, deleteBudget, upsertBudget, pursesFrom, insertPurse, setPurse } = this.#statements;
+    const { liveKey, customer, deleteBudget, upsertBudget, balancesFrom, insertBalance, setBalance } = this.#statements;
     const isThere = (kind === 'key_budget' ? liveKey : customer).get(subject) !== undefined;
     if (!isThere)
       throw new StoreError('not_found', `there is no ${kind === 'key_budget' ? 'key' : 'account'} ${subject}`);
@@ -268,13 +268,13 @@ export class LedgerWriter {
     }
     const { amountMicrocents, per } = budget;
     upsertBudget.run(subject, amountMicrocents, per, at);
-    const { id, startsAt, endsAt } = purseAt(subject, per, at);
-    insertPurse.run(id, subject, per, startsAt, endsAt, amountMicrocents, amountMicrocents);
-    for (const purse of pursesFrom.all(subject, per, at) as readonly PurseRow[]) {
-      const before = purse.id === id ? spentBeforeMicrocents : purse.spent_before;
-      const gained = amountMicrocents - purse.amount - (before - purse.spent_before);
-      setPurse.run(amountMicrocents, before, gained, purse.id);
-      if (this.#handedOut.has(purse.id) || handedOut.includes(purse.id)) credits.push([purse.id, gained]);
+    const { id, startsAt, endsAt } = balanceAt(subject, per, at);
+    insertBalance.run(id, subject, per, startsAt, endsAt, amountMicrocents, amountMicrocents);
+    for (const balance of balancesFrom.all(subject, per, at) as readonly BalanceRow[]) {
+      const before = balance.id === id ? spentBeforeMicrocents : balance.spent_before;
+      const gained = amountMicrocents - balance.amount - (before - balance.spent_before);
+      setBalance.run(amountMicrocents, before, gained, balance.id);
+      if (this.#handedOut.has(balance.id) || handedOut.includes(balance.id)) credits.push([balance.id, gained]);
     }
   }
 
@@ -389,7 +389,7 @@ interface OpenRow {
   readonly started_at: bigint;
 }
 
-interface PurseRow {
+interface BalanceRow {
   readonly id: string;
   readonly amount: bigint;
   readonly spent_before: bigint;
@@ -418,7 +418,7 @@ function prepare(connection: Connection) {
     ),
     readUsage: connection.prepare('select cost, ending from usage where request_id = ?'),
     debit: connection.prepare('update account set available = available - ? where id = ?'),
-    debitPurse: connection.prepare('update purse set available = available - ? where id = ?'),
+    debitBalance: connection.prepare('update purse set available = available - ? where id = ?'),
     // A late entry of a request that has settled must not come back as crashed.
     insertOpen: connection.prepare(
       `insert into open_request (request_id, account_id, key_id, model_id, hold, started_at, replica_id)
@@ -437,19 +437,19 @@ function prepare(connection: Connection) {
     readSpendable: connection.prepare(
       `select available + credit_limit as spendable from account where id = ? and kind = 0 and status = 'active'`,
     ),
-    readPurse: connection.prepare('select available from purse where id = ?'),
-    beginPurse: connection.prepare(
+    readBalance: connection.prepare('select available from purse where id = ?'),
+    beginBalance: connection.prepare(
       `insert into purse (id, subject, per, starts_at, ends_at, amount, spent_before, available)
        select ?, subject, per, ?, ?, amount, 0, amount from budget where subject = ? and per = ?`,
     ),
-    insertPurse: connection.prepare(
+    insertBalance: connection.prepare(
       `insert into purse (id, subject, per, starts_at, ends_at, amount, spent_before, available)
        values (?, ?, ?, ?, ?, ?, 0, ?) on conflict (id) do nothing`,
     ),
-    pursesFrom: connection.prepare(
+    balancesFrom: connection.prepare(
       'select id, amount, spent_before from purse where subject = ? and per = ? and (ends_at is null or ends_at > ?)',
     ),
-    setPurse: connection.prepare(
+    setBalance: connection.prepare(
       'update purse set amount = ?, spent_before = ?, available = available + ? where id = ?',
     ),
     liveKey: connection.prepare(`select 1 from api_key where id = ? and status = 'active'`),

@@ -13,7 +13,7 @@ import type {
   UsageRow,
 } from '../ledger.ts';
 import { fromFailure, StoreError, toFailure } from '../store-error.ts';
-import { usageValues, type SqlValue } from '../usage-columns.ts';
+import { usageValues, type SqlValue } from '../reports/usage-columns.ts';
 import type {
   LedgerBatch,
   LedgerOperation,
@@ -130,9 +130,9 @@ export class SqliteLedger implements AccountLedger {
     // The whole balance is in memory; there is no more to be had.
   }
 
-  release(purseId: string): void {
+  release(balanceId: string): void {
     // What it cannot tell now stays handed out, and is refused if anybody asks for it again.
-    this.#operate({ kind: 'release', purseId }).catch(() => {});
+    this.#operate({ kind: 'release', balanceId }).catch(() => {});
   }
 
   budgetChanged(): void {
@@ -177,9 +177,9 @@ export class SqliteLedger implements AccountLedger {
     }, openWaitMs).unref();
   }
 
-  slice(purseId: string, _needMicrocents: bigint): Promise<bigint> {
-    const slice = this.#operate({ kind: 'slice', purseId });
-    if (!isOfBudget(purseId)) this.#slices.set(purseId, slice);
+  slice(balanceId: string, _needMicrocents: bigint): Promise<bigint> {
+    const slice = this.#operate({ kind: 'slice', balanceId });
+    if (!isOfBudget(balanceId)) this.#slices.set(balanceId, slice);
     return slice;
   }
 

@@ -1,11 +1,11 @@
 import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { changesKeptMs } from '../change-queries.ts';
+import { changesKeptMs } from '../repositories/changes.ts';
 import type { Feed, Follows } from '../feed.ts';
 import { nothingFree, type FreeBalances } from '../ledger.ts';
-import type { Desk } from '../operations.ts';
+import type { Repositories } from '../repositories/repositories.ts';
 import { StoreError } from '../store-error.ts';
-import { DeskThread } from './desk.ts';
+import { QueryWorker } from './query-client.ts';
 import { followAlone } from './feed.ts';
 import { SqliteLedger, type SqliteLedgerOptions } from './ledger.ts';
 import { takeLock, type Lock } from './lock.ts';
@@ -24,9 +24,9 @@ export interface SqliteStoreOptions {
 
 export interface SqliteStore {
   readonly ledger: SqliteLedger;
-  readonly desk: Desk;
+  readonly repositories: Repositories;
   /** As a process has it that works on the books through this one. */
-  deskOf(replicaId: Uint8Array): Desk;
+  repositoriesOf(replicaId: Uint8Array): Repositories;
   /** Names of the migrations that this opening ran. */
   readonly migrated: readonly string[];
   /** By the clock of this machine. */
@@ -53,42 +53,42 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Sqli
     if (!dead) options.onFatal(error);
     dead = true;
   };
-  const desk = new DeskThread({ file, onFatal });
+  const repositories = new QueryWorker({ file, onFatal });
   const ledger = new SqliteLedger({
     file,
     free: options.free ?? nothingFree(),
     onFatal,
     ...(options.onBatch === undefined ? {} : { onBatch: options.onBatch }),
-  }); // loads while the desk migrates
+  }); // loads while the repositories migrate
   let migrated: readonly string[];
   try {
-    migrated = await desk.start();
+    migrated = await repositories.start();
     if (migrated.length > 0) log('info', 'database schema brought up to date', { migrations: migrated });
     const recovered = await ledger.start(now());
     if (recovered > 0) log('warn', 'requests had crashed; they are not charged', { requests: recovered });
   } catch (error) {
-    await close(ledger, desk, lock);
+    await close(ledger, repositories, lock);
     throw error;
   }
   return {
     ledger,
-    desk: desk.desk,
-    deskOf: (replicaId) => desk.deskOf(replicaId),
+    repositories: repositories.repositories,
+    repositoriesOf: (replicaId) => repositories.repositoriesOf(replicaId),
     migrated,
     now,
-    follow: (follower) => followAlone(desk.desk, follower),
+    follow: (follower) => followAlone(repositories.repositories, follower),
     alone: (work) => work(),
     tidy: async () => {
-      await desk.desk.forgetChanges({ before: now() - changesKeptMs });
+      await repositories.repositories.forgetChanges({ before: now() - changesKeptMs });
     },
-    close: () => close(ledger, desk, lock),
+    close: () => close(ledger, repositories, lock),
   };
 }
 
-/** The ledger first: what is running may still need the desk, and the last one to close folds the WAL into the file. */
-async function close(ledger: SqliteLedger, desk: DeskThread, lock: Lock): Promise<void> {
+/** The ledger first: what is running may still need the repositories, and the last one to close folds the WAL into the file. */
+async function close(ledger: SqliteLedger, repositories: QueryWorker, lock: Lock): Promise<void> {
   await ledger.close();
-  await desk.close();
+  await repositories.close();
   lock.release();
 }
 

@@ -1,14 +1,14 @@
 import type { FreeBalances } from '../ledger.ts';
-import { leaseOf, type LeaseWish } from '../leases.ts';
+import { leaseOf, type LeaseRequest } from '../leases.ts';
 import { StoreError } from '../store-error.ts';
 
 /** A process that spends out of balances which another one owns. */
-export interface Borrower {
-  /** Has it give back what is idle of the purse; resolves when that has arrived. */
-  returnFree(purseId: string): Promise<unknown>;
+export interface LeaseClient {
+  /** Has it give back what is idle of the balance; resolves when that has arrived. */
+  releaseUnused(balanceId: string): Promise<unknown>;
 }
 
-/** A borrower that takes longer is not waited for, and not asked again until it has answered. */
+/** A lease client that takes longer is not waited for, and not asked again until it has answered. */
 const returnTimeoutMs = 1_000;
 
 interface Balance {
@@ -21,130 +21,130 @@ interface Balance {
 }
 
 /**
- * Whole purses (store/budget.ts), in the one process that owns the books, and what it has lent of them to others
- * (docs/money.md, "Several workers"). Nothing is lent twice: what is free here, and what each borrower has, is together what
+ * Whole balances (store/budget.ts), in the one process that owns the books, and what it has lent of them to others
+ * (docs/money.md, "Several workers"). Nothing is lent twice: what is free here, and what each lease client has, is together what
  * the ledger has. A budget that was lowered may have less than nothing free.
  */
 export class Balances implements FreeBalances {
-  /** The whole purse the first time, 0n from then on. */
-  readonly #load: (purseId: string) => Promise<bigint>;
+  /** The whole balance the first time, 0n from then on. */
+  readonly #load: (balanceId: string) => Promise<bigint>;
   readonly #balances = new Map<string, Balance>();
-  readonly #lent = new Map<Borrower, Map<string, bigint>>();
-  readonly #silent = new Set<Borrower>();
+  readonly #lent = new Map<LeaseClient, Map<string, bigint>>();
+  readonly #silent = new Set<LeaseClient>();
 
-  constructor(load: (purseId: string) => Promise<bigint>) {
+  constructor(load: (balanceId: string) => Promise<bigint>) {
     this.#load = load;
   }
 
-  join(borrower: Borrower): void {
-    this.#lent.set(borrower, new Map());
+  join(leaseClient: LeaseClient): void {
+    this.#lent.set(leaseClient, new Map());
   }
 
   /** It is gone, and nothing that it has said is under way: what it had is free again. */
-  leave(borrower: Borrower): void {
-    const lent = this.#lent.get(borrower);
-    this.#lent.delete(borrower);
-    this.#silent.delete(borrower);
-    if (lent !== undefined) for (const [purseId, microcents] of lent) this.#free(purseId, microcents);
+  leave(leaseClient: LeaseClient): void {
+    const lent = this.#lent.get(leaseClient);
+    this.#lent.delete(leaseClient);
+    this.#silent.delete(leaseClient);
+    if (lent !== undefined) for (const [balanceId, microcents] of lent) this.#free(balanceId, microcents);
   }
 
   /**
-   * Lends what the wish asks for; 0n: there is not enough. Before it says so, all others have given back what is idle at
-   * them, one wish of a purse after the other: so nobody is refused while what is missing lies unused, and of two that
+   * Lends what the request asks for; 0n: there is not enough. Before it says so, all others have given back what is idle at
+   * them, one request of a balance after the other: so nobody is refused while what is missing lies unused, and of two that
    * need the last of it one gets it.
    */
-  async lend(borrower: Borrower, wish: LeaseWish): Promise<bigint> {
-    const { purseId } = wish;
-    const balance = this.#balanceOf(purseId);
-    await this.#loaded(purseId, balance);
-    const there = this.#take(borrower, balance, wish);
-    if (there > 0n || wish.missing === 0n) return there;
+  async lease(leaseClient: LeaseClient, input: LeaseRequest): Promise<bigint> {
+    const { balanceId } = input;
+    const balance = this.#balanceOf(balanceId);
+    await this.#loaded(balanceId, balance);
+    const there = this.#take(leaseClient, balance, input);
+    if (there > 0n || input.missing === 0n) return there;
     const turn = balance.turn.then(async () => {
-      const come = this.#take(borrower, balance, wish);
+      const come = this.#take(leaseClient, balance, input);
       if (come > 0n) return come;
       // An account that was suspended at the first question, or a budget that was set since, is in the database still.
-      balance.free += await this.#load(purseId);
-      await this.#callIn(purseId, borrower);
-      return this.#take(borrower, balance, wish);
+      balance.free += await this.#load(balanceId);
+      await this.#callIn(balanceId, leaseClient);
+      return this.#take(leaseClient, balance, input);
     });
     balance.turn = turn.catch(() => {});
     return await turn;
   }
 
-  /** Takes back what the borrower does not need. Throws when it has no such lease. */
-  giveBack(borrower: Borrower, purseId: string, microcents: bigint): void {
-    if (microcents < 0n || !this.spend(borrower, [purseId], microcents))
-      throw new StoreError('invalid', `more of ${purseId} comes back than was lent`);
-    this.#free(purseId, microcents);
+  /** Takes back what the lease client does not need. Throws when it has no such lease. */
+  giveBack(leaseClient: LeaseClient, balanceId: string, microcents: bigint): void {
+    if (microcents < 0n || !this.spend(leaseClient, [balanceId], microcents))
+      throw new StoreError('invalid', `more of ${balanceId} comes back than was lent`);
+    this.#free(balanceId, microcents);
   }
 
-  /** Takes a cost out of what was lent of each of these purses; false, and nothing is taken, when one of them has less. */
-  spend(borrower: Borrower, purseIds: readonly string[], microcents: bigint): boolean {
+  /** Takes a cost out of what was lent of each of these balances; false, and nothing is taken, when one of them has less. */
+  spend(leaseClient: LeaseClient, balanceIds: readonly string[], microcents: bigint): boolean {
     if (microcents === 0n) return true;
-    const lent = this.#lent.get(borrower);
-    if (lent === undefined || purseIds.some((purseId) => (lent.get(purseId) ?? 0n) < microcents)) return false;
-    for (const purseId of purseIds) {
-      const left = lent.get(purseId)! - microcents;
-      if (left === 0n) lent.delete(purseId);
-      else lent.set(purseId, left);
+    const lent = this.#lent.get(leaseClient);
+    if (lent === undefined || balanceIds.some((balanceId) => (lent.get(balanceId) ?? 0n) < microcents)) return false;
+    for (const balanceId of balanceIds) {
+      const left = lent.get(balanceId)! - microcents;
+      if (left === 0n) lent.delete(balanceId);
+      else lent.set(balanceId, left);
     }
     return true;
   }
 
   /** Nothing was debited for what `spend` has taken. */
-  unspend(borrower: Borrower, purseIds: readonly string[], microcents: bigint): void {
+  unspend(leaseClient: LeaseClient, balanceIds: readonly string[], microcents: bigint): void {
     if (microcents === 0n) return;
-    const lent = this.#lent.get(borrower);
-    for (const purseId of purseIds) {
-      if (lent === undefined) this.#free(purseId, microcents);
-      else lent.set(purseId, (lent.get(purseId) ?? 0n) + microcents);
+    const lent = this.#lent.get(leaseClient);
+    for (const balanceId of balanceIds) {
+      if (lent === undefined) this.#free(balanceId, microcents);
+      else lent.set(balanceId, (lent.get(balanceId) ?? 0n) + microcents);
     }
   }
 
-  /** Forgets the purses that are over, as far as nobody has any of them; returns which. */
-  forget(isOver: (purseId: string) => boolean): readonly string[] {
+  /** Forgets the balances that are over, as far as nobody has any of them; returns which. */
+  forget(isOver: (balanceId: string) => boolean): readonly string[] {
     const over = [...this.#balances].filter(
-      ([purseId, { loading }]) =>
-        isOver(purseId) && loading === undefined && ![...this.#lent.values()].some((lent) => lent.has(purseId)),
+      ([balanceId, { loading }]) =>
+        isOver(balanceId) && loading === undefined && ![...this.#lent.values()].some((lent) => lent.has(balanceId)),
     );
-    for (const [purseId] of over) this.#balances.delete(purseId);
-    return over.map(([purseId]) => purseId);
+    for (const [balanceId] of over) this.#balances.delete(balanceId);
+    return over.map(([balanceId]) => balanceId);
   }
 
-  credit(purseId: string, microcents: bigint): void {
-    this.#free(purseId, microcents);
+  credit(balanceId: string, microcents: bigint): void {
+    this.#free(balanceId, microcents);
   }
 
-  reserve(purseId: string, microcents: bigint): boolean {
-    const balance = this.#balances.get(purseId);
+  reserve(balanceId: string, microcents: bigint): boolean {
+    const balance = this.#balances.get(balanceId);
     if (balance === undefined || balance.free < microcents) return false;
     balance.free -= microcents;
     return true;
   }
 
-  /** Has all give back what is idle of a purse, so that it can be debited. */
-  callIn(purseId: string): Promise<void> {
-    return this.#callIn(purseId, undefined);
+  /** Has all give back what is idle of a balance, so that it can be debited. */
+  callIn(balanceId: string): Promise<void> {
+    return this.#callIn(balanceId, undefined);
   }
 
   /** The ledger tells of credit that the first answer does not hold, maybe in the same moment as it hands that out. */
-  #free(purseId: string, microcents: bigint): void {
-    const balance = this.#balances.get(purseId);
+  #free(balanceId: string, microcents: bigint): void {
+    const balance = this.#balances.get(balanceId);
     if (balance !== undefined) balance.free += microcents;
   }
 
-  #balanceOf(purseId: string): Balance {
-    let balance = this.#balances.get(purseId);
+  #balanceOf(balanceId: string): Balance {
+    let balance = this.#balances.get(balanceId);
     if (balance === undefined) {
       balance = { free: 0n, loading: undefined, isLoaded: false, turn: Promise.resolve() };
-      this.#balances.set(purseId, balance);
+      this.#balances.set(balanceId, balance);
     }
     return balance;
   }
 
-  async #loaded(purseId: string, balance: Balance): Promise<void> {
+  async #loaded(balanceId: string, balance: Balance): Promise<void> {
     if (balance.isLoaded) return;
-    balance.loading ??= this.#load(purseId)
+    balance.loading ??= this.#load(balanceId)
       .then((microcents) => {
         balance.free += microcents;
         balance.isLoaded = true;
@@ -153,36 +153,36 @@ export class Balances implements FreeBalances {
     await balance.loading;
   }
 
-  #take(borrower: Borrower, balance: Balance, wish: LeaseWish): bigint {
-    const lent = this.#lent.get(borrower);
+  #take(leaseClient: LeaseClient, balance: Balance, input: LeaseRequest): bigint {
+    const lent = this.#lent.get(leaseClient);
     if (lent === undefined) throw new StoreError('failed', 'this borrower is gone');
-    const leased = leaseOf(balance.free, wish);
+    const leased = leaseOf(balance.free, input);
     if (leased > 0n) {
       balance.free -= leased;
-      lent.set(wish.purseId, (lent.get(wish.purseId) ?? 0n) + leased);
+      lent.set(input.balanceId, (lent.get(input.balanceId) ?? 0n) + leased);
     }
     return leased;
   }
 
-  async #callIn(purseId: string, except: Borrower | undefined): Promise<void> {
+  async #callIn(balanceId: string, except: LeaseClient | undefined): Promise<void> {
     const others = [...this.#lent].filter(
-      ([borrower, lent]) => borrower !== except && lent.has(purseId) && !this.#silent.has(borrower),
+      ([leaseClient, lent]) => leaseClient !== except && lent.has(balanceId) && !this.#silent.has(leaseClient),
     );
-    await Promise.all(others.map(([borrower]) => this.#ask(borrower, purseId)));
+    await Promise.all(others.map(([leaseClient]) => this.#ask(leaseClient, balanceId)));
   }
 
-  async #ask(borrower: Borrower, purseId: string): Promise<void> {
+  async #ask(leaseClient: LeaseClient, balanceId: string): Promise<void> {
     let timer: NodeJS.Timeout | undefined;
     const silence = new Promise<void>((resolve) => {
       timer = setTimeout(() => {
-        this.#silent.add(borrower);
+        this.#silent.add(leaseClient);
         resolve();
       }, returnTimeoutMs);
     });
-    const answer = borrower
-      .returnFree(purseId)
+    const answer = leaseClient
+      .releaseUnused(balanceId)
       .catch(() => {})
-      .then(() => void this.#silent.delete(borrower));
+      .then(() => void this.#silent.delete(leaseClient));
     await Promise.race([answer, silence]);
     clearTimeout(timer);
   }

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Change, Feed, FollowedDesk, Follows } from '../feed.ts';
+import type { Change, Feed, FollowedRepositories, Follows } from '../feed.ts';
 import type { Port } from './port.ts';
 
 /** Nothing is admitted from memory when the owner was last heard of earlier, or a change is longer on its way. */
@@ -12,7 +12,7 @@ const changesMax = 1_000;
 export class RemoteFeed implements Feed {
   readonly isShared = true;
   readonly #port: Port;
-  readonly #desk: FollowedDesk;
+  readonly #repositories: FollowedRepositories;
   readonly #log: (level: 'info' | 'warn', message: string) => void;
   #follower: Follows | undefined;
   #heardMs = performance.now();
@@ -20,22 +20,22 @@ export class RemoteFeed implements Feed {
   #pending: Change[] = [];
   #pendingSinceMs = Infinity;
   #following: Promise<void> | undefined;
-  #isTold = false;
+  #isReported = false;
   #isClosed = false;
 
-  constructor(port: Port, desk: FollowedDesk, log: (level: 'info' | 'warn', message: string) => void) {
+  constructor(port: Port, repositories: FollowedRepositories, log: (level: 'info' | 'warn', message: string) => void) {
     this.#port = port;
-    this.#desk = desk;
+    this.#repositories = repositories;
     this.#log = log;
     port.on('beat', () => void (this.#heardMs = performance.now()));
-    port.on('changes', (changes) => this.#told(changes as readonly Change[]));
+    port.on('changes', (changes) => this.#reported(changes as readonly Change[]));
   }
 
   /** Resolves when all is loaded. Rejects when that failed. */
   async start(follower: Follows): Promise<void> {
-    await follower.loadAll(this.#desk);
+    await follower.loadAll(this.#repositories);
     this.#follower = follower;
-    await this.#told([]);
+    await this.#reported([]);
   }
 
   get silentMs(): number {
@@ -79,7 +79,7 @@ export class RemoteFeed implements Feed {
   }
 
   /** Resolves when they are in force. */
-  async #told(changes: readonly Change[]): Promise<void> {
+  async #reported(changes: readonly Change[]): Promise<void> {
     if (changes.length > 0) {
       this.#pending.push(...changes);
       this.#pendingSinceMs = Math.min(this.#pendingSinceMs, performance.now());
@@ -95,18 +95,18 @@ export class RemoteFeed implements Feed {
       const changes = this.#pending;
       this.#pending = [];
       try {
-        if (changes.length > changesMax) await follower.loadAll(this.#desk);
-        else await follower.follow(changes, this.#desk);
+        if (changes.length > changesMax) await follower.loadAll(this.#repositories);
+        else await follower.follow(changes, this.#repositories);
         this.#pendingSinceMs = this.#pending.length > 0 ? performance.now() : Infinity;
-        if (this.#isTold) this.#log('info', 'changes of keys and prices are followed again');
-        this.#isTold = false;
+        if (this.#isReported) this.#log('info', 'changes of keys and prices are followed again');
+        this.#isReported = false;
       } catch (error) {
         this.#pending = [...changes, ...this.#pending];
-        if (!this.#isTold) {
+        if (!this.#isReported) {
           const reason = error instanceof Error ? error.message : String(error);
           this.#log('warn', `changes of keys and prices cannot be read, so new requests are refused: ${reason}`);
         }
-        this.#isTold = true;
+        this.#isReported = true;
         await sleep(againMs);
       }
     }

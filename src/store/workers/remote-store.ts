@@ -3,9 +3,9 @@ import type { Feed, Follows } from '../feed.ts';
 import { nothingFree, type AccountLedger, type Ending, type LeasedBalances, type NewAccount } from '../ledger.ts';
 import { type OpenRequest, type Transfer, type UsageRow } from '../ledger.ts';
 import { Leases } from '../leases.ts';
-import type { Desk } from '../operations.ts';
+import type { Repositories } from '../repositories/repositories.ts';
 import { StoreError } from '../store-error.ts';
-import { pursesCharged, usageValues } from '../usage-columns.ts';
+import { balancesCharged, usageValues } from '../reports/usage-columns.ts';
 import type { Port } from './port.ts';
 import { RemoteLimitLeases } from './remote-limits.ts';
 import { RemoteFeed } from './remote-feed.ts';
@@ -25,7 +25,7 @@ export interface RemoteStoreOptions {
 
 export interface RemoteStore {
   readonly ledger: AccountLedger;
-  readonly desk: Desk;
+  readonly repositories: Repositories;
   readonly limits: RemoteLimitLeases;
   readonly limitClock: () => number;
   readonly migrated: readonly string[];
@@ -36,7 +36,7 @@ export interface RemoteStore {
   close(): Promise<void>;
 }
 
-/** Books that another process on this machine owns (`openSharedBooks`). Its end is the end of this one. */
+/** Books that another process on this machine owns (`openLedgerServer`). Its end is the end of this one. */
 export function openRemoteStore({
   port,
   replicaId,
@@ -44,15 +44,16 @@ export function openRemoteStore({
   free = nothingFree(),
   log,
 }: RemoteStoreOptions): RemoteStore {
-  const desk = new Proxy({} as Desk, {
+  const repositories = new Proxy({} as Repositories, {
     // `then` would make it look like a promise to `await`.
-    get: (_target, name) => (name === 'then' ? undefined : (request: unknown) => port.call('desk', { name, request })),
+    get: (_target, name) =>
+      name === 'then' ? undefined : (request: unknown) => port.call('repositories', { name, request }),
   });
-  const feed = new RemoteFeed(port, desk, (level, message) => log?.(level, message, {}));
+  const feed = new RemoteFeed(port, repositories, (level, message) => log?.(level, message, {}));
   const ledger = new RemoteLedger(port, replicaId, free, () => feed.silentMs);
   return {
     ledger,
-    desk,
+    repositories,
     limits: new RemoteLimitLeases(port),
     limitClock,
     migrated: [],
@@ -83,23 +84,23 @@ class RemoteLedger implements AccountLedger {
     this.#silentMs = silentMs;
     this.#leases = new Leases({
       free,
-      lender: {
-        // The owner has called on all others before it says no, and begins purses by itself.
-        grant: async (wish) => ({
-          leased: (await port.call('grant', wish)) as bigint,
+      leaseServer: {
+        // The owner has called on all others before it says no, and begins balances by itself.
+        grant: async (input) => ({
+          leased: (await port.call('grant', input)) as bigint,
           isElsewhere: false,
           isThere: true,
         }),
-        giveBack: (purseId, microcents) => port.call('give_back', { purseId, microcents }),
+        giveBack: (balanceId, microcents) => port.call('give_back', { balanceId, microcents }),
         callOthers: () => Promise.resolve(),
       },
     });
-    port.on('return_free', async (purseId) => {
+    port.on('return_free', async (balanceId) => {
       // What has arrived before this call is in the free balance in the next turn.
       await nextTurn();
-      await this.#leases.called(purseId as string);
+      await this.#leases.called(balanceId as string);
     });
-    port.on('credited', (purseId) => free.credit(purseId as string, 0n));
+    port.on('credited', (balanceId) => free.credit(balanceId as string, 0n));
   }
 
   get backlog(): number {
@@ -110,16 +111,16 @@ class RemoteLedger implements AccountLedger {
     return this.#silentMs();
   }
 
-  slice(purseId: string, needMicrocents: bigint): Promise<bigint> {
-    return this.#leases.slice(purseId, needMicrocents);
+  slice(balanceId: string, needMicrocents: bigint): Promise<bigint> {
+    return this.#leases.slice(balanceId, needMicrocents);
   }
 
-  left(purseId: string, freeMicrocents: bigint): void {
-    this.#leases.left(purseId, freeMicrocents);
+  left(balanceId: string, freeMicrocents: bigint): void {
+    this.#leases.left(balanceId, freeMicrocents);
   }
 
-  release(purseId: string): void {
-    this.#leases.release(purseId);
+  release(balanceId: string): void {
+    this.#leases.release(balanceId);
   }
 
   budgetChanged(subject: string | undefined): void {
@@ -129,7 +130,7 @@ class RemoteLedger implements AccountLedger {
   async settle(row: UsageRow): Promise<'billed' | 'lost'> {
     if (this.#settling >= queueMax) throw new StoreError('busy', 'too much waits to be written');
     const values = usageValues(row);
-    for (const purseId of [row.accountId, ...pursesCharged(row)]) this.#leases.spent(purseId, row.costMicrocents);
+    for (const balanceId of [row.accountId, ...balancesCharged(row)]) this.#leases.spent(balanceId, row.costMicrocents);
     this.#settling++;
     try {
       return (await this.#port.call('settle', { requestId: row.requestId, values })) as 'billed' | 'lost';

@@ -1,8 +1,8 @@
-/** Every page there is, in both colour schemes, on a phone and on a desk: readable, in one piece, and quiet. */
+/** Every page there is, in both colour schemes, on a phone and on repositories: readable, in one piece, and quiet. */
 import { after, before, describe, test } from 'node:test';
 
 import { formPaths } from '../../../src/account-api/form-pages.ts';
-import { errorTable } from '../../../src/errors.ts';
+import { errorTable } from '../../../src/platform/errors.ts';
 import { noFeatures, scriptedModel, TestService } from '../../support/service.ts';
 import { looks, openBrowser, Person } from './browser.ts';
 

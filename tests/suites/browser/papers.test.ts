@@ -1,14 +1,14 @@
-/** Invoices, receipts and credit notes as pages, with the longest that they may say: in one piece on a phone and on a desk. */
+/** Invoices, receipts and credit notes as pages, with the longest that they may say: in one piece on a phone and on repositories. */
 import { createServer } from 'node:http';
 import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { after, before, describe, test } from 'node:test';
 
-import { paperOf } from '../../../src/invoices/document.ts';
-import { paperHtml, paperPolicy } from '../../../src/invoices/html.ts';
-import type { Paper } from '../../../src/invoices/paper.ts';
-import { receiptPaper } from '../../../src/invoices/receipt.ts';
-import { longReceipt, longStatement } from '../../invoices/long-papers.ts';
+import { paperOf } from '../../../src/billing/invoices/invoice-document.ts';
+import { paperHtml, paperPolicy } from '../../../src/billing/invoices/html.ts';
+import type { Paper } from '../../../src/billing/invoices/paper.ts';
+import { receiptPaper } from '../../../src/billing/invoices/receipt.ts';
+import { longReceipt, longStatement } from '../../billing/invoices/long-papers.ts';
 import { looks, openBrowser, Person } from './browser.ts';
 
 const papers: ReadonlyMap<string, Paper> = new Map([

@@ -4,8 +4,8 @@ import { test } from 'node:test';
 
 import { accountRoutes } from '../../../src/account-api/routes.ts';
 import { openHost } from '../../account-api/host.ts';
-import { password, tokenOf } from '../../people/person.ts';
-import { startProvider } from '../../people/provider.ts';
+import { password, tokenOf } from '../../accounts/users/person.ts';
+import { startProvider } from '../../accounts/users/provider.ts';
 import { noFeatures, scriptedModel, TestService } from '../../support/service.ts';
 import { totp } from '../../support/totp.ts';
 import { owner, ownerToken } from '../../support/visitor.ts';

@@ -65,8 +65,8 @@ function unpackedChromium() {
 }
 
 function missingPackages() {
-  const wish = ['install', '--simulate', '--no-install-recommends', 'chromium', 'fonts-dejavu-core'];
-  const { stdout } = spawnSync('apt-get', wish, { encoding: 'utf8' });
+  const input = ['install', '--simulate', '--no-install-recommends', 'chromium', 'fonts-dejavu-core'];
+  const { stdout } = spawnSync('apt-get', input, { encoding: 'utf8' });
   return [...(stdout ?? '').matchAll(/^Inst (\S+)/gm)].map(([, name]) => name);
 }
 

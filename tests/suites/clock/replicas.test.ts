@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { assertRight } from '../postgres/fixture.ts';
-import { ask, asked, serviceOn, stream, tell } from '../postgres/replica-service.ts';
+import { ask, asked, serviceOn, stream, report } from '../postgres/replica-service.ts';
 import { PostgresServer } from '../postgres/server.ts';
 import { until } from '../../support/service.ts';
 import type { TestService } from '../../support/service.ts';
@@ -49,15 +49,15 @@ after(async () => {
 
 async function newKey(
   through: TestService,
-  wish: { readonly expiresAfterMs?: number; readonly isPlanKey?: boolean } = {},
+  input: { readonly expiresAfterMs?: number; readonly isPlanKey?: boolean } = {},
 ): Promise<string> {
-  const answer = await tell(through, {
+  const answer = await report(through, {
     kind: 'create_key',
     accountId,
     name: 'x',
     expiresAt: undefined,
-    ...(wish.expiresAfterMs === undefined ? {} : { expiresAfterMs: wish.expiresAfterMs }),
-    ...(wish.isPlanKey === undefined ? {} : { limits: { planKey: true } }),
+    ...(input.expiresAfterMs === undefined ? {} : { expiresAfterMs: input.expiresAfterMs }),
+    ...(input.isPlanKey === undefined ? {} : { limits: { planKey: true } }),
   });
   assert.ok(answer.kind === 'key');
   return answer.key;
@@ -107,7 +107,7 @@ for (const offset of offsets) {
 
   test(`what a plan includes is counted once, with the same end of the window: ${offset}`, async () => {
     clock.set(offset);
-    await tell(wrong, { kind: 'plan_account', accountId, plan: 'some' });
+    await report(wrong, { kind: 'plan_account', accountId, plan: 'some' });
     const key = await newKey(right, { isPlanKey: true });
     for (const service of [right, wrong])
       await until(async () => (await service.chat(ask, { key })).status !== 401, longMs);
@@ -138,7 +138,7 @@ for (const offset of offsets) {
       assert.ok(endsAt > at - aboutMs && endsAt < at + dayMs + aboutMs);
     }
     assert.ok(Math.abs(ends[0].endsAt - ends[1].endsAt) < 60_000, `${ends[0].endsAt} and ${ends[1].endsAt}`);
-    await tell(right, { kind: 'plan_account', accountId, plan: undefined });
+    await report(right, { kind: 'plan_account', accountId, plan: undefined });
   });
 
   test(`keys expire on both when they should: ${offset}`, async () => {
@@ -157,7 +157,7 @@ for (const offset of offsets) {
     clock.set(offset);
     const prices = { input: '7000000', output: '7000000', cacheRead: undefined };
     const validTo = (await now()) + dayMs / 2;
-    await tell(wrong, { kind: 'set_price', accountId, model: 'demo', ...prices, validFrom: undefined, validTo });
+    await report(wrong, { kind: 'set_price', accountId, model: 'demo', ...prices, validFrom: undefined, validTo });
     for (const service of [right, wrong]) {
       const charged = async (): Promise<string> => {
         assert.equal((await asked(service)).status, 200);
@@ -170,7 +170,7 @@ for (const offset of offsets) {
       await until(async () => (await charged()) === '7000000', longMs);
     }
     // What was set by one clock is ended by the other.
-    await tell(right, { kind: 'remove_price', accountId, model: 'demo' });
+    await report(right, { kind: 'remove_price', accountId, model: 'demo' });
     const left = await server.sql(url, `select 1 from account_price where valid_to > ${(await now()) + aboutMs}`);
     assert.deepEqual(left, []);
   });

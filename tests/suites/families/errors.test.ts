@@ -5,8 +5,8 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
-import { errorTable } from '../../../src/errors.ts';
-import type { ErrorCode } from '../../../src/errors.ts';
+import { errorTable } from '../../../src/platform/errors.ts';
+import type { ErrorCode } from '../../../src/platform/errors.ts';
 import { TestService } from '../../support/service.ts';
 import { ask, say } from './exchange.ts';
 import { families } from './families.ts';

@@ -461,12 +461,12 @@ export const responses: Family = {
     assert.equal(error?.name, 'error');
     assert.equal(failed?.name, 'response.failed');
     assert.equal(done?.data, '[DONE]');
-    const told = parse(error.data);
+    const reported = parse(error.data);
     const { response } = parse(failed.data);
     assert.equal(response.status, 'failed');
     assert.ok(typeof response.error.code === 'string' && typeof response.error.message === 'string');
-    assert.deepEqual([told['code'], told['message']], [told['error'].code, told['error'].message]);
-    return told['error'] as ErrorShown;
+    assert.deepEqual([reported['code'], reported['message']], [reported['error'].code, reported['error'].message]);
+    return reported['error'] as ErrorShown;
   },
 };
 

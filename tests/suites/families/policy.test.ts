@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
-import { boundReply } from '../../support/bound-reply.ts';
+import { boundOutput } from '../../support/bound-reply.ts';
 import { TestService } from '../../support/service.ts';
 import { Upstream, chatChunk, event, usageChunk } from '../../support/upstream.ts';
 import { ask, say } from './exchange.ts';
@@ -22,7 +22,7 @@ const upstream = await Upstream.start((exchange) => {
   if (!isText && exchange.path !== '/v1/chat/completions') return exchange.json(200, {});
   const body = JSON.parse(exchange.body) as Body;
   asked.push(body);
-  const [delta = { content: 'Hi' }] = boundReply(body) ?? [];
+  const [delta = { content: 'Hi' }] = boundOutput(body) ?? [];
   const text = (finish_reason: string | null): string =>
     event({
       id: 'c',

@@ -6,11 +6,11 @@ import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import type { TestContext } from 'node:test';
 
-import { uuidText } from '../../../src/ids/uuid.ts';
-import { deskOn } from '../../../src/store/operations.ts';
+import { uuidText } from '../../../src/platform/ids/uuid.ts';
+import { repositoriesOn } from '../../../src/store/repositories/repositories.ts';
 import { openReadOnly } from '../../../src/store/sqlite/dialect.ts';
-import { verifyLedger } from '../../../src/store/verify.ts';
-import { Books } from '../../support/books.ts';
+import { verifyLedger } from '../../../src/store/verify/verify.ts';
+import { LedgerSpan } from '../../support/books.ts';
 import { RawClient, chatBytes, newRequestId } from '../../support/raw-client.ts';
 import { TestService, scriptedModel, until } from '../../support/service.ts';
 
@@ -64,7 +64,7 @@ const database = (service: TestService): string => join(service.folder, 'data', 
 
 test('under load: every charge that was acknowledged before the backup began is in it, it verifies, and it restores', async (t) => {
   const service = await house(t).start();
-  const books = new Books(service);
+  const books = new LedgerSpan(service);
   const acknowledged: string[] = [];
   let over = false;
   const load = Promise.all(
@@ -95,11 +95,12 @@ test('under load: every charge that was acknowledged before the backup began is 
 
   const db = openReadOnly(backup);
   t.after(() => db.destroy());
-  const desk = deskOn(db);
-  for (const id of before) assert.equal((await desk.findUsage({ accountId: service.accountId, id })).length, 1, id);
+  const repositories = repositoriesOn(db);
+  for (const id of before)
+    assert.equal((await repositories.findUsage({ accountId: service.accountId, id })).length, 1, id);
   assert.deepEqual((await verifyLedger(db, { owned: true })).differences, []);
   const inBackup = await idsIn(backup);
-  const { balanceMicrocents } = (await desk.getAccount({ accountId: service.accountId }))!;
+  const { balanceMicrocents } = (await repositories.getAccount({ accountId: service.accountId }))!;
 
   standing.reset();
   await service.stop();
@@ -110,7 +111,7 @@ test('under load: every charge that was acknowledged before the backup began is 
   const other = heir(t, service);
   await run(other, 'db', 'restore', backup);
   await other.start();
-  const otherBooks = new Books(other);
+  const otherBooks = new LedgerSpan(other);
   assert.equal(await otherBooks.balance(), balanceMicrocents);
   assert.equal(await otherBooks.openRequests(), 0);
   assert.equal((await otherBooks.newest(1_000)).filter(({ ending }) => ending === 'crashed').length, 1);

@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 
 import { nameAndPlace } from '../../../src/cli/crash.ts';
-import { Books } from '../../support/books.ts';
+import { LedgerSpan } from '../../support/books.ts';
 import { RawClient, chatBytes, newRequestId } from '../../support/raw-client.ts';
 import { TestService, scriptedModel, until } from '../../support/service.ts';
 import { built } from '../../support/built.ts';
@@ -59,7 +59,7 @@ for (const [kind, error] of [
     options,
     async (t) => {
       const { service, fault } = await faulty(t);
-      const books = new Books(service);
+      const books = new LedgerSpan(service);
       const streamed = await send(service, 'for ever', true);
       const whole = await send(service, 'for ever', false);
       const finishing = await send(service, 'soon done', true);
@@ -101,7 +101,7 @@ for (const [kind, error] of [
 
 test('no new work after a crash, and a second crash ends the process at once', options, async (t) => {
   const { service, fault } = await faulty(t);
-  const books = new Books(service);
+  const books = new LedgerSpan(service);
   const streamed = await send(service, 'for ever', true);
   await until(() => streamed.client.events.length > 2, waitMs);
   await until(async () => (await books.openRequests()) === 1, waitMs);
@@ -133,13 +133,13 @@ test('no new work after a crash, and a second crash ends the process at once', o
 
 test('of an error the log tells the kind and our line, and never its words', () => {
   const hostile = new TypeError('x\n    at evil (/x/src/evil.ts:6:6)');
-  const told = nameAndPlace(hostile);
-  assert.equal(told.error, 'TypeError');
-  assert.doesNotMatch(String(told.place), /evil/);
+  const reported = nameAndPlace(hostile);
+  assert.equal(reported.error, 'TypeError');
+  assert.doesNotMatch(String(reported.place), /evil/);
   const ours = new Error('a');
   ours.stack =
     'Error: a\n    at node:internal/x:1:1\n    at run (file:///home/me/src/pipeline/run.ts:40:5)\n    at b (/src/c.ts:1:1)';
-  assert.equal(nameAndPlace(ours).place, 'src/pipeline/run.ts:40:5');
+  assert.equal(nameAndPlace(ours).place, 'src/inference/pipeline/run.ts:40:5');
   ours.message = 'changed since';
   assert.equal(nameAndPlace(ours).place, null, 'a stack that cannot be told from its message is left out');
   assert.equal(nameAndPlace(Object.assign(new Error('a'), { name: 'a secret' })).error, 'Error');

@@ -2,10 +2,10 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
-import type { ErrorCode } from '../../../src/errors.ts';
-import { askChat } from '../../http/chat.ts';
-import { assertEnvelope } from '../../http/envelope.ts';
-import { exchange } from '../../http/raw.ts';
+import type { ErrorCode } from '../../../src/platform/errors.ts';
+import { askChat } from '../../inference/http/chat.ts';
+import { assertEnvelope } from '../../inference/http/envelope.ts';
+import { exchange } from '../../inference/http/raw.ts';
 import { heapOf, heapProbe } from '../../support/heap.ts';
 import { TestService, scriptedModel, until } from '../../support/service.ts';
 

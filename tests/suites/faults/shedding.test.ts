@@ -5,10 +5,10 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 
-import { assertEnvelope } from '../../http/envelope.ts';
-import { askChat, chatRequest, plainBody } from '../../http/chat.ts';
-import { RawConnection, bodyChunk, exchange, requestBytes } from '../../http/raw.ts';
-import { Books } from '../../support/books.ts';
+import { assertEnvelope } from '../../inference/http/envelope.ts';
+import { askChat, chatRequest, plainBody } from '../../inference/http/chat.ts';
+import { RawConnection, bodyChunk, exchange, requestBytes } from '../../inference/http/raw.ts';
+import { LedgerSpan } from '../../support/books.ts';
 import { RawClient, chatBytes, newRequestId } from '../../support/raw-client.ts';
 import { TestService, scriptedModel, until } from '../../support/service.ts';
 import { built } from '../../support/built.ts';
@@ -78,7 +78,7 @@ test('no more requests run than may, and those on top are refused before they ar
   await assertRecovers(service);
   assertEnvelope(await askChat(service, '{"model":'), 'invalid_json_request');
   streams[1]!.reset();
-  await new Books(service).verify({ owned: true });
+  await new LedgerSpan(service).verify({ owned: true });
 });
 
 test('a client that is slow to send takes nobody’s place', options, async (t) => {
@@ -108,7 +108,7 @@ test('every way a request can end gives its place back', options, async (t) => {
 
 test('a process without memory takes one request at a time, and closes idle connections', options, async (t) => {
   const service = await start(t, '  memory_bytes_max: 1000000');
-  await until(() => service.log.some(({ event, rung }) => event === 'load' && rung === 3), waitMs);
+  await until(() => service.log.some(({ event, shedLevel }) => event === 'load' && shedLevel === 3), waitMs);
   const idle = await RawClient.connect(service.url);
   idle.send('GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n');
   await idle.closed;
@@ -121,7 +121,7 @@ test('a process without memory takes one request at a time, and closes idle conn
   stream.reset();
   // It must not lock itself out: memory that is not used is not always given back.
   await assertRecovers(service);
-  await new Books(service).verify({ owned: true });
+  await new LedgerSpan(service).verify({ owned: true });
 });
 
 test(
@@ -131,7 +131,7 @@ test(
     const service = await start(t, '  shed_large_bodies_lag_seconds: 0.05\n  shed_new_work_lag_seconds: 0.1');
     const streams = [await running(service), await running(service), await running(service)];
     fault(service, 'busy');
-    await until(() => service.log.some(({ event, rung }) => event === 'load' && rung === 2), waitMs);
+    await until(() => service.log.some(({ event, shedLevel }) => event === 'load' && shedLevel === 2), waitMs);
     await until(async () => (await askChat(service)).status === 429, waitMs);
     assertEnvelope(await askChat(service), 'backend_at_capacity');
     const large = await askChat(service, ' '.repeat(1_100_000));
@@ -142,7 +142,7 @@ test(
     fault(service, 'calm');
     await assertRecovers(service);
     for (const stream of streams) stream.reset();
-    await new Books(service).verify({ owned: true });
+    await new LedgerSpan(service).verify({ owned: true });
   },
 );
 
@@ -151,7 +151,7 @@ test('on the first rung large bodies are refused, declared or not, and small one
   const large = JSON.stringify(plainBody) + ' '.repeat(1_100_000);
   assert.equal((await askChat(service, large)).status, 200);
   fault(service, 'busy');
-  await until(() => service.log.some(({ event, rung }) => event === 'load' && rung === 1), waitMs);
+  await until(() => service.log.some(({ event, shedLevel }) => event === 'load' && shedLevel === 1), waitMs);
   assertEnvelope(await askChat(service, large), 'backend_at_capacity');
   const connection = await RawConnection.open(service.url);
   connection.write(requestBytes(service.url, chatRequest(service, '', [['Transfer-Encoding', 'chunked']])));

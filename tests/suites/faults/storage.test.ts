@@ -8,11 +8,11 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 
-import { deskOn } from '../../../src/store/operations.ts';
+import { repositoriesOn } from '../../../src/store/repositories/repositories.ts';
 import { openReadOnly } from '../../../src/store/sqlite/dialect.ts';
-import { verifyLedger } from '../../../src/store/verify.ts';
-import { parseExposition, total } from '../../metrics/exposition.ts';
-import { Books } from '../../support/books.ts';
+import { verifyLedger } from '../../../src/store/verify/verify.ts';
+import { parseExposition, total } from '../../platform/metrics/exposition.ts';
+import { LedgerSpan } from '../../support/books.ts';
 import { canCause } from '../../support/machine.ts';
 import { RawClient, chatBytes, newRequestId } from '../../support/raw-client.ts';
 import { TestService, scriptedModel, until } from '../../support/service.ts';
@@ -64,7 +64,7 @@ async function stream(service: TestService): Promise<{ readonly client: RawClien
 
 test('D1: another program locks the database: new work is refused at once, streams go on, charges follow', async (t) => {
   const service = await house(t);
-  const books = new Books(service);
+  const books = new LedgerSpan(service);
   await one(service);
   const running = await stream(service);
   const intruder = new DatabaseSync(books.file);
@@ -145,7 +145,7 @@ test('S3: the disk fills up: new work is refused and not done for nothing, strea
     copyFileSync(join(data, `tokenhouse.db${ending}`), join(service.folder, `copy.db${ending}`));
   const db = openReadOnly(join(service.folder, 'copy.db'));
   try {
-    const rows = await deskOn(db).listUsage({ limit: 1_000 });
+    const rows = await repositoriesOn(db).listUsage({ limit: 1_000 });
     const uncharged = rows.filter(({ ending }) => ending === 'lost');
     // Work that was done for nothing is only what nobody could know of: each lost charge is followed by refusals.
     assert.ok(
@@ -236,7 +236,7 @@ async function inject(t: TestContext, service: TestService, fault: string): Prom
 test('S12: a sync that takes two seconds delays, and acknowledges nothing that is not durable', async (t) => {
   if (!canCause(t, 'strace')) return;
   const service = await house(t);
-  const books = new Books(service);
+  const books = new LedgerSpan(service);
   await one(service);
   const strace = await inject(t, service, 'delay_enter=2000000');
   const outcomes = await Promise.all(Array.from({ length: 6 }, () => one(service)));
@@ -261,7 +261,7 @@ test('S12: a sync that takes two seconds delays, and acknowledges nothing that i
 test('S12: a sync that fails: nothing more is acknowledged, the process ends, and the next start has all that was', async (t) => {
   if (!canCause(t, 'strace')) return;
   const service = await house(t);
-  const books = new Books(service);
+  const books = new LedgerSpan(service);
   const before = await one(service);
   await inject(t, service, 'error=EIO');
   const outcome = await one(service).catch(() => undefined);

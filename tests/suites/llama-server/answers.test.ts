@@ -2,14 +2,14 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
-import { printGbnf } from '../../../src/constraints/grammar.ts';
-import { jsonSchemaGrammar } from '../../../src/constraints/json-schema.ts';
-import type { Engine } from '../../../src/engines/engine.ts';
-import { createOpenAiEngine } from '../../../src/engines/openai/openai-engine.ts';
-import { ApiError } from '../../../src/errors.ts';
+import { printGbnf } from '../../../src/inference/constraints/grammar.ts';
+import { jsonSchemaGrammar } from '../../../src/inference/constraints/json-schema.ts';
+import type { Engine } from '../../../src/inference/engines/engine.ts';
+import { createOpenAiEngine } from '../../../src/inference/engines/openai/openai-engine.ts';
+import { ApiError } from '../../../src/platform/errors.ts';
 import type { GenerationEvent } from '../../../src/generation/event.ts';
 import type { Constraint, EngineRequest, Message, Sampling } from '../../../src/generation/request.ts';
-import { all, engineRequest, lastUsage, textOf } from '../../engines/contract.ts';
+import { all, engineRequest, lastUsage, textOf } from '../../inference/engines/contract.ts';
 import { LlamaServer, defaultModelFile, stopServer } from './llama-server.ts';
 
 const france = 'What is the capital of France?';

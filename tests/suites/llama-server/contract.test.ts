@@ -1,9 +1,9 @@
-/** The promises of an engine, kept on a real llama-server (`src/engines/engine.ts`). */
+/** The promises of an engine, kept on a real llama-server (`src/inference/engines/engine.ts`). */
 import { after } from 'node:test';
 
-import { createOpenAiEngine } from '../../../src/engines/openai/openai-engine.ts';
+import { createOpenAiEngine } from '../../../src/inference/engines/openai/openai-engine.ts';
 import type { EngineRequest } from '../../../src/generation/request.ts';
-import { engineContract, engineRequest } from '../../engines/contract.ts';
+import { engineContract, engineRequest } from '../../inference/engines/contract.ts';
 import { until } from '../../support/service.ts';
 import { LlamaServer, TinyModels, scriptedTiny, stopServer } from './llama-server.ts';
 

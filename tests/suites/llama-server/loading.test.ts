@@ -4,9 +4,9 @@ import { once } from 'node:events';
 import { createServer, type AddressInfo } from 'node:net';
 import { test } from 'node:test';
 
-import { createOpenAiEngine } from '../../../src/engines/openai/openai-engine.ts';
-import { ApiError } from '../../../src/errors.ts';
-import { all, engineRequest, textOf } from '../../engines/contract.ts';
+import { createOpenAiEngine } from '../../../src/inference/engines/openai/openai-engine.ts';
+import { ApiError } from '../../../src/platform/errors.ts';
+import { all, engineRequest, textOf } from '../../inference/engines/contract.ts';
 import { until } from '../../support/service.ts';
 import { LlamaServer, defaultModelFile, stopServer } from './llama-server.ts';
 

@@ -7,10 +7,10 @@ import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 
-import { answerError } from '../../../src/engines/openai/failures.ts';
-import { flavors } from '../../../src/engines/openai/flavors.ts';
+import { answerError } from '../../../src/inference/engines/openai/failures.ts';
+import { flavors } from '../../../src/inference/engines/openai/flavors.ts';
 import type { GenerationEvent } from '../../../src/generation/event.ts';
-import { decode, recordedJson, recording } from '../../engines/openai/decoding.ts';
+import { decode, recordedJson, recording } from '../../inference/engines/openai/decoding.ts';
 import { LlamaServer, TinyModels, stopServer } from './llama-server.ts';
 import { inRepository } from '../../support/repository.ts';
 

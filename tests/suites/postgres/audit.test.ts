@@ -8,7 +8,7 @@ import type { OperationServices } from '../../../src/accounts/operation.ts';
 import { operate } from '../../../src/accounts/operations.ts';
 import { openSecret } from '../../../src/accounts/secret.ts';
 import type { StoreError } from '../../../src/store/store-error.ts';
-import { liveKeysMax } from '../../../src/store/queries.ts';
+import { liveKeysMax } from '../../../src/store/repositories/queries.ts';
 import { usage, uuid } from '../../store/fixture.ts';
 import { assertRight, customer, hold, openReplica } from './fixture.ts';
 import { PostgresServer } from './server.ts';
@@ -21,11 +21,11 @@ after(() => server.dispose());
 test('entries are never changed, deleted or truncated; only what names people can be taken out', async (t) => {
   const url = await server.createDatabase();
   const { store } = await openReplica(t, url);
-  const { ledger, desk } = store;
+  const { ledger, repositories } = store;
   const actor = { kind: 'user', id: 'usr_1', name: 'ada', requestId: 'req_1', address: '192.0.2.1' } as const;
   const services: OperationServices = {
     ledger,
-    desk,
+    repositories,
     secret,
     newId: uuid,
     now: () => store.now(),
@@ -34,12 +34,12 @@ test('entries are never changed, deleted or truncated; only what names people ca
   };
   const made = await operate({ kind: 'create_account', name: 'one' }, services);
   const { accountId } = made as Extract<typeof made, { readonly kind: 'account' }>;
-  const seen = await desk.listAudit({ accountId, limit: 5 });
+  const seen = await repositories.listAudit({ accountId, limit: 5 });
   assert.deepEqual(
     seen.map(({ action, outcome }) => [action, outcome]),
     [['account.create', 'done']],
   );
-  assert.deepEqual(await desk.listAudit({ accountId, before: seen[0]!.id, limit: 5 }), []);
+  assert.deepEqual(await repositories.listAudit({ accountId, before: seen[0]!.id, limit: 5 }), []);
   for (const statement of [
     'delete from audit_log',
     'truncate audit_log',
@@ -52,7 +52,7 @@ test('entries are never changed, deleted or truncated; only what names people ca
     url,
     'update audit_log set actor_name = null, address = null, wish = null, before = null, after = null',
   );
-  const [entry] = await desk.listAudit({ limit: 1 });
+  const [entry] = await repositories.listAudit({ limit: 1 });
   assert.deepEqual(
     [entry!.actor, entry!.action, entry!.outcome],
     [{ kind: 'user', id: 'usr_1', name: null }, 'account.create', 'done'],
@@ -65,12 +65,12 @@ test('an account whose credit replicas have leased is exported and deleted, and 
   await customer(one.store, 'acct_a', 1_000_000n);
   for (const replica of [one, two]) assert.ok(await hold(replica, 'acct_a', 1000n));
   await two.store.ledger.settle(usage('acct_a', 400n));
-  const { ledger, desk } = one.store;
-  const services = { ledger, desk, secret, newId: uuid, now: () => one.store.now(), directory: undefined };
+  const { ledger, repositories } = one.store;
+  const services = { ledger, repositories, secret, newId: uuid, now: () => one.store.now(), directory: undefined };
   await operate({ kind: 'create_key', accountId: 'acct_a', name: 'of ada', expiresAt: undefined }, services);
   const read = async () => {
     let text = '';
-    for await (const piece of exportAccount('acct_a', desk)) text += piece;
+    for await (const piece of exportAccount('acct_a', repositories)) text += piece;
     return JSON.parse(text) as Readonly<Record<string, readonly Readonly<Record<string, unknown>>[]>>;
   };
   const whole = await read();
@@ -99,7 +99,7 @@ test('keys that are made at the same time on several replicas are never more tha
   const made = await Promise.allSettled(
     Array.from({ length: 8 }, (_none, index) => {
       const { row } = issueKey({ accountId: 'acct_a', name: 'x', secret, now: store.now() });
-      return (index % 2 === 0 ? store : other.store).desk.createKey({ key: row, changeId: uuid() });
+      return (index % 2 === 0 ? store : other.store).repositories.createKey({ key: row, changeId: uuid() });
     }),
   );
   const refused = made.filter((one) => one.status === 'rejected').map(({ reason }) => reason as StoreError);

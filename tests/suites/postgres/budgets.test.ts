@@ -6,8 +6,8 @@ import { openSecret } from '../../../src/accounts/secret.ts';
 import { Billing } from '../../../src/billing/billing.ts';
 import { budgetsOf, holdStepTokens } from '../../../src/billing/bill.ts';
 import type { Hold } from '../../../src/billing/hold.ts';
-import { ApiError } from '../../../src/errors.ts';
-import { purseAt, type Budget } from '../../../src/store/budget.ts';
+import { ApiError } from '../../../src/platform/errors.ts';
+import { balanceAt, type Budget } from '../../../src/store/budget.ts';
 import { openPostgresStore, type PostgresStore } from '../../../src/store/postgres/store.ts';
 import { bill, costOf, receipt, used } from '../../billing/bills.ts';
 import { uuid } from '../../store/fixture.ts';
@@ -37,9 +37,9 @@ async function openReplica(t: TestContext, url: string): Promise<Replica> {
     address: { url },
     shown: 'the test',
     free: {
-      credit: (purseId, microcents) => billing.credit(purseId, microcents),
-      reserve: (purseId, microcents) => billing.reserve(purseId, microcents),
-      freeMicrocents: (purseId) => billing.freeMicrocents(purseId) ?? 0n,
+      credit: (balanceId, microcents) => billing.credit(balanceId, microcents),
+      reserve: (balanceId, microcents) => billing.reserve(balanceId, microcents),
+      freeMicrocents: (balanceId) => billing.freeMicrocents(balanceId) ?? 0n,
       forget: () => billing.forget(),
     },
   });
@@ -64,7 +64,7 @@ async function setScene(t: TestContext, credit = price * 10_000n): Promise<Scene
   const replicas = await Promise.all([openReplica(t, url), openReplica(t, url), openReplica(t, url)]);
   await customer(replicas[0].store, accountId, credit);
   const { row } = issueKey({ accountId, name: 'x', secret, now: 0 });
-  await replicas[0].store.desk.createKey({ key: row, changeId: uuid() });
+  await replicas[0].store.repositories.createKey({ key: row, changeId: uuid() });
   return { url, replicas, keyId: row.id };
 }
 
@@ -75,7 +75,7 @@ async function setBudget(
   budget: Budget,
   at: number,
 ): Promise<Budget> {
-  const spent = await store.desk.spentBesideBudget({ of, subject, per: budget.per, at });
+  const spent = await store.repositories.spentBesideBudget({ of, subject, per: budget.per, at });
   await store.ledger.setBudget({
     kind: of === 'key' ? 'key_budget' : 'account_budget',
     subject,
@@ -209,7 +209,7 @@ test('a hold takes from both budgets and from the credit, and so does its extens
   assert.equal(await hold(replicas[2], keyId, { key, account }, at), undefined);
   await second.settle();
   await first.settle();
-  const spent = await replicas[2].store.desk.budgetsOf({ subjects: [keyId, accountId], at });
+  const spent = await replicas[2].store.repositories.budgetsOf({ subjects: [keyId, accountId], at });
   assert.deepEqual(
     spent.map(({ spentMicrocents }) => spentMicrocents),
     [price * 2n, price * 2n],
@@ -228,7 +228,7 @@ test('a budget that is lowered lets nobody in on any replica who has heard of it
   const lowered = await setBudget(replicas[0], 'key', keyId, { amountMicrocents: price * 10n, per: 'total' }, at);
   for (const { store } of replicas) store.ledger.budgetChanged(keyId);
   const free = (): bigint[] =>
-    replicas.map(({ billing }) => billing.freeMicrocents(purseAt(keyId, 'total', at).id) ?? 0n);
+    replicas.map(({ billing }) => billing.freeMicrocents(balanceAt(keyId, 'total', at).id) ?? 0n);
   await until(() => free().every((one) => one === 0n), longMs);
   for (const replica of replicas) assert.equal(await hold(replica, keyId, { key: lowered }, at), undefined);
   for (const one of running) await one.settle();
@@ -248,7 +248,7 @@ test('a replica that has not heard of another period is refused, and served when
   await setBudget(replicas[0], 'key', keyId, { amountMicrocents, per: 'month' }, at);
   const key = { amountMicrocents, per: 'day' } as const;
   assert.equal(await hold(replicas[1], keyId, { key }, at), undefined);
-  // By a clock that stands a day earlier, so that the purse is not made by it.
+  // By a clock that stands a day earlier, so that the balance is not made by it.
   await setBudget(replicas[0], 'key', keyId, key, at - 1);
   await (await soon(() => hold(replicas[1], keyId, { key }, at))).settle();
   await assertRight(url);
@@ -267,7 +267,7 @@ test('replicas whose clocks stand on both sides of midnight each charge the peri
     for (const at of [evening, evening + 1]) assert.equal(await hold(replica, keyId, { key }, at), undefined);
   for (const one of [...late, ...early]) await one.settle();
   for (const at of [evening, evening + 1]) {
-    const [status] = await replicas[1].store.desk.budgetsOf({ subjects: [keyId], at });
+    const [status] = await replicas[1].store.repositories.budgetsOf({ subjects: [keyId], at });
     assert.equal(status?.spentMicrocents, price * 2n);
   }
   await assertRight(url);
@@ -330,7 +330,7 @@ test('a budget that is changed while its next period is begun: the purse has wha
       ...[1, 2].map((index) => hold(replicas[index]!, keyId, { key: old }, at)),
     ]);
     for (const one of begun) await one?.settle();
-    const rows = await server.sql(url, `select amount::text from purse where id = '${purseAt(keyId, 'day', at).id}'`);
+    const rows = await server.sql(url, `select amount::text from purse where id = '${balanceAt(keyId, 'day', at).id}'`);
     assert.deepEqual(rows, [{ amount: String(amountMicrocents) }]);
     await assertRight(url);
   }

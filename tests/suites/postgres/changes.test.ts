@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { after, before, test, type TestContext } from 'node:test';
 import { until, type TestService } from '../../support/service.ts';
 import { assertRight } from './fixture.ts';
-import { ask, asked, serviceOn, stream, tell } from './replica-service.ts';
+import { ask, asked, serviceOn, stream, report } from './replica-service.ts';
 import { PostgresServer } from './server.ts';
 import { Wire } from './wire.ts';
 
@@ -46,7 +46,7 @@ async function newKey(
   through: TestService,
   account = accountId,
 ): Promise<{ readonly id: string; readonly key: string }> {
-  const answer = await tell(through, { kind: 'create_key', accountId: account, name: 'x', expiresAt: undefined });
+  const answer = await report(through, { kind: 'create_key', accountId: account, name: 'x', expiresAt: undefined });
   assert.ok(answer.kind === 'key');
   return { id: answer.keyId, key: answer.key };
 }
@@ -86,7 +86,7 @@ test('M9: a key that is made and revoked through one replica is known and refuse
     assert.notEqual(await statusOf(replicas[0], key), 401, 'in force where it was made');
     const others = [replicas[1], replicas[2]];
     const known = await Promise.all(others.map((other) => timeUntil(200, other, key)));
-    await tell(replicas[0], { kind: 'revoke_key', keyId: id });
+    await report(replicas[0], { kind: 'revoke_key', keyId: id });
     assert.notEqual(await statusOf(replicas[0], key), 200);
     const refused = await Promise.all(others.map((other) => timeUntil(401, other, key)));
     for (const index of [0, 1]) {
@@ -120,10 +120,10 @@ async function streaming(
 }
 
 test('streams of a revoked key and of a suspended account are cut on every replica, with the error of the key', async () => {
-  const made = await tell(replicas[0], { kind: 'create_account', name: 'another' });
+  const made = await report(replicas[0], { kind: 'create_account', name: 'another' });
   assert.ok(made.kind === 'account');
   const another = made.accountId;
-  await tell(replicas[0], {
+  await report(replicas[0], {
     kind: 'move_credit',
     movement: 'grant',
     accountId: another,
@@ -136,10 +136,10 @@ test('streams of a revoked key and of a suspended account are cut on every repli
   const ofOne = await Promise.all(replicas.map((replica) => streaming(replica, one.key, 'endless')));
   const ofTwo = await Promise.all(replicas.map((replica) => streaming(replica, two.key, 'endless')));
   const refused = /"code":"invalid_api_key".*\n\ndata: \[DONE\]\n\n$/s;
-  await tell(replicas[1], { kind: 'revoke_key', keyId: one.id });
+  await report(replicas[1], { kind: 'revoke_key', keyId: one.id });
   for (const { text } of ofOne) assert.match(await text, refused);
   for (const replica of replicas) await timeUntil(200, replica, two.key); // the other key goes on
-  await tell(replicas[2], { kind: 'suspend_account', accountId: another });
+  await report(replicas[2], { kind: 'suspend_account', accountId: another });
   for (const { text } of ofTwo) assert.match(await text, refused);
   for (const replica of replicas) await timeUntil(401, replica, two.key);
   const rows = await server.sql(url, `select ending, cost > 0 as paid from usage where account_id = '${another}'`);
@@ -147,14 +147,14 @@ test('streams of a revoked key and of a suspended account are cut on every repli
     rows,
     Array.from({ length: 6 }, () => ({ ending: 'revoked', paid: true })),
   );
-  await tell(replicas[0], { kind: 'revive_account', accountId: another });
+  await report(replicas[0], { kind: 'revive_account', accountId: another });
   for (const replica of replicas) await timeUntil(200, replica, two.key);
 });
 
 test('both secrets of a rotated key are known on every replica, also without calls, and end there at the same time', async (t) => {
   const { id, key } = await newKey(replicas[0]);
   const rotate = async (through: TestService, overlapMs: number): Promise<string> => {
-    const answer = await tell(through, { kind: 'rotate_key', keyId: id, overlapMs });
+    const answer = await report(through, { kind: 'rotate_key', keyId: id, overlapMs });
     assert.ok(answer.kind === 'rotated' && answer.keyId === id);
     return answer.key;
   };
@@ -172,7 +172,7 @@ test('both secrets of a rotated key are known on every replica, also without cal
   const over = await Promise.all(replicas.map((replica) => timeUntil(401, replica, third)));
   judge(t, 'ended by the clock of the database', over);
   for (const replica of replicas) assert.equal(await statusOf(replica, fourth), 200);
-  await tell(replicas[0], { kind: 'revoke_key', keyId: id });
+  await report(replicas[0], { kind: 'revoke_key', keyId: id });
   for (const replica of replicas) await timeUntil(401, replica, fourth);
 });
 
@@ -180,10 +180,10 @@ test('a paused key is refused and cut on every replica, and goes on when it is r
   const { id, key } = await newKey(replicas[0]);
   for (const replica of replicas) await timeUntil(200, replica, key);
   const streams = await Promise.all(replicas.map((replica) => streaming(replica, key, 'endless')));
-  await tell(replicas[1], { kind: 'edit_key', keyId: id, disabled: true });
+  await report(replicas[1], { kind: 'edit_key', keyId: id, disabled: true });
   for (const { text } of streams) assert.match(await text, /"code":"invalid_api_key".*\n\ndata: \[DONE\]\n\n$/s);
   for (const replica of replicas) await timeUntil(401, replica, key);
-  await tell(replicas[2], { kind: 'edit_key', keyId: id, disabled: false });
+  await report(replicas[2], { kind: 'edit_key', keyId: id, disabled: false });
   for (const replica of replicas) await timeUntil(200, replica, key);
 });
 
@@ -208,7 +208,7 @@ test('prices and entitlements reach every replica, and are charged', async () =>
   const everywhere = async (holds: (cards: readonly Card[]) => boolean): Promise<void> => {
     for (const replica of replicas) await until(async () => holds(await cards(replica)), longMs);
   };
-  await tell(replicas[2], {
+  await report(replicas[2], {
     kind: 'set_price',
     accountId,
     model: 'demo',
@@ -225,17 +225,17 @@ test('prices and entitlements reach every replica, and are charged', async () =>
     `select distinct input_price::text as price from usage where key_id = '${keyId}'`,
   );
   assert.deepEqual(charged, [{ price: '7000000' }]);
-  await tell(replicas[1], { kind: 'remove_price', accountId, model: 'demo' });
+  await report(replicas[1], { kind: 'remove_price', accountId, model: 'demo' });
   await everywhere((of) => inputPrice(of) === listed);
 
-  await tell(replicas[1], { kind: 'allow_key', keyId, models: ['nothing'] });
+  await report(replicas[1], { kind: 'allow_key', keyId, models: ['nothing'] });
   await everywhere(({ length }) => length === 0);
   for (const replica of replicas) assert.equal((await asked(replica, ask, { key })).status, 403);
-  await tell(replicas[0], { kind: 'allow_key', keyId, models: undefined });
+  await report(replicas[0], { kind: 'allow_key', keyId, models: undefined });
   await everywhere(({ length }) => length === 1);
-  await tell(replicas[0], { kind: 'allow_account', accountId, models: ['nothing'] });
+  await report(replicas[0], { kind: 'allow_account', accountId, models: ['nothing'] });
   await everywhere(({ length }) => length === 0);
-  await tell(replicas[2], { kind: 'allow_account', accountId, models: undefined });
+  await report(replicas[2], { kind: 'allow_account', accountId, models: undefined });
   await everywhere(({ length }) => length === 1);
 });
 
@@ -251,11 +251,11 @@ test('limits of accounts and keys reach every replica', async () => {
     for (const replica of replicas) await until(async () => (await capOf(replica)) === cap, longMs);
   };
   await everywhere(null);
-  await tell(replicas[2], { kind: 'limit_account', accountId, concurrencyMax: 7 });
+  await report(replicas[2], { kind: 'limit_account', accountId, concurrencyMax: 7 });
   await everywhere('7');
-  await tell(replicas[1], { kind: 'limit_account', accountId, concurrencyMax: undefined });
+  await report(replicas[1], { kind: 'limit_account', accountId, concurrencyMax: undefined });
   await everywhere(null);
-  await tell(replicas[0], { kind: 'limit_key', keyId, limits: { concurrencyMax: 5 } });
+  await report(replicas[0], { kind: 'limit_key', keyId, limits: { concurrencyMax: 5 } });
   await everywhere('5');
 });
 
@@ -272,7 +272,7 @@ test('budgets of keys and accounts reach every replica, and what was leased of o
   };
   const set = (through: TestService, microcents: string | undefined): Promise<unknown> => {
     const budget = microcents === undefined ? undefined : ({ microcents, per: 'month' } as const);
-    return tell(through, { kind: 'budget_key', keyId, budget });
+    return report(through, { kind: 'budget_key', keyId, budget });
   };
   await set(replicas[0], '100000000');
   await everywhere(200);
@@ -287,9 +287,9 @@ test('budgets of keys and accounts reach every replica, and what was leased of o
   for (const replica of replicas) assert.equal(await statusFrom(replica), 402);
   await set(replicas[2], undefined);
   await everywhere(200);
-  await tell(replicas[2], { kind: 'budget_account', accountId, budget: { microcents: '0', per: 'day' } });
+  await report(replicas[2], { kind: 'budget_account', accountId, budget: { microcents: '0', per: 'day' } });
   await everywhere(402);
-  await tell(replicas[0], { kind: 'budget_account', accountId });
+  await report(replicas[0], { kind: 'budget_account', accountId });
   await everywhere(200);
   await assertRight(url);
 });
@@ -325,7 +325,7 @@ test('D2: a replica whose database is slow answers or refuses in words, charges 
     }
     await until(async () => (await slow.chat(ask, { key })).status === 200, longMs);
     statuses.push(200);
-    await tell(one, { kind: 'revoke_key', keyId: id });
+    await report(one, { kind: 'revoke_key', keyId: id });
     judge(t, 'revoked, 500 ms away', [await timeUntil(401, slow, key)]);
   } finally {
     wire.delayMs = 0;
@@ -351,7 +351,7 @@ test('D3: a replica that is cut off from the database lets nobody in, and finds 
   for (const { key } of [kept, revoked]) await timeUntil(200, cutOff, key);
   wire.cut();
   await until(async () => (await statusOf(cutOff, kept.key)) === 500, longMs);
-  await tell(one, { kind: 'revoke_key', keyId: revoked.id });
+  await report(one, { kind: 'revoke_key', keyId: revoked.id });
   const refused = await cutOff.chat(ask, { key: revoked.key });
   assert.equal(refused.status, 500);
   assert.equal(refused.headers.get('retry-after'), '1');

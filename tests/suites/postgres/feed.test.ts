@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test, type TestContext } from 'node:test';
 import pg from 'pg';
-import type { Change, Feed, FollowedDesk } from '../../../src/store/feed.ts';
+import type { Change, Feed, FollowedRepositories } from '../../../src/store/feed.ts';
 import type { PostgresStore } from '../../../src/store/postgres/store.ts';
 import { uuid } from '../../store/fixture.ts';
 import { until } from '../../support/service.ts';
@@ -22,9 +22,9 @@ class Notes {
   loads = 0;
   failures = 0;
 
-  loadAll(desk: FollowedDesk): Promise<void> {
+  loadAll(repositories: FollowedRepositories): Promise<void> {
     this.loads++;
-    return desk.loadKeys({}).then(() => {});
+    return repositories.loadKeys({}).then(() => {});
   }
 
   follow(changes: readonly Change[]): Promise<void> {

@@ -1,11 +1,11 @@
-/** Files and kept items on PostgreSQL: the same answers as on SQLite, bounds that hold for several replicas, and uploads that the others leave alone. */
+/** Files and stored items on PostgreSQL: the same answers as on SQLite, bounds that hold for several replicas, and uploads that the others leave alone. */
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, before, test, type TestContext } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { FolderBytes } from '../../../src/files/folder-bytes.ts';
-import { Files } from '../../../src/files/files.ts';
-import type { Desk } from '../../../src/store/operations.ts';
+import { FolderBytes } from '../../../src/inference/files/folder-bytes.ts';
+import { Files } from '../../../src/inference/files/files.ts';
+import type { Repositories } from '../../../src/store/repositories/repositories.ts';
 import { customer as customerOnSqlite, openStore, temporaryFolder } from '../../store/fixture.ts';
 import { mulberry32 } from '../../support/random.ts';
 import { until } from '../../support/service.ts';
@@ -22,14 +22,14 @@ const accounts = ['acct_a', 'acct_b'];
 const idOf = (number: number): string => number.toString(16).padStart(32, '0');
 
 /** Two desks that are asked the same must answer the same. */
-async function twins(t: TestContext): Promise<readonly [Desk, Desk]> {
+async function twins(t: TestContext): Promise<readonly [Repositories, Repositories]> {
   const one = await openReplica(t, await server.createDatabase());
   const other = await openStore(t, join(temporaryFolder(t), 'x.db'));
   for (const id of accounts) {
     await customer(one.store, id, 0n);
     await customerOnSqlite(other, id, 0n);
   }
-  return [one.store.desk, other.desk];
+  return [one.store.repositories, other.repositories];
 }
 
 test('any mix of questions about files is answered as on SQLite', async (t) => {
@@ -64,14 +64,14 @@ test('any mix of questions about files is answered as on SQLite', async (t) => {
       ...(cursor === undefined ? {} : below(2) === 0 ? { after: cursor } : { before: cursor }),
     };
     const dice = below(100);
-    const ask = async (desk: Desk): Promise<unknown> => {
-      if (dice < 25) return await desk.beginFile(begun);
-      if (dice < 50) return await desk.finishFile(finished);
-      if (dice < 60) return await desk.getFile({ accountId, id, now });
-      if (dice < 80) return await desk.listFiles(listed);
-      if (dice < 90) return await desk.leaveFile({ accountId, id, now });
-      if (dice < 95) return await desk.unreadyFiles({ now, limit: 5 });
-      return await desk.forgetFiles({ ids: [id] });
+    const ask = async (repositories: Repositories): Promise<unknown> => {
+      if (dice < 25) return await repositories.beginFile(begun);
+      if (dice < 50) return await repositories.finishFile(finished);
+      if (dice < 60) return await repositories.getFile({ accountId, id, now });
+      if (dice < 80) return await repositories.listFiles(listed);
+      if (dice < 90) return await repositories.leaveFile({ accountId, id, now });
+      if (dice < 95) return await repositories.unreadyFiles({ now, limit: 5 });
+      return await repositories.forgetFiles({ ids: [id] });
     };
     const [is, should] = [await ask(desks[0]), await ask(desks[1])];
     assert.deepEqual(is, should, `step ${step}`);
@@ -98,14 +98,14 @@ test('any mix of questions about kept items is answered as on SQLite', async (t)
     const ids = Array.from({ length: below(2) === 0 ? 5 : 700 }, () => `msg_${below(60)}`);
     const facts = { keptAfter: 1_000 + below(step + 1), bytesMax: 1 + below(2_000) };
     const bounds = { keptBefore: 1_000 + below(step + 1) - 100, accountBytesMax: below(1_500), rowsMax: 100 };
-    const ask = async (desk: Desk): Promise<unknown> => {
-      if (dice < 50) return await desk.keepItems({ items });
+    const ask = async (repositories: Repositories): Promise<unknown> => {
+      if (dice < 50) return await repositories.keepItems({ items });
       if (dice < 85) {
-        const found = await desk.findKeptItems({ accountId, ids, ...facts });
+        const found = await repositories.findKeptItems({ accountId, ids, ...facts });
         return found === 'too-large' ? found : found.toSorted(([one], [other]) => (one < other ? -1 : 1));
       }
-      if (dice < 97) return await desk.tidyKeptItems({ ...bounds, accountIds: [accountId] });
-      return await desk.deleteKeptItems({ accountId });
+      if (dice < 97) return await repositories.tidyKeptItems({ ...bounds, accountIds: [accountId] });
+      return await repositories.deleteKeptItems({ accountId });
     };
     assert.deepEqual(await ask(desks[0]), await ask(desks[1]), `step ${step}`);
   }
@@ -116,7 +116,7 @@ test('the bounds of an account hold for uploads that begin at two replicas at on
   const replicas = [await openReplica(t, url), await openReplica(t, url)] as const;
   for (const id of accounts) await customer(replicas[0].store, id, 0n);
   const begin = (number: number, accountId: string, bounds: { filesMax: number; bytesMax: number }) =>
-    replicas[number % 2]!.store.desk.beginFile({ id: idOf(number), accountId, bytesMax: 10, at: 0, bounds });
+    replicas[number % 2]!.store.repositories.beginFile({ id: idOf(number), accountId, bytesMax: 10, at: 0, bounds });
   const numbers = Array.from({ length: 60 }, (_, number) => number);
   const byCount = await Promise.all(
     numbers.map((number) => begin(number, 'acct_a', { filesMax: 7, bytesMax: 10_000 })),
@@ -135,7 +135,12 @@ test('what arrives at a replica is left alone by the others, until that one is g
   const folder = temporaryFolder(t);
   const log = (event: string, reason: string): void => assert.fail(`${event}: ${reason}`);
   const filesOf = ({ store }: typeof one): Files =>
-    new Files({ desk: store.desk, bytes: new FolderBytes(folder), bounds: { filesMax: 10, bytesMax: 10_000 }, log });
+    new Files({
+      repositories: store.repositories,
+      bytes: new FolderBytes(folder),
+      bounds: { filesMax: 10, bytesMax: 10_000 },
+      log,
+    });
   const [ofOne, ofTwo] = [filesOf(one), filesOf(two)];
   let isHeld = true;
   const source = (async function* (): AsyncGenerator<Uint8Array> {
@@ -157,7 +162,7 @@ test('what arrives at a replica is left alone by the others, until that one is g
   assert.equal(Buffer.concat(text).toString(), 'first last');
 
   // One that dies leaves an upload behind, which nobody sees, and the next sweep of another takes.
-  await one.store.desk.beginFile({
+  await one.store.repositories.beginFile({
     id: idOf(1),
     accountId: 'acct_a',
     bytesMax: 10,

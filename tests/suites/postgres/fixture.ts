@@ -4,7 +4,8 @@ import type { TestContext } from 'node:test';
 import type { LeasedBalances } from '../../../src/store/ledger.ts';
 import { kyselyOnPostgres } from '../../../src/store/postgres/dialect.ts';
 import { openPostgresStore, type PostgresStore } from '../../../src/store/postgres/store.ts';
-import { verifyLedger, type Difference } from '../../../src/store/verify.ts';
+import type { Difference } from '../../../src/store/verify/difference.ts';
+import { verifyLedger } from '../../../src/store/verify/verify.ts';
 import { grant, uuid } from '../../store/fixture.ts';
 
 /** Budgets in memory, in a few lines; `Billing` is the real one. */
@@ -69,8 +70,8 @@ export async function customer({ ledger }: PostgresStore, id: string, microcents
   if (microcents > 0n) await ledger.transfer(grant(id, microcents));
 }
 
-export async function balanceOf({ desk }: PostgresStore, accountId: string): Promise<bigint> {
-  return (await desk.getAccount({ accountId }))!.balanceMicrocents;
+export async function balanceOf({ repositories }: PostgresStore, accountId: string): Promise<bigint> {
+  return (await repositories.getAccount({ accountId }))!.balanceMicrocents;
 }
 
 export async function differencesOf(url: string, owned = true): Promise<readonly Difference[]> {

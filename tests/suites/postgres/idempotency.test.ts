@@ -18,8 +18,8 @@ testClaims(async (t) => {
   const { store } = await openReplica(t, url);
   const other = await openReplica(t, url);
   await customer(store, 'acct_a', 0n);
-  const { desk, ledger } = store;
-  return { desk, ledger, owner: ledger.replicaId, otherOwner: other.store.ledger.replicaId };
+  const { repositories, ledger } = store;
+  return { repositories, ledger, owner: ledger.replicaId, otherOwner: other.store.ledger.replicaId };
 });
 
 const model = scriptedModel(

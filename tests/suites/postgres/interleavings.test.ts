@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import pg from 'pg';
-import { purseAt } from '../../../src/store/budget.ts';
+import { balanceAt } from '../../../src/store/budget.ts';
 import type { BudgetChange } from '../../../src/store/ledger.ts';
 import type { Run } from '../../../src/store/postgres/connection.ts';
 import { clientConfig } from '../../../src/store/postgres/connection.ts';
@@ -13,19 +13,19 @@ import { move } from '../../../src/store/postgres/move.ts';
 import { sqlState } from '../../../src/store/postgres/postgres-error.ts';
 import { changeBudget } from '../../../src/store/postgres/change-budget.ts';
 import {
-  beginPurse,
+  beginBalance,
   declareDead,
   giveBack,
   giveBackToBudget,
   grant as grantStatement,
   grantOfBudget,
   register,
-  returnSlices,
+  returnLeases,
   settle,
   settleWithBudgets,
 } from '../../../src/store/postgres/statements.ts';
 import { openPostgresStore } from '../../../src/store/postgres/store.ts';
-import { usageColumns, usageValues } from '../../../src/store/usage-columns.ts';
+import { usageColumns, usageValues } from '../../../src/store/reports/usage-columns.ts';
 import { grant, usage, uuid } from '../../store/fixture.ts';
 import { assertRight } from './fixture.ts';
 import { PostgresServer } from './server.ts';
@@ -55,7 +55,7 @@ const steps: Readonly<Record<string, Step>> = {
   back: async (run, { accountId, replica }) => run(giveBack, [replica, accountId, 30n]),
   reap: async (run) => {
     await run(declareDead, [5_000]);
-    await run(returnSlices, []);
+    await run(returnLeases, []);
   },
   topUp: (run, { accountId }) => move(run, grant(accountId, 500n)),
   revoke: async (run, { accountId }) =>
@@ -64,20 +64,20 @@ const steps: Readonly<Record<string, Step>> = {
 
 /** The same of the account's budget, which the scene has leased 300 of as well. */
 const budgetSteps: Readonly<Record<string, Step>> = {
-  grant: async (run, { accountId, replica }) => run(grantOfBudget, [replica, purseOf(accountId), 50n, 64n, 1n]),
+  grant: async (run, { accountId, replica }) => run(grantOfBudget, [replica, balanceOf(accountId), 50n, 64n, 1n]),
   settle: async (run, { accountId, replica }) => {
     const row = usage(accountId, 40n, { accountBudget: 'total' });
     const columns = usageValues(row).map((value) => [value]);
-    const charges = [[purseOf(accountId)], [row.requestId], [purseOf(accountId)]];
+    const charges = [[balanceOf(accountId)], [row.requestId], [balanceOf(accountId)]];
     return run(settleWithBudgets, [replica, [accountId], [row.requestId], ...columns, ...charges]);
   },
-  back: async (run, { accountId, replica }) => run(giveBackToBudget, [replica, purseOf(accountId), 30n]),
+  back: async (run, { accountId, replica }) => run(giveBackToBudget, [replica, balanceOf(accountId), 30n]),
   reap: steps['reap']!,
   lower: (run, { accountId }) => changeBudget(run, budgetChange(accountId, 200n)),
-  begin: (run, { accountId }) => run(beginPurse, [purseOf(accountId), accountId, 'total', 0, null]),
+  begin: (run, { accountId }) => run(beginBalance, [balanceOf(accountId), accountId, 'total', 0, null]),
 };
 
-const purseOf = (accountId: string): string => purseAt(accountId, 'total', 0).id;
+const balanceOf = (accountId: string): string => balanceAt(accountId, 'total', 0).id;
 
 const budgetChange = (accountId: string, amountMicrocents: bigint): BudgetChange => ({
   kind: 'account_budget',
@@ -149,7 +149,7 @@ async function allOrders(steps: Readonly<Record<string, Step>>): Promise<void> {
       // The next sweep of anybody alive.
       await steps['reap']!(stage, scene);
       const text = 'select 1 from slice where account_id = $1 union all select 1 from purse_slice where purse_id = $2';
-      const left = await stage({ text }, [scene.accountId, purseOf(scene.accountId)]);
+      const left = await stage({ text }, [scene.accountId, balanceOf(scene.accountId)]);
       assert.equal(left.count, 0, `${order.join(' · ')}: nothing is stranded`);
     }
     const { rows } = await stage<{ money: bigint }>(
@@ -162,7 +162,7 @@ async function allOrders(steps: Readonly<Record<string, Step>>): Promise<void> {
       [scene.accountId],
     );
     assert.equal(rows[0]?.money, 0n, order.join(' · '));
-    const { rows: purses } = await stage<{ left: bigint; charged: bigint }>(
+    const { rows: balances } = await stage<{ left: bigint; charged: bigint }>(
       {
         text: `select amount - spent_before - available
             - coalesce((select sum(remaining) from purse_slice where purse_id = purse.id), 0) as left,
@@ -171,7 +171,7 @@ async function allOrders(steps: Readonly<Record<string, Step>>): Promise<void> {
       },
       [scene.accountId],
     );
-    assert.equal(purses[0]?.left, purses[0]?.charged, order.join(' · '));
+    assert.equal(balances[0]?.left, balances[0]?.charged, order.join(' · '));
     const { count: settled } = await stage({ text: 'select 1 from usage where account_id = $1' }, [scene.accountId]);
     // M6: what was settled before the reaper came stays, what comes after it is not written.
     const settlements = order.filter((name) => name === 'settle').length;
@@ -192,7 +192,7 @@ async function setScene(run: Run, { accountId, replica }: Scene): Promise<void> 
   await run(register, [replica]);
   await run(grantStatement, [replica, accountId, 300n, 300n, 1n]);
   await changeBudget(run, budgetChange(accountId, 1000n));
-  await run(grantOfBudget, [replica, purseOf(accountId), 300n, 300n, 1n]);
+  await run(grantOfBudget, [replica, balanceOf(accountId), 300n, 300n, 1n]);
   await run({ text: 'update replica set beat = 0 where id = $1' }, [replica]);
 }
 
@@ -209,5 +209,5 @@ async function isWaiting(run: Run, client: pg.Client): Promise<boolean> {
 /** What the scene has leased goes back before the next one. */
 async function restore(run: Run, { replica }: Scene): Promise<void> {
   await run({ text: 'delete from replica where id = $1' }, [replica]);
-  await run(returnSlices, []);
+  await run(returnLeases, []);
 }

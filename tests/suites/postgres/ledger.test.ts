@@ -1,8 +1,8 @@
 /** The ledger on a real PostgreSQL, by one replica: what the tests of tests/store prove on SQLite. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { publicIdOf } from '../../../src/ids/uuid.ts';
-import { houseAccounts } from '../../../src/store/ledger.ts';
+import { publicIdOf } from '../../../src/platform/ids/uuid.ts';
+import { systemAccounts } from '../../../src/store/ledger.ts';
 import { migrationNames } from '../../../src/store/migrations/migrate.ts';
 import { openPostgresStore } from '../../../src/store/postgres/store.ts';
 import { StoreError } from '../../../src/store/store-error.ts';
@@ -97,7 +97,7 @@ test('D9: no label can fail a settlement', async (t) => {
   const odd = 'a\0b\ud800c"\\,{}\n\u{1F600}';
   const row = usage('acct_a', 1n, { clientId: odd, modelId: odd, finish: odd, backend: odd, tags: odd });
   assert.equal(await replica.store.ledger.settle(row), 'billed');
-  const [found] = await replica.store.desk.listUsage({ accountId: 'acct_a' });
+  const [found] = await replica.store.repositories.listUsage({ accountId: 'acct_a' });
   assert.equal(found?.tags, 'a\ufffdb\ufffdc"\\,{}\n\u{1F600}');
   assert.deepEqual(found?.requestId, row.requestId);
 });
@@ -184,7 +184,7 @@ test('M7: usage and transfer refuse to be changed, deleted or emptied', async (t
     await assert.rejects(server.sql(url, statement), /violates check constraint/, statement);
   await assert.rejects(
     server
-      .sql(url, `update account set available = available + 1 where id = '${houseAccounts.cash}'`)
+      .sql(url, `update account set available = available + 1 where id = '${systemAccounts.cash}'`)
       .then(async () => {
         await assertRight(url);
       }),
@@ -203,7 +203,7 @@ test('who leaves gives everything back; what it was running is recorded as crash
   await until(async () => (await server.sql(url, 'select 1 from open_request')).length === 1);
   await one.store.close();
   assert.deepEqual(await two.store.ledger.readBack(request.requestId), { costMicrocents: 0n, ending: 'crashed' }); // M8
-  const [found] = await two.store.desk.listUsage({ accountId: 'acct_a' });
+  const [found] = await two.store.repositories.listUsage({ accountId: 'acct_a' });
   assert.equal(found?.publicId, publicIdOf(request.requestId));
   assert.deepEqual(await server.sql(url, 'select 1 from slice'), []);
   assert.ok(await hold(two, 'acct_a', 1000n));
@@ -224,11 +224,13 @@ test('sums by the hour are the same from usage and from usage_hour, and two jobs
     await one.store.ledger.settle(usage('acct_a', BigInt(10 + hours), { startedAt: at, endedAt: at }));
   }
   const span = { from: now - 10 * hourMs, to: now + hourMs } as const;
-  const before = await one.store.desk.sumUsage({ ...span, by: 'day' });
-  const written = await Promise.all([one, two, one, two].map(({ store }) => store.desk.recomputeUsageHours({ now })));
+  const before = await one.store.repositories.sumUsage({ ...span, by: 'day' });
+  const written = await Promise.all(
+    [one, two, one, two].map(({ store }) => store.repositories.recomputeUsageHours({ now })),
+  );
   assert.ok(Math.max(...written) >= 5);
-  assert.deepEqual(await one.store.desk.sumUsage({ ...span, by: 'day' }), before);
-  const [total] = await two.store.desk.sumUsage(span);
+  assert.deepEqual(await one.store.repositories.sumUsage({ ...span, by: 'day' }), before);
+  const [total] = await two.store.repositories.sumUsage(span);
   assert.deepEqual([total?.requests, total?.costMicrocents], [5, 60n]);
   await assertRight(url);
 });

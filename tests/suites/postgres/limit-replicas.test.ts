@@ -6,10 +6,10 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-import type { Operation } from '../../../src/accounts/operations.ts';
+import type { Operation } from '../../../src/accounts/operation-kinds.ts';
 import { TestService, until } from '../../support/service.ts';
 import { Upstream } from '../../support/upstream.ts';
-import { tell } from './replica-service.ts';
+import { report } from './replica-service.ts';
 import { PostgresServer } from './server.ts';
 
 /** Ten times and more what the service promises. */
@@ -116,15 +116,15 @@ async function customer(
 ): Promise<Customer> {
   const [first] = replicas;
   const name = `customer-${++customers}`;
-  const account = await tell(first, { kind: 'create_account', name });
+  const account = await report(first, { kind: 'create_account', name });
   assert.ok(account.kind === 'account');
   const { accountId } = account;
   const credit = { microcents: '100000000000', reference: undefined, idempotencyKey: name };
-  await tell(first, { kind: 'move_credit', movement: 'grant', accountId, ...credit });
+  await report(first, { kind: 'move_credit', movement: 'grant', accountId, ...credit });
   if (limits.account !== undefined)
-    await tell(first, { kind: 'limit_account', accountId, concurrencyMax: limits.account });
-  if (limits.plan !== undefined) await tell(first, { kind: 'plan_account', accountId, plan: limits.plan });
-  const key = await tell(first, {
+    await report(first, { kind: 'limit_account', accountId, concurrencyMax: limits.account });
+  if (limits.plan !== undefined) await report(first, { kind: 'plan_account', accountId, plan: limits.plan });
+  const key = await report(first, {
     ...(limits.key ?? { kind: 'create_key', name, expiresAt: undefined }),
     accountId,
   } as Operation);
@@ -334,7 +334,7 @@ test('limits that are changed reach the shares of every replica: lowered, raised
   const now = (): number => counting.now.get(who.name) ?? 0;
   try {
     await until(() => now() === 9, longMs);
-    await tell(replicas[1], { kind: 'limit_account', accountId: who.accountId, concurrencyMax: 3 });
+    await report(replicas[1], { kind: 'limit_account', accountId: who.accountId, concurrencyMax: 3 });
     const lowered = performance.now();
     await until(() => now() <= 3, longMs);
     t.diagnostic(`lowered after ${(performance.now() - lowered).toFixed(0)} ms`);
@@ -344,10 +344,10 @@ test('limits that are changed reach the shares of every replica: lowered, raised
     const share = await watched(who.name, 3, sleep(3_000));
     t.diagnostic(`at most ${counting.most.get(who.name)}, 3 for ${(share * 100).toFixed(0)} % of the time`);
     assert.equal(counting.most.get(who.name), 3);
-    await tell(replicas[2], { kind: 'limit_account', accountId: who.accountId, concurrencyMax: 6 });
+    await report(replicas[2], { kind: 'limit_account', accountId: who.accountId, concurrencyMax: 6 });
     await until(() => now() === 6, longMs);
     assert.ok(counting.most.get(who.name)! <= 6);
-    await tell(replicas[0], { kind: 'limit_key', keyId: who.keyId, limits: { concurrencyMax: 2 } });
+    await report(replicas[0], { kind: 'limit_key', keyId: who.keyId, limits: { concurrencyMax: 2 } });
     await until(() => now() <= 2, longMs);
   } finally {
     stop.abort();

@@ -1,16 +1,16 @@
 /**
- * The statements of limits on a real PostgreSQL against the arbiter in memory, step by step (money.md, "Limits across replicas"):
+ * The statements of limits on a real PostgreSQL against the limit server in memory, step by step (money.md, "Limits across replicas"):
  * the shares of all together are never more than the limit, and everything comes back.
  */
 import assert from 'node:assert/strict';
 import { after, before, test, type TestContext } from 'node:test';
 
-import { Arbiter } from '../../../src/limits/arbiter.ts';
-import { steadyClock } from '../../../src/limits/steady-clock.ts';
-import { Windows } from '../../../src/limits/windows.ts';
+import { LimitServer } from '../../../src/billing/rate-limits/limit-server.ts';
+import { steadyClock } from '../../../src/billing/rate-limits/steady-clock.ts';
+import { Windows } from '../../../src/billing/rate-limits/windows.ts';
 import type { LimitAnswer, LimitExchange, LimitShare } from '../../../src/store/limit-leases.ts';
 import type { PostgresStore } from '../../../src/store/postgres/store.ts';
-import { MemoryWindows } from '../../limits/memory-windows.ts';
+import { MemoryWindows } from '../../billing/rate-limits/memory-windows.ts';
 import { mulberry32 } from '../../support/random.ts';
 import { until } from '../../support/service.ts';
 import { openReplica } from './fixture.ts';
@@ -156,7 +156,7 @@ test('the statements do what the arbiter does, over thousands of random steps', 
   const begin = 1_800_000_000_000;
   let ms = 0;
   const windows = new Windows({ store: new MemoryWindows(), now: steadyClock(begin, () => ms) });
-  const arbiter = new Arbiter(windows, () => ms);
+  const limitServer = new LimitServer(windows, () => ms);
   const seed = Number(process.env['TOKENHOUSE_SEED'] ?? Math.floor(Math.random() * 2 ** 31));
   t.diagnostic(`TOKENHOUSE_SEED=${seed}`);
   const random = mulberry32(seed);
@@ -190,7 +190,7 @@ test('the statements do what the arbiter does, over thousands of random steps', 
     }
     const batch = [...asks.values()];
     const answers = await holders[index]!.exchange(...batch);
-    assert.deepEqual(answers, arbiter.exchange(String(index), batch), `step ${step}`);
+    assert.deepEqual(answers, limitServer.exchange(String(index), batch), `step ${step}`);
     for (const [at, { need, limit }] of batch.entries()) {
       const answer = answers[at]!;
       granted += answer.granted;
@@ -207,10 +207,10 @@ test('the statements do what the arbiter does, over thousands of random steps', 
     const shares = await server.sql(url, 'select count(distinct replica_id)::int as count from limit_share');
     return Number(shares[0]?.['count']) <= 1;
   }, 30_000);
-  arbiter.drop('1');
-  arbiter.drop('2');
+  limitServer.drop('1');
+  limitServer.drop('2');
   for (const { subject, kind, used } of await sumsOf(url))
     if (kind === 'running')
-      assert.equal(used, arbiter.used({ subject: String(subject), kind: 'running', lengthMs: 0 }));
+      assert.equal(used, limitServer.used({ subject: String(subject), kind: 'running', lengthMs: 0 }));
   assert.equal(only?.losses, 0);
 });

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import type { WindowCount } from '../../../src/store/limit-windows.ts';
+import type { WindowCount } from '../../../src/store/repositories/limit-windows.ts';
 import { usage } from '../../store/fixture.ts';
 import { assertRight, balanceOf, customer, openReplica } from './fixture.ts';
 import { PostgresServer } from './server.ts';
@@ -31,24 +31,24 @@ test('replicas add to the same counts, in whatever order they name them, and not
     replicas.map(async ({ store }, replica) => {
       for (let round = 0; round < rounds; round++) {
         const changes = subjects.map((subject) => count(subject, 5 * dayMs, replica + 1));
-        await store.desk.addLimitWindows({ changes: round % 2 === 0 ? changes : changes.toReversed() });
+        await store.repositories.addLimitWindows({ changes: round % 2 === 0 ? changes : changes.toReversed() });
       }
     }),
   );
-  const { desk } = replicas[0]!.store;
-  const loaded = await desk.loadLimitWindows({ at: 5 * dayMs + 1 });
+  const { repositories } = replicas[0]!.store;
+  const loaded = await repositories.loadLimitWindows({ at: 5 * dayMs + 1 });
   assert.deepEqual(
     loaded,
     subjects.map((subject) => count(subject, 5 * dayMs, rounds * (1 + 2 + 3))),
   );
-  assert.deepEqual(await desk.loadLimitWindows({ at: 5 * dayMs + 1, after: loaded[1]! }), loaded.slice(2));
-  assert.deepEqual(await desk.loadLimitWindows({ at: 6 * dayMs }), []);
+  assert.deepEqual(await repositories.loadLimitWindows({ at: 5 * dayMs + 1, after: loaded[1]! }), loaded.slice(2));
+  assert.deepEqual(await repositories.loadLimitWindows({ at: 6 * dayMs }), []);
 });
 
 test('a later window takes the place of the one before; what comes late for that is dropped', async (t) => {
   const { store } = await openReplica(t, await server.createDatabase());
   const add = async (startsAt: number, used: number): Promise<readonly number[]> => {
-    const [row] = await store.desk.addLimitWindows({ changes: [count('acct_a', startsAt, used)] });
+    const [row] = await store.repositories.addLimitWindows({ changes: [count('acct_a', startsAt, used)] });
     return [row!.startsAt / dayMs, row!.used];
   };
   assert.deepEqual(await add(5 * dayMs, 3), [5, 3]);
@@ -71,7 +71,7 @@ test('what a plan covers is recorded without a slice, and the books are right', 
     plan: 'standard',
   });
   assert.equal(await store.ledger.settle(row), 'billed');
-  const [known] = await store.desk.listUsage({ accountId: 'acct_a' });
+  const [known] = await store.repositories.listUsage({ accountId: 'acct_a' });
   assert.deepEqual([known?.plan, known?.costMicrocents, known?.unchargedMicrocents], ['standard', 0n, 70n]);
   assert.equal(await balanceOf(store, 'acct_a'), 1000n);
   await assertRight(url);

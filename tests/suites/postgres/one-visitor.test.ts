@@ -2,14 +2,14 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { dayMs, moved, spent } from '../../invoices/house.ts';
+import { dayMs, moved, spent } from '../../billing/invoices/house.ts';
 import { uuid } from '../../store/fixture.ts';
 import { until, type TestService } from '../../support/service.ts';
 import { totp } from '../../support/totp.ts';
-import { owner, Visitor, type Told } from '../../support/visitor.ts';
-import { startReceiver } from '../../webhooks/receiver.ts';
+import { owner, Visitor, type Reported } from '../../support/visitor.ts';
+import { startReceiver } from '../../notifications/webhooks/receiver.ts';
 import { assertRight, openReplica } from './fixture.ts';
-import { ask, asked, serviceOn, stream, tell } from './replica-service.ts';
+import { ask, asked, serviceOn, stream, report } from './replica-service.ts';
 import { PostgresServer } from './server.ts';
 
 let server: PostgresServer;
@@ -23,7 +23,7 @@ const longMs = 120_000;
 const inForceMs = 10_000;
 const linkOf = (service: TestService): string | undefined => /\/welcome#([\w-]+)\s/.exec(service.output)?.[1];
 
-function done({ status, body }: Told): Told['body'] {
+function done({ status, body }: Reported): Reported['body'] {
   assert.ok(status === 200 || status === 201, `${status} ${JSON.stringify(body)}`);
   return body;
 }
@@ -131,23 +131,23 @@ test('one visitor at two replicas: each knows at once what the other did, and no
 
   // What one suspends, revokes or deletes the other refuses.
   const keyAt = async (account: string): Promise<string> => {
-    const told = await tell(a, {
+    const reported = await report(a, {
       kind: 'create_key',
       accountId: account,
       name: 'x',
       expiresAt: undefined,
       userId: 'x',
     });
-    assert.ok(told.kind === 'key');
-    return told.key;
+    assert.ok(reported.kind === 'key');
+    return reported.key;
   };
   const statusAt = async (service: TestService, presented: string): Promise<number> => {
-    const told = await asked(service, ask, { key: presented });
-    await told.arrayBuffer();
-    return told.status;
+    const reported = await asked(service, ask, { key: presented });
+    await reported.arrayBuffer();
+    return reported.status;
   };
   const tenant = String(done(await atA.ask('POST', '/v1/admin/accounts', { name: 'tenant' })).id);
-  await tell(a, {
+  await report(a, {
     kind: 'move_credit',
     movement: 'grant',
     accountId: tenant,

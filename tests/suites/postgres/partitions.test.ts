@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, test, type TestContext } from 'node:test';
 import { Kysely, PostgresDialect, sql } from 'kysely';
 import pg from 'pg';
-import { uuidMaker } from '../../../src/ids/uuid.ts';
+import { uuidMaker } from '../../../src/platform/ids/uuid.ts';
 import type { Database } from '../../../src/store/database.ts';
 import type { UsageRow } from '../../../src/store/ledger.ts';
 import { migrate, migrationNames } from '../../../src/store/migrations/migrate.ts';
@@ -11,10 +11,10 @@ import { clientConfig } from '../../../src/store/postgres/connection.ts';
 import { kyselyOnPostgres } from '../../../src/store/postgres/dialect.ts';
 import { PostgresLedger } from '../../../src/store/postgres/ledger.ts';
 import { listPartitions, makePartitions } from '../../../src/store/postgres/partitions.ts';
-import { listUsage, sumUsage } from '../../../src/store/queries.ts';
-import { recomputeUsageHours } from '../../../src/store/roll-ups.ts';
-import { usageColumns, usageValues } from '../../../src/store/usage-columns.ts';
-import { startOfMonth } from '../../../src/store/usage-months.ts';
+import { listUsage, sumUsage } from '../../../src/store/repositories/queries.ts';
+import { recomputeUsageHours } from '../../../src/store/reports/roll-ups.ts';
+import { usageColumns, usageValues } from '../../../src/store/reports/usage-columns.ts';
+import { startOfMonth } from '../../../src/store/reports/usage-months.ts';
 import { grant, usage, uuid } from '../../store/fixture.ts';
 import { until } from '../../support/service.ts';
 import { assertRight, balanceOf, Budgets, customer, hold, openReplica } from './fixture.ts';
@@ -169,7 +169,7 @@ test('a migration that is stopped on its way leaves a table that takes every row
 test('rows go where their keys belong; one of a month that is not there yet is kept all the same, once', async (t) => {
   const url = await server.createDatabase();
   const replica = await openReplica(t, url);
-  const { ledger, desk } = replica.store;
+  const { ledger, repositories } = replica.store;
   const db = databaseOf(t, url);
   await customer(replica.store, 'acct_a', 10_000n);
   assert.ok(await hold(replica, 'acct_a', 1_000n));
@@ -205,7 +205,7 @@ test('rows go where their keys belong; one of a month that is not there yet is k
   );
   assert.deepEqual(await makePartitions(db, later), []);
   assert.deepEqual(await placesOf(url), places);
-  assert.equal((await desk.listUsage({ accountId: 'acct_a' })).length, times.length);
+  assert.equal((await repositories.listUsage({ accountId: 'acct_a' })).length, times.length);
   await assertRight(url);
 
   // M7, on each.

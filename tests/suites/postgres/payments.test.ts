@@ -1,4 +1,4 @@
-/** Payments on a real PostgreSQL: what tests/payments proves on SQLite, by a replica that leases. */
+/** Payments on a real PostgreSQL: what tests/billing/payments proves on SQLite, by a replica that leases. */
 import assert from 'node:assert/strict';
 import { after, before, test, type TestContext } from 'node:test';
 import pg from 'pg';
@@ -6,11 +6,11 @@ import pg from 'pg';
 import { clientConfig, type Run } from '../../../src/store/postgres/connection.ts';
 import { move } from '../../../src/store/postgres/move.ts';
 
-import { creditOf } from '../../payments/credit-of.ts';
-import { event, openTill, paymentClaims, say, session, wish, type Books } from '../../payments/claims.ts';
-import { deathClaims } from '../../payments/death-claims.ts';
-import { moreClaims } from '../../payments/more-claims.ts';
-import { receiptsOn } from '../../invoices/receipts-on.ts';
+import { creditOf } from '../../billing/payments/credit-of.ts';
+import { event, openTill, paymentClaims, say, session, input, type LedgerSpan } from '../../billing/payments/claims.ts';
+import { deathClaims } from '../../billing/payments/death-claims.ts';
+import { moreClaims } from '../../billing/payments/more-claims.ts';
+import { receiptsOn } from '../../billing/invoices/receipts-on.ts';
 import { balanceOf, customer, differencesOf, hold, openReplica } from './fixture.ts';
 import { PostgresServer } from './server.ts';
 
@@ -20,7 +20,7 @@ before(async () => {
 });
 after(() => server.dispose());
 
-const open = async (t: TestContext): Promise<Books> => {
+const open = async (t: TestContext): Promise<LedgerSpan> => {
   const url = await server.createDatabase();
   const replica = await openReplica(t, url);
   return {
@@ -42,7 +42,7 @@ test('two replicas that hear of the same payments credit each once', async (t) =
   const tills = replicas.map(({ store }) => openTill({ store }));
   await customer(replicas[0]!.store, 'acct_a', 0n);
   for (let count = 0; count < 10; count++) {
-    const topup = await tills[0]!.payments.createTopup(wish('acct_a'));
+    const topup = await tills[0]!.payments.createTopup(input('acct_a'));
     const object = session(topup, `pi_${count}`);
     const said = event('checkout.session.completed', object);
     const other = event('payment_intent.succeeded', { ...object, id: `pi_${count}`, amount_received: 500 });
@@ -63,7 +63,7 @@ test('two replicas that hear of the same payments credit each once', async (t) =
   await Promise.all(
     replicas.flatMap(({ store }) => [receiptsOn(store), receiptsOn(store)]).map((all) => all.issueDue(signal)),
   );
-  const issued = await replicas[0]!.store.desk.listReceipts({ limit: 100 });
+  const issued = await replicas[0]!.store.repositories.listReceipts({ limit: 100 });
   const year = new Date().getUTCFullYear();
   assert.deepEqual(
     issued.map(({ number }) => number).toReversed(),
@@ -71,7 +71,7 @@ test('two replicas that hear of the same payments credit each once', async (t) =
   );
   for (const kind of ['receipt', 'credit_note'])
     assert.equal(issued.filter((one) => one.kind === kind).length, 10, kind);
-  assert.equal((await replicas[0]!.store.desk.listNotices({ after: '', limit: 100 })).length, 20);
+  assert.equal((await replicas[0]!.store.repositories.listNotices({ after: '', limit: 100 })).length, 20);
   await assert.rejects(server.sql(url, `update receipt set data = '{}'`), /receipt is immutable/);
   await assert.rejects(server.sql(url, 'truncate receipt'), /receipt is immutable/);
   assert.deepEqual(await differencesOf(url), []);
@@ -81,7 +81,7 @@ test('a connection that is cut before each statement of a credit in turn leaves 
   const url = await server.createDatabase();
   const { store } = await openReplica(t, url);
   await customer(store, 'acct_a', 0n);
-  const topup = await openTill({ store }).payments.createTopup(wish('acct_a'));
+  const topup = await openTill({ store }).payments.createTopup(input('acct_a'));
   const credit = creditOf('acct_a', topup.id);
   for (let count = 1; ; count++) {
     const client = new pg.Client(clientConfig({ url }));
@@ -104,7 +104,7 @@ test('a connection that is cut before each statement of a credit in turn leaves 
         () => false,
       );
     await client.end().catch(() => {});
-    const state = [await balanceOf(store, 'acct_a'), (await store.desk.getTopup({ id: topup.id }))!.status];
+    const state = [await balanceOf(store, 'acct_a'), (await store.repositories.getTopup({ id: topup.id }))!.status];
     if (left > 0) {
       assert.deepEqual([isDone, ...state], [true, 500_000_000n, 'paid']);
       assert.ok(count > 8, `only ${count} statements`);

@@ -1,4 +1,4 @@
-/** People on a real PostgreSQL, changed by several replicas at once; the rest in tests/people. */
+/** People on a real PostgreSQL, changed by several replicas at once; the rest in tests/accounts/users. */
 import assert from 'node:assert/strict';
 import { createSecretKey } from 'node:crypto';
 import { after, before, describe, test, type TestContext } from 'node:test';
@@ -7,10 +7,10 @@ import { newAccountId } from '../../../src/accounts/base62.ts';
 import { hashLinkToken } from '../../../src/accounts/link-token.ts';
 import { createOwner, firstOwnerLink, newPersonId } from '../../../src/accounts/owner.ts';
 import type { Secret } from '../../../src/accounts/secret.ts';
-import type { Desk } from '../../../src/store/operations.ts';
+import type { Repositories } from '../../../src/store/repositories/repositories.ts';
 import { StoreError } from '../../../src/store/store-error.ts';
-import { Attempts } from '../../../src/people/attempts.ts';
-import { attemptClaims, secret } from '../../people/attempt-claims.ts';
+import { Attempts } from '../../../src/accounts/users/attempts.ts';
+import { attemptClaims, secret } from '../../accounts/users/attempt-claims.ts';
 import { uuid } from '../../store/fixture.ts';
 import { customer, openReplica, type Replica } from './fixture.ts';
 import { PostgresServer } from './server.ts';
@@ -28,20 +28,20 @@ const isConflict = (error: unknown): boolean => error instanceof StoreError && e
 interface Scene {
   readonly url: string;
   readonly replicas: readonly [Replica, Replica];
-  readonly desks: readonly [Desk, Desk];
+  readonly desks: readonly [Repositories, Repositories];
 }
 
 async function open(t: TestContext): Promise<Scene> {
   const url = await server.createDatabase();
   const replicas = [await openReplica(t, url), await openReplica(t, url)] as const;
   await customer(replicas[0].store, 'acct_a', 0n);
-  return { url, replicas, desks: [replicas[0].store.desk, replicas[1].store.desk] };
+  return { url, replicas, desks: [replicas[0].store.repositories, replicas[1].store.repositories] };
 }
 
 describe('two replicas count attempts to sign in as one:', () =>
   attemptClaims(async (t, now) => {
     const { desks } = await open(t);
-    return desks.map((desk) => new Attempts({ desk, secret, now }));
+    return desks.map((repositories) => new Attempts({ repositories, secret, now }));
   }));
 
 const userRow = (id: string, email: string) => ({
@@ -127,7 +127,11 @@ test('the store of sign-in: rows come back as they were given, and of several th
 test('the link of the owner makes one, whichever replicas it is opened at', async (t) => {
   const { url, replicas, desks } = await open(t);
   const serverSecret = { signIn: createSecretKey(Buffer.alloc(32, 7)) } as Secret;
-  const services = replicas.map(({ store }) => ({ desk: store.desk, now: () => store.now(), secret: serverSecret }));
+  const services = replicas.map(({ store }) => ({
+    repositories: store.repositories,
+    now: () => store.now(),
+    secret: serverSecret,
+  }));
   const [link, ...others] = await Promise.all(
     [0, 1, 0, 1].map((index) => replicas[index]!.store.alone(() => firstOwnerLink(services[index]!))),
   );

@@ -1,5 +1,5 @@
 /**
- * The connections of the desk, which answers everything but money: whatever becomes of one of them, from its first statement
+ * The connections of the repositories, which answers everything but money: whatever becomes of one of them, from its first statement
  * on, its place is free again, and nothing has to be restarted (reliability D3, D5).
  */
 import assert from 'node:assert/strict';
@@ -11,7 +11,7 @@ import { PoolDriver } from '../../../src/store/postgres/pool-driver.ts';
 import { until, type TestService } from '../../support/service.ts';
 import { assertRight } from './fixture.ts';
 import { PgBouncer } from './pgbouncer.ts';
-import { ask, serviceOn, tell } from './replica-service.ts';
+import { ask, serviceOn, report } from './replica-service.ts';
 import { PostgresServer } from './server.ts';
 import { Wire } from './wire.ts';
 
@@ -47,7 +47,7 @@ test('a server that is silent while it greets, or answers nothing later, keeps n
   const { url, wire } = await wireOf(t);
   wire.breaksAfterLoss = false;
   const db = kyselyOn(
-    new PoolDriver({ address: { url: wire.url(url) }, connections: 1, statementMs: 500, greetMs: 500 }),
+    new PoolDriver({ address: { url: wire.url(url) }, connections: 1, statementMs: 500, connectMs: 500 }),
   );
   t.after(() => db.destroy());
   wire.loseAnswerTo = 'jit';
@@ -94,16 +94,16 @@ async function sceneOn(t: TestContext, url: string): Promise<Scene> {
   t.after(() => service.dispose());
   await service.start();
   const { accountId } = service;
-  const wish = { kind: 'create_key', accountId, name: 'viewer', expiresAt: undefined, role: 'viewer' } as const;
-  const made = await tell(service, wish);
+  const input = { kind: 'create_key', accountId, name: 'viewer', expiresAt: undefined, role: 'viewer' } as const;
+  const made = await report(service, input);
   assert.ok(made.kind === 'key');
   const scene = { service, managementKey: made.key };
   await until(() => isWell(scene), longMs);
   return scene;
 }
 
-/** What needs the desk: a request with an idempotency key, and a page of the account API. */
-async function deskStatuses({ service, managementKey }: Scene): Promise<readonly number[]> {
+/** What needs the repositories: a request with an idempotency key, and a page of the account API. */
+async function queryStatuses({ service, managementKey }: Scene): Promise<readonly number[]> {
   const asked = [
     service.chat(ask, { headers: { 'idempotency-key': crypto.randomUUID() } }),
     fetch(`${service.accountUrl}/v1/credits`, { headers: { authorization: `Bearer ${managementKey}` } }),
@@ -118,14 +118,14 @@ async function deskStatuses({ service, managementKey }: Scene): Promise<readonly
   );
 }
 
-const isWell = async (scene: Scene): Promise<boolean> => (await deskStatuses(scene)).every((status) => status === 200);
+const isWell = async (scene: Scene): Promise<boolean> => (await queryStatuses(scene)).every((status) => status === 200);
 
 /** For a while, whatever comes back. */
 async function askOften(scene: Scene, forMs: number): Promise<readonly number[]> {
   const from = performance.now();
   const ready: number[] = [];
   while (performance.now() - from < forMs) {
-    const statuses = await Promise.all(Array.from({ length: 4 }, () => deskStatuses(scene)));
+    const statuses = await Promise.all(Array.from({ length: 4 }, () => queryStatuses(scene)));
     ready.push(...statuses.map((each) => each[2]!));
     await sleep(100);
   }

@@ -1,8 +1,8 @@
 /** The whole program as one of several replicas. */
 import { join } from 'node:path';
-import type { Operation, OperationAnswer } from '../../../src/accounts/operations.ts';
-import { askRunningService } from '../../../src/control/client.ts';
-import { controlSocketPath } from '../../../src/control/socket-path.ts';
+import type { Operation, OperationAnswer } from '../../../src/accounts/operation-kinds.ts';
+import { askRunningService } from '../../../src/app/control/control-client.ts';
+import { controlSocketPath } from '../../../src/app/control/socket-path.ts';
 import { noFeatures, scriptedModel, TestService } from '../../support/service.ts';
 
 const model = scriptedModel(
@@ -49,7 +49,7 @@ export const stream = (content: string) => ({
 });
 
 /** What the command line asks of a running service, without a process for it. */
-export async function tell(service: TestService, operation: Operation): Promise<OperationAnswer> {
+export async function report(service: TestService, operation: Operation): Promise<OperationAnswer> {
   const answer = await askRunningService(controlSocketPath(join(service.folder, 'data')), operation);
   if (answer === undefined) throw new Error('no service runs there');
   return answer;

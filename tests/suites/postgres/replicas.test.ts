@@ -135,13 +135,13 @@ test('two ledgers agree with a few lines of TypeScript over thousands of random 
     if (dice < 35) {
       const free = balance.get(accountId)! - heldOf(accountId);
       // One more than there is too: in some runs the accounts never get poor by themselves.
-      const wished = below(20) === 0 ? free + 1n : amount;
-      const fundable = free >= wished;
+      const requested = below(20) === 0 ? free + 1n : amount;
+      const fundable = free >= requested;
       // M5: funded exactly when what nobody holds covers it, wherever it lies.
-      const isHeld = await soon(fundable, () => hold(replica, accountId, wished));
+      const isHeld = await soon(fundable, () => hold(replica, accountId, requested));
       assert.equal(isHeld, fundable, `step ${step}`);
       count(isHeld ? 'held' : 'refused');
-      if (isHeld) held.push({ replica, life: replica.free.lives, accountId, amount: wished });
+      if (isHeld) held.push({ replica, life: replica.free.lives, accountId, amount: requested });
     } else if (dice < 65 && held.length > 0) {
       const [one] = held.splice(below(held.length), 1) as [Held];
       const cost = BigInt(below(Number(one.amount) + 1));

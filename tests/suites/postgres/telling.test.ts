@@ -3,18 +3,18 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { TestContext } from 'node:test';
 
-import { Alerts } from '../../../src/alerts/alerts.ts';
-import { Deliveries } from '../../../src/webhooks/deliveries.ts';
-import { WebhookEvents } from '../../../src/webhooks/events.ts';
-import { endpointSecret } from '../../../src/webhooks/signature.ts';
-import { createNameResolver } from '../../../src/images/resolver.ts';
+import { Alerts } from '../../../src/billing/alerts/alerts.ts';
+import { Deliveries } from '../../../src/notifications/webhooks/deliveries.ts';
+import { WebhookEvents } from '../../../src/notifications/webhooks/events.ts';
+import { endpointSecret } from '../../../src/notifications/webhooks/signature.ts';
+import { createNameResolver } from '../../../src/platform/outbound/resolver.ts';
 import { createSecretKey } from 'node:crypto';
 import { kyselyOnPostgres } from '../../../src/store/postgres/dialect.ts';
 import { sql } from 'kysely';
-import { account, dayMs, issuedTo, moved, paperOn, refunded, spent } from '../../invoices/house.ts';
+import { account, dayMs, issuedTo, moved, paperOn, refunded, spent } from '../../billing/invoices/house.ts';
 import { uuid } from '../../store/fixture.ts';
-import { startReceiver } from '../../webhooks/receiver.ts';
-import { noticeClaims } from '../../notices/claims.ts';
+import { startReceiver } from '../../notifications/webhooks/receiver.ts';
+import { noticeClaims } from '../../billing/notices/claims.ts';
 import { differencesOf, openReplica } from './fixture.ts';
 import { PostgresServer } from './server.ts';
 
@@ -75,7 +75,7 @@ test('two replicas that close the same books issue each document once, without a
     );
     assert.equal(issued[1]!.data.statement!.closingMicrocents, '905');
   }
-  const all = await stores[0].desk.listInvoices({ limit: 1_000 });
+  const all = await stores[0].repositories.listInvoices({ limit: 1_000 });
   assert.deepEqual(
     all.map(({ number }) => number).sort(),
     all.map((_, index) => `TH-2026-${String(index + 1).padStart(6, '0')}`),
@@ -88,7 +88,7 @@ test('two replicas that close the same books issue each document once, without a
 
 test('two replicas that look at an alert tell of it once', async (t) => {
   const { stores } = await replicasOf(t);
-  const [{ desk, ledger }] = stores;
+  const [{ repositories, ledger }] = stores;
   const paper = { store: stores[0] };
   const now = november + dayMs;
   await account(paper, 'acct_a', september);
@@ -102,7 +102,7 @@ test('two replicas that look at an alert tell of it once', async (t) => {
     isWebhook: true,
   } as const;
   for (const [index, subjectKind] of (['account', 'tag', 'key', 'member'] as const).entries())
-    await desk.addAlert({
+    await repositories.addAlert({
       id: `alrt_${index}`,
       accountId: 'acct_a',
       setting: {
@@ -117,10 +117,11 @@ test('two replicas that look at an alert tell of it once', async (t) => {
       max: 10,
     });
   const alerts = stores.map(
-    (store) => new Alerts({ desk: store.desk, timeZoneOf: async () => 'UTC', newId: uuid, now: () => now }),
+    (store) =>
+      new Alerts({ repositories: store.repositories, timeZoneOf: async () => 'UTC', newId: uuid, now: () => now }),
   );
   await Promise.all(alerts.map((one) => one.look()));
-  const notices = await desk.listNotices({ after: '', limit: 10 });
+  const notices = await repositories.listNotices({ after: '', limit: 10 });
   assert.deepEqual(
     notices.map(({ type, data }) => [type, (JSON.parse(data) as { alert_id: string }).alert_id]).sort(),
     [
@@ -128,14 +129,14 @@ test('two replicas that look at an alert tell of it once', async (t) => {
       ['spend_alert.fired', 'alrt_1'],
     ],
   );
-  assert.deepEqual(await desk.memberAddresses({ accountId: 'acct_a', userIds: ['user_1'] }), []);
+  assert.deepEqual(await repositories.memberAddresses({ accountId: 'acct_a', userIds: ['user_1'] }), []);
 });
 
 test('two replicas send each delivery once', async (t) => {
   const { stores } = await replicasOf(t);
   const receiver = await startReceiver(t);
   await account({ store: stores[0] }, 'acct_a', september);
-  await stores[0].desk.addWebhookEndpoint({
+  await stores[0].repositories.addWebhookEndpoint({
     id: 'whe_1',
     accountId: 'acct_a',
     url: receiver.url,
@@ -146,7 +147,7 @@ test('two replicas send each delivery once', async (t) => {
   });
   const master = createSecretKey(Buffer.alloc(32, 1));
   const events = new WebhookEvents({
-    desk: stores[0].desk,
+    repositories: stores[0].repositories,
     newId: uuid,
     now: () => stores[0].now(),
     woken: () => {},
@@ -155,7 +156,7 @@ test('two replicas send each delivery once', async (t) => {
   const deliveries = stores.map(
     (store) =>
       new Deliveries({
-        desk: store.desk,
+        repositories: store.repositories,
         rules: () => ({ allowedHosts: new Set([receiver.host]), ownHosts: new Set() }),
         resolver: () => createNameResolver([]),
         dial: { httpsPort: 443, certificates: undefined },
@@ -172,7 +173,7 @@ test('two replicas send each delivery once', async (t) => {
     }),
   );
   assert.equal(receiver.received.length, 15);
-  const listed = await stores[0].desk.listDeliveries({ accountId: 'acct_a', endpointId: 'whe_1', limit: 100 });
+  const listed = await stores[0].repositories.listDeliveries({ accountId: 'acct_a', endpointId: 'whe_1', limit: 100 });
   assert.ok(listed.every(({ state, tries }) => state === 'delivered' && tries === 1));
-  assert.equal(await stores[0].desk.forgetDeliveries({ before: stores[0].now() + dayMs, limit: 10 }), 10);
+  assert.equal(await stores[0].repositories.forgetDeliveries({ before: stores[0].now() + dayMs, limit: 10 }), 10);
 });

@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { kyselyOnPostgres } from '../../../src/store/postgres/dialect.ts';
-import { verifyLedger } from '../../../src/store/verify.ts';
+import { verifyLedger } from '../../../src/store/verify/verify.ts';
 import { makeAccounts } from '../../usage/accounts.ts';
-import { compareWithRows, keys, people } from '../../usage/sums.ts';
+import { compareWithRows, keys, users } from '../../usage/sums.ts';
 import { openReplica } from './fixture.ts';
 import { PostgresServer } from './server.ts';
 
@@ -19,7 +19,7 @@ test('reports are what the rows come to, whatever has been added up, in every zo
   await openReplica(t, url);
   const db = kyselyOnPostgres({ url }, 2);
   t.after(() => db.destroy());
-  const owned = keys.map((id) => ({ id, accountId: 'acct_a', userId: people[id] ?? null }));
+  const owned = keys.map((id) => ({ id, accountId: 'acct_a', userId: users[id] ?? null }));
   await makeAccounts(db, ['acct_a', 'acct_b'], owned);
   const seed = Math.floor(Math.random() * 2 ** 31);
   t.diagnostic(`seed ${seed}`);

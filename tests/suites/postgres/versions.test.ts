@@ -4,7 +4,7 @@ import { after, before, test } from 'node:test';
 import { grant, openRequest, usage, uuid } from '../../store/fixture.ts';
 import { until } from '../../support/service.ts';
 import { assertRight, balanceOf, customer, hold, openReplica, type Replica } from './fixture.ts';
-import { asked, serviceOn, stream, tell } from './replica-service.ts';
+import { asked, serviceOn, stream, report } from './replica-service.ts';
 import { PostgresServer } from './server.ts';
 
 let server: PostgresServer;
@@ -39,9 +39,9 @@ async function addColumns(url: string): Promise<void> {
   }
 }
 
-/** Every statement of the ledger, and each kind of the desk's. */
+/** Every statement of the ledger, and each kind of the repositories'. */
 async function everything({ store, free }: Replica, accountId: string): Promise<void> {
-  const { ledger, desk } = store;
+  const { ledger, repositories } = store;
   await customer(store, accountId, 1_000n);
   assert.ok(await hold({ store, free }, accountId, 100n));
   const row = usage(accountId, 60n, { holdMicrocents: 100n, clientId: 'theirs' });
@@ -57,15 +57,15 @@ async function everything({ store, free }: Replica, accountId: string): Promise<
   await ledger.setCreditLimit(accountId, 5n, Date.now(), uuid());
   await ledger.setAccountStatus(accountId, 'suspended', Date.now(), uuid());
   await ledger.setAccountStatus(accountId, 'active', Date.now(), uuid());
-  await desk.planAccount({ accountId, plan: 'some', at: Date.now(), changeId: uuid() });
-  await desk.addLimitWindows({
+  await repositories.planAccount({ accountId, plan: 'some', at: Date.now(), changeId: uuid() });
+  await repositories.addLimitWindows({
     changes: [{ subject: accountId, kind: 'quota', lengthMs: 1_000, startsAt: 0, used: 1 }],
   });
-  assert.equal((await desk.listUsage({ accountId })).length, 2);
-  assert.equal((await desk.findUsage({ accountId, id: row.publicId })).length, 1);
-  assert.equal((await desk.listTransfers({ accountId })).length, 1);
-  assert.equal((await desk.sumUsage({ accountId, from: 0, to: Date.now() + 60_000 }))[0]?.requests, 2);
-  await desk.recomputeUsageHours({ now: Date.now() });
+  assert.equal((await repositories.listUsage({ accountId })).length, 2);
+  assert.equal((await repositories.findUsage({ accountId, id: row.publicId })).length, 1);
+  assert.equal((await repositories.listTransfers({ accountId })).length, 1);
+  assert.equal((await repositories.sumUsage({ accountId, from: 0, to: Date.now() + 60_000 }))[0]?.requests, 2);
+  await repositories.recomputeUsageHours({ now: Date.now() });
   const claim = {
     accountId,
     keyHash: new Uint8Array(32),
@@ -73,12 +73,12 @@ async function everything({ store, free }: Replica, accountId: string): Promise<
     owner: store.ledger.replicaId,
   };
   const times = { now: Date.now(), expiredAt: 0 };
-  const claimed = await desk.claimRequest({ ...claim, ...times, requestId: uuid(), publicId: 'req_0' });
+  const claimed = await repositories.claimRequest({ ...claim, ...times, requestId: uuid(), publicId: 'req_0' });
   assert.equal(claimed.outcome, 'claimed');
-  await desk.keepItems({ items: [{ accountId, id: 'item', keptAt: Date.now(), body: '{}' }] });
+  await repositories.keepItems({ items: [{ accountId, id: 'item', keptAt: Date.now(), body: '{}' }] });
   const bounds = { filesMax: 1, bytesMax: 1 };
   assert.equal(
-    await desk.beginFile({ id: accountId.padEnd(32, '0'), accountId, bytesMax: 1, at: Date.now(), bounds }),
+    await repositories.beginFile({ id: accountId.padEnd(32, '0'), accountId, bytesMax: 1, at: Date.now(), bounds }),
     true,
   );
   await store.tidy();
@@ -93,8 +93,8 @@ test('every statement goes on when a later version adds columns to every table',
   for (const { store } of [one, other]) urls.set(store, url);
   let loads = 0;
   const feed = await one.store.follow({
-    loadAll: (desk) => (loads++, desk.loadKeys({}).then(() => {})),
-    follow: (_changes, desk) => desk.getAccount({ accountId: 'acct_1' }).then(() => {}),
+    loadAll: (repositories) => (loads++, repositories.loadKeys({}).then(() => {})),
+    follow: (_changes, repositories) => repositories.getAccount({ accountId: 'acct_1' }).then(() => {}),
   });
   t.after(() => feed.close());
   // All are prepared on each connection before.
@@ -143,7 +143,7 @@ test('the service goes on while the tables change below it, in the middle of ans
   await addColumns(url);
   for (const text of await Promise.all(texts)) assert.match(text, /"finish_reason":"stop".*data: \[DONE\]\n\n$/s);
   assert.equal((await asked(service)).status, 200);
-  await tell(service, { kind: 'create_key', accountId: undefined, name: 'later', expiresAt: undefined });
+  await report(service, { kind: 'create_key', accountId: undefined, name: 'later', expiresAt: undefined });
   const rows = await server.sql(url, `select ending, count(*)::int as n from usage group by 1`);
   assert.deepEqual(rows, [{ ending: 'finished', n: 6 }]);
   assert.equal(await service.stop(), 0);

@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { until } from '../../support/service.ts';
-import { replaced, workersOf } from '../../workers/workers.ts';
+import { replaced, workersOf } from '../../app/workers/workers.ts';
 import { assertRight } from './fixture.ts';
-import { ask, asked, serviceOn, stream, tell } from './replica-service.ts';
+import { ask, asked, serviceOn, stream, report } from './replica-service.ts';
 import { PostgresServer } from './server.ts';
 
 const longMs = 60_000;
@@ -28,7 +28,7 @@ test(
     for (const answer of answers) assert.equal(answer.status, 200, await answer.text());
     await assertRight(url);
 
-    const made = await tell(service, {
+    const made = await report(service, {
       kind: 'create_key',
       accountId: service.accountId,
       name: 'x',
@@ -38,7 +38,7 @@ test(
     const streams = await Promise.all(
       Array.from({ length: 8 }, () => asked(service, stream('endless'), { key: made.key })),
     );
-    await tell(service, { kind: 'revoke_key', keyId: made.keyId });
+    await report(service, { kind: 'revoke_key', keyId: made.keyId });
     for (const answer of streams)
       assert.match(await answer.text(), /"code":"invalid_api_key".*\n\ndata: \[DONE\]\n\n$/s);
     for (let index = 0; index < 8; index++) {

@@ -3,12 +3,12 @@ import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { after, before, describe, test } from 'node:test';
 
-import { BucketBytes } from '../../../src/files/bucket-bytes.ts';
-import { BytesError } from '../../../src/files/file-bytes.ts';
-import { newId, promisesOf } from '../../files/bytes-contract.ts';
-import { assertEnvelope } from '../../http/envelope.ts';
-import { askFiles, part, sendUpload, upload, uploadBody, uploadRequest } from '../../http/file-requests.ts';
-import { RawConnection, requestBytes } from '../../http/raw.ts';
+import { BucketBytes } from '../../../src/inference/files/bucket-bytes.ts';
+import { BytesError } from '../../../src/inference/files/file-bytes.ts';
+import { newId, promisesOf } from '../../inference/files/bytes-contract.ts';
+import { assertEnvelope } from '../../inference/http/envelope.ts';
+import { askFiles, part, sendUpload, upload, uploadBody, uploadRequest } from '../../inference/http/file-requests.ts';
+import { RawConnection, requestBytes } from '../../inference/http/raw.ts';
 import { TestService, scriptedModel, until } from '../../support/service.ts';
 import { S3Server } from './s3-server.ts';
 

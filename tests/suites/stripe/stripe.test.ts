@@ -7,12 +7,12 @@ import { join } from 'node:path';
 import { after, before, test, type TestContext } from 'node:test';
 import Stripe from 'stripe';
 
-import { Payments } from '../../../src/payments/payments.ts';
-import { PaymentError } from '../../../src/payments/provider.ts';
-import { apiVersion, eventTypes, StripeProvider } from '../../../src/payments/stripe.ts';
-import { wish } from '../../payments/claims.ts';
-import { StripeFake } from '../../payments/stripe-fake.ts';
-import { callOf, parameters, placeOf } from '../../payments/stripe-parameters.ts';
+import { Payments } from '../../../src/billing/payments/payments.ts';
+import { PaymentError } from '../../../src/billing/payments/provider.ts';
+import { apiVersion, eventTypes, StripeProvider } from '../../../src/billing/payments/stripe.ts';
+import { input } from '../../billing/payments/claims.ts';
+import { StripeFake } from '../../billing/payments/stripe-fake.ts';
+import { callOf, parameters, placeOf } from '../../billing/payments/stripe-parameters.ts';
 import { balanceOf, customer, differencesOf, openStore, temporaryFolder, usage, uuid } from '../../store/fixture.ts';
 import { startStripeMock } from './stripe-mock.ts';
 
@@ -230,12 +230,12 @@ async function open(t: TestContext) {
 test('each type of event that is handled, as Stripe writes and signs it', async (t) => {
   const { file, store, payments, versions, objectOf, say, metadataOf } = await open(t);
   const handled = new Set<string>();
-  const tell = async (type: (typeof eventTypes)[number], object: Fields) => {
+  const report = async (type: (typeof eventTypes)[number], object: Fields) => {
     handled.add(type);
     return await say(type, object);
   };
-  const start = () => payments.createTopup(wish('acct_a', 500));
-  const status = async (id: string) => (await store.desk.getTopup({ id }))!.status;
+  const start = () => payments.createTopup(input('acct_a', 500));
+  const status = async (id: string) => (await store.repositories.getTopup({ id }))!.status;
   const balance = async (): Promise<bigint> => (await balanceOf(store, 'acct_a')) / cent;
   let number = 0;
   const paidSession = async (topup: Awaited<ReturnType<typeof start>>, paymentId: string, changes: Fields = {}) =>
@@ -253,8 +253,8 @@ test('each type of event that is handled, as Stripe writes and signs it', async 
   const first = await start();
   assert.ok(first.checkoutUrl?.startsWith('https://checkout.stripe.com/'), String(first.checkoutUrl));
   const waits = await paidSession(first, 'pi_1', { payment_status: 'unpaid' });
-  assert.equal(await tell('checkout.session.completed', waits), 'ignored');
-  assert.equal(await tell('checkout.session.completed', await paidSession(first, 'pi_1')), 'applied');
+  assert.equal(await report('checkout.session.completed', waits), 'ignored');
+  assert.equal(await report('checkout.session.completed', await paidSession(first, 'pi_1')), 'applied');
   const intent = await objectOf('payment_intents/pi_1', {
     amount: 500,
     amount_received: 500,
@@ -264,28 +264,28 @@ test('each type of event that is handled, as Stripe writes and signs it', async 
     setup_future_usage: 'off_session',
     metadata: metadataOf(first),
   });
-  assert.equal(await tell('payment_intent.succeeded', intent), 'again');
-  const saved = await store.desk.getPaymentMethod({ accountId: 'acct_a', provider: 'stripe' });
+  assert.equal(await report('payment_intent.succeeded', intent), 'again');
+  const saved = await store.repositories.getPaymentMethod({ accountId: 'acct_a', provider: 'stripe' });
   assert.deepEqual(saved, { customerId: 'cus_1', methodId: 'pm_1' });
   assert.equal(await balance(), 500n);
 
   const slow = await start();
   const failing = await paidSession(slow, 'pi_2', { payment_status: 'unpaid' });
-  assert.equal(await tell('checkout.session.async_payment_failed', failing), 'applied');
+  assert.equal(await report('checkout.session.async_payment_failed', failing), 'applied');
   assert.equal(await status(slow.id), 'failed');
-  assert.equal(await tell('checkout.session.async_payment_succeeded', await paidSession(slow, 'pi_2')), 'applied');
+  assert.equal(await report('checkout.session.async_payment_succeeded', await paidSession(slow, 'pi_2')), 'applied');
   const left = await start();
   const expired = await paidSession(left, 'pi_3', {
     payment_status: 'unpaid',
     payment_intent: null,
     status: 'expired',
   });
-  assert.equal(await tell('checkout.session.expired', expired), 'applied');
+  assert.equal(await report('checkout.session.expired', expired), 'applied');
   assert.equal(await status(left.id), 'expired');
   const charged = await start();
   const declined = { status: 'requires_payment_method', amount_received: 0 };
   const auto = { ...intent, ...declined, id: 'pi_4', metadata: metadataOf(charged, 'auto') };
-  assert.equal(await tell('payment_intent.payment_failed', auto), 'applied');
+  assert.equal(await report('payment_intent.payment_failed', auto), 'applied');
   assert.equal(await status(charged.id), 'failed');
   const onPage = { ...auto, metadata: metadataOf(charged) };
   assert.equal(await say('payment_intent.payment_failed', onPage), 'ignored', 'another card may be tried');
@@ -294,11 +294,11 @@ test('each type of event that is handled, as Stripe writes and signs it', async 
   // The first top-up is refunded, and the refund fails; first by what is older, then by what is newer.
   const refundOf = (id: string, changes: Fields) =>
     objectOf(`refunds/${id}`, { payment_intent: 'pi_1', amount: 300, ...changes });
-  assert.equal(await tell('refund.created', await refundOf('re_1', { status: 'pending' })), 'ignored');
-  assert.equal(await tell('refund.updated', await refundOf('re_1', { status: 'succeeded' })), 'applied');
+  assert.equal(await report('refund.created', await refundOf('re_1', { status: 'pending' })), 'ignored');
+  assert.equal(await report('refund.updated', await refundOf('re_1', { status: 'succeeded' })), 'applied');
   assert.equal(await balance(), 700n);
-  assert.equal(await tell('refund.failed', await refundOf('re_1', { status: 'failed' })), 'applied');
-  assert.equal(await tell('charge.refund.updated', await refundOf('re_1', { status: 'failed' })), 'again');
+  assert.equal(await report('refund.failed', await refundOf('re_1', { status: 'failed' })), 'applied');
+  assert.equal(await report('charge.refund.updated', await refundOf('re_1', { status: 'failed' })), 'again');
   assert.equal(await balance(), 1000n);
   assert.equal(await say('charge.refund.updated', await refundOf('re_2', { status: 'failed' })), 'applied');
   assert.equal(await say('refund.created', await refundOf('re_2', { status: 'succeeded' })), 'again');
@@ -307,15 +307,18 @@ test('each type of event that is handled, as Stripe writes and signs it', async 
   const disputeOf = (id: string, changes: Fields) =>
     objectOf(`disputes/${id}`, { payment_intent: 'pi_2', amount: 500, ...changes });
   const inquiry = await disputeOf('dp_0', { status: 'warning_needs_response' });
-  assert.equal(await tell('charge.dispute.created', inquiry), 'ignored');
-  assert.equal(await tell('charge.dispute.created', await disputeOf('dp_1', { status: 'needs_response' })), 'applied');
+  assert.equal(await report('charge.dispute.created', inquiry), 'ignored');
   assert.equal(
-    await tell('charge.dispute.funds_withdrawn', await disputeOf('dp_1', { status: 'needs_response' })),
+    await report('charge.dispute.created', await disputeOf('dp_1', { status: 'needs_response' })),
+    'applied',
+  );
+  assert.equal(
+    await report('charge.dispute.funds_withdrawn', await disputeOf('dp_1', { status: 'needs_response' })),
     'again',
   );
   assert.equal(await balance(), 500n);
-  assert.equal(await tell('charge.dispute.closed', await disputeOf('dp_1', { status: 'won' })), 'applied');
-  assert.equal(await tell('charge.dispute.funds_reinstated', await disputeOf('dp_1', { status: 'won' })), 'again');
+  assert.equal(await report('charge.dispute.closed', await disputeOf('dp_1', { status: 'won' })), 'applied');
+  assert.equal(await report('charge.dispute.funds_reinstated', await disputeOf('dp_1', { status: 'won' })), 'again');
   assert.equal(await balance(), 1000n);
   assert.equal(await say('charge.dispute.created', await disputeOf('dp_2', { status: 'needs_response' })), 'applied');
   assert.equal(await say('charge.dispute.closed', await disputeOf('dp_2', { status: 'lost' })), 'ignored');
@@ -331,7 +334,7 @@ test('each type of event that is handled, as Stripe writes and signs it', async 
 
 test('an event of another release is read and told of; one of another product moves nothing', async (t) => {
   const { store, payments, versions, objectOf, say } = await open(t);
-  await payments.createTopup(wish('acct_a', 500));
+  await payments.createTopup(input('acct_a', 500));
   const foreign = await objectOf('checkout/sessions/cs_1', { payment_status: 'paid', amount_total: 500 });
   assert.equal(await say('checkout.session.completed', foreign, { api_version: '2026-08-26.dahlia' }), 'ignored');
   assert.equal(await say('checkout.session.completed', foreign, { api_version: '2026-08-26.dahlia' }), 'ignored');
@@ -341,7 +344,7 @@ test('an event of another release is read and told of; one of another product mo
 
 test('Stripe’s objects survive a spent balance', async (t) => {
   const { file, store, payments, objectOf, say, metadataOf } = await open(t);
-  const topup = await payments.createTopup(wish('acct_a', 500));
+  const topup = await payments.createTopup(input('acct_a', 500));
   const intent = await objectOf('payment_intents/pi_1', { amount_received: 500, metadata: metadataOf(topup) });
   assert.equal(await say('payment_intent.succeeded', intent), 'applied');
   await store.ledger.settle(usage('acct_a', 400n * cent, { promptTokens: 400_000_000 }));

@@ -5,15 +5,15 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { Compile } from 'typebox/schema';
 
 import { abilities, type Ability } from '../../../src/config/abilities.ts';
-import { probeBackend } from '../../../src/engines/openai/probe.ts';
-import { Books } from '../../support/books.ts';
+import { probeBackend } from '../../../src/inference/engines/openai/probe.ts';
+import { LedgerSpan } from '../../support/books.ts';
 import { TestService } from '../../support/service.ts';
 import { clientOf, type Client } from './client.ts';
 import { contextLength, VllmServer } from './vllm-server.ts';
 
 let server: VllmServer;
 let service: TestService;
-let books: Books;
+let books: LedgerSpan;
 let client: Client;
 before(async () => {
   server = await VllmServer.start('model');
@@ -29,7 +29,7 @@ before(async () => {
     backends: [ ${server.backend} ]`,
   });
   await service.start();
-  books = new Books(service);
+  books = new LedgerSpan(service);
   client = clientOf(service);
 });
 after(async () => {
@@ -241,8 +241,8 @@ describe('what vLLM does otherwise', () => {
       ['/completions', { prompt: 'x', max_tokens: 4, stop_token_ids: [9_999_999] }, 'stop_token_ids'],
       ['/completions', { prompt: [1, 9_999_999], max_tokens: 4 }, 'prompt[1]'],
     ] as const) {
-      const { status, code, param: told } = await client.refused(route, fields);
-      assert.deepEqual([status, code, told], [400, 'unsupported_value', param]);
+      const { status, code, param: reported } = await client.refused(route, fields);
+      assert.deepEqual([status, code, reported], [400, 'unsupported_value', param]);
     }
   });
 

@@ -33,7 +33,7 @@ const hello = { messages: [{ role: 'user', content: 'Name three colours.' }], te
 const shortly = { logit_bias: { '9': 16 } };
 const lines = () =>
   service.log
-    .filter(({ event }) => event === 'backend_trouble')
+    .filter(({ event }) => event === 'backend_incident')
     .map((line) => ({ ...line, ...(line['detail'] as object | undefined) }) as Record<string, unknown>);
 
 describe('a model that says that it reasons', () => {
@@ -88,8 +88,8 @@ describe('a model of which the file does not say it', () => {
     assert.deepEqual([first.status, first.code], [502, 'backend_http_error']);
     const second = await client.refused('/completions', asked);
     assert.deepEqual([second.status, second.code], [400, 'unsupported_response_format']);
-    await until(() => Promise.resolve(lines().some(({ trouble }) => trouble === 'constraint_ignored')));
-    const [line] = lines().filter(({ trouble }) => trouble === 'constraint_ignored');
+    await until(() => Promise.resolve(lines().some(({ incident }) => incident === 'constraint_ignored')));
+    const [line] = lines().filter(({ incident }) => incident === 'constraint_ignored');
     assert.deepEqual([line?.['model'], line?.['cause']], ['unsaid', 'grammar on text completions']);
     const { requests } = await service.usage();
     assert.ok(requests.length > 0);

@@ -1,0 +1,179 @@
+import { randomUUID } from 'node:crypto';
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+
+import { createListener } from '../platform/http/listener.ts';
+import type { ListenerLimits, Handler } from '../platform/http/listener.ts';
+import { ApiError, errorBody, toApiError } from '../platform/errors.ts';
+import { pageHeaders } from '../platform/html.ts';
+import { noAccountRoute } from '../inference/http/no-route.ts';
+import { requestIds } from '../platform/ids/request-id.ts';
+import type { AddressRanges } from '../platform/ip/ranges.ts';
+import { AccountApi } from './api.ts';
+import { accountDocument } from './openapi-document.ts';
+import { mayReadMetrics } from './metrics-access.ts';
+import type { MetricsAccess } from './metrics-access.ts';
+import { formPageAt } from './form-pages.ts';
+import { homePage } from './home-page.ts';
+import { pageScript } from './page-script.ts';
+import { errorIndexPage, errorPage, notFoundPage, refusedFormPage, topupPage } from './pages.ts';
+import type { AccountRoute } from './route.ts';
+import { accountRoutes } from './routes.ts';
+import type { AccountServices } from './services.ts';
+
+export interface MetricsPage extends MetricsAccess {
+  text(): string | Promise<string>;
+}
+
+/** What the account host answers with, beside its pages. */
+export interface AccountHostOptions {
+  /** Of the program. */
+  readonly version: string;
+  readonly newRequestId: () => string;
+  readonly metrics: MetricsPage;
+  readonly limits: ListenerLimits;
+  /** Who may say now where a request comes from; `undefined`: nobody. */
+  readonly trustedProxies: () => AddressRanges | undefined;
+  /** Of the inference host, without `/v1`; undefined while nothing is known of it. */
+  readonly inferenceUrl: () => string | undefined;
+  /** An answer that failed by our own fault. */
+  readonly failed: (error: unknown, publicId: string) => void;
+}
+
+/** The account host: the API of accounts below `/v1`, and plain pages without scripts that errors and mails link to. */
+export function createAccountHost(
+  services: AccountServices,
+  options: AccountHostOptions,
+  routes: readonly AccountRoute[] = accountRoutes,
+): Server {
+  const { newRequestId, metrics, limits } = options;
+  const { accountUrl } = services;
+  const api = new AccountApi(routes, services, limits, options.trustedProxies);
+  let document: { readonly url: string; readonly text: string } | undefined;
+  const onRequest: Handler = (request, response) => {
+    const { publicId } = requestIds(request.headers['x-request-id'], newRequestId());
+    const refuse = (error: ApiError): void => {
+      const body = JSON.stringify({ error: errorBody(error, publicId, accountUrl()) });
+      const { retryAfterSeconds } = error;
+      const wait = retryAfterSeconds === undefined ? {} : { 'retry-after': String(retryAfterSeconds) };
+      if (response.headersSent) response.destroy();
+      else if (isFormOfPerson(request))
+        send(response, error.status, htmlType, refusedFormPage(error), publicId, {
+          ...wait,
+          ...error.headers,
+        });
+      else send(response, error.status, 'application/json', body, publicId, { ...wait, ...error.headers });
+    };
+    const failed = (error: unknown): void => {
+      const reported = toApiError(error);
+      if (reported.code === 'internal_error') options.failed(error, publicId);
+      refuse(reported);
+    };
+    const target = request.url ?? '/';
+    const mark = target.indexOf('?');
+    const path = mark < 0 ? target : target.slice(0, mark);
+    const elsewhere = noAccountRoute(path, options.inferenceUrl());
+    if (elsewhere !== undefined) {
+      refuse(elsewhere);
+      return;
+    }
+    if (path.startsWith('/v1/')) {
+      const query = mark < 0 ? '' : target.slice(mark + 1);
+      api.answer({ request, response, path, query, publicId }).catch(failed);
+      return;
+    }
+    if (request.method !== 'GET' && request.method !== 'HEAD') {
+      refuse(new ApiError('http_405', 'Use GET here.', { headers: { allow: 'GET, HEAD' } }));
+      return;
+    }
+    switch (path) {
+      case '/healthz':
+        send(response, 200, 'application/json', '{"status":"ok"}', publicId);
+        return;
+      case '/openapi.json': {
+        const url = accountUrl();
+        if (document?.url !== url)
+          document = {
+            url,
+            text: JSON.stringify(accountDocument({ version: options.version, routes, accountUrl: url })),
+          };
+        send(response, 200, 'application/json', document.text, publicId);
+        return;
+      }
+      case '/metrics':
+        if (mayReadMetrics(request, metrics)) void sendMetrics(metrics, response, publicId);
+        else
+          refuse(
+            new ApiError(
+              'http_403',
+              'Metrics are shown to this computer only, or to whoever presents the token of TOKENHOUSE_METRICS_TOKEN.',
+            ),
+          );
+        return;
+    }
+    if (path === '/page.js') {
+      send(response, 200, 'text/javascript; charset=utf-8', pageScript, publicId);
+      return;
+    }
+    if (path === '/') {
+      homePage(request.headers.cookie, services).then(
+        (html) => send(response, 200, htmlType, html, publicId, scriptedHeaders),
+        failed,
+      );
+      return;
+    }
+    const form = formPageAt(path, services.config().signIn);
+    if (form !== undefined) {
+      send(response, 200, htmlType, form, publicId, scriptedHeaders);
+      return;
+    }
+    const html =
+      path === '/topup' ? topupPage(randomUUID(), services.payments !== undefined) : pageAt(path, accountUrl());
+    send(response, html === undefined ? 404 : 200, htmlType, html ?? notFoundPage(), publicId);
+  };
+  return createListener(onRequest, { newRequestId, accountUrl }, limits);
+}
+
+/** A button of one of our pages was pressed: what comes of it is looked at, not parsed. */
+const isFormOfPerson = ({ headers }: IncomingMessage): boolean =>
+  headers['content-type']?.startsWith('application/x-www-form-urlencoded') === true &&
+  headers.accept?.includes('text/html') === true;
+
+const htmlType = pageHeaders['content-type'];
+
+/** Of pages about one person, with our one script, which may talk to us alone. */
+const scriptedHeaders = {
+  'cache-control': 'no-store',
+  'content-security-policy': `${pageHeaders['content-security-policy']}; script-src 'self'; connect-src 'self'; form-action 'self'`,
+} as const;
+
+async function sendMetrics(metrics: MetricsPage, response: ServerResponse, publicId: string): Promise<void> {
+  send(response, 200, metricsType, await metrics.text(), publicId);
+}
+
+const metricsType = 'text/plain; version=0.0.4; charset=utf-8';
+
+function pageAt(path: string, accountUrl: string): string | undefined {
+  const code = /^\/docs\/errors\/([a-z0-9_]+)$/.exec(path)?.[1];
+  if (code !== undefined) return errorPage(code, accountUrl);
+  return path === '/docs/errors' || path === '/docs/errors/' ? errorIndexPage() : undefined;
+}
+
+function send(
+  response: ServerResponse,
+  status: number,
+  type: string,
+  body: string,
+  publicId: string,
+  further: Readonly<Record<string, string>> = {},
+): void {
+  response.writeHead(status, {
+    ...pageHeaders,
+    'content-type': type,
+    'content-length': Buffer.byteLength(body),
+    'cache-control': 'no-cache',
+    'x-request-id': publicId,
+    'request-id': publicId,
+    ...further,
+  });
+  response.end(body);
+}

@@ -1,0 +1,69 @@
+import { createHmac } from 'node:crypto';
+
+import { ApiError } from '../../platform/errors.ts';
+import type { AttemptRules } from '../../store/repositories/attempts.ts';
+import type { Repositories } from '../../store/repositories/repositories.ts';
+
+export const attemptRules = {
+  pair: { free: 5, pauseMaxMs: 900_000 },
+  network: { free: 20, pauseMaxMs: 900_000 },
+  person: { free: 30 },
+} as const satisfies AttemptRules;
+
+export interface AttemptServices {
+  readonly repositories: Pick<Repositories, 'beginAttempt' | 'attemptWasRight' | 'forgetAttempts'>;
+  /** Of those who share the database; what counts are kept under is hashed with it. */
+  readonly secret: string;
+  readonly now: () => number;
+}
+
+/** Rows that are kept: of people, networks and both together. */
+export const countsMax = 150_000;
+/** So often the rows are looked through, beside what the job does. */
+const tidyEvery = 500;
+
+/**
+ * Attempts to sign in, per person and per network, with pauses that double. There is no lock on a person: whoever comes
+ * from a network that has not failed can try at once, whatever others do meanwhile. An attempt counts as failed from its
+ * begin, so that a hundred at once are a hundred. Counts stand in the database, so they are those of all replicas.
+ */
+export class Attempts {
+  readonly #services: AttemptServices;
+  #begun = 0;
+
+  constructor(services: AttemptServices) {
+    this.#services = services;
+  }
+
+  /** Begins an attempt. Rejects with `rate_limit_exceeded` 429 and the pause that is left. Call what it resolves with when it was right. */
+  async begin(person: string, network: string): Promise<() => Promise<void>> {
+    const { repositories, now } = this.#services;
+    const attempted = {
+      pair: this.#hash('pair', network, person),
+      network: this.#hash('network', network),
+      person: this.#hash('person', person),
+    };
+    const waitMs = await repositories.beginAttempt({ attempted, rules: attemptRules, at: now() });
+    if (waitMs > 0) {
+      const seconds = Math.ceil(waitMs / 1000);
+      throw new ApiError('rate_limit_exceeded', `Too many failed attempts. Try again in ${seconds} s.`, {
+        retryAfterSeconds: seconds,
+      });
+    }
+    this.#begun += 1;
+    if (this.#begun % tidyEvery === 0) await this.tidy();
+    return () => repositories.attemptWasRight({ attempted, rules: attemptRules });
+  }
+
+  /** Forgets a batch of what was quiet for a day, and of what is too much; false: there was none. */
+  async tidy(): Promise<boolean> {
+    const { repositories, now } = this.#services;
+    return (await repositories.forgetAttempts({ at: now(), keepMax: countsMax })) > 0;
+  }
+
+  #hash(...who: readonly string[]): string {
+    return createHmac('sha256', this.#services.secret)
+      .update(JSON.stringify(['attempt', ...who]))
+      .digest('base64url');
+  }
+}

@@ -1,0 +1,248 @@
+import type { Server } from 'node:http';
+
+import { createAccountHost } from '../account-api/account-server.ts';
+import type { AccountServices } from '../account-api/services.ts';
+import { createFirstAccount } from '../accounts/first-account.ts';
+import type { FirstAccount } from '../accounts/first-account.ts';
+import { firstOwnerLink, ownerLinkUrl } from '../accounts/owner.ts';
+import type { OperationServices } from '../accounts/operation.ts';
+import type { Config } from '../config/config.ts';
+import type { Environment } from '../config/environment.ts';
+import { localUrl, publicUrl } from '../config/public-url.ts';
+import type { ReloadOutcome } from '../config/reload-outcome.ts';
+import { listenForControl } from './control/control-server.ts';
+import { controlSocketPath } from './control/socket-path.ts';
+import type { ServiceStatus } from './control/status.ts';
+import { openPayments } from '../billing/payments/open.ts';
+import type { Paying } from '../billing/payments/open.ts';
+import { publicIdOf } from '../platform/ids/uuid.ts';
+import { followConfiguration } from './config-watcher.ts';
+import type { ConfigWatcher } from './config-watcher.ts';
+import { countSockets, listen } from './listening.ts';
+import { Jobs } from '../platform/jobs/jobs.ts';
+import type { Job } from '../platform/jobs/jobs.ts';
+import type { Log } from '../platform/log.ts';
+import { Outbox } from '../notifications/mail/outbox.ts';
+import type { ConfigReading } from '../platform/metrics/service-metrics.ts';
+import { Users } from '../accounts/users/users.ts';
+import type { ReloadServices } from './reload.ts';
+import { StoreError } from '../store/store-error.ts';
+import type { Store } from './stores.ts';
+import { openNotifications } from './notifications.ts';
+import type { Notifications } from './notifications.ts';
+
+export interface OperatingOptions {
+  readonly config: Config;
+  readonly environment: Environment;
+  readonly version: string;
+  readonly log: Log;
+  /** Reads the configuration again while `running` is in force; throws `ConfigError`. */
+  readonly readConfig: (running: Config) => Config;
+  /** The file that is read, whether it is there or not. */
+  readonly configFile: string;
+  readonly store: Pick<Store, 'alone' | 'repositories' | 'now' | 'tidy'>;
+  readonly operations: OperationServices;
+  /** Makes everything that answers requests ready for a configuration. */
+  readonly prepare: ReloadServices['prepare'];
+  readonly metricsText: () => string | Promise<string>;
+  readonly backends: () => ServiceStatus['backends'] | Promise<ServiceStatus['backends']>;
+}
+
+export interface Urls {
+  readonly inferenceUrl: string;
+  readonly accountUrl: string;
+  /** How the API is reached from this very computer. */
+  readonly localUrl: string;
+}
+
+/** What an operator has of the service. */
+export interface Operating {
+  /** Of the account host, as errors and pages name it. */
+  readonly accountUrl: string;
+  readonly accountSockets: () => number;
+  readonly configReading: () => ConfigReading;
+  /** What is done again and again beside the requests, from `begin` to `quiet`. */
+  readonly jobs: Jobs;
+  /** The configuration in force. */
+  readonly config: () => Config;
+  reload(): Promise<ReloadOutcome>;
+  /** Requests are answered at this port: who asks is told, and a new database gets its first account. */
+  begin(
+    inferencePort: number,
+  ): Promise<Urls & { readonly firstAccount: FirstAccount | undefined; readonly ownerLink: string | undefined }>;
+  /** Takes no more wishes. */
+  quiet(): Promise<void>;
+  /** Closes the account host. */
+  close(): void;
+}
+
+const tidyEveryMs = 60_000;
+const forgetEveryMs = 600_000;
+
+/**
+ * Opens what an operator has of the service: the account host with pages and metrics, the control socket, and the file of
+ * the configuration, which is read again when it changes. `opened` is given what closes each part, as soon as it is open.
+ */
+export async function openOperating(options: OperatingOptions, opened: (() => unknown)[]): Promise<Operating> {
+  const { config, store, operations } = options;
+  const configWatcher = followConfiguration(options);
+  opened.push(() => configWatcher.close());
+  // Pages and errors name the account host by its public address, which a free port (0) tells only when it listens.
+  let accountUrl = publicUrl(config.server.account);
+  const parts = openParts(options, configWatcher.config, () => accountUrl, opened);
+  const { outbox, jobs, notifications, paying } = parts;
+  let urls: Urls | undefined;
+  const accountHost = openAccountHost(options, configWatcher, parts, () => urls?.inferenceUrl);
+  opened.push(() => accountHost.close());
+  const accountSockets = countSockets(accountHost);
+  accountUrl = publicUrl(config.server.account, await listen(accountHost, config.server.account));
+
+  const startedAt = Date.now();
+  const control = await listenForControl(controlSocketPath(config.storage.directory), {
+    operations,
+    reload: configWatcher.reload,
+    report: (input) => notifications.report(input),
+    status: async () => ({
+      version: options.version,
+      pid: process.pid,
+      startedAt,
+      inferenceUrl: urls?.inferenceUrl,
+      accountUrl: urls?.accountUrl,
+      localUrl: urls?.localUrl,
+      backends: await options.backends(),
+    }),
+  });
+  opened.push(() => control.close());
+
+  const begin: Operating['begin'] = async (inferencePort) => {
+    // Last: its key is shown once, by whoever started us, which a start that fails on the way never does.
+    const firstAccount = await store.alone(() => createFirstAccount(operations, config.accounts.firstCreditMicrocents));
+    jobs.start();
+    outbox.start();
+    // Who starts beside us on the same new database waits, and is given the same link.
+    const link = await store.alone(() => firstOwnerLink(operations));
+    paying.begin();
+    urls = {
+      inferenceUrl: publicUrl(config.server.inference, inferencePort),
+      accountUrl,
+      localUrl: localUrl(config.server.inference, inferencePort),
+    };
+    return {
+      ...urls,
+      firstAccount,
+      ownerLink: link === undefined ? undefined : ownerLinkUrl(accountUrl, link.token),
+    };
+  };
+  return {
+    accountUrl,
+    accountSockets,
+    jobs,
+    configReading: configWatcher.reading,
+    config: configWatcher.config,
+    reload: configWatcher.reload,
+    begin,
+    quiet: async () => {
+      control.close();
+      await Promise.all([configWatcher.close(), jobs.close(), outbox.close(), paying.close()]);
+    },
+    close: () => {
+      accountHost.close();
+      accountHost.closeAllConnections();
+    },
+  };
+}
+
+/** What works beside the routes of the account host, and for them. */
+interface Parts {
+  readonly outbox: Outbox;
+  readonly jobs: Jobs;
+  readonly notifications: Notifications;
+  readonly paying: Paying;
+  readonly services: AccountServices;
+}
+
+function openParts(
+  options: OperatingOptions,
+  config: () => Config,
+  accountUrl: () => string,
+  opened: (() => unknown)[],
+): Parts {
+  const { log, store, operations, backends } = options;
+  const outbox = new Outbox({
+    repositories: store.repositories,
+    config: () => config().mail,
+    log,
+    newId: operations.newId,
+    now: () => store.now(),
+  });
+  opened.push(() => outbox.close());
+  const jobs = new Jobs({
+    alone: (work) => store.alone(work),
+    log,
+    codeOf: (error) => (error instanceof StoreError ? error.code : 'unexpected'),
+  });
+  opened.push(() => jobs.close());
+
+  const shared = { operations, config, accountUrl, mailer: outbox };
+  const users = new Users(shared);
+  const notifications = openNotifications({ ...shared, log, jobs, payments: () => paying.payments });
+  const paying: Paying = openPayments({ ...shared, log, moved: notifications.paymentMoved });
+  opened.push(() => paying.close());
+  const ownJobs: readonly Job[] = [
+    { name: 'usage_hours', everyMs: tidyEveryMs, runs: 'anywhere', run: () => addUp(store) },
+    { name: 'store_tidy', everyMs: tidyEveryMs, runs: 'anywhere', run: () => store.tidy() },
+    { name: 'mail_tidy', everyMs: forgetEveryMs, runs: 'alone', run: () => outbox.tidy() },
+    { name: 'people_tidy', everyMs: forgetEveryMs, runs: 'alone', run: () => users.tidy() },
+  ];
+  for (const job of [...ownJobs, ...paying.jobs]) jobs.add(job);
+  return {
+    outbox,
+    jobs,
+    notifications,
+    paying,
+    services: { ...shared, ...notifications, users, payments: paying.payments, demo: paying.demo, backends },
+  };
+}
+
+function openAccountHost(
+  { config, environment, version, operations, metricsText, log }: OperatingOptions,
+  { listener, trustedProxies }: ConfigWatcher,
+  { services }: Parts,
+  inferenceUrl: () => string | undefined,
+): Server {
+  return createAccountHost(services, {
+    version,
+    newRequestId: () => publicIdOf(operations.newId()),
+    metrics: {
+      token: environment.metricsToken?.reveal(),
+      isProxied: config.server.account.publicUrl !== undefined,
+      text: metricsText,
+    },
+    limits: listener,
+    trustedProxies,
+    inferenceUrl,
+    failed: (error, publicId) =>
+      log.service({
+        level: 'error',
+        event: 'account_request_failed',
+        detail: { request: publicId, ...reasonOf(error) },
+      }),
+  });
+}
+
+/** Each round is short, so that reports come between; what is left over is added up a minute later. */
+const daysRoundsMax = 100;
+
+/** Sums of usage for reports. */
+async function addUp(store: Pick<Store, 'repositories' | 'now'>): Promise<void> {
+  await store.repositories.recomputeUsageHours({ now: store.now() });
+  for (let rounds = 0; rounds < daysRoundsMax; rounds++)
+    if (!(await store.repositories.recomputeUsageDays({})).isMore) return;
+}
+
+/** Names of what failed, without texts that may hold what a client sent. */
+function reasonOf(error: unknown): { readonly code: string } {
+  const cause = error instanceof Error && error.cause !== undefined ? error.cause : error;
+  if (cause instanceof StoreError) return { code: cause.code };
+  return { code: cause instanceof Error ? cause.name : 'unexpected' };
+}

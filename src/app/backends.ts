@@ -1,0 +1,220 @@
+import type { BackendConfig, LlamaBackendConfig, ModelConfig, OpenAiBackendConfig } from '../config/config.ts';
+import { identityOf } from '../config/identity.ts';
+import type { Environment } from '../config/environment.ts';
+import type { LimitsConfig } from '../config/config.ts';
+import type { Engine } from '../inference/engines/engine.ts';
+import { createLlamaEngine } from '../inference/engines/llama/engine.ts';
+import { MemoryBudget } from '../inference/engines/llama/memory-budget.ts';
+import { flavors } from '../inference/engines/openai/flavors.ts';
+import { createOpenAiEngine, defaultMaxConcurrency } from '../inference/engines/openai/openai-engine.ts';
+import { scriptRule } from '../inference/engines/scripted/script-schema.ts';
+import type { ScriptSettings } from '../inference/engines/scripted/script-schema.ts';
+import { createScriptedEngine } from '../inference/engines/scripted/scripted-engine.ts';
+import type { Log } from '../platform/log.ts';
+import { fetchModelFile } from '../inference/model-files/fetch-model-file.ts';
+import type { FetchedModelFile } from '../inference/model-files/fetch-model-file.ts';
+import type { FetchProgress } from '../inference/model-files/meter.ts';
+import type { Backend } from '../inference/pipeline/backend-pool.ts';
+
+/** A backend with what its start-up tells. */
+export interface OpenBackend extends Backend {
+  readonly modelId: string;
+  readonly contextLength: number;
+  /** The same as long as nothing has changed that its engine was started with: then it may go on through a reload. */
+  readonly identity: string;
+  /** What it is made from: a server that is not ours is looked at. */
+  readonly config: BackendConfig;
+  /** Resolves when it can take work for the first time; rejects, in words for an operator, when it never will. */
+  readonly ready: Promise<void>;
+  /** The verified file of an embedded model. */
+  readonly modelFile: Promise<FetchedModelFile> | undefined;
+  /** The same, once it is there. */
+  readonly fileInUse: () => { readonly path: string; readonly sha256: string } | undefined;
+}
+
+export interface BackendServices {
+  readonly environment: Environment;
+  readonly limits: LimitsConfig;
+  readonly log: Log;
+  /** Of all embedded models. */
+  readonly memory: MemoryBudget;
+  readonly onDownload: (modelId: string, progress: FetchProgress) => void;
+  /** Aborted when the service stops, so that a download does not outlive it. */
+  readonly stopping: AbortSignal;
+}
+
+/** What the embedded models of a service share. */
+export function memoryBudgetOf(models: readonly ModelConfig[], limits: LimitsConfig): MemoryBudget {
+  const embedded = models.flatMap(({ backends }) => backends).filter(({ engine }) => engine === 'llama');
+  return new MemoryBudget({ cacheBytesMax: limits.cacheBytesMax, models: embedded.length });
+}
+
+/** Starts the engine of a backend: the one place where kinds of engines are named. */
+export function openBackend(model: ModelConfig, config: BackendConfig, services: BackendServices): OpenBackend {
+  const { engine, ready, modelFile } = openEngine(model, config, services);
+  // Whoever waits for `ready` sees the failure; nobody has to.
+  ready.catch(() => {});
+  let fileInUse: { readonly path: string; readonly sha256: string } | undefined;
+  modelFile?.then(
+    ({ path }) => {
+      if (config.engine === 'llama') fileInUse = { path, sha256: config.sha256 };
+    },
+    () => {},
+  );
+  return {
+    fileInUse: () => fileInUse,
+    modelId: model.id,
+    contextLength: model.contextLength,
+    identity: backendIdentity(model, config, services.limits),
+    config,
+    label: config.name,
+    kind: backendKind(config),
+    engine,
+    ready,
+    modelFile,
+    concurrencyMax: config.engine === 'openai' ? placesAt(config) : Infinity,
+    queueMax: config.engine === 'openai' ? config.queueMax : 0,
+    zdr: config.zdr,
+    enforces: config.engine === 'openai' ? flavors[config.flavor].enforces : everyConstraint,
+    running: 0,
+  };
+}
+
+const placesAt = ({ concurrencyMax }: OpenAiBackendConfig): number => concurrencyMax ?? defaultMaxConcurrency;
+
+/**
+ * The same for backends that differ in nothing but where they are and what they are called. How many may wait because of
+ * one counts for the line of the model, not for it.
+ */
+function backendKind(config: BackendConfig): string {
+  const elsewhere: readonly string[] = ['name', 'url', 'apiKey', 'queueMax'];
+  const reported = config.engine === 'openai' ? { ...config, concurrencyMax: placesAt(config) } : config;
+  return identityOf(Object.entries(reported).filter(([name]) => !elsewhere.includes(name)));
+}
+
+/** Our own engines. A script says what it says. */
+const everyConstraint = ['json-object', 'json-schema', 'regex', 'grammar'] as const;
+
+/** Everything that an engine may have been started with. Left out is what only the card and the pipeline read. */
+export function backendIdentity(model: ModelConfig, config: BackendConfig, limits: LimitsConfig): string {
+  const cardOnly: readonly (keyof ModelConfig)[] = [
+    'displayName',
+    'description',
+    'ownedBy',
+    'tier',
+    'deprecationDate',
+    'dedicatedTo',
+    'maxOutputTokens',
+    'pricing',
+    'sampling',
+    'capabilities',
+    'zdrCapabilities',
+    'backends',
+  ];
+  const started = Object.entries(model).filter(([name]) => !cardOnly.includes(name as keyof ModelConfig));
+  return identityOf([started, config, reasons(model), limits.firstTokenTimeoutMs, limits.streamIdleTimeoutMs]);
+}
+
+/** Whether the model can be told how much to reason. */
+const reasons = ({ capabilities, zdrCapabilities }: ModelConfig): boolean =>
+  [...capabilities.efforts, ...zdrCapabilities.efforts].some((effort) => effort !== 'none');
+
+function openEngine(
+  model: ModelConfig,
+  config: BackendConfig,
+  services: BackendServices,
+): {
+  readonly engine: Engine;
+  readonly ready: Promise<void>;
+  readonly modelFile?: Promise<FetchedModelFile>;
+} {
+  const { limits } = services;
+  switch (config.engine) {
+    case 'llama': {
+      const file = fetchFile(model, config, services);
+      const engine = createLlamaEngine({
+        name: model.id,
+        modelFile: file.then(({ path }) => path),
+        contextLength: model.contextLength,
+        defaultSystem: model.template.defaultSystem,
+        queueLimit: config.queueMax,
+        firstTokenTimeoutMs: limits.firstTokenTimeoutMs,
+        idleTimeoutMs: limits.streamIdleTimeoutMs,
+        log: (event) =>
+          services.log.service({ level: 'info', event: `llama_${event.event}`, detail: plainFields(event) }),
+        ...(config.slots === undefined ? {} : { slots: config.slots }),
+        ...(config.threads === undefined ? {} : { threads: config.threads }),
+        ...(config.decodeThreads === undefined ? {} : { decodeThreads: config.decodeThreads }),
+        ...(config.idleUnloadMs === undefined ? {} : { idleUnloadMs: config.idleUnloadMs }),
+        ...(config.memoryBytesMax === undefined ? {} : { rssBytesMax: config.memoryBytesMax }),
+        memory: services.memory,
+      });
+      return { engine, ready: engine.ready, modelFile: file };
+    }
+    case 'openai': {
+      const engine = createOpenAiEngine({
+        name: model.id,
+        url: config.url,
+        flavor: config.flavor,
+        reasons: reasons(model),
+        specialTokens: config.specialTokens,
+        systemFirst: config.systemMessages === 'first',
+        forward: config.forward,
+        firstTokenTimeoutMs: limits.firstTokenTimeoutMs,
+        idleTimeoutMs: limits.streamIdleTimeoutMs,
+        onIncident: (incident) =>
+          services.log.service({
+            level: incident.incident === 'not_found' ? 'error' : 'warn',
+            event: 'backend_incident',
+            detail: {
+              model: model.id,
+              backend: config.name,
+              ...incident,
+              ...(incident.incident === 'not_found' ? { asked_for: config.model ?? model.id, url: config.url } : {}),
+            },
+          }),
+        ...(config.model === undefined ? {} : { model: config.model }),
+        ...(config.apiKey === undefined ? {} : { apiKey: config.apiKey.reveal() }),
+        ...(config.concurrencyMax === undefined ? {} : { maxConcurrency: config.concurrencyMax }),
+      });
+      return { engine, ready: Promise.resolve() };
+    }
+    case 'scripted': {
+      const scripts = (config.scripts as readonly ScriptSettings[]).map(scriptRule);
+      return {
+        engine: createScriptedEngine({
+          name: model.id,
+          contextLength: model.contextLength,
+          reasons: reasons(model),
+          scripts,
+        }),
+        ready: Promise.resolve(),
+      };
+    }
+  }
+}
+
+function fetchFile(
+  model: ModelConfig,
+  config: LlamaBackendConfig,
+  services: BackendServices,
+): Promise<FetchedModelFile> {
+  return fetchModelFile({
+    sources: config.sources,
+    sha256: config.sha256,
+    bytes: config.bytes,
+    directory: services.environment.modelDirectory,
+    environment: services.environment,
+    onProgress: (progress) => services.onDownload(model.id, progress),
+    signal: services.stopping,
+  });
+}
+
+/** Figures and words of an engine's own events; what else it holds is left out. */
+function plainFields(event: object): Record<string, string | number | boolean | null> {
+  const kept = Object.entries(event).filter((entry): entry is [string, string | number | boolean | null] => {
+    const [name, value] = entry;
+    return name !== 'event' && (value === null || ['string', 'number', 'boolean'].includes(typeof value));
+  });
+  return Object.fromEntries(kept);
+}

@@ -1,0 +1,131 @@
+import { backendIdentity, openBackend } from './backends.ts';
+import type { BackendServices, OpenBackend } from './backends.ts';
+import type { Config } from '../config/config.ts';
+
+/** A configuration that could come into force now. One of the two is called, once. */
+export interface Prepared {
+  /** Makes it the one in force, at once. */
+  commit(): void | Promise<void>;
+  /** Leaves nothing of it behind. */
+  abandon(): Promise<void>;
+}
+
+export interface ConfigRolloutServices {
+  readonly backendServices: Omit<BackendServices, 'limits'>;
+  /** Makes the configuration the one in force, at once. Backends that are in neither list any more are its to close. */
+  apply(config: Config, backends: readonly OpenBackend[]): void;
+}
+
+/** How long new engines may take to load before the file is refused. Files of models are better fetched before: `models pull`. */
+const readyTimeoutMs = 900_000;
+
+/** The backends in force, and those that a changed configuration puts in their place. */
+export class ConfigRollout {
+  readonly #services: ConfigRolloutServices;
+  #backends: readonly OpenBackend[];
+
+  constructor({ models, server }: Config, services: ConfigRolloutServices) {
+    this.#services = services;
+    const { limits } = server;
+    this.#backends = models.flatMap((model) =>
+      model.backends.map((backend) => openBackend(model, backend, { ...services.backendServices, limits })),
+    );
+  }
+
+  get backends(): readonly OpenBackend[] {
+    return this.#backends;
+  }
+
+  /** Resolves when no model that answers now would stop doing so. Rejects, with nothing left open, when that cannot be had. */
+  async prepare(next: Config, signal: AbortSignal): Promise<Prepared> {
+    const opened: OpenBackend[] = [];
+    const abandon = async (): Promise<void> => {
+      await Promise.all(opened.map((backend) => backend.engine.close()));
+    };
+    try {
+      const backends = this.#open(next, opened);
+      await this.#successorsReady(backends, signal);
+      const commit = (): void => {
+        this.#services.apply(next, backends);
+        this.#backends = backends;
+        for (const backend of opened) this.#reportWhenUnavailable(backend);
+      };
+      return { commit, abandon };
+    } catch (error) {
+      await abandon();
+      throw error;
+    }
+  }
+
+  /** A backend of which nothing has changed goes on with its process, its connections and its requests. */
+  #open(next: Config, opened: OpenBackend[]): readonly OpenBackend[] {
+    const known = new Map(this.#backends.map((backend) => [backend.identity, backend]));
+    const { limits } = next.server;
+    return next.models.flatMap((model) =>
+      model.backends.map((config) => {
+        const kept = known.get(backendIdentity(model, config, limits));
+        if (kept !== undefined) return kept;
+        const backend = openBackend(model, config, { ...this.#services.backendServices, limits });
+        opened.push(backend);
+        return backend;
+      }),
+    );
+  }
+
+  /** A model that answers now still answers after the swap: it keeps its old backends until a new one can take work. */
+  async #successorsReady(next: readonly OpenBackend[], signal: AbortSignal): Promise<void> {
+    const isReady = ({ engine }: OpenBackend): boolean => engine.status().state === 'ready';
+    const answering = new Set(this.#backends.filter(isReady).map(({ modelId }) => modelId));
+    for (const modelId of answering) {
+      const successors = next.filter((backend) => backend.modelId === modelId);
+      if (successors.length === 0 || successors.some(isReady)) continue;
+      await within(firstReady(modelId, successors), readyTimeoutMs, signal);
+    }
+  }
+
+  #reportWhenUnavailable(backend: OpenBackend): void {
+    const { modelId, label } = backend;
+    backend.ready.catch((error: unknown) => {
+      if (!this.#backends.includes(backend)) return;
+      const reason = error instanceof Error ? error.message : String(error);
+      this.#services.backendServices.log.service({
+        level: 'error',
+        event: 'model_unavailable',
+        detail: { model: modelId, backend: label, reason },
+      });
+    });
+  }
+}
+
+async function firstReady(modelId: string, backends: readonly OpenBackend[]): Promise<void> {
+  try {
+    await Promise.any(backends.map((backend) => backend.ready));
+  } catch (error) {
+    const [reason] = (error as AggregateError).errors as readonly unknown[];
+    const reported = reason instanceof Error ? reason.message : String(reason);
+    throw new Error(`model ${modelId}: its new backend cannot be started, so the old one goes on: ${reported}`, {
+      cause: error,
+    });
+  }
+}
+
+function within(wait: Promise<void>, limitMs: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const abandon = (): void => settle(() => reject(signal.reason as Error));
+    const timer = setTimeout(
+      () => settle(() => reject(new Error(`new engines were not ready within ${limitMs / 60_000} minutes`))),
+      limitMs,
+    );
+    const settle = (how: () => void): void => {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', abandon);
+      how();
+    };
+    signal.addEventListener('abort', abandon, { once: true });
+    if (signal.aborted) abandon();
+    wait.then(
+      () => settle(resolve),
+      (error: unknown) => settle(() => reject(error as Error)),
+    );
+  });
+}

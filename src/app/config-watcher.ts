@@ -1,0 +1,64 @@
+import type { Config } from '../config/config.ts';
+import type { ReloadOutcome } from '../config/reload-outcome.ts';
+import { watchFile } from '../config/watch.ts';
+import type { ListenerLimits } from '../platform/http/listener.ts';
+import type { AddressRanges } from '../platform/ip/ranges.ts';
+import type { Log } from '../platform/log.ts';
+import type { ConfigReading } from '../platform/metrics/service-metrics.ts';
+import { listenerLimitsOf, trustedProxiesOf } from './listening.ts';
+import { Reloader } from './reload.ts';
+import type { ReloadServices } from './reload.ts';
+
+/** The configuration in force: its file is read again when it changes, and what the account host goes by follows. */
+export interface ConfigWatcher {
+  readonly config: () => Config;
+  readonly reading: () => ConfigReading;
+  readonly reload: () => Promise<ReloadOutcome>;
+  /** Follows by itself. */
+  readonly listener: ListenerLimits;
+  readonly trustedProxies: () => AddressRanges | undefined;
+  /** Looks at the file no more; resolves when nothing is being taken over. Twice is as once. */
+  close(): Promise<void>;
+}
+
+export function followConfiguration(options: {
+  readonly config: Config;
+  readonly readConfig: (running: Config) => Config;
+  readonly configFile: string;
+  readonly prepare: ReloadServices['prepare'];
+  readonly log: Log;
+}): ConfigWatcher {
+  const { config, readConfig, log } = options;
+  const listener = listenerLimitsOf(config.server.limits);
+  let trustedProxies = trustedProxiesOf(config.server);
+  const reloader = new Reloader(config, {
+    read: readConfig,
+    log,
+    prepare: async (next, signal) => {
+      const prepared = await options.prepare(next, signal);
+      return {
+        ...prepared,
+        commit: async () => {
+          listener.readerStallMs = next.server.limits.readerStallTimeoutMs;
+          trustedProxies = trustedProxiesOf(next.server);
+          await prepared.commit();
+        },
+      };
+    },
+  });
+  const watched = watchFile(options.configFile, () => void reloader.reload());
+  return {
+    config: () => reloader.config,
+    reading: () => ({ version: reloader.version, failures: reloader.failures, lastSuccess: reloader.lastSuccess }),
+    reload: async () => {
+      watched.note();
+      return await reloader.reload();
+    },
+    listener,
+    trustedProxies: () => trustedProxies,
+    close: async () => {
+      watched.close();
+      await reloader.stop();
+    },
+  };
+}

@@ -1,0 +1,50 @@
+import { LimitServer } from '../billing/rate-limits/limit-server.ts';
+import type { LimitCounts } from '../billing/rate-limits/counts.ts';
+import { LeasedLimits } from '../billing/rate-limits/leased-limits.ts';
+import { Windows } from '../billing/rate-limits/windows.ts';
+import type { Log } from '../platform/log.ts';
+import type { Store } from './stores.ts';
+
+export interface OpenCounts {
+  readonly of: LimitCounts;
+  /** What was counted is durable, and what was leased is given back. */
+  close(): Promise<void>;
+}
+
+/** What is used of limits: by this process alone, or by all on its books. */
+export async function openCounts(
+  store: Pick<Store, 'repositories' | 'limits'>,
+  now: () => number,
+  log: Log,
+  lost: () => void,
+): Promise<OpenCounts> {
+  if (store.limits !== undefined) {
+    const shares = new LeasedLimits({ leases: store.limits, now, lost });
+    return { of: shares, close: () => shares.close() };
+  }
+  const { limitServer, close } = await openLimitServer(store, now, log);
+  return { of: limitServer, close };
+}
+
+/** All limits whole, in this process. */
+export async function openLimitServer(
+  store: Pick<Store, 'repositories'>,
+  now: () => number,
+  log: Log,
+): Promise<{ readonly limitServer: LimitServer; close(): Promise<void> }> {
+  const windows = new Windows({
+    store: {
+      load: (request) => store.repositories.loadLimitWindows(request),
+      add: (changes) => store.repositories.addLimitWindows({ changes }),
+    },
+    now,
+    kept: (isKept) =>
+      log.service({
+        level: isKept ? 'info' : 'warn',
+        event: isKept ? 'limits_written' : 'limits_unwritten',
+        detail: {},
+      }),
+  });
+  await windows.load();
+  return { limitServer: new LimitServer(windows), close: () => windows.write() };
+}

@@ -1,0 +1,456 @@
+import type { Server } from 'node:http';
+import { join } from 'node:path';
+
+import { Directory } from '../accounts/directory.ts';
+import { Follower } from '../accounts/follower.ts';
+import { openSecret } from '../accounts/secret.ts';
+import type { Secret } from '../accounts/secret.ts';
+import { Billing } from '../billing/billing.ts';
+import { AccountPrices } from '../billing/account-prices.ts';
+import { Catalog } from '../catalog/catalog.ts';
+import type { Model } from '../catalog/model.ts';
+import type { Config, LimitsConfig, ModelConfig } from '../config/config.ts';
+import type { Environment } from '../config/environment.ts';
+import { memoryBudgetOf } from './backends.ts';
+import type { OpenBackend } from './backends.ts';
+import { JsonThreads } from '../platform/http/json/threads.ts';
+import type { Engine } from '../inference/engines/engine.ts';
+import { BucketBytes } from '../inference/files/bucket-bytes.ts';
+import { Files } from '../inference/files/files.ts';
+import type { FileBytes } from '../inference/files/file-bytes.ts';
+import { FolderBytes } from '../inference/files/folder-bytes.ts';
+import { PdfTexts } from '../inference/files/pdf-text.ts';
+import { BodyBudget } from '../inference/http/body.ts';
+import { createInferenceHost } from '../inference/http/inference-server.ts';
+import { ImageFetcher } from '../inference/images/fetcher.ts';
+import { createNameResolver } from '../platform/outbound/resolver.ts';
+import { Admission } from '../billing/rate-limits/admission.ts';
+import { Limits } from '../billing/rate-limits/rate-limits.ts';
+import { lacksMemory, monitorLoad } from '../billing/rate-limits/load.ts';
+import { openCounts } from './counts.ts';
+import { steadyClock } from '../billing/rate-limits/steady-clock.ts';
+import { countSockets, listenerLimitsOf, listen, trustedProxiesOf } from './listening.ts';
+import type { Log } from '../platform/log.ts';
+import type { FetchProgress } from '../inference/model-files/meter.ts';
+import type { JobReading } from '../platform/jobs/jobs.ts';
+import { readProcess } from '../platform/metrics/process-readings.ts';
+import { ServiceMetrics } from '../platform/metrics/service-metrics.ts';
+import type { BackendReading, ConfigReading } from '../platform/metrics/service-metrics.ts';
+import { Constraints } from '../inference/pipeline/constraints.ts';
+import { Idempotency } from '../inference/pipeline/idempotency.ts';
+import { KeptItems } from '../inference/pipeline/stored-items.ts';
+import { FileParts } from '../inference/pipeline/request-files.ts';
+import { placesOf } from '../inference/pipeline/backend-pool.ts';
+import type { BackendPool } from '../inference/pipeline/backend-pool.ts';
+import { ActiveRequests } from '../inference/pipeline/active-requests.ts';
+import { SealKeys } from '../inference/pipeline/seals.ts';
+import { RuntimeConfigs } from '../inference/pipeline/runtime-config.ts';
+import type { RequestLimits, RuntimeConfig } from '../inference/pipeline/runtime-config.ts';
+import type { Feed } from '../store/feed.ts';
+import type { Store, StoreOptions } from './stores.ts';
+import { ConfigRollout } from './config-rollout.ts';
+import { uuidMaker } from '../platform/ids/uuid.ts';
+
+export interface ServingOptions {
+  readonly config: Config;
+  readonly environment: Environment;
+  /** Of the program. */
+  readonly version: string;
+  readonly log: Log;
+  /** A part that the service cannot live without has died; end the process. */
+  readonly onFatal: (error: Error) => void;
+  readonly onDownload: (modelId: string, progress: FetchProgress) => void;
+  readonly openStore: (options: StoreOptions) => Promise<Store>;
+  /** Where the pages of error codes are. */
+  readonly accountUrl: () => string;
+  /** What only the process knows that reads the configuration and has the account host. */
+  readonly readings: () => {
+    readonly config: ConfigReading;
+    readonly accountSockets: number;
+    readonly jobs: readonly JobReading[];
+  };
+  /** Processes that share the memory of this machine for the same work. */
+  readonly processes: number;
+}
+
+/** What answers requests, all of it in this process. */
+export interface Serving {
+  readonly store: Store;
+  readonly feed: Feed;
+  readonly secret: Secret;
+  readonly directory: Directory;
+  readonly prices: AccountPrices;
+  readonly metrics: ServiceMetrics;
+  readonly rollout: ConfigRollout;
+  /** Makes UUIDv7s. */
+  readonly newId: () => Uint8Array;
+  /** What time it is for all processes on the same books. */
+  readonly now: () => number;
+  /** Opens the inference host; resolves with its port. */
+  listen(): Promise<number>;
+  /** Cancels what runs. */
+  cut(): void;
+  /** Takes no new work and lets what runs end, at most for so long. */
+  drain(limitMs: number): Promise<void>;
+  /** Closes everything. */
+  close(): Promise<void>;
+}
+
+/** Last bytes of requests that were cut when the service stops. */
+const drainGraceMs = 2_000;
+const tidyItemsEveryMs = 60_000;
+
+/**
+ * Puts together what answers requests: who needs whom, except for the host of accounts and what an operator asks for.
+ * `opened` is given what closes each part, as soon as the part is open.
+ */
+export async function openServing(options: ServingOptions, opened: (() => unknown)[]): Promise<Serving> {
+  const { config, environment, log, accountUrl } = options;
+  const running = new ActiveRequests();
+
+  const store = await options.openStore({
+    free: {
+      // The ledger asks for free balances, and they live in billing, which needs the ledger.
+      credit: (accountId, microcents) => billing.credit(accountId, microcents),
+      reserve: (accountId, microcents) => billing.reserve(accountId, microcents),
+      freeMicrocents: (accountId) => billing.freeMicrocents(accountId) ?? 0n,
+      forget: () => billing.forget(),
+    },
+    onFatal: options.onFatal,
+    onBatch: (rows, elapsedMs, isRefused) => metrics.ledgerBatch(rows, elapsedMs, isRefused),
+    log: (level, message) => log.service({ level, event: 'store', detail: { message } }),
+  });
+  opened.push(() => store.close());
+  const now = (): number => store.now();
+  const newId = uuidMaker(now);
+
+  const billing: Billing = new Billing({
+    ledger: store.ledger,
+    newId,
+    now,
+    topupUrl: () => `${accountUrl()}/topup`,
+    log: (event) => {
+      metrics.settlement(event.event === 'settlement_repaired' ? 'repaired' : 'unrepaired');
+      log.service({
+        level: event.event === 'settlement_repaired' ? 'warn' : 'error',
+        event: event.event,
+        detail: { request: event.requestId, tries: event.tries, refund_microcents: event.refundMicrocents },
+      });
+    },
+  });
+
+  const secret = openSecret({
+    fromEnvironment: environment.secret?.reveal(),
+    dataFolder: config.storage.directory,
+    warn: (message) => log.service({ level: 'warn', event: 'secret', detail: { message } }),
+  });
+  const directory = new Directory(secret, now);
+  directory.listen((cut) => {
+    if (cut.kind !== 'account_suspended') running.cancelKey(cut.keyId);
+    else running.cancelAccount(cut.accountId);
+  });
+
+  const prices = new AccountPrices();
+  const feed = await store.follow(
+    new Follower({
+      directory,
+      prices,
+      budgetChanged: (subject) => store.ledger.budgetChanged(subject),
+      now,
+      warn: (message) => log.service({ level: 'warn', event: 'keys', detail: { message } }),
+    }),
+  );
+  opened.push(() => feed.close());
+  const items = new KeptItems({
+    repositories: store.repositories,
+    keepDays: config.items.keepDays,
+    now,
+    failed: (what, code) => log.service({ level: 'warn', event: `items_${what}_failed`, detail: { code } }),
+  });
+  const idempotency = new Idempotency({
+    repositories: store.repositories,
+    secret: secret.fingerprints,
+    owner: () => store.ledger.replicaId,
+    running,
+    now,
+    counted: (outcome) => metrics.idempotent(outcome),
+    failed: (what, code) => log.service({ level: 'warn', event: `idempotency_${what}_failed`, detail: { code } }),
+  });
+  const files = new Files({
+    repositories: store.repositories,
+    bytes: fileBytes(config, environment),
+    bounds: boundsOf(config),
+    log: (event, reason) => log.service({ level: 'warn', event, detail: { reason } }),
+    now,
+  });
+  opened.push(() => files.close());
+  await files.start();
+  const pdfs = new PdfTexts();
+  opened.push(() => pdfs.close());
+  const downloads = new AbortController();
+  const { limits } = config.server;
+  const backendServices = {
+    environment,
+    log,
+    memory: memoryBudgetOf(config.models, limits),
+    onDownload: options.onDownload,
+    stopping: downloads.signal,
+  };
+  const admission = new Admission(limits.requestsRunningMax);
+  // A machine's own clock may be set while requests are counted; the time of several is nobody's to set.
+  const windowClock = store.limitClock ?? (feed.isShared ? now : steadyClock(now()));
+  const counts = await openCounts(store, windowClock, log, () => running.cancelAll('lost'));
+  opened.push(() => counts.close());
+  const { concurrencyPerAccountMax } = limits;
+  const callerLimits = new Limits({ counts: counts.of, concurrencyPerAccountMax, plans: config.plans, wall: now });
+  const bodyBudget = new BodyBudget(limits.bodiesInFlightBytesMax);
+  const listener = listenerLimitsOf(limits);
+  const closing = new Set<Promise<void>>();
+  const rollout = new ConfigRollout(config, {
+    backendServices,
+    apply: (next, backends) => {
+      runtimeConfigs.swap(runtimeConfigOf(next, backends, runtimeConfigs.current));
+      // Limits that span requests hold for all of them from now on.
+      callerLimits.concurrencyPerAccountMax = next.server.limits.concurrencyPerAccountMax;
+      callerLimits.plans = next.plans;
+      bodyBudget.bytesMax = next.server.limits.bodiesInFlightBytesMax;
+      admission.runningMax = next.server.limits.requestsRunningMax;
+      items.keepDays = next.items.keepDays;
+      files.bounds = boundsOf(next);
+      listener.readerStallMs = next.server.limits.readerStallTimeoutMs;
+    },
+  });
+  const runtimeConfigs = new RuntimeConfigs(runtimeConfigOf(config, rollout.backends), (backend) => {
+    const closed = backend.engine.close().finally(() => closing.delete(closed));
+    closing.add(closed);
+  });
+  opened.push(async () => {
+    downloads.abort(new Error('the service could not start'));
+    await Promise.all(rollout.backends.map((backend) => backend.engine.close()));
+  });
+  const processReadings = readProcess();
+  opened.push(() => processReadings.stop());
+  const metrics: ServiceMetrics = new ServiceMetrics({
+    version: options.version,
+    process: processReadings,
+    requestsRunning: () => running.count,
+    openHolds: () => billing.openHolds,
+    heldMicrocents: () => billing.heldMicrocents,
+    settlementsWaiting: () => store.ledger.backlog,
+    bodyBytes: () => bodyBudget.bytes,
+    sockets: () => ({ inference: inferenceSockets(), account: options.readings().accountSockets }),
+    logLinesDropped: () => log.linesDropped,
+    backends: () => rollout.backends.map(readingOf),
+    lines: () => [...runtimeConfigs.current.places].map(([model, { line }]) => ({ model, length: line.length })),
+    config: () => ({ ...options.readings().config, leaving: runtimeConfigs.leaving }),
+    workers: () => 1,
+    workersEnded: () => 0,
+    jobs: () => options.readings().jobs,
+  });
+
+  let stopping = false;
+  const jsonThreads = new JsonThreads();
+  opened.push(() => jsonThreads.close());
+  const constraints = new Constraints();
+  opened.push(() => constraints.close());
+  const fetcher = new ImageFetcher();
+  let inferenceSockets = (): number => 0;
+  let inferenceHost: Server | undefined;
+  let endMonitor = (): void => {};
+  const open = (): Server =>
+    createInferenceHost(
+      {
+        directory,
+        feed,
+        constraints,
+        prices,
+        seals: new SealKeys(secret.sealSigning, secret.sealEncryption),
+        lease: () => runtimeConfigs.lease(),
+        bodyBudget,
+        items,
+        idempotency,
+        imageFetcher: fetcher,
+        files,
+        fileParts: new FileParts(files, pdfs, fetcher),
+        newId,
+        now,
+        running,
+        log,
+        metrics,
+        billing,
+        limits: callerLimits,
+        admission,
+        jsonThreads,
+        ready: () => !stopping,
+        storeAnswers: () => store.isAnswering?.() ?? true,
+      },
+      { version: options.version, accountUrl: accountUrl(), listener },
+    );
+  const judge = (host: Server): (() => void) =>
+    monitorLoad({
+      limits: limits.shedding,
+      memoryBytesMax: limits.memoryBytesMax,
+      processes: options.processes,
+      judged: (shedLevel, sample) => {
+        const before = admission.shedLevel;
+        admission.judged(shedLevel, lacksMemory(sample, limits.shedding));
+        if (shedLevel === 3) host.closeIdleConnections();
+        const taken = admission.shedLevel;
+        if (taken !== before)
+          log.service({
+            level: taken >= 2 ? 'warn' : 'info',
+            event: 'load',
+            detail: {
+              shedLevel: taken,
+              lag_ms: Math.round(sample.lagMs),
+              busy_percent: Math.round(sample.busyShare * 100),
+              memory_percent: Math.round(sample.memoryShare * 100),
+              running: admission.running,
+            },
+          });
+      },
+    });
+
+  let tidying: Promise<void> | undefined;
+  const tidyItems = setInterval(() => {
+    tidying ??= items.tidy().finally(() => (tidying = undefined));
+    void idempotency.tidy();
+  }, tidyItemsEveryMs);
+  tidyItems.unref();
+  opened.push(() => clearInterval(tidyItems));
+
+  return {
+    store,
+    feed,
+    secret,
+    directory,
+    prices,
+    metrics,
+    rollout,
+    newId,
+    now,
+    listen: async () => {
+      const host = open();
+      inferenceHost = host;
+      inferenceSockets = countSockets(host);
+      const port = await listen(host, config.server.inference);
+      opened.push(() => host.close());
+      endMonitor = judge(host);
+      opened.push(() => endMonitor());
+      return port;
+    },
+    cut: () => running.cancelAll('drain'),
+    drain: async (limitMs) => {
+      stopping = true;
+      clearInterval(tidyItems);
+      processReadings.stop();
+      endMonitor();
+      downloads.abort(new Error('the service is being stopped'));
+      // Closed ports refuse new work; what has begun goes on.
+      inferenceHost?.close();
+      inferenceHost?.closeIdleConnections();
+      await running.drain(limitMs, drainGraceMs);
+      inferenceHost?.closeAllConnections();
+    },
+    close: async () => {
+      const engines = rollout.backends.map((backend) => backend.engine.close());
+      await Promise.all([jsonThreads.close(), ...engines, ...closing]);
+      pdfs.close();
+      await files.close();
+      await feed.close();
+      await counts.close();
+      await store.close();
+    },
+  };
+}
+
+/** All that requests read of a configuration, in one object: a request has the one that it began with. */
+function runtimeConfigOf(config: Config, backends: readonly OpenBackend[], before?: RuntimeConfig): RuntimeConfig {
+  const waitMaxMs = config.server.limits.firstTokenTimeoutMs;
+  return {
+    catalog: new Catalog(config.models.map(modelOf)),
+    limits: requestLimits(config.server.limits),
+    trustedProxies: trustedProxiesOf(config.server),
+    allowedOrigins: new Set(config.server.allowOrigins),
+    images: {
+      rules: {
+        fetches: config.images.fetches,
+        allowedHosts: new Set(config.images.allowedHosts),
+        ownHosts: new Set(ownHosts(config)),
+      },
+      resolver: createNameResolver(config.images.dnsServers),
+    },
+    places: new Map(
+      config.models.map(({ id }) => {
+        const own = backends.filter((backend) => backend.modelId === id);
+        return [id, samePlaces(before?.places.get(id), own) ?? placesOf(own, waitMaxMs)];
+      }),
+    ),
+  };
+}
+
+/** Whoever waits at backends that stay goes on waiting in the same line. */
+const samePlaces = (before: BackendPool | undefined, backends: readonly OpenBackend[]): BackendPool | undefined =>
+  before?.backends.length === backends.length && backends.every((backend, index) => before.backends[index] === backend)
+    ? before
+    : undefined;
+
+const ownHosts = ({ server }: Config): readonly string[] =>
+  [server.inference, server.account].flatMap(({ publicUrl: url }) =>
+    url === undefined ? [] : [new URL(url).hostname],
+  );
+
+const boundsOf = ({ files }: Config) => ({ filesMax: files.perAccountMax, bytesMax: files.bytesPerAccountMax });
+
+function fileBytes({ files, storage }: Config, { bucketKeys }: Environment): FileBytes {
+  if (files.bucket === undefined) return new FolderBytes(join(storage.directory, 'files'));
+  // Reading the configuration has seen to it.
+  if (bucketKeys === undefined) throw new Error('the bucket of the files has no keys');
+  const { accessKeyId, secretAccessKey, sessionToken } = bucketKeys;
+  const keys = { accessKeyId, secretAccessKey: secretAccessKey.reveal(), sessionToken: sessionToken?.reveal() };
+  return new BucketBytes({ ...files.bucket, ...keys });
+}
+
+const requestLimits = (limits: LimitsConfig): RequestLimits => ({
+  primeMs: limits.primeTimeoutMs,
+  keepAliveMs: limits.primeTimeoutMs,
+  readerStallMs: limits.readerStallTimeoutMs,
+  bodyBytesMax: limits.bodyBytesMax,
+  requestDeadlineMs: limits.requestTimeoutMs,
+});
+
+function modelOf(config: ModelConfig): Model {
+  const { pricing } = config;
+  return {
+    id: config.id,
+    displayName: config.displayName,
+    description: config.description,
+    tier: config.tier,
+    ownedBy: config.ownedBy,
+    contextLength: config.contextLength,
+    maxOutputTokens: config.maxOutputTokens,
+    prices: {
+      input: pricing.inputMicrocentsPerMillion,
+      output: pricing.outputMicrocentsPerMillion,
+      cacheRead: pricing.cacheReadMicrocentsPerMillion,
+    },
+    sampling: config.sampling,
+    capabilities: config.capabilities,
+    zdrCapabilities: config.zdrCapabilities,
+    deprecationDate: config.deprecationDate,
+    dedicatedTo: config.dedicatedTo.length === 0 ? undefined : new Set(config.dedicatedTo),
+  };
+}
+
+const readingOf = ({ modelId, label, engine, running }: OpenBackend): BackendReading => ({
+  model: modelId,
+  backend: label,
+  isReady: engine.status().state === 'ready',
+  running,
+  waiting: engine.waiting,
+});
+
+export function stateOf(engine: Engine): 'starting' | 'ready' | 'failed' {
+  const { state } = engine.status();
+  return state === 'down' ? 'failed' : state;
+}

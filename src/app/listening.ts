@@ -1,0 +1,46 @@
+import type { Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+
+import type { LimitsConfig, ListenConfig, ServerConfig } from '../config/config.ts';
+import { defaultListenerLimits } from '../platform/http/listener.ts';
+import type { ListenerLimits } from '../platform/http/listener.ts';
+import { AddressRanges } from '../platform/ip/ranges.ts';
+
+/** What both hosts bound their connections by. */
+export const listenerLimitsOf = (
+  limits: LimitsConfig,
+): { -readonly [Name in keyof ListenerLimits]: ListenerLimits[Name] } => ({
+  ...defaultListenerLimits,
+  headersTimeoutMs: limits.headersTimeoutMs,
+  bodyTimeoutMs: limits.bodyTimeoutMs,
+  bodyBytesPerSecondMin: limits.bodyBytesPerSecondMin,
+  keepAliveTimeoutMs: limits.keepAliveTimeoutMs,
+  readerStallMs: limits.readerStallTimeoutMs,
+  connectionsMax: limits.connectionsMax,
+  requestsPerConnectionMax: limits.requestsPerConnectionMax,
+});
+
+/** Whom both hosts ask where a request comes from; `undefined`: nobody. Made once for each configuration. */
+export const trustedProxiesOf = ({ trustedProxies }: ServerConfig): AddressRanges | undefined =>
+  trustedProxies.length === 0 ? undefined : new AddressRanges(trustedProxies);
+
+/** How many connections a server has now. */
+export function countSockets(server: Server): () => number {
+  let open = 0;
+  server.on('connection', (socket) => {
+    open++;
+    socket.once('close', () => open--);
+  });
+  return () => open;
+}
+
+/** Resolves with the bound port. Rejects with the system's error, for example `EADDRINUSE`. */
+export function listen(server: Server, { host, port }: ListenConfig): Promise<number> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject);
+    server.listen({ host, port, backlog: 1024 }, () => {
+      server.off('error', reject);
+      resolve((server.address() as AddressInfo).port);
+    });
+  });
+}

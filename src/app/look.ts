@@ -1,0 +1,59 @@
+import { combineSignals } from '../platform/combine-signals.ts';
+import type { BackendLook } from '../config/backend-look.ts';
+import type { Config, ModelConfig, OpenAiBackendConfig } from '../config/config.ts';
+import { probeBackend } from '../inference/engines/openai/probe.ts';
+import type { Log } from '../platform/log.ts';
+
+/** A start or a reload waits no longer for a server that says nothing. */
+const lookTimeoutMs = 3_000;
+/** Looks at the same time: each is a socket. */
+const looksMax = 128;
+
+/** Whether the server of a backend answers, takes the key, has the model, and is what it is said to be. Never rejects. */
+export async function lookAtBackend(
+  model: Pick<ModelConfig, 'id' | 'contextLength'>,
+  backend: OpenAiBackendConfig,
+  stopping?: AbortSignal,
+): Promise<BackendLook> {
+  const look = { model: model.id, backend: backend.name, url: backend.url };
+  const limit = AbortSignal.timeout(lookTimeoutMs);
+  try {
+    const { problem, isUsable } = await probeBackend({
+      url: backend.url,
+      apiKey: backend.apiKey?.reveal(),
+      flavor: backend.flavor,
+      model: backend.model ?? model.id,
+      contextLength: model.contextLength,
+      signal: stopping === undefined ? limit : combineSignals([limit, stopping]),
+    });
+    if (problem === undefined) return { ...look, state: 'ready', problem: null };
+    return { ...look, state: isUsable ? 'wrong' : 'down', problem };
+  } catch {
+    const problem = `${new URL(backend.url).origin} does not answer within ${lookTimeoutMs / 1_000} seconds. Check the address, and firewalls in between.`;
+    return { ...look, state: 'down', problem };
+  }
+}
+
+/** Looks at the servers of a configuration, and writes into the log how each is. Never rejects. */
+export async function lookAtBackends(
+  { models }: Pick<Config, 'models'>,
+  log: Log,
+  stopping?: AbortSignal,
+): Promise<readonly BackendLook[]> {
+  const wanted = models.flatMap((model) =>
+    model.backends.flatMap((backend) => (backend.engine === 'openai' ? [{ model, backend }] : [])),
+  );
+  const looks: BackendLook[] = [];
+  for (let from = 0; from < wanted.length && stopping?.aborted !== true; from += looksMax) {
+    const some = wanted.slice(from, from + looksMax);
+    looks.push(...(await Promise.all(some.map(({ model, backend }) => lookAtBackend(model, backend, stopping)))));
+  }
+  for (const look of looks) reportLook(look, log);
+  return looks;
+}
+
+/** What is wrong for good is an error, what may come up later a warning. */
+export function reportLook(look: BackendLook, log: Log): void {
+  const levels = { ready: 'info', wrong: 'error', down: 'warn' } as const;
+  log.service({ level: levels[look.state], event: 'backend_looked_at', detail: { ...look } });
+}

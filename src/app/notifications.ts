@@ -1,0 +1,211 @@
+import { OperationError } from '../accounts/operation.ts';
+import type { OperationServices } from '../accounts/operation.ts';
+import { Alerts } from '../billing/alerts/alerts.ts';
+import type { Config } from '../config/config.ts';
+import type { NotificationRequest, Reported } from './control/notification-request.ts';
+import { createNameResolver } from '../platform/outbound/resolver.ts';
+import type { NameResolver } from '../platform/outbound/resolver.ts';
+import { Invoices } from '../billing/invoices/invoices.ts';
+import type { InvoiceSettings } from '../billing/invoices/invoices.ts';
+import { Receipts } from '../billing/invoices/receipts.ts';
+import type { PaymentFacts } from '../billing/invoices/receipts.ts';
+import type { Customer } from '../billing/invoices/statement.ts';
+import { microcentsPerCent } from '../billing/payments/payments.ts';
+import type { Payments } from '../billing/payments/payments.ts';
+import { PaymentError } from '../billing/payments/provider.ts';
+import type { UnreceiptedPayment } from '../store/receipt-queries.ts';
+import { paperPdf, systemFont } from '../billing/invoices/pdf.ts';
+import type { Paper } from '../billing/invoices/paper.ts';
+import type { Jobs } from '../platform/jobs/jobs.ts';
+import type { Log } from '../platform/log.ts';
+import type { Mailer } from '../notifications/mail/mailer.ts';
+import { invitationMail } from '../accounts/users/mails.ts';
+import { Notices } from '../billing/notices/notices.ts';
+import { Deliveries } from '../notifications/webhooks/deliveries.ts';
+import { WebhookEvents } from '../notifications/webhooks/events.ts';
+import { endpointSecret } from '../notifications/webhooks/signature.ts';
+import { webhookTarget } from '../notifications/webhooks/target.ts';
+import type { WebhookRules } from '../notifications/webhooks/target.ts';
+
+export interface NotificationsOptions {
+  readonly operations: OperationServices;
+  readonly config: () => Config;
+  readonly accountUrl: () => string;
+  readonly mailer: Mailer;
+  readonly log: Log;
+  readonly jobs: Jobs;
+  /** Who takes payments now; left out, or undefined: nobody. */
+  readonly payments?: () => Payments | undefined;
+  /** Of deliveries; 443 and the authorities that Node trusts when left out. */
+  readonly dial?: { readonly httpsPort: number; readonly certificates: string | undefined };
+  readonly resolver?: NameResolver;
+}
+
+/** What customers are told by themselves: invoices, alerts, and webhooks with what happens. */
+export interface Notifications {
+  readonly invoices: Invoices;
+  /** A payment was credited or returned: its receipt or its credit note is due. */
+  readonly paymentMoved: () => void;
+  readonly events: WebhookEvents;
+  /** As a PDF. */
+  readonly print: (paper: Paper) => Promise<Uint8Array>;
+  /** Of an endpoint, by its number of rotations. */
+  readonly webhookSecret: (endpointId: string, version: number) => string;
+  /** Throws `unsupported_value` for an address that nothing is sent to. */
+  readonly checkWebhookUrl: (url: string) => void;
+  /** What the command line asks for. Throws OperationError. */
+  report(input: NotificationRequest): Promise<Reported>;
+}
+
+const minuteMs = 60_000;
+
+/** Puts the parts together and gives their work to the jobs. */
+export function openNotifications(options: NotificationsOptions): Notifications {
+  const { operations, config, accountUrl, mailer, log, jobs } = options;
+  const { repositories, newId, now, secret } = operations;
+  const timeZoneOf = async (accountId: string): Promise<string> =>
+    (await repositories.getAccount({ accountId }))?.timeZone ?? 'UTC';
+  const rules = (): WebhookRules => rulesOf(config(), accountUrl());
+  const webhookSecret = (endpointId: string, version: number): string =>
+    endpointSecret(secret.webhooks, endpointId, version);
+  const print = (paper: Paper): Promise<Uint8Array> =>
+    paperPdf(paper, { font: config().invoices.font ?? systemFont() });
+  const settings = (): InvoiceSettings => {
+    const { seller, tax, prefix } = config().invoices;
+    return {
+      seller: seller === undefined ? null : { ...seller, taxId: seller.taxId ?? null, email: seller.email ?? null },
+      tax,
+      prefix,
+    };
+  };
+  const buyerOf = async ({ id, name }: { readonly id: string; readonly name: string }): Promise<Customer> => {
+    const billing = (await repositories.getAccount({ accountId: id }))?.billing;
+    const country = billing?.country ?? null;
+    return {
+      name: billing?.legalName ?? name,
+      address: [...(billing?.addressLines ?? []), ...(country === null ? [] : [country])],
+      country,
+      taxId: billing?.taxId ?? null,
+      taxStatus: billing?.taxStatus ?? 'standard',
+      email: billing?.invoiceEmail ?? null,
+    };
+  };
+  const invoices = new Invoices({
+    repositories,
+    settings,
+    timeZoneOf,
+    buyerOf,
+    since: () => repositories.invoicesSince({}),
+    newId,
+    now,
+  });
+  const receipts = new Receipts({
+    repositories,
+    settings,
+    timeZoneOf,
+    buyerOf,
+    factsOf: (topup, amountMicrocents) => factsOf(options.payments?.(), topup, amountMicrocents, log),
+    issued: () => void jobs.run('notices'),
+    newId,
+    now,
+  });
+  const events = new WebhookEvents({ repositories, newId, now, woken: () => void jobs.run('webhooks') });
+  const resolver = options.resolver;
+  const deliveries = new Deliveries({
+    repositories,
+    rules,
+    resolver: () => resolver ?? createNameResolver(config().images.dnsServers),
+    dial: options.dial ?? { httpsPort: 443, certificates: undefined },
+    secretOf: webhookSecret,
+    disableAfterMs: () => config().webhooks.disableAfterMs,
+    now,
+    log,
+  });
+  const alerts = new Alerts({ repositories, timeZoneOf, newId, now });
+  const notices = new Notices({ repositories, mailer, events, print, accountUrl, now, log });
+  jobs.add({ name: 'invoices', everyMs: 10 * minuteMs, runs: 'alone', run: () => invoices.issueDue() });
+  jobs.add({ name: 'receipts', everyMs: 15_000, runs: 'anywhere', run: (signal) => receipts.issueDue(signal) });
+  jobs.add({ name: 'alerts', everyMs: minuteMs, runs: 'alone', run: () => alerts.look() });
+  jobs.add({ name: 'notices', everyMs: 15_000, runs: 'alone', run: () => notices.report() });
+  jobs.add({ name: 'webhooks', everyMs: 5_000, runs: 'anywhere', run: (signal) => deliveries.deliverDue(signal) });
+  jobs.add({ name: 'webhooks_tidy', everyMs: 60 * minuteMs, runs: 'alone', run: () => deliveries.forgetOld() });
+  return {
+    invoices,
+    paymentMoved: () => {
+      receipts.want();
+      void jobs.run('receipts');
+    },
+    events,
+    print,
+    webhookSecret,
+    checkWebhookUrl: (url) => void webhookTarget(url, rules(), 'url'),
+    report: async (input) => {
+      switch (input.kind) {
+        case 'issue_invoices': {
+          if (!(await jobs.run('invoices'))) throw new OperationError('It failed; the log of the service says why.');
+          return { done: 'Every month that is over is closed.', id: null };
+        }
+        case 'invite': {
+          const { accountId, email, token } = input;
+          const { name = accountId } = (await repositories.getAccount({ accountId })) ?? {};
+          const mail = invitationMail(accountUrl(), token, { account: name, role: 'owner', days: 7 });
+          await mailer.send({ to: email, kind: 'invitation', accountId, ...mail });
+          return { done: `An invitation is on its way to ${email}.`, id: null };
+        }
+        case 'test_webhook': {
+          const endpoint = await repositories.getWebhookEndpoint({ id: input.endpointId });
+          if (endpoint?.status !== 'active')
+            throw new OperationError(
+              `There is no active endpoint ${input.endpointId}. List them with: tokenhouse webhooks list`,
+            );
+          const { waiting, eventId } = await events.ping(endpoint.accountId, endpoint.id);
+          if (waiting === 0) throw new OperationError('Too many deliveries of the account are waiting.');
+          return { done: `A ping is on its way to ${endpoint.url}.`, id: eventId };
+        }
+        case 'replay_webhook': {
+          const delivery = await repositories.replayDelivery({ id: input.deliveryId, at: now() });
+          if (delivery === undefined)
+            throw new OperationError(`There is no delivery ${input.deliveryId} to an active endpoint.`);
+          void jobs.run('webhooks');
+          return { done: `${delivery.type} is on its way again.`, id: delivery.id };
+        }
+      }
+    },
+  };
+}
+
+/** What the provider says of a payment, for its receipt. */
+async function factsOf(
+  payments: Payments | undefined,
+  { id, provider, paymentId, checkoutId }: NonNullable<UnreceiptedPayment['topup']>,
+  amountMicrocents: bigint,
+  log: Log,
+): Promise<PaymentFacts | undefined | 'later'> {
+  if (payments?.provider.name !== provider) return undefined;
+  const question = {
+    paymentId,
+    topupId: id,
+    checkoutId,
+    amountCents: Number(amountMicrocents / microcentsPerCent),
+    currency: payments.currency,
+  };
+  try {
+    return await payments.provider.paymentDetails(question);
+  } catch (error) {
+    if (!(error instanceof PaymentError)) throw error;
+    const isLater = error.code === 'unavailable';
+    log.service({
+      level: isLater ? 'warn' : 'error',
+      event: isLater ? 'receipt_waits' : 'receipt_without_details',
+      detail: { topup: id },
+    });
+    return isLater ? 'later' : undefined;
+  }
+}
+
+function rulesOf({ server, webhooks }: Config, accountUrl: string): WebhookRules {
+  const own = [server.inference.publicUrl, accountUrl].flatMap((url) =>
+    url === undefined ? [] : [new URL(url).hostname],
+  );
+  return { allowedHosts: new Set(webhooks.allowedHosts), ownHosts: new Set(own) };
+}

@@ -1,0 +1,135 @@
+import { changesBetween } from '../config/changes.ts';
+import type { Config } from '../config/config.ts';
+import { identityOf } from '../config/identity.ts';
+import { ConfigError } from '../config/problem.ts';
+import type { Problem } from '../config/problem.ts';
+import type { ReloadOutcome } from '../config/reload-outcome.ts';
+import type { Log } from '../platform/log.ts';
+import { lookAtBackends } from './look.ts';
+import type { Prepared } from './config-rollout.ts';
+
+export interface ReloadServices {
+  /** Reads the file with the checks of the start. Throws `ConfigError`. */
+  read(running: Config): Config;
+  readonly log: Log;
+  /** Makes everything ready for a configuration. Rejects, with nothing left open, when it cannot come into force. */
+  prepare(next: Config, signal: AbortSignal): Promise<Prepared>;
+}
+
+/** Reads the configuration again while the service runs, all or nothing (reliability S8). */
+export class Reloader {
+  readonly #services: ReloadServices;
+  #config: Config;
+  #identity: string;
+  #version = 1;
+  #failures = 0;
+  #lastSuccess = true;
+  #underWay:
+    | { readonly identity: string; readonly abort: AbortController; readonly outcome: Promise<ReloadOutcome> }
+    | undefined;
+
+  constructor(config: Config, services: ReloadServices) {
+    this.#services = services;
+    this.#config = config;
+    this.#identity = identityOf(withoutFile(config));
+  }
+
+  /** Of the configuration in force. */
+  get config(): Config {
+    return this.#config;
+  }
+
+  /** 1 at the start, one more with each configuration that came into force. */
+  get version(): number {
+    return this.#version;
+  }
+
+  get failures(): number {
+    return this.#failures;
+  }
+
+  /** Whether what was read last is in force. */
+  get lastSuccess(): boolean {
+    return this.#lastSuccess;
+  }
+
+  /** Never rejects: what is wrong with the file is an outcome, and a line of the log. */
+  async reload(): Promise<ReloadOutcome> {
+    let next: Config;
+    try {
+      next = this.#services.read(this.#config);
+    } catch (error) {
+      return this.#refuse(problemsOf(error, this.#config));
+    }
+    const identity = identityOf(withoutFile(next));
+    if (this.#underWay?.identity === identity) return this.#underWay.outcome;
+    // A newer file takes the place of one whose engines are still being loaded.
+    this.#underWay?.abort.abort(new Error('another configuration was read while its engines were being started'));
+    await this.#underWay?.outcome;
+    if (identity === this.#identity) {
+      this.#lastSuccess = true;
+      return { kind: 'unchanged', version: this.#version };
+    }
+    const abort = new AbortController();
+    const outcome = this.#take(next, identity, abort.signal);
+    const underWay = { identity, abort, outcome };
+    this.#underWay = underWay;
+    try {
+      return await outcome;
+    } finally {
+      if (this.#underWay === underWay) this.#underWay = undefined;
+    }
+  }
+
+  /** Ends what waits for engines; the service is being stopped. */
+  async stop(): Promise<void> {
+    this.#underWay?.abort.abort(new Error('the service is being stopped'));
+    await this.#underWay?.outcome;
+  }
+
+  async #take(next: Config, identity: string, signal: AbortSignal): Promise<ReloadOutcome> {
+    const changes = changesBetween(this.#config, next);
+    try {
+      const prepared = await this.#services.prepare(next, signal);
+      await prepared.commit();
+    } catch (error) {
+      return this.#refuse(problemsOf(error, next));
+    }
+    this.#config = next;
+    this.#identity = identity;
+    this.#version++;
+    this.#lastSuccess = true;
+    this.#services.log.service({
+      level: 'info',
+      event: 'config_reloaded',
+      detail: { version: this.#version, changes: changes.join('; ') },
+    });
+    const backends = await lookAtBackends(next, this.#services.log, signal);
+    return { kind: 'reloaded', version: this.#version, changes, backends };
+  }
+
+  #refuse(problems: readonly Problem[]): ReloadOutcome {
+    this.#failures++;
+    this.#lastSuccess = false;
+    const [first] = problems;
+    this.#services.log.service({
+      level: 'error',
+      event: 'config_refused',
+      detail: {
+        where: first?.where ?? '',
+        what: first?.what ?? '',
+        problems: problems.length,
+        version: this.#version,
+      },
+    });
+    return { kind: 'refused', version: this.#version, problems };
+  }
+}
+
+/** Where the file lies does not matter once it is read: a file that says the defaults is the defaults. */
+const withoutFile = ({ file: _, ...rest }: Config) => rest;
+
+function problemsOf(error: unknown, { file }: Config): readonly Problem[] {
+  if (error instanceof ConfigError) return error.problems;
+  return [{ where: file ?? 'tokenhouse.yaml', what: error instanceof Error ? error.message : String(error) }];
+}

@@ -1,0 +1,49 @@
+import type { FirstAccount } from '../accounts/first-account.ts';
+import type { OpenBackend } from './backends.ts';
+import type { Config } from '../config/config.ts';
+import type { Environment } from '../config/environment.ts';
+import type { ReloadOutcome } from '../config/reload-outcome.ts';
+import type { LogOutput } from '../platform/log.ts';
+import type { FetchProgress } from '../inference/model-files/meter.ts';
+
+export interface ServiceOptions {
+  readonly config: Config;
+  readonly environment: Environment;
+  /** Of the program, for the metrics and for whoever asks the running service. */
+  readonly version: string;
+  /** Reads the configuration again while `running` is in force; throws `ConfigError`. */
+  readonly readConfig: (running: Config) => Config;
+  /** The file that is read, whether it is there or not. */
+  readonly configFile: string;
+  readonly log: LogOutput;
+  /** The program of a worker, where the configuration asks for several. */
+  readonly workerEntry: URL;
+  /** A part that the service cannot live without has died; end the process. */
+  readonly onFatal: (error: Error) => void;
+  readonly onDownload: (modelId: string, progress: FetchProgress) => void;
+}
+
+/** What is told of a backend at the start. */
+export type StartedBackend = Pick<
+  OpenBackend,
+  'modelId' | 'contextLength' | 'label' | 'config' | 'ready' | 'modelFile'
+>;
+
+export interface Service {
+  readonly inferenceUrl: string;
+  readonly accountUrl: string;
+  /** Set when this start made the first account: its key is shown once, now. */
+  readonly firstAccount: FirstAccount | undefined;
+  /** Set while nobody runs the server: whoever opens it within half an hour does. */
+  readonly ownerLink: string | undefined;
+  /** Those that the service started with. */
+  readonly backends: readonly StartedBackend[];
+  /** Names of the migrations that this start ran; all of them on a new database. */
+  readonly migrated: readonly string[];
+  /** Reads the configuration again; what is wrong with it is in the outcome. */
+  reload(): Promise<ReloadOutcome>;
+  /** Takes no new work, lets what runs end, at most for the configured time, and closes everything. */
+  stop(): Promise<void>;
+  /** Ends at once what still runs, each request with its error; for a stop that must not take longer. */
+  cut(): void;
+}

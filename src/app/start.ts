@@ -1,0 +1,86 @@
+import { openOperating } from './account-host.ts';
+import type { Service, ServiceOptions } from './service.ts';
+import { openServing, stateOf } from './inference-host.ts';
+import { openStore } from './stores.ts';
+
+/**
+ * Who needs whom: the one place where concrete engines and stores are put together. Resolves when both hosts listen;
+ * models may still be on their way (`backends[].ready`). A start that fails leaves nothing open.
+ */
+export async function startService(options: ServiceOptions): Promise<Service> {
+  const opened: (() => unknown)[] = [];
+  try {
+    if (options.config.server.workers === 1) return await start(options, opened);
+    const { startWithWorkers } = await import('./workers/parent.ts');
+    return await startWithWorkers(options, opened);
+  } catch (error) {
+    // Ports, threads and engines that stay open would keep the process alive after it has said why it cannot run.
+    for (const close of opened.toReversed()) await close();
+    throw error;
+  }
+}
+
+/** `opened` is given what closes each part, as soon as the part is open. */
+async function start(options: ServiceOptions, opened: (() => unknown)[]): Promise<Service> {
+  const { config, environment, version, log, onFatal, onDownload } = options;
+  const serving = await openServing(
+    {
+      config,
+      environment,
+      version,
+      log,
+      onFatal,
+      onDownload,
+      openStore: (storeOptions) => openStore(config.storage, storeOptions),
+      accountUrl: () => operating.accountUrl,
+      readings: () => ({
+        config: operating.configReading(),
+        accountSockets: operating.accountSockets(),
+        jobs: operating.jobs.readings,
+      }),
+      processes: 1,
+    },
+    opened,
+  );
+  const { store, feed, secret, directory, prices, newId, now, rollout } = serving;
+  const memory = feed.isShared ? { directory: undefined, caughtUp: () => feed.catchUp() } : { directory, prices };
+  const operating = await openOperating(
+    {
+      config,
+      environment,
+      version,
+      log,
+      readConfig: options.readConfig,
+      configFile: options.configFile,
+      store,
+      operations: { ledger: store.ledger, repositories: store.repositories, secret, newId, now, ...memory },
+      prepare: (next, signal) => rollout.prepare(next, signal),
+      metricsText: () => serving.metrics.text(),
+      backends: () =>
+        rollout.backends.map(({ modelId, label, engine, fileInUse }) => ({
+          modelId,
+          label,
+          state: stateOf(engine),
+          file: fileInUse(),
+        })),
+    },
+    opened,
+  );
+  const { backends } = rollout;
+  const begun = await operating.begin(await serving.listen());
+  let isStopping = false;
+  return {
+    ...begun,
+    backends,
+    migrated: store.migrated,
+    reload: () => operating.reload(),
+    cut: () => serving.cut(),
+    stop: async () => {
+      if (isStopping) return;
+      isStopping = true;
+      await Promise.all([operating.quiet(), serving.drain(operating.config().server.limits.drainTimeoutMs)]);
+      operating.close();
+      await serving.close();
+    },
+  };
+}

@@ -1,0 +1,127 @@
+import { existsSync, mkdirSync } from 'node:fs';
+
+import type { Kysely } from 'kysely';
+
+import type { StorageConfig } from '../config/config.ts';
+import type { Database } from '../store/database.ts';
+import type { Feed, Follows } from '../store/feed.ts';
+import type { AccountLedger, LeasedBalances } from '../store/ledger.ts';
+import type { LimitLeases } from '../store/limit-leases.ts';
+import type { Repositories } from '../store/repositories/repositories.ts';
+import type { Port } from '../store/workers/port.ts';
+
+/** What the service and the command line know of a store, whichever it is. */
+export interface Store {
+  readonly ledger: AccountLedger;
+  readonly repositories: Repositories;
+  /** Where the limits are that other processes share; undefined: this process has them whole. */
+  readonly limits?: LimitLeases;
+  /** Where their windows are not timed by `now`: milliseconds since 1970 that pass evenly. */
+  readonly limitClock?: () => number;
+  /** Names of the migrations that this opening ran. */
+  readonly migrated: readonly string[];
+  /**
+   * What time it is for all processes on the same books, in milliseconds since 1970: by the database where it is a server,
+   * else by this machine. Whatever others will see, or judge by, is dated with it (reliability S5).
+   */
+  now(): number;
+  /** Loads what the follower keeps in memory, and keeps it in line with what others change until the feed is closed. */
+  follow(follower: Follows): Promise<Feed>;
+  /** Runs what must not run twice at once, here or in another process on the same books. */
+  alone<Value>(work: () => Promise<Value>): Promise<Value>;
+  /** Keeps the tables in shape: bounded work that disturbs nobody. Call it each minute. */
+  tidy(): Promise<void>;
+  /** Whether queries of the repositories are answered now, where that may be otherwise than for the ledger. */
+  isAnswering?(): boolean;
+  close(): Promise<void>;
+}
+
+export interface StoreOptions {
+  /** The free balances in memory. A command that never asks for a slice needs none. */
+  readonly free?: LeasedBalances;
+  /** A part of the store has died that it cannot live without: say so and end the process. Called once. */
+  readonly onFatal: (error: Error) => void;
+  /** Called for each transaction: settlements in it, the time until its answer, and whether the store refused it whole. */
+  readonly onBatch?: (rows: number, elapsedMs: number, isRefused: boolean) => void;
+  readonly log?: (level: 'info' | 'warn', message: string, fields: Readonly<Record<string, unknown>>) => void;
+}
+
+/** Opens the store that the configuration names, the one place that decides which; the other is not even loaded. */
+export async function openStore(storage: StorageConfig, options: StoreOptions): Promise<Store> {
+  if (storage.type === 'sqlite') {
+    const { openSqliteStore } = await import('../store/sqlite/store.ts');
+    return await openSqliteStore({ file: storage.path, ...options });
+  }
+  // Not for the books: the control socket is there, and the secret where none is given.
+  mkdirSync(storage.directory, { recursive: true, mode: 0o700 });
+  const { openPostgresStore } = await import('../store/postgres/store.ts');
+  return await openPostgresStore({ address: addressOf(storage), shown: storage.shown, ...options });
+}
+
+/** A store whose owner is this process, and which its workers use too. */
+export interface SharedStore {
+  readonly store: Omit<Store, 'follow'>;
+  /** Lets a worker use it that is at the other end of the line, under an id that no other has had. */
+  serve(
+    port: Port,
+    replicaId: Uint8Array,
+  ): Promise<{
+    /** The worker is gone: what it had comes back, and what it ran is recorded. */
+    end(): Promise<void>;
+  }>;
+}
+
+/** For the process that starts workers and answers no requests itself. On PostgreSQL each worker is a replica by itself. */
+export async function openSharedStore(
+  storage: StorageConfig,
+  options: Omit<StoreOptions, 'free'>,
+): Promise<SharedStore> {
+  if (storage.type === 'sqlite') {
+    const { openLedgerServer } = await import('../store/workers/ledger-server.ts');
+    return await openLedgerServer({ file: storage.path, ...options });
+  }
+  return { store: await openStore(storage, options), serve: () => Promise.resolve({ end: () => Promise.resolve() }) };
+}
+
+/** The other end: what a worker opens. */
+export async function openStoreOfWorker(
+  storage: StorageConfig,
+  line: { readonly port: Port; readonly replicaId: Uint8Array; readonly limitClock: () => number },
+  options: StoreOptions,
+): Promise<Store> {
+  if (storage.type !== 'sqlite') return await openStore(storage, options);
+  const { openRemoteStore } = await import('../store/workers/remote-store.ts');
+  return openRemoteStore({ ...line, ...options });
+}
+
+/** The same queries beside a running service or without one. Close with `destroy()`. Undefined: there is no file yet. */
+export async function openStoreReader(storage: StorageConfig): Promise<Kysely<Database> | undefined> {
+  if (storage.type === 'sqlite') {
+    if (!existsSync(storage.path)) return undefined;
+    const { openReadOnly } = await import('../store/sqlite/dialect.ts');
+    return openReadOnly(storage.path);
+  }
+  const { openPostgresReader } = await import('../store/postgres/store.ts');
+  return await openPostgresReader(addressOf(storage), storage.shown);
+}
+
+/** `Store.now` for a reader. */
+export async function readStoreTime(storage: StorageConfig, db: Kysely<Database>): Promise<number> {
+  if (storage.type === 'sqlite') return Date.now();
+  const { databaseTimeMs } = await import('../store/postgres/store.ts');
+  return await databaseTimeMs(db);
+}
+
+/** Whether some process works on the store now; for reports only. */
+export async function isStoreInUse(storage: StorageConfig, db: Kysely<Database>): Promise<boolean> {
+  if (storage.type === 'sqlite') {
+    const { isOwned } = await import('../store/sqlite/lock.ts');
+    return isOwned(storage.path);
+  }
+  // The dead are in it for five seconds, which the next one alive records as crashed.
+  return (await db.selectFrom('replica').select('id').limit(1).execute()).length > 0;
+}
+
+function addressOf({ url, password }: Extract<StorageConfig, { type: 'postgres' }>) {
+  return { url: url.reveal(), password: password?.reveal() };
+}

@@ -1,0 +1,378 @@
+import cluster from 'node:cluster';
+import type { Worker as ClusterWorker } from 'node:cluster';
+import { fileURLToPath } from 'node:url';
+
+import type { Config } from '../../config/config.ts';
+import { portableConfig } from '../../config/portable.ts';
+import type { LogOutput } from '../../platform/log.ts';
+import { countsOf, mergedFigures } from '../../platform/metrics/figures.ts';
+import type { FamilyFigures } from '../../platform/metrics/figures.ts';
+import type { SharedStore } from '../stores.ts';
+import type { Prepared } from '../config-rollout.ts';
+import { Link } from './link.ts';
+import type { BeginWorker, WorkerBackends, WorkerBegan, WorkerFigures } from './messages.ts';
+
+export interface PoolOptions {
+  /** The program of a worker. */
+  readonly entry: URL;
+  readonly count: number;
+  readonly config: Config;
+  readonly version: string;
+  readonly accountUrl: () => string;
+  readonly log: LogOutput;
+  readonly serve: SharedStore['serve'];
+  /** Makes UUIDv7s. */
+  readonly newId: () => Uint8Array;
+  /** By which the windows of limits are timed. */
+  readonly limitClock: () => number;
+  /** Workers do not stay alive: end the service. Called once. */
+  readonly onFatal: (error: Error) => void;
+}
+
+/** A worker that does not answer in this time is left out: of a page of metrics, of a wait for a change. */
+const answerTimeoutMs = 1_000;
+const beginTimeoutMs = 120_000;
+const prepareTimeoutMs = 30_000;
+/** Beyond the time for what runs: last bytes, and closing. */
+const stopGraceMs = 12_000;
+/** A worker that ends earlier than this has not got over its start. */
+const youngMs = 10_000;
+/** So many times in a row, and the service ends: whatever ends them would go on doing so. */
+const youngEndsMax = 5;
+const pauseMs = 100;
+
+/** One worker process, from its birth to its end. */
+interface Member {
+  readonly place: Place;
+  readonly child: ClusterWorker;
+  readonly link: Link;
+  readonly bornMs: number;
+  isServing: boolean;
+  /** Resolves when the process has ended and all that it had said was heard. */
+  readonly gone: Promise<HowEnded>;
+  /** As it told them last, for when it does not answer or has ended. */
+  figures: WorkerFigures;
+  isAsked: boolean;
+}
+
+/** A worker's place, which outlives it. */
+interface Place {
+  readonly index: number;
+  member: Member | undefined;
+  youngEnds: number;
+  restart: NodeJS.Timeout | undefined;
+}
+
+/**
+ * The worker processes: starts them, starts again those that end, and asks all of them. They share one listening socket,
+ * which the system hands connections out of: whoever is idle takes the next one (docs/decisions/012-workers.md).
+ */
+export class Pool {
+  readonly #options: PoolOptions;
+  readonly #places: readonly Place[];
+  readonly #starting = new Set<Promise<unknown>>();
+  /** What those have counted that are gone. */
+  #counted: readonly FamilyFigures[] = [];
+  #config: Config;
+  /** Of the inference host, as soon as it is known. */
+  #port: number | undefined;
+  /**
+   * What workers ask the system for: 0 where any free port will do. Those that live have to ask for the same, to share one
+   * socket; when none is left the socket is gone, and the next one asks for the port that clients know.
+   */
+  #askedPort: number;
+  #ended = 0;
+  /** Set while a configuration is coming into force: nobody is started with the one before. */
+  #changing: Promise<void> | undefined;
+  #isStopping = false;
+  #isFatal = false;
+
+  constructor(options: PoolOptions) {
+    this.#options = options;
+    this.#config = options.config;
+    this.#askedPort = options.config.server.inference.port;
+    this.#places = Array.from({ length: options.count }, (_, index) => ({
+      index,
+      member: undefined,
+      youngEnds: 0,
+      restart: undefined,
+    }));
+    cluster.schedulingPolicy = cluster.SCHED_NONE;
+    cluster.setupPrimary({ exec: fileURLToPath(options.entry), args: [], serialization: 'advanced' });
+  }
+
+  /** Resolves with the port when all listen. Rejects with what keeps one of them from it. */
+  async start(): Promise<number> {
+    const outcomes = await Promise.allSettled(this.#places.map((place) => this.#spawn(place)));
+    const failed = outcomes.find((outcome) => outcome.status === 'rejected');
+    if (failed !== undefined) throw failed.reason;
+    return this.#port!;
+  }
+
+  /** Those that answer requests now. */
+  get serving(): number {
+    return this.#members().length;
+  }
+
+  /** Workers that have ended though nobody had stopped them. */
+  get ended(): number {
+    return this.#ended;
+  }
+
+  /** Has all make a configuration ready, and puts it into force at all of them or at none (reliability S8). */
+  async prepare(next: Config, signal: AbortSignal): Promise<Prepared> {
+    let changed = (): void => {};
+    this.#changing = new Promise((resolve) => (changed = resolve));
+    const done = (): void => {
+      this.#changing = undefined;
+      changed();
+    };
+    await Promise.allSettled(this.#starting);
+    const members = this.#members();
+    const report = async (name: string): Promise<void> => {
+      await Promise.all(
+        members.map((member) => inTime(member.link.call(name, null), answerTimeoutMs).catch(() => undefined)),
+      );
+    };
+    const portable = portableConfig(next);
+    const answers = await Promise.all(
+      members.map(async (member) => {
+        try {
+          const answer = await inTime(member.link.call('prepare', portable), prepareTimeoutMs);
+          if (answer === undefined) throw new Error(`worker ${member.place.index + 1} does not answer`);
+          return undefined;
+        } catch (error) {
+          // Who has ended meanwhile begins anew, with whichever configuration is in force then.
+          return member.isServing ? error : undefined;
+        }
+      }),
+    );
+    const abandon = async (): Promise<void> => {
+      await report('abandon');
+      done();
+    };
+    const refusal = signal.aborted ? (signal.reason as Error) : answers.find((answer) => answer !== undefined);
+    if (refusal !== undefined) {
+      await abandon();
+      throw refusal;
+    }
+    const commit = async (): Promise<void> => {
+      this.#config = next;
+      await report('commit');
+      done();
+    };
+    return { commit, abandon };
+  }
+
+  /** Resolves when what others have changed in the database is in force at all workers, or one does not answer. */
+  async catchUp(): Promise<void> {
+    await this.#askAll('catch_up');
+  }
+
+  /** What all workers together have, and have had. */
+  async figures(own: readonly FamilyFigures[]): Promise<readonly FamilyFigures[]> {
+    const members = this.#members();
+    await Promise.all(members.map((member) => this.#look(member)));
+    return mergedFigures([
+      { process: 'parent', families: own },
+      ...members.map(({ place, figures }) => ({ process: String(place.index + 1), families: figures })),
+      { process: 'ended', families: this.#counted },
+    ]);
+  }
+
+  /** Backends as the workers see them; the worst that one of them says. */
+  async backends(): Promise<WorkerBackends> {
+    const states = ['ready', 'starting', 'failed'] as const;
+    const seen = new Map<string, WorkerBackends[number]>();
+    for (const backend of ((await this.#askAll('backends')) as readonly WorkerBackends[]).flat()) {
+      const name = `${backend.modelId} ${backend.label}`;
+      const known = seen.get(name);
+      if (known === undefined || states.indexOf(backend.state) > states.indexOf(known.state)) seen.set(name, backend);
+    }
+    return [...seen.values()];
+  }
+
+  cut(): void {
+    for (const { link } of this.#members()) link.note('cut', null);
+  }
+
+  /** Lets what runs end, at most for so long, and ends all workers. */
+  async stop(limitMs: number): Promise<void> {
+    this.#isStopping = true;
+    await Promise.all(
+      this.#places.map(async (place) => {
+        clearTimeout(place.restart);
+        const { member } = place;
+        if (member === undefined) return;
+        const kill = (): void => void member.child.process.kill('SIGKILL');
+        if (!member.isServing) kill();
+        const timer = setTimeout(kill, limitMs + stopGraceMs);
+        member.link.call('stop', limitMs).catch(() => {});
+        await member.gone;
+        clearTimeout(timer);
+      }),
+    );
+  }
+
+  #members(): readonly Member[] {
+    return this.#places.flatMap(({ member }) => (member?.isServing === true ? [member] : []));
+  }
+
+  /** Resolves when it listens; rejects, with nothing left of it, when it does not come to that. */
+  async #spawn(place: Place): Promise<void> {
+    const { log, serve, newId, count, version, accountUrl } = this.#options;
+    if (this.#port !== undefined && this.#places.every(({ member: other }) => other === undefined))
+      this.#askedPort = this.#port;
+    const child = cluster.fork();
+    const kill = (): void => void child.process.kill('SIGKILL');
+    const link = new Link(child.process, (why) => {
+      log.service({ level: 'error', event: 'worker_not_understood', detail: { worker: place.index + 1, why } });
+      kill();
+    });
+    link.on('log', (lines) => log.pass(String(lines)));
+    // What is sent to a process that does not listen yet may be lost.
+    const awake = new Promise<void>((resolve) => link.on('awake', () => resolve()));
+    const replicaId = newId();
+    let served: Awaited<ReturnType<SharedStore['serve']>> | undefined;
+    const gone = endOf(child).then(async (how) => {
+      link.close();
+      if (place.member === member) place.member = undefined;
+      this.#counted = mergedFigures([
+        { process: 'ended', families: this.#counted },
+        { process: 'ended', families: countsOf(member.figures) },
+      ]);
+      if (member.isServing && !this.#isStopping) this.#hasEnded(member, how);
+      member.isServing = false;
+      await served?.end().catch(this.#options.onFatal);
+      return how;
+    });
+    const member: Member = {
+      place,
+      child,
+      link,
+      gone,
+      bornMs: performance.now(),
+      isServing: false,
+      figures: [],
+      isAsked: false,
+    };
+    place.member = member;
+    try {
+      await inTime(Promise.race([awake, gone]), beginTimeoutMs);
+      served = await serve(link, replicaId);
+      const begin: BeginWorker = {
+        index: place.index,
+        count,
+        replicaId,
+        config: portableConfig(this.#config),
+        limitMoment: { ms: this.#options.limitClock(), monotonicNs: process.hrtime.bigint() },
+        version,
+        accountUrl: accountUrl(),
+        port: this.#askedPort,
+      };
+      const began = (await inTime(link.call('begin', begin), beginTimeoutMs)) as WorkerBegan | undefined;
+      if (began === undefined) throw new Error(`worker ${place.index + 1} did not begin within ${beginTimeoutMs} ms`);
+      this.#port ??= began.port;
+      if (began.port !== this.#port) throw new Error(`worker ${place.index + 1} listens on another port`);
+      member.isServing = true;
+    } catch (error) {
+      const hasEnded = child.isDead();
+      kill();
+      const { code, signal } = await gone;
+      if (!hasEnded) throw error;
+      throw new Error(`Worker ${place.index + 1} ended while it started (${signal ?? `exit code ${code}`}).`);
+    }
+  }
+
+  #hasEnded({ place, child, bornMs }: Member, { code, signal }: HowEnded): void {
+    this.#ended++;
+    const { log } = this.#options;
+    const detail = { worker: place.index + 1, pid: child.process.pid ?? 0, code, signal };
+    log.service({ level: 'error', event: 'worker_ended', detail });
+    this.#again(place, performance.now() - bornMs < youngMs);
+  }
+
+  #again(place: Place, isYoung: boolean): void {
+    if (this.#isFatal) return;
+    place.youngEnds = isYoung ? place.youngEnds + 1 : 0;
+    if (place.youngEnds >= youngEndsMax) {
+      this.#isFatal = true;
+      const words = `Worker ${place.index + 1} has ended ${youngEndsMax} times in a row soon after its start; the log says how (worker_ended, crash).`;
+      this.#options.onFatal(new Error(words));
+      return;
+    }
+    const pause = place.youngEnds === 0 ? 0 : pauseMs * 2 ** (place.youngEnds - 1);
+    place.restart = setTimeout(() => void this.#restart(place), pause);
+  }
+
+  async #restart(place: Place): Promise<void> {
+    while (this.#changing !== undefined) await this.#changing;
+    if (this.#isStopping || this.#isFatal) return;
+    const starting = this.#spawn(place);
+    this.#starting.add(starting);
+    try {
+      await starting;
+      const { log } = this.#options;
+      log.service({ level: 'info', event: 'worker_started', detail: { worker: place.index + 1 } });
+    } catch (error) {
+      if (this.#isStopping) return;
+      const reason = error instanceof Error ? error.message : String(error);
+      this.#options.log.service({
+        level: 'error',
+        event: 'worker_not_started',
+        detail: { worker: place.index + 1, reason },
+      });
+      this.#again(place, true);
+    } finally {
+      this.#starting.delete(starting);
+    }
+  }
+
+  async #look(member: Member): Promise<void> {
+    if (member.isAsked) return;
+    member.isAsked = true;
+    const answer = member.link
+      .call('figures', null)
+      .then((figures) => void (member.figures = figures as WorkerFigures))
+      .catch(() => {})
+      .finally(() => (member.isAsked = false));
+    await inTime(answer, answerTimeoutMs);
+  }
+
+  async #askAll(name: string): Promise<readonly unknown[]> {
+    const answers = await Promise.all(
+      this.#members().map(({ link }) => inTime(link.call(name, null), answerTimeoutMs).catch(() => undefined)),
+    );
+    return answers.filter((answer) => answer !== undefined);
+  }
+}
+
+interface HowEnded {
+  readonly code: number | null;
+  readonly signal: string | null;
+}
+
+/** The process is gone, and what it had written to the line has been read: the two come in any order. */
+async function endOf(child: ClusterWorker): Promise<HowEnded> {
+  const [how] = await Promise.all([
+    new Promise<HowEnded>((resolve) => {
+      child.process.once('exit', (code, signal) => resolve({ code, signal }));
+      child.process.once('error', () => resolve({ code: null, signal: null }));
+    }),
+    new Promise<void>((resolve) => void child.process.once('disconnect', () => resolve())),
+  ]);
+  return how;
+}
+
+/** `undefined`: there was no answer in time. Answers are never that. */
+async function inTime<Value>(answer: Promise<Value>, limitMs: number): Promise<Value | undefined> {
+  let timer: NodeJS.Timeout | undefined;
+  const silence = new Promise<undefined>((resolve) => {
+    timer = setTimeout(resolve, limitMs, undefined);
+  });
+  try {
+    return await Promise.race([answer, silence]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

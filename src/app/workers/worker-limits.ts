@@ -1,0 +1,25 @@
+import type { LimitServer } from '../../billing/rate-limits/limit-server.ts';
+import type { LimitExchange, LimitName } from '../../store/limit-leases.ts';
+import { StoreError } from '../../store/store-error.ts';
+import type { Port } from '../../store/workers/port.ts';
+
+/** Has a worker lease shares of the limits that this process has whole. `holder` names it. */
+export function leaseLimits(port: Port, limitServer: LimitServer, holder: string): void {
+  port.on('exchange_limits', (asks) => limitServer.exchange(holder, exchangesOf(asks)));
+  port.on('wanted_limits', () => limitServer.wanted(holder));
+  port.on('held_limits', () => limitServer.sharesOf(holder));
+}
+
+const kinds: ReadonlySet<unknown> = new Set<LimitName['kind']>(['running', 'quota', 'requests', 'tokens']);
+const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
+
+function exchangesOf(value: unknown): readonly LimitExchange[] {
+  if (!Array.isArray(value)) throw unfit();
+  for (const ask of value as readonly LimitExchange[]) {
+    const counts = [ask.lengthMs, ask.startsAt, ask.limit, ask.back, ask.owed, ask.least, ask.need, ask.want];
+    if (typeof ask.subject !== 'string' || !kinds.has(ask.kind) || !counts.every(isCount)) throw unfit();
+  }
+  return value as readonly LimitExchange[];
+}
+
+const unfit = (): StoreError => new StoreError('invalid', 'what a worker asks of limits is of no known form');

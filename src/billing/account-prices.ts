@@ -1,0 +1,58 @@
+import type { AccountPrice } from '../store/repositories/queries.ts';
+import type { Model } from '../catalog/model.ts';
+import type { Prices } from '../catalog/pricing.ts';
+
+/**
+ * The rates that accounts have instead of the list prices, all in memory: a request is priced without I/O. At each moment
+ * the rates hold that began last and have not ended; where there are none, the list prices do.
+ */
+export class AccountPrices {
+  readonly #byAccountAndModel = new Map<string, readonly AccountPrice[]>();
+
+  add(price: AccountPrice): void {
+    const key = keyOf(price.accountId, price.modelId);
+    const others = this.#byAccountAndModel.get(key) ?? [];
+    // Newest beginning first, so that the first one that holds is the one that began last.
+    this.#byAccountAndModel.set(
+      key,
+      [...others, price].sort((a, b) => b.validFrom - a.validFrom),
+    );
+  }
+
+  /** All rates that there are, of all accounts; those of before are gone. */
+  load(prices: readonly AccountPrice[]): void {
+    this.#byAccountAndModel.clear();
+    for (const price of prices) this.add(price);
+  }
+
+  /** All rates that an account has; those of before are gone. */
+  replace(accountId: string, prices: readonly AccountPrice[]): void {
+    const ofAccount = keyOf(accountId, '');
+    for (const key of this.#byAccountAndModel.keys())
+      if (key.startsWith(ofAccount)) this.#byAccountAndModel.delete(key);
+    for (const price of prices) this.add(price);
+  }
+
+  /** Those in force end, those to come never begin. */
+  end(accountId: string, modelId: string, at: number): void {
+    const key = keyOf(accountId, modelId);
+    const left = (this.#byAccountAndModel.get(key) ?? [])
+      .filter(({ validFrom }) => validFrom < at)
+      .map((price) => (price.validTo === null || price.validTo > at ? { ...price, validTo: at } : price));
+    if (left.length === 0) this.#byAccountAndModel.delete(key);
+    else this.#byAccountAndModel.set(key, left);
+  }
+
+  /** What a request of this account to this model costs, when it starts at this time. */
+  of(model: Pick<Model, 'id' | 'prices'>, accountId: string, at: number): Prices {
+    const rates = this.#byAccountAndModel
+      .get(keyOf(accountId, model.id.toLowerCase()))
+      ?.find(({ validFrom, validTo }) => validFrom <= at && (validTo === null || at < validTo));
+    if (rates === undefined) return model.prices;
+    const { input, output, cacheRead } = rates;
+    return { input, output, cacheRead };
+  }
+}
+
+/** Ids of accounts have no blanks. */
+const keyOf = (accountId: string, modelId: string): string => `${accountId} ${modelId}`;

@@ -1,0 +1,279 @@
+import type { LedgerMovement, LedgerPayment, LedgerSpan } from '../../store/repositories/invoices.ts';
+import { taxWithin } from '../../tax/tax.ts';
+import type { AppliedTax, TaxPayer } from '../../tax/tax.ts';
+
+/** Who sells, as the configuration says. */
+export interface Seller {
+  readonly name: string;
+  /** Lines. */
+  readonly address: readonly string[];
+  readonly taxId: string | null;
+  readonly email: string | null;
+}
+
+/** Who buys, as the account's billing details say. */
+export interface Buyer {
+  readonly name: string;
+  readonly address: readonly string[];
+  readonly taxId: string | null;
+  /** Where invoices are sent by mail; null: nowhere. */
+  readonly email: string | null;
+}
+
+/** Who buys, and how they are taxed. */
+export type Customer = Buyer & TaxPayer;
+
+/** A tax as a document shows it. */
+export interface ShownTax {
+  readonly name: string;
+  /** null: no whole number of thousandths, or several rates together. */
+  readonly ratePerMille: number | null;
+  readonly cents: number;
+  /** As text; null: several rates together. Left out: `ratePerMille` says it. */
+  readonly percent?: string | null;
+  /** Left out before there were customers who are taxed otherwise: `standard`. */
+  readonly treatment?: AppliedTax['treatment'];
+  readonly note?: string | null;
+}
+
+/** What a document says, besides its number and date; kept as it is, so that it prints the same for ever. Amounts are text. */
+export interface InvoiceData {
+  readonly version: 1;
+  readonly currency: 'USD';
+  readonly timeZone: string;
+  readonly seller: Seller | null;
+  readonly buyer: Buyer;
+  readonly account: { readonly id: string; readonly name: string };
+  /** In microcents; of a credit note what is given back. */
+  readonly totalMicrocents: string;
+  /** The total, rounded half up: the one place where cents are made. */
+  readonly totalCents: number;
+  /** How much of `totalCents` is tax; null: none is shown. */
+  readonly tax: ShownTax | null;
+  /**
+   * What of the total was paid by credit whose payment left no receipt: its sale is on this document, and `tax` is the tax of
+   * it. The sale of all other credit is on its receipt. Left out before there were receipts: all of it.
+   */
+  readonly soldMicrocents?: string;
+  readonly statement: StatementData | null;
+  readonly creditNote: CreditNoteData | null;
+}
+
+export interface StatementData {
+  readonly openingMicrocents: string;
+  /** What was recorded for earlier periods after they had been closed; nearly always 0. */
+  readonly earlierMicrocents: string;
+  readonly lines: readonly StatementLine[];
+  readonly usageMicrocents: string;
+  /** What was given back for requests of this very period. */
+  readonly refundsMicrocents: string;
+  readonly movements: readonly { readonly name: string; readonly count: number; readonly microcents: string }[];
+  readonly payments: readonly {
+    readonly at: number;
+    readonly microcents: string;
+    readonly reference: string | null;
+    readonly receipt?: string | null;
+    readonly method?: string | null;
+  }[];
+  readonly closingMicrocents: string;
+  /** Of that, at most, credit whose payment left no receipt. Left out before there were receipts: all of it. */
+  readonly receiptlessMicrocents?: string;
+}
+
+/** Prices are microcents per million tokens, as text; null in the line that sums up what found no place. */
+export interface StatementLine {
+  readonly model: string;
+  readonly plan: string | null;
+  readonly inputPrice: string | null;
+  readonly outputPrice: string | null;
+  readonly cacheReadPrice: string | null;
+  readonly requests: number;
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+  readonly completionTokens: number;
+  readonly microcents: string;
+}
+
+export interface CreditNoteData {
+  /** The statement that it corrects. */
+  readonly corrects: { readonly id: string; readonly number: string; readonly month: string };
+  /** The first `refundsShownMax` of them. */
+  readonly refunds: readonly { readonly at: number; readonly request: string | null; readonly microcents: string }[];
+  readonly count: number;
+}
+
+/** What both kinds of document say of the parties. */
+export interface Parties {
+  readonly timeZone: string;
+  readonly seller: Seller | null;
+  readonly buyer: Buyer;
+  readonly account: { readonly id: string; readonly name: string };
+  readonly tax: AppliedTax | null;
+}
+
+export const linesMax = 500;
+export const refundsShownMax = 500;
+
+/** Why the balance moved, besides requests, in words for the customer. */
+const movementNames: Readonly<Record<LedgerMovement['kind'], string>> = {
+  topup: 'Payments',
+  grant: 'Promotional credit',
+  refund: 'Refunds',
+  adjust: 'Corrections',
+  chargeback: 'Payments taken back by the bank',
+  expiry: 'Promotional credit that ended',
+  usage_closed: 'Usage of closed accounts',
+};
+
+/** Of payments that were taken back, and of those that came back because that has failed. */
+function nameOf({ kind, ofRevenue, microcents }: Pick<LedgerMovement, 'kind' | 'ofRevenue' | 'microcents'>): string {
+  if (kind === 'refund' && !ofRevenue) return microcents < 0n ? 'Payments returned' : 'Returns of payments that failed';
+  if (kind === 'chargeback' && microcents > 0n) return 'Payments given back by the bank';
+  return movementNames[kind];
+}
+
+export interface StatementFigures {
+  readonly openingMicrocents: bigint;
+  readonly earlierMicrocents: bigint;
+  /** Of requests of this very period. */
+  readonly refundsMicrocents: bigint;
+  /** Credit whose payment left no receipt: what was left at the beginning, and what was given back of it. */
+  readonly receiptlessMicrocents: bigint;
+}
+
+/** A monthly statement. What it charges is what requests cost, less what was given back for the same requests. */
+export function statementData(books: LedgerSpan, figures: StatementFigures, parties: Parties): InvoiceData {
+  const usage = sum(books.usage.map((line) => line.costMicrocents));
+  const moved = sum(books.movements.map((movement) => movement.microcents));
+  const { openingMicrocents, earlierMicrocents, refundsMicrocents } = figures;
+  const closing = openingMicrocents + earlierMicrocents - usage + moved;
+  const charged = usage - refundsMicrocents;
+  // Older credit is used first.
+  const receiptless = figures.receiptlessMicrocents + books.receiptlessMicrocents;
+  const sold = least(most(charged, 0n), receiptless);
+  return {
+    ...frame(charged, sold, parties),
+    statement: {
+      openingMicrocents: String(openingMicrocents),
+      earlierMicrocents: String(earlierMicrocents),
+      lines: linesOf(books),
+      usageMicrocents: String(usage),
+      refundsMicrocents: String(refundsMicrocents),
+      movements: books.movements.map(({ kind, ofRevenue, count, microcents }) => ({
+        name: nameOf({ kind, ofRevenue, microcents }),
+        count,
+        microcents: String(microcents),
+      })),
+      payments: books.payments.map(({ at, microcents, reference, receipt, method }: LedgerPayment) => ({
+        at,
+        microcents: String(microcents),
+        reference,
+        receipt,
+        method,
+      })),
+      closingMicrocents: String(closing),
+      receiptlessMicrocents: String(least(receiptless - sold, most(closing, 0n))),
+    },
+    creditNote: null,
+  };
+}
+
+/** Credit whose payment left no receipt, at the end of a statement. */
+export function receiptlessAfter({ statement }: InvoiceData): bigint {
+  if (statement === null) return 0n;
+  return most(BigInt(statement.receiptlessMicrocents ?? statement.closingMicrocents), 0n);
+}
+
+/** What of an amount that is given back was sold on the statement that it was charged on, and not on a receipt. */
+export const soldOf = (statement: InvoiceData, microcents: bigint): bigint =>
+  least(microcents, BigInt(statement.soldMicrocents ?? statement.totalMicrocents));
+
+/** Corrects a statement by what was given back after its period for requests that are on it. */
+export function creditNoteData(
+  corrects: CreditNoteData['corrects'],
+  refunds: LedgerSpan['refunds'],
+  soldMicrocents: bigint,
+  parties: Parties,
+): InvoiceData {
+  return {
+    ...frame(sum(refunds.map((refund) => refund.microcents)), soldMicrocents, parties),
+    statement: null,
+    creditNote: {
+      corrects,
+      refunds: refunds
+        .slice(0, refundsShownMax)
+        .map(({ at, publicId, microcents }) => ({ at, request: publicId, microcents: String(microcents) })),
+      count: refunds.length,
+    },
+  };
+}
+
+function frame(totalMicrocents: bigint, sold: bigint, { timeZone, seller, buyer, account, tax }: Parties) {
+  const totalCents = roundedCents(totalMicrocents);
+  return {
+    version: 1,
+    currency: 'USD',
+    timeZone,
+    seller,
+    buyer,
+    account,
+    totalMicrocents: String(totalMicrocents),
+    totalCents,
+    tax: tax === null || sold === 0n ? null : { ...tax, cents: taxWithin(roundedCents(sold), tax.ratePerMille) },
+    soldMicrocents: String(sold),
+  } as const;
+}
+
+/** The largest first; those beyond the bound are summed up in one line. */
+function linesOf(books: LedgerSpan): readonly StatementLine[] {
+  const sorted = [...books.usage].sort(
+    (a, b) =>
+      (a.costMicrocents > b.costMicrocents ? -1 : a.costMicrocents < b.costMicrocents ? 1 : 0) ||
+      (a.modelId < b.modelId ? -1 : a.modelId > b.modelId ? 1 : 0) ||
+      Number(a.inputPrice - b.inputPrice),
+  );
+  const lines = sorted.slice(0, linesMax).map((line): StatementLine => ({
+    model: line.modelId,
+    plan: line.plan,
+    inputPrice: String(line.inputPrice),
+    outputPrice: String(line.outputPrice),
+    cacheReadPrice: String(line.cacheReadPrice),
+    requests: line.requests,
+    promptTokens: line.promptTokens,
+    cachedTokens: line.cachedTokens,
+    completionTokens: line.completionTokens,
+    microcents: String(line.costMicrocents),
+  }));
+  const rest = sorted.slice(linesMax);
+  if (rest.length === 0) return lines;
+  const total = (of: (line: (typeof rest)[number]) => number): number => rest.reduce((all, line) => all + of(line), 0);
+  return [
+    ...lines,
+    {
+      model: `${rest.length} further models and prices`,
+      plan: null,
+      inputPrice: null,
+      outputPrice: null,
+      cacheReadPrice: null,
+      requests: total((line) => line.requests),
+      promptTokens: total((line) => line.promptTokens),
+      cachedTokens: total((line) => line.cachedTokens),
+      completionTokens: total((line) => line.completionTokens),
+      microcents: String(sum(rest.map((line) => line.costMicrocents))),
+    },
+  ];
+}
+
+const microcentsPerCent = 1_000_000n;
+
+/** Half up, away from zero below it. */
+export function roundedCents(microcents: bigint): number {
+  const size = microcents < 0n ? -microcents : microcents;
+  const cents = Number((size + microcentsPerCent / 2n) / microcentsPerCent);
+  return microcents < 0n ? -cents : cents;
+}
+
+const least = (one: bigint, other: bigint): bigint => (one < other ? one : other);
+const most = (one: bigint, other: bigint): bigint => (one > other ? one : other);
+
+export const sum = (amounts: readonly bigint[]): bigint => amounts.reduce((all, one) => all + one, 0n);

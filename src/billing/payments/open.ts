@@ -1,0 +1,115 @@
+import type { Config } from '../../config/config.ts';
+import type { Job } from '../../platform/jobs/jobs.ts';
+import type { Log } from '../../platform/log.ts';
+import type { Mailer } from '../../notifications/mail/mailer.ts';
+import type { OperationServices } from '../../accounts/operation.ts';
+import { AutoTopups } from './auto-topup.ts';
+import { DemoProvider } from './demo.ts';
+import { Payments } from './payments.ts';
+import type { PaymentLog } from './payment-services.ts';
+import { closePromotions } from './promotions.ts';
+import type { PaymentProvider } from './provider.ts';
+import { apiVersion, StripeProvider } from './stripe.ts';
+
+export interface PayingServices {
+  readonly operations: OperationServices;
+  /** What it says of payments at the start is in force until the end. */
+  readonly config: () => Pick<Config, 'payments'>;
+  readonly accountUrl: () => string;
+  readonly mailer: Mailer;
+  readonly log: Log;
+  /** A payment was credited or returned just now. */
+  readonly moved: () => void;
+}
+
+export interface Paying {
+  /** Undefined: nobody takes payments. */
+  readonly payments: Payments | undefined;
+  /** Set where the built-in provider takes them. */
+  readonly demo: DemoProvider | undefined;
+  readonly jobs: readonly Job[];
+  /** Missed events are looked for at once. Resolves when that is under way, not when it is done. */
+  begin(): void;
+  close(): Promise<void>;
+}
+
+const catchUpEveryMs = 3_600_000;
+const autoTopupEveryMs = 10_000;
+const promotionsEveryMs = 60_000;
+
+/** Who takes payments here, with the work that goes on beside them. */
+export function openPayments(services: PayingServices): Paying {
+  const { operations, accountUrl, mailer, log: output, moved } = services;
+  const config = services.config().payments;
+  const { ledger, repositories, now, newId, secret } = operations;
+  const log: PaymentLog = (level, event, detail) => output.service({ level, event, detail });
+  const promotions: Job = {
+    name: 'promotions_close',
+    everyMs: promotionsEveryMs,
+    runs: 'alone',
+    run: () => closePromotions({ ledger, repositories, now, newId }),
+  };
+  let demo: DemoProvider | undefined;
+  let provider: PaymentProvider | undefined;
+  if (config.provider === 'stripe' && config.stripe !== undefined) {
+    const { secretKey, webhookSecret, apiUrl, automaticTax } = config.stripe;
+    provider = new StripeProvider({
+      secretKey: secretKey.reveal(),
+      webhookSecret: webhookSecret.reveal(),
+      apiUrl,
+      automaticTax,
+      otherVersion: (found) => log('warn', 'payment_events_version', { found, expected: apiVersion }),
+    });
+  } else if (config.provider === 'demo') {
+    const deliver = async (bytes: Uint8Array, signature: string): Promise<void> => {
+      await payments?.receive(bytes, signature);
+    };
+    provider = demo = new DemoProvider({ repositories, now, newId, secret: secret.demoPayments, accountUrl, deliver });
+  }
+  if (provider === undefined)
+    return {
+      payments: undefined,
+      demo: undefined,
+      jobs: [promotions],
+      begin: () => {},
+      close: () => Promise.resolve(),
+    };
+  const payments: Payments = new Payments({
+    ledger,
+    repositories,
+    now,
+    newId,
+    provider,
+    currency: config.currency,
+    log,
+    moved,
+  });
+  const autoTopups = new AutoTopups({ repositories, payments, mailer, now, newId, accountUrl, log });
+  const ended = new AbortController();
+  let first: Promise<void> | undefined;
+  return {
+    payments,
+    demo,
+    jobs: [
+      promotions,
+      {
+        name: 'payments_catch_up',
+        everyMs: catchUpEveryMs,
+        runs: 'anywhere',
+        run: async (signal) => void (await payments.catchUp(signal)),
+      },
+      { name: 'auto_topup', everyMs: autoTopupEveryMs, runs: 'anywhere', run: (signal) => autoTopups.run(signal) },
+    ],
+    begin: () => {
+      first ??= payments.catchUp(ended.signal).then(
+        () => {},
+        (error: unknown) =>
+          log('warn', 'payments_catch_up_failed', { reason: error instanceof Error ? error.name : 'unknown' }),
+      );
+    },
+    close: async () => {
+      ended.abort();
+      await provider.close();
+    },
+  };
+}

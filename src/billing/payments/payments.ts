@@ -1,0 +1,278 @@
+import { createHash } from 'node:crypto';
+
+import { uuidText } from '../../platform/ids/uuid.ts';
+import { systemAccounts } from '../../store/ledger.ts';
+import type { EventToRecord, Topup } from '../../store/repositories/payments.ts';
+import { StoreError } from '../../store/store-error.ts';
+import { PaymentError } from './provider.ts';
+import type { PaymentEvent, PaymentNews, PaymentProvider } from './provider.ts';
+import { recordingOf } from './payment-services.ts';
+import type { EventOutcome, PaymentServices } from './payment-services.ts';
+import { giveBack, takeBack } from './returns.ts';
+
+export const microcentsPerCent = 1_000_000n;
+
+export interface TopupInput {
+  readonly accountId: string;
+  readonly amountCents: number;
+  /** The same twice is one top-up. Left out: each call is one. */
+  readonly idempotencyKey: string | undefined;
+  readonly successUrl: string;
+  readonly cancelUrl: string;
+  /** Whether the card is kept for automatic top-ups; undefined: where they are on. */
+  readonly keepsCard: boolean | undefined;
+  /** Of whoever pays. */
+  readonly email: string | undefined;
+  /** Who asks for it. */
+  readonly by: string;
+}
+
+/** Another look as far back: events are listed a little after they are made, and clocks differ. */
+const overlapMs = 3_600_000;
+/** As far back as Stripe remembers. */
+const memoryMs = 30 * 86_400_000;
+/** Stripe delivers for three days; what is about a payment that was not seen until then is about none of ours. */
+const waitsMs = 3 * 86_400_000;
+
+/** Top-ups of accounts. Credit is given for nothing but an event of the provider, once for each payment (docs/payments.md). */
+export class Payments {
+  readonly #services: PaymentServices;
+
+  constructor(services: PaymentServices) {
+    this.#services = services;
+  }
+
+  get provider(): PaymentProvider {
+    return this.#services.provider;
+  }
+
+  get currency(): string {
+    return this.#services.currency;
+  }
+
+  /**
+   * A top-up with a page where it is paid. Throws `StoreError` `conflict` when the idempotency key stands for another amount;
+   * `PaymentError` `unavailable` when the provider does not answer: the same again finds the same top-up.
+   */
+  async createTopup(input: TopupInput): Promise<Topup> {
+    const { repositories, provider, currency, now, newId } = this.#services;
+    const id = newTopupId(newId);
+    const topup = await repositories.beginTopup({
+      id,
+      accountId: input.accountId,
+      amountMicrocents: BigInt(input.amountCents) * microcentsPerCent,
+      origin: 'checkout',
+      provider: provider.name,
+      // Those of automatic top-ups are others.
+      idempotencyKey: input.idempotencyKey === undefined ? `once:${id}` : `key:${input.idempotencyKey}`,
+      successUrl: input.successUrl,
+      cancelUrl: input.cancelUrl,
+      createdAt: now(),
+      by: input.by,
+    });
+    if (topup.origin !== 'checkout' || topup.amountMicrocents !== BigInt(input.amountCents) * microcentsPerCent)
+      throw new StoreError('conflict', 'this idempotency key stands for another top-up');
+    if (topup.checkoutUrl !== null || topup.status !== 'pending' || topup.provider !== provider.name) return topup;
+    const payer = await this.#payer(input);
+    const checkout = await provider.createCheckout({
+      topupId: topup.id,
+      accountId: topup.accountId,
+      amountCents: input.amountCents,
+      currency,
+      successUrl: topup.successUrl ?? input.successUrl,
+      cancelUrl: topup.cancelUrl ?? input.cancelUrl,
+      ...payer,
+      // A call that was killed on the way is answered with the same checkout; one for another payer would be refused by it.
+      idempotencyKey: `${topup.id}:${createHash('sha256').update(JSON.stringify(payer)).digest('hex').slice(0, 16)}`,
+    });
+    await repositories.noteCheckout({ id: topup.id, ...checkout });
+    return (await repositories.getTopup({ id: topup.id }))!;
+  }
+
+  async #payer({ accountId, keepsCard, email }: TopupInput) {
+    const { repositories, provider } = this.#services;
+    const auto = keepsCard === undefined ? await repositories.getAutoTopup({ accountId }) : undefined;
+    const kept = await repositories.getPaymentMethod({ accountId, provider: provider.name });
+    return { keepsCard: keepsCard ?? auto?.enabled === true, customerId: kept?.customerId, email };
+  }
+
+  /** A call of the provider. Throws `PaymentError`: `refused` for one that is not its own, `unavailable` for one that has to come again. */
+  async receive(bytes: Uint8Array, signature: string | undefined): Promise<EventOutcome> {
+    const { provider, now, log } = this.#services;
+    let event: PaymentEvent;
+    try {
+      event = await provider.readEvent(bytes, signature, now());
+    } catch (error) {
+      log('warn', 'payment_event_refused', { reason: error instanceof Error ? error.message : String(error) });
+      throw error;
+    }
+    return await this.apply(event);
+  }
+
+  /** Asks the provider for what it has reported since the last such look. Resolves with how many events were new. */
+  async catchUp(signal: AbortSignal): Promise<number> {
+    const { repositories, provider, now, log } = this.#services;
+    const begun = now();
+    const seen = await repositories.paymentsSeenUntil({ provider: provider.name });
+    if (seen === undefined) return 0;
+    let found = 0;
+    let isWhole = true;
+    const from = Math.max(seen - overlapMs, begun - memoryMs, 0);
+    for await (const event of provider.eventsSince(from, signal)) {
+      try {
+        if ((await this.apply(event)) === 'applied') found++;
+      } catch (error) {
+        if (!(error instanceof PaymentError)) throw error;
+        // One that is too early must not hide those behind it; it is asked for again, for as long as its payment may come.
+        if (begun - event.createdAt > waitsMs) await this.#refuse(event, event.type, 'its payment was never seen');
+        else isWhole = false;
+        log('warn', 'payment_event_waits', { id: event.id, type: event.type });
+      }
+    }
+    if (isWhole && !signal.aborted) await repositories.notePaymentsSeen({ provider: provider.name, at: begun });
+    if (found > 0) log('warn', 'payment_events_missed', { provider: provider.name, count: String(found) });
+    return found;
+  }
+
+  /** What an event that is the provider's own means for the books; safe to repeat, here and elsewhere at once. */
+  async apply(event: PaymentEvent): Promise<EventOutcome> {
+    const { repositories, provider } = this.#services;
+    const { news } = event;
+    if (news.kind === 'other') return 'ignored';
+    if ((await repositories.findPaymentEvent({ provider: provider.name, id: event.id })) !== undefined) return 'again';
+    switch (news.kind) {
+      case 'paid':
+        return await this.#credit(event, news);
+      case 'failed':
+      case 'expired': {
+        const topup = await repositories.getTopup({ id: news.topupId, accountId: news.accountId });
+        if (topup === undefined) return await this.#refuse(event, news.topupId, 'there is no such top-up');
+        const isNew = await repositories.recordPaymentEvent({
+          ...this.#record(event, news.topupId),
+          topup: { id: topup.id, status: news.kind },
+        });
+        return isNew ? 'applied' : 'again';
+      }
+      case 'refunded':
+      case 'disputed':
+      case 'dispute_won':
+      case 'refund_failed':
+        return this.#reported(await this.#return(event, news));
+    }
+  }
+
+  async #credit(event: PaymentEvent, news: Extract<PaymentNews, { kind: 'paid' }>): Promise<EventOutcome> {
+    const { repositories, ledger, provider, currency, now, newId, log } = this.#services;
+    const topup = await repositories.getTopup({ id: news.topupId });
+    const fault =
+      topup === undefined
+        ? 'there is no such top-up'
+        : topup.accountId !== news.accountId
+          ? 'the top-up is of another account'
+          : topup.provider !== provider.name
+            ? 'the top-up is of another provider'
+            : news.currency !== currency
+              ? foreignCurrency(news.currency, currency)
+              : topup.amountMicrocents !== BigInt(news.amountCents) * microcentsPerCent
+                ? 'another amount was paid than was asked for'
+                : undefined;
+    if (topup === undefined || fault !== undefined) return await this.#refuse(event, news.topupId, fault ?? '');
+    if (news.method !== undefined)
+      await repositories.savePaymentMethod({
+        accountId: topup.accountId,
+        provider: provider.name,
+        savedAt: now(),
+        ...news.method,
+      });
+    const record = this.#record(event, topup.id);
+    const [id, at] = [newId(), now()];
+    try {
+      const isNew = await ledger.transfer({
+        id,
+        debitAccount: systemAccounts.cash,
+        creditAccount: topup.accountId,
+        amountMicrocents: topup.amountMicrocents,
+        kind: 'topup',
+        idempotencyKey: `payment:${provider.name}:${news.paymentId}`,
+        reference: topup.id,
+        by: topup.by,
+        at,
+        recording: [
+          recordingOf(record),
+          {
+            name: 'payment',
+            values: [provider.name, news.paymentId, topup.id, topup.accountId, topup.amountMicrocents, id, at],
+          },
+          { name: 'topup_paid', values: [news.paymentId, at, topup.id] },
+        ],
+      });
+      if (isNew) {
+        this.#reported('applied');
+        log('info', 'topup_paid', { topup: topup.id, account: topup.accountId });
+        return 'applied';
+      }
+    } catch (error) {
+      if (!(error instanceof StoreError) || error.code !== 'conflict') throw error;
+      // A twin of this event was faster, or this is a second payment of the top-up, or one payment for two top-ups.
+      if ((await repositories.findPaymentEvent({ provider: provider.name, id: event.id })) !== undefined)
+        return 'again';
+      return await this.#refuse(event, topup.id, 'the top-up was paid already, or this payment has paid another one');
+    }
+    const payment = await repositories.findPayment({ provider: provider.name, id: news.paymentId });
+    if (payment?.topupId !== topup.id)
+      return await this.#refuse(event, topup.id, 'this payment has paid another top-up');
+    // Another type of event has reported this payment.
+    await repositories.recordPaymentEvent({ ...record, outcome: 'again' });
+    return 'again';
+  }
+
+  #reported(outcome: EventOutcome): EventOutcome {
+    if (outcome === 'applied') this.#services.moved?.();
+    return outcome;
+  }
+
+  async #return(event: PaymentEvent, news: Extract<PaymentNews, { readonly returnId: string }>): Promise<EventOutcome> {
+    const { repositories, provider, currency } = this.#services;
+    const payment = await repositories.findPayment({ provider: provider.name, id: news.paymentId });
+    if (payment === undefined) {
+      // The provider's account may have other payments; of ours, this one has to wait for its payment.
+      throw new PaymentError('unavailable', `The payment that ${news.returnId} is about has not been seen yet.`);
+    }
+    const amountMicrocents = BigInt(news.amountCents) * microcentsPerCent;
+    if (news.currency !== currency)
+      return await this.#refuse(event, news.returnId, foreignCurrency(news.currency, currency));
+    if (amountMicrocents > payment.amountMicrocents)
+      return await this.#refuse(event, news.returnId, 'more is taken back than was paid');
+    const record = this.#record(event, news.returnId);
+    const isTaken = news.kind === 'refunded' || news.kind === 'disputed';
+    const kind = news.kind === 'refunded' || news.kind === 'refund_failed' ? 'refund' : 'dispute';
+    const taken = { kind, id: news.returnId, payment, amountMicrocents } as const;
+    return await (isTaken ? takeBack : giveBack)(this.#services, taken, record);
+  }
+
+  /** It is recorded, so that it is looked at once; nothing moves, and the log says so loudly. */
+  async #refuse(event: PaymentEvent, subject: string, why: string): Promise<EventOutcome> {
+    const { repositories, log } = this.#services;
+    log('error', 'payment_event_contradicts', { id: event.id, type: event.type, subject, reason: why });
+    await repositories.recordPaymentEvent({ ...this.#record(event, subject), outcome: `refused: ${why}` });
+    return 'refused';
+  }
+
+  #record(event: PaymentEvent, subject: string): EventToRecord {
+    const { provider, now } = this.#services;
+    return {
+      provider: provider.name,
+      id: event.id,
+      kind: event.type,
+      subject: subject.slice(0, 255),
+      outcome: 'applied',
+      createdAt: event.createdAt,
+      receivedAt: now(),
+    };
+  }
+}
+
+const foreignCurrency = (found: string, own: string): string =>
+  `it is in ${found.slice(0, 3)}, and this service takes ${own} only: settle it at the provider of payments`;
+
+export const newTopupId = (newId: () => Uint8Array): string => `top_${uuidText(newId()).replaceAll('-', '')}`;

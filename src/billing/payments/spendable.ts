@@ -1,0 +1,34 @@
+import type { Repositories } from '../../store/repositories/repositories.ts';
+import { StoreError } from '../../store/store-error.ts';
+
+const triesMax = 12;
+
+/**
+ * Takes up to an amount from an account: all of it, or else what the account has and nothing that runs holds, or else
+ * less, down to nothing. `take` moves exactly what it is told (`insufficient`: try less); whether something was moved, and
+ * how much, is in what it records, so a `conflict` ends the search too: somebody else has taken it.
+ */
+export async function spendable(
+  repositories: Pick<Repositories, 'getAccount' | 'heldOf'>,
+  accountId: string,
+  wanted: bigint,
+  take: (microcents: bigint) => Promise<boolean>,
+): Promise<void> {
+  let amount = wanted;
+  for (let tries = 0; ; tries++) {
+    try {
+      await take(amount);
+      return;
+    } catch (error) {
+      if (!(error instanceof StoreError)) throw error;
+      if (error.code === 'conflict') return;
+      if (error.code !== 'insufficient' || amount === 0n) throw error;
+    }
+    const account = await repositories.getAccount({ accountId });
+    const { microcents: held } = await repositories.heldOf({ accountId });
+    const has = account === undefined ? 0n : account.balanceMicrocents + account.creditLimitMicrocents - held;
+    // Holds come and go, and of the youngest nobody else knows: where even what seems free is not, half of it may be.
+    const less = tries === 0 ? amount - 1n : amount / 2n;
+    amount = tries >= triesMax || has <= 0n ? 0n : less < has ? less : has;
+  }
+}

@@ -1,0 +1,130 @@
+import { ApiError, atCap } from '../../platform/errors.ts';
+import type { Slot } from './slot.ts';
+import type { ShedLevel } from './load.ts';
+
+/**
+ * Whether this process takes new work at all, whoever asks for it: a cap on the requests that run, and the ladder of load
+ * shedding (reliability §5). Refusing comes before the work: before a large body is read and before any is parsed, so it
+ * costs a fraction of serving, and what runs goes on at full speed (reliability §3.1, "overload").
+ *
+ * On the second level the cap sinks, a fifth with every look that finds the process overloaded, and one request may always
+ * run: taking none at all would swing between nothing and a flood, and a process whose memory does not shrink while it does
+ * nothing would never work again. When the load is gone the cap rises, and is back in a few seconds.
+ */
+export class Admission {
+  #runningMax: number;
+  #running = 0;
+  #shedLevel: ShedLevel = 0;
+  /** Below `#runningMax` while the load is too high, and some time after. */
+  #cap: number;
+  /** What ran when the load was too high the last time. */
+  #capacityKnee = Infinity;
+  #refusedSinceLook = false;
+  /** Requests with large bodies, from their first look to their end. */
+  #large = 0;
+  /** Looks in a row that blamed them. */
+  #blamed = 0;
+
+  constructor(runningMax: number) {
+    this.#runningMax = runningMax;
+    this.#cap = runningMax;
+  }
+
+  /** Holds from the next request on; what runs already goes on. */
+  set runningMax(value: number) {
+    this.#cap = this.#cap === this.#runningMax ? value : Math.min(this.#cap, value);
+    this.#runningMax = value;
+  }
+
+  get running(): number {
+    return this.#running;
+  }
+
+  /** Requests that may run at once, now. */
+  get cap(): number {
+    return this.#cap;
+  }
+
+  get shedLevel(): ShedLevel {
+    return this.#shedLevel;
+  }
+
+  /** Fewer requests may run than at other times. */
+  get isShedding(): boolean {
+    return this.#cap < this.#runningMax;
+  }
+
+  /**
+   * A new judgement of the load, four times a second. `lacksMemory`: of it, and not of the processor, there is too little.
+   *
+   * While large bodies are under way a processor that has too much to do is their doing: then no more of them are taken, and
+   * everybody else is served, if slowly. For ten seconds at most, by when those that were taken are read and sent.
+   */
+  judged(shedLevel: ShedLevel, lacksMemory = false): void {
+    if (shedLevel >= 2 && !lacksMemory && this.#large > 0 && this.#blamed < blamedLooksMax) {
+      this.#blamed++;
+      this.#shedLevel = 1;
+      return;
+    }
+    if (shedLevel === 0) this.#blamed = 0;
+    this.#shedLevel = shedLevel;
+    if (shedLevel >= 2) {
+      this.#capacityKnee = Math.min(this.#cap, this.#running);
+      this.#cap = Math.max(1, Math.floor(this.#capacityKnee * capShrinks));
+    } else {
+      const isNearCapacity = this.#refusedSinceLook && this.#cap >= this.#capacityKnee * capacityNears;
+      this.#cap = Math.min(this.#runningMax, Math.ceil(this.#cap * (isNearCapacity ? capCreeps : capGrows)) + 1);
+    }
+    this.#refusedSinceLook = false;
+  }
+
+  /** Throws `backend_at_capacity` 429 when a request with such a body would be refused; `undefined`: not known yet. */
+  check(bodyBytes: number | undefined, largeBodyBytes: number): void {
+    this.#checkCap();
+    if (this.#shedLevel >= 1 && bodyBytes !== undefined && bodyBytes > largeBodyBytes)
+      throw atCapacity('The service is busy and takes no large requests now.', this.#cap);
+  }
+
+  /** A request turns out to have a large body, until its end. Throws as `check` does. */
+  takeLarge(bodyBytes: number, largeBodyBytes: number): Slot {
+    this.check(bodyBytes, largeBodyBytes);
+    this.#large++;
+    return this.#slot(() => this.#large--);
+  }
+
+  /** Takes the place of a request whose body has arrived. Throws `backend_at_capacity` 429 when there is none. */
+  take(): Slot {
+    this.#checkCap();
+    this.#running++;
+    return this.#slot(() => this.#running--);
+  }
+
+  #slot(release: () => void): Slot {
+    let released = false;
+    return {
+      release: () => {
+        if (released) throw new Error('a slot is released once');
+        released = true;
+        release();
+      },
+    };
+  }
+
+  #checkCap(): void {
+    if (this.#running < this.#cap) return;
+    this.#refusedSinceLook = true;
+    throw atCapacity('The service has as many requests as it can take.', this.#cap);
+  }
+}
+
+const capShrinks = 0.8;
+/** Ten seconds, as long as a large body may take to be parsed. */
+const blamedLooksMax = 40;
+/** From one to a thousand in four seconds. */
+const capGrows = 1.5;
+/** While there is still more work than the cap lets in, and the cap comes near to what was too much: a fifth in two seconds. */
+const capCreeps = 1.02;
+const capacityNears = 0.6;
+
+const atCapacity = (message: string, cap: number): ApiError =>
+  new ApiError('backend_at_capacity', `${message} Try again shortly.`, atCap(cap, 1));

@@ -1,0 +1,563 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+
+import type {
+  LimitAnswer,
+  LimitExchange,
+  LimitLeases,
+  LimitName,
+  LimitShare,
+  WantedLimit,
+} from '../../store/limit-leases.ts';
+import { StoreError } from '../../store/store-error.ts';
+import { nameOf } from './counts.ts';
+import type { Claim, LimitCounts, LimitRule, Taken, Taking } from './counts.ts';
+import { windowStart } from './windows.ts';
+
+/** A share of a window lasts for so many requests, or for so much use, whichever is more. */
+const requestsAhead = 16;
+const useAheadSeconds = 2;
+/** Limits in one exchange; the next ones wait their turn. */
+const exchangedAtOnceMax = 500;
+/** How often others are asked what they lack. It bounds how long something idle here can be refused there. */
+const lookEveryMs = 100;
+/** So long after a look that found others lacking a share, this process keeps to its part of it. */
+const contendedMs = 3 * lookEveryMs;
+/** Where others may have something idle: asked so often, with a pause in which they look. */
+const triesMax = 5;
+const pauseMs = 60;
+/** After so long the others have given back what was idle when they were asked, and need not be waited for again. */
+const askedForMs = 1_000;
+/** A refusal is repeated from memory for so long, so that a storm costs nothing. */
+const refusalMs = 250;
+/** More ahead of need is asked for again after this, when there was none. */
+const dryMs = 1_000;
+/** The limit server answers, or nobody is let in. */
+const waitMaxMs = 2_000;
+/** While somebody waits, it is looked after whoever has waited too long. */
+const tickMs = 50;
+/** What nobody has asked for in this time goes back. */
+const idleMs = 10_000;
+const sweepEveryMs = 1_000;
+/** For what is given back at the end. */
+const closeMaxMs = 2_000;
+
+/** A request that waits until it can take all of its claims. */
+interface Waiter {
+  readonly claims: readonly Claim[];
+  readonly sinceMs: number;
+  resolve(taking: Taking<Claim>): void;
+  reject(error: StoreError): void;
+}
+
+/** What this process has of one limit. */
+interface Pool extends LimitName {
+  readonly name: string;
+  startsAt: number;
+  /** As the last request had it. */
+  ruleLimit: number;
+  /** The lowest limit that all shares together were seen to keep; what is held counts for nothing under a lower one. */
+  limit: number;
+  /** Leased, used or not. */
+  held: number;
+  /** Above `held`: used beyond what was leased, and not yet told. */
+  used: number;
+  /** No longer part of `held`; goes with the next exchange. */
+  returning: number;
+  /** What all others had when the limit server was last heard. */
+  others: number;
+  /** Claims that have not ended. */
+  open: number;
+  /** The limit server may have a share of this process. */
+  isListed: boolean;
+  activeMs: number;
+  readonly waiters: Set<Waiter>;
+  /** What a request takes, by the last one. */
+  unit: number;
+  spent: number;
+  perSecond: number;
+  dryUntilMs: number;
+  /** More tries before those who wait are refused, the next of them not before `tryAtMs`. */
+  tries: number;
+  tryAtMs: number;
+  /** When others were first told that something is lacking, this time; and last. */
+  lackingMs: number;
+  /** What is refused from memory, and until when: so much or more, under such a limit or a lower one. */
+  refusedUntilMs: number;
+  refusedAmount: number;
+  refusedLimit: number;
+  /** While others want a share: what this process keeps of it. */
+  contendedUntilMs: number;
+  part: number;
+}
+
+interface Asked {
+  readonly pool: Pool;
+  readonly exchange: LimitExchange;
+  /** When it was asked. */
+  readonly used: number;
+}
+
+export interface LeasedLimitsOptions {
+  readonly leases: LimitLeases;
+  /** Milliseconds since 1970 that pass evenly, the same for all processes as nearly as can be. */
+  readonly now: () => number;
+  /** Places of running requests were given to others, because this process was taken for dead. */
+  readonly lost?: () => void;
+}
+
+/**
+ * Limits that are leased in shares from a limit server which several processes have in common (money.md, "Limits across replicas").
+ * What is held here is taken at once; a round trip is made when it is used up, for all that wait together.
+ *
+ * Whoever lacks something makes the others give back what is idle, tries a few times, and refuses. A slot that becomes free
+ * while others want one goes back when this process has more than its part; else the next request here takes it.
+ */
+export class LeasedLimits implements LimitCounts {
+  readonly #options: LeasedLimitsOptions;
+  readonly #pools = new Map<string, Pool>();
+  /** Those with something to say to the limit server. */
+  readonly #due = new Set<Pool>();
+  readonly #waiters = new Set<Waiter>();
+  readonly #timers: NodeJS.Timeout[];
+  #tick: NodeJS.Timeout | undefined;
+  #working: Promise<void> | undefined;
+  #looking: Promise<void> | undefined;
+  /** Grows when all that was leased was lost: what was taken before does not come back. */
+  #epoch = 1;
+  #closed = false;
+
+  constructor(options: LeasedLimitsOptions) {
+    this.#options = options;
+    options.leases.listen({
+      restored: (shares) => this.#restore(shares),
+      lost: () => {
+        this.#forget();
+        options.lost?.();
+      },
+    });
+    this.#timers = [
+      setInterval(() => this.#look(), lookEveryMs).unref(),
+      setInterval(() => this.#sweep(), sweepEveryMs).unref(),
+    ];
+  }
+
+  /** Limits with a share here. */
+  get size(): number {
+    return this.#pools.size;
+  }
+
+  take<Of extends Claim>(claims: readonly Of[]): Taking<Of> | Promise<Taking<Of>> {
+    const nowMs = performance.now();
+    const pools = claims.map(({ rule }) => this.#poolOf(rule));
+    const lacking = claims.filter((claim, index) => {
+      const pool = pools[index]!;
+      pool.ruleLimit = claim.rule.limit;
+      pool.activeMs = nowMs;
+      return !this.#has(claim, pool);
+    });
+    if (lacking.length === 0) return { taken: this.#takeAll(claims, pools) };
+    const refused = lacking.filter((claim) => this.#isRefused(claim, nowMs));
+    if (refused.length > 0) return { lacking: refused };
+    if (this.#closed) return Promise.reject(new StoreError('failed', 'the limits are closed'));
+    return new Promise<Taking<Claim>>((resolve, reject) => {
+      const waiter: Waiter = { claims, sinceMs: nowMs, resolve, reject };
+      this.#waiters.add(waiter);
+      this.#enter(waiter);
+    }) as Promise<Taking<Of>>; // the claims that were handed in
+  }
+
+  end({ rule, amount, startsAt, epoch }: Taken, change: number): void {
+    const pool = epoch === this.#epoch || change > 0 ? this.#poolOf(rule) : undefined;
+    if (pool === undefined) return;
+    if (epoch === this.#epoch) pool.open--;
+    pool.activeMs = performance.now();
+    if (rule.kind === 'running') {
+      if (epoch === this.#epoch) this.#leave(pool, amount);
+    } else if (change > 0 || (epoch === this.#epoch && startsAt === pool.startsAt)) {
+      pool.used += change;
+      pool.spent += change;
+      if (change > 0) this.#note(pool);
+      else this.#serve(pool.waiters);
+    }
+  }
+
+  used(rule: LimitRule): number {
+    const pool = this.#poolOf(rule);
+    return pool.others + pool.used;
+  }
+
+  restMs(rule: LimitRule): number {
+    return Math.max(1, this.#poolOf(rule).startsAt + rule.lengthMs - this.#options.now());
+  }
+
+  /** Gives back everything that is not used. What is asked for later is refused. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    for (const timer of this.#timers) clearInterval(timer);
+    clearTimeout(this.#tick);
+    for (const waiter of this.#waiters) this.#reject(waiter, new StoreError('failed', 'the limits are closed'));
+    for (const pool of this.#pools.values()) this.#note(pool);
+    let timer: NodeJS.Timeout | undefined;
+    const timeout = new Promise<void>((resolve) => (timer = setTimeout(resolve, closeMaxMs)));
+    await Promise.race([this.#rest(), timeout]);
+    clearTimeout(timer);
+    this.#due.clear();
+  }
+
+  async #rest(): Promise<void> {
+    while (this.#working !== undefined) await this.#working;
+  }
+
+  // What is held here.
+
+  #poolOf({ subject, kind, lengthMs, limit }: LimitRule): Pool {
+    const name = nameOf({ subject, kind, lengthMs });
+    let pool = this.#pools.get(name);
+    if (pool === undefined) {
+      pool = {
+        ...{ name, subject, kind, lengthMs, startsAt: 0, ruleLimit: limit, limit: Infinity },
+        ...{ held: 0, used: 0, returning: 0, others: 0, open: 0, isListed: false },
+        ...{ activeMs: performance.now(), waiters: new Set() },
+        ...{ unit: 1, spent: 0, perSecond: 0, dryUntilMs: 0, tries: 0, tryAtMs: 0, lackingMs: -Infinity },
+        ...{ refusedUntilMs: 0, refusedAmount: 0, refusedLimit: 0, contendedUntilMs: 0, part: Infinity },
+      };
+      this.#pools.set(name, pool);
+    }
+    if (kind !== 'running') this.#roll(pool);
+    return pool;
+  }
+
+  /** A lease ends with its window. */
+  #roll(pool: Pool): void {
+    const { subject, lengthMs, startsAt } = pool;
+    const now = windowStart(subject, lengthMs, this.#options.now());
+    // Another process may be in the next window already: then so are all.
+    if (startsAt === now || startsAt === now + lengthMs) return;
+    this.#begin(pool, now);
+  }
+
+  #begin(pool: Pool, startsAt: number): void {
+    const fresh = { held: 0, used: 0, returning: 0, others: 0, limit: Infinity, refusedUntilMs: 0, dryUntilMs: 0 };
+    Object.assign(pool, fresh, { startsAt, tries: 0, tryAtMs: 0, lackingMs: -Infinity });
+  }
+
+  #free({ held, used }: Pool): number {
+    return Math.max(0, held - used);
+  }
+
+  #has({ rule, amount }: Claim, pool = this.#poolOf(rule)): boolean {
+    return pool.held - pool.used >= amount && rule.limit >= pool.limit && this.#isTrusted(rule);
+  }
+
+  #takeAll(claims: readonly Claim[], pools = claims.map(({ rule }) => this.#poolOf(rule))): readonly Taken[] {
+    return claims.map(({ rule, amount }, index) => {
+      const pool = pools[index]!;
+      pool.used += amount;
+      pool.open++;
+      if (rule.kind !== 'running') {
+        pool.unit = amount;
+        pool.spent += amount;
+        if (this.#free(pool) * 2 < aheadOf(pool) && pool.dryUntilMs < pool.activeMs) this.#note(pool);
+      }
+      return { rule, amount, startsAt: pool.startsAt, epoch: this.#epoch };
+    });
+  }
+
+  #isRefused({ rule, amount }: Claim, nowMs: number): boolean {
+    const pool = this.#poolOf(rule);
+    return (
+      nowMs < pool.refusedUntilMs &&
+      rule.limit <= pool.refusedLimit &&
+      amount - this.#free(pool) >= pool.refusedAmount &&
+      this.#isTrusted(rule)
+    );
+  }
+
+  #isTrusted({ kind }: LimitName): boolean {
+    return kind !== 'running' || performance.now() < this.#options.leases.trustedUntilMs;
+  }
+
+  /** A request that ran has ended. */
+  #leave(pool: Pool, amount: number): void {
+    pool.used -= amount;
+    const isOverPart = performance.now() < pool.contendedUntilMs && pool.held > pool.part;
+    if (isOverPart || pool.ruleLimit < pool.limit) this.#giveBack(pool, amount);
+    else this.#serve(pool.waiters);
+  }
+
+  #giveBack(pool: Pool, amount: number): void {
+    if (amount <= 0) return;
+    pool.held -= amount;
+    pool.returning += amount;
+    this.#note(pool);
+  }
+
+  // Those who wait.
+
+  #enter(waiter: Waiter): void {
+    for (const claim of waiter.claims) {
+      const pool = this.#poolOf(claim.rule);
+      pool.waiters.add(waiter);
+      if (!this.#has(claim)) this.#note(pool);
+    }
+    this.#tick ??= setTimeout(() => this.#wait(), tickMs);
+  }
+
+  #quit(waiter: Waiter): void {
+    this.#waiters.delete(waiter);
+    for (const { rule } of waiter.claims) this.#pools.get(nameOf(rule))?.waiters.delete(waiter);
+  }
+
+  #reject(waiter: Waiter, error: StoreError): void {
+    this.#quit(waiter);
+    waiter.reject(error);
+  }
+
+  /** Whoever can take all of its claims does, those first who came first. */
+  #serve(waiters: Iterable<Waiter>): void {
+    for (const waiter of [...waiters]) {
+      if (!waiter.claims.every((claim) => this.#has(claim))) continue;
+      this.#quit(waiter);
+      waiter.resolve({ taken: this.#takeAll(waiter.claims) });
+    }
+  }
+
+  #wait(): void {
+    this.#tick = undefined;
+    const nowMs = performance.now();
+    this.#serve(this.#waiters);
+    for (const waiter of this.#waiters) {
+      if (nowMs - waiter.sinceMs > waitMaxMs)
+        this.#reject(waiter, new StoreError('failed', 'the limits do not answer'));
+      else for (const claim of waiter.claims) if (!this.#has(claim)) this.#note(this.#poolOf(claim.rule));
+    }
+    if (this.#waiters.size > 0) this.#tick = setTimeout(() => this.#wait(), tickMs);
+  }
+
+  // What is asked of the limit server.
+
+  #note(pool: Pool): void {
+    this.#due.add(pool);
+    this.#start();
+  }
+
+  /** In the next turn of the event loop, so that all that comes in one turn is asked at once. */
+  #start(): void {
+    this.#working ??= nextTurn()
+      .then(() => this.#work())
+      .finally(() => {
+        this.#working = undefined;
+        if (this.#due.size > 0) this.#start();
+      });
+  }
+
+  async #work(): Promise<void> {
+    while (this.#due.size > 0) {
+      let asked: readonly Asked[] = [];
+      let answers: readonly LimitAnswer[];
+      try {
+        answers = await this.#options.leases.exchange(() => {
+          asked = this.#collect();
+          return asked.map((one) => one.exchange);
+        });
+      } catch {
+        // What was on its way is restored before the next exchange; whoever has waited too long is told by `#wait`.
+        if (this.#closed) return this.#due.clear();
+        for (const { pool } of asked) this.#due.add(pool);
+        await new Promise((resolve) => setTimeout(resolve, pauseMs));
+        continue;
+      }
+      if (asked.length === 0) return; // pauses only: `#wait` comes back to them
+      const short = asked.filter((one, index) => this.#apply(one, answers[index]!));
+      for (const { pool } of asked) this.#serve(pool.waiters);
+      for (const one of short) this.#refuse(one);
+    }
+  }
+
+  #collect(): readonly Asked[] {
+    const asked: Asked[] = [];
+    const nowMs = performance.now();
+    for (const pool of this.#due) {
+      if (asked.length >= exchangedAtOnceMax) break;
+      this.#due.delete(pool);
+      if (this.#pools.get(pool.name) !== pool) continue;
+      const exchange = this.#exchangeOf(pool, nowMs);
+      if (exchange !== undefined) asked.push({ pool, exchange, used: pool.used });
+    }
+    return asked;
+  }
+
+  #exchangeOf(pool: Pool, nowMs: number): LimitExchange | undefined {
+    const { subject, kind, lengthMs, ruleLimit: limit } = pool;
+    if (kind !== 'running') this.#roll(pool);
+    // A place of a request that still runs is not forgotten.
+    const leaves = (this.#isIdle(pool, nowMs) || this.#closed) && (kind !== 'running' || pool.used === 0);
+    // Under a lower limit only the limit server knows whether what is held may be used.
+    if (leaves || limit < pool.limit) {
+      const free = this.#free(pool);
+      pool.returning += free;
+      pool.held -= free;
+    }
+    const isPausing = nowMs < pool.tryAtMs;
+    const amounts = isPausing ? [] : this.#amounts(pool);
+    const free = this.#free(pool);
+    const [first = 0] = amounts;
+    const sum = amounts.reduce((total, amount) => total + amount, 0);
+    const least = first === 0 ? 0 : Math.max(1, first - free);
+    const need = first === 0 ? 0 : Math.max(least, sum - free);
+    const isAhead = kind !== 'running' && !leaves && !isPausing && pool.dryUntilMs < nowMs && free * 2 < aheadOf(pool);
+    const want = Math.max(need, isAhead ? Math.ceil(aheadOf(pool)) - free : 0);
+    const owed = Math.max(0, pool.used - pool.held);
+    const back = pool.returning;
+    if (back === 0 && owed === 0 && want === 0 && !leaves) return undefined;
+    pool.returning = 0;
+    return { subject, kind, lengthMs, startsAt: pool.startsAt, limit, back, owed, least, need, want, leaves };
+  }
+
+  /** What those who wait lack here, in their order. */
+  #amounts(pool: Pool): readonly number[] {
+    const amounts: number[] = [];
+    for (const { claims } of pool.waiters)
+      for (const { rule, amount } of claims) if (nameOf(rule) === pool.name) amounts.push(amount);
+    const sum = amounts.reduce((total, amount) => total + amount, 0);
+    // They wait for something else.
+    return pool.ruleLimit >= pool.limit && this.#free(pool) >= sum ? [] : amounts;
+  }
+
+  /** True: it was less than those who wait need. */
+  #apply({ pool, exchange, used }: Asked, answer: LimitAnswer): boolean {
+    if (this.#pools.get(pool.name) !== pool) return false;
+    pool.isListed = true;
+    if (answer.startsAt !== exchange.startsAt) {
+      // Ahead of this process: all go on there. Behind it, by a moment: asked again.
+      if (answer.startsAt > pool.startsAt) {
+        this.#begin(pool, answer.startsAt);
+        pool.used = pool.held = answer.held;
+        pool.others = answer.used - answer.held;
+      } else pool.tryAtMs = performance.now() + pauseMs;
+      if (pool.waiters.size > 0) this.#due.add(pool);
+      return false;
+    }
+    if (pool.startsAt !== exchange.startsAt) {
+      // Its window is over.
+      if (pool.waiters.size > 0) this.#due.add(pool);
+      return false;
+    }
+    if (exchange.leaves) {
+      pool.used -= used;
+      pool.isListed = false;
+      if (pool.waiters.size === 0 && pool.used === 0) this.#pools.delete(pool.name);
+    }
+    pool.held = answer.held - pool.returning;
+    pool.others = answer.used - answer.held;
+    pool.limit = answer.used <= exchange.limit ? exchange.limit : Infinity;
+    if (exchange.want > exchange.need && answer.granted <= exchange.need) pool.dryUntilMs = performance.now() + dryMs;
+    return answer.granted < exchange.need;
+  }
+
+  /** There was not enough for all: tries again while others may give back something, or refuses those who are left. */
+  #refuse({ pool, exchange }: Asked): void {
+    const nowMs = performance.now();
+    if (!this.#isTrusted(pool)) {
+      pool.tryAtMs = nowMs + pauseMs; // `#wait` comes back to it
+      return;
+    }
+    // The others look many times while it stands, and whatever they give back is found by the next try.
+    const isFirst = nowMs - pool.lackingMs > askedForMs;
+    pool.lackingMs = nowMs;
+    if (isFirst && pool.others > 0) pool.tries = triesMax;
+    if (pool.tries > 0) {
+      pool.tries--;
+      pool.tryAtMs = nowMs + pauseMs * (0.75 + Math.random() / 2);
+      setTimeout(() => this.#note(pool), pool.tryAtMs - nowMs).unref();
+      return;
+    }
+    pool.refusedUntilMs = nowMs + refusalMs;
+    pool.refusedAmount = exchange.least;
+    pool.refusedLimit = exchange.limit;
+    for (const waiter of [...pool.waiters]) {
+      const lacking = waiter.claims.filter((claim) => this.#isRefused(claim, nowMs) && !this.#has(claim));
+      if (lacking.length === 0) continue;
+      this.#quit(waiter);
+      waiter.resolve({ lacking });
+    }
+    if (pool.waiters.size > 0) this.#due.add(pool);
+  }
+
+  // What the others lack, and what nobody uses.
+
+  #look(): void {
+    if (this.#pools.size === 0) return;
+    this.#looking ??= this.#options.leases
+      .wanted()
+      .then(
+        (wanted) => this.#share(wanted),
+        () => {}, // the next look tries again
+      )
+      .finally(() => (this.#looking = undefined));
+  }
+
+  #share(wanted: readonly WantedLimit[]): void {
+    const nowMs = performance.now();
+    for (const { contenders, ...name } of wanted) {
+      const pool = this.#pools.get(nameOf(name));
+      if (pool === undefined) continue;
+      if (pool.kind === 'running') {
+        pool.contendedUntilMs = nowMs + contendedMs;
+        pool.part = Math.floor(pool.ruleLimit / contenders);
+      } else this.#roll(pool);
+      pool.dryUntilMs = nowMs + dryMs;
+      if (pool.waiters.size === 0) this.#giveBack(pool, this.#free(pool));
+    }
+  }
+
+  #sweep(): void {
+    const nowMs = performance.now();
+    for (const pool of this.#pools.values()) {
+      if (pool.kind !== 'running') this.#roll(pool);
+      pool.perSecond = (pool.perSecond + Math.max(0, pool.spent)) / 2;
+      pool.spent = 0;
+      if (!this.#isIdle(pool, nowMs)) continue;
+      if (pool.isListed) this.#note(pool);
+      else this.#pools.delete(pool.name);
+    }
+  }
+
+  #isIdle({ open, waiters, activeMs }: Pool, nowMs: number): boolean {
+    return open === 0 && waiters.size === 0 && activeMs < nowMs - idleMs;
+  }
+
+  // What becomes of shares when an answer was lost, or this process was taken for dead.
+
+  /** What is held for certain. What is not in memory goes back, as anything that is idle. */
+  #restore(shares: readonly LimitShare[]): void {
+    const unseen = new Set(this.#pools.values());
+    for (const share of shares) {
+      const isKnown = this.#pools.has(nameOf(share));
+      const pool = this.#poolOf({ ...share, limit: 0 });
+      pool.isListed = true;
+      if (!isKnown) pool.activeMs = -Infinity;
+      if (pool.kind !== 'running' && pool.startsAt !== share.startsAt) continue;
+      unseen.delete(pool);
+      pool.held = share.held;
+      pool.returning = 0;
+      if (isKnown) continue;
+      pool.used = pool.kind === 'running' ? 0 : share.held;
+    }
+    for (const pool of unseen) {
+      pool.held = Math.min(pool.held, Math.max(0, pool.used));
+      pool.returning = 0;
+    }
+    for (const pool of this.#pools.values()) if (pool.waiters.size > 0 || pool.used > pool.held) this.#due.add(pool);
+  }
+
+  #forget(): void {
+    this.#epoch++;
+    this.#pools.clear();
+    this.#due.clear();
+    for (const waiter of this.#waiters) this.#enter(waiter);
+  }
+}
+
+/** How much of a window should be at hand. */
+const aheadOf = ({ unit, perSecond }: Pool): number => Math.max(requestsAhead * unit, useAheadSeconds * perSecond);

@@ -1,0 +1,151 @@
+import { performance } from 'node:perf_hooks';
+import { totalmem } from 'node:os';
+import { getHeapStatistics } from 'node:v8';
+
+/**
+ * The levels of load shedding (reliability §5, "shedding"): 0 everything passes, 1 large bodies are refused, 2 new work is
+ * refused, 3 idle connections are closed as well.
+ */
+export type ShedLevel = 0 | 1 | 2 | 3;
+
+export interface LoadLimits {
+  /** Lag of the event loop from which large bodies are refused. */
+  readonly largeBodiesLagMs: number;
+  /** Lag of the event loop from which new work is refused. */
+  readonly newWorkLagMs: number;
+  /** Share of the memory, 0 to 1, from which new work is refused. */
+  readonly newWorkMemoryShare: number;
+  /** Share of the memory, 0 to 1, from which idle connections are closed too. */
+  readonly idleConnectionsMemoryShare: number;
+}
+
+/** What one look found, about the time since the look before. */
+export interface LoadSample {
+  /** How late the event loop's timers were, at worst. */
+  readonly lagMs: number;
+  /** Share of the time in which the event loop had work, 0 to 1. */
+  readonly busyShare: number;
+  /** How full the memory is: resident memory of its limit or heap of its limit, whichever is fuller. */
+  readonly memoryShare: number;
+}
+
+/** How often the load is judged. */
+const judgeEveryMs = 250;
+
+/** Samples that are looked at together: the last second. */
+const windowSamples = 4;
+/** So many of them have to agree before anything is refused. One pause, however long, is one sample. */
+const agreeingSamples = 3;
+/** To come down, the whole window has to stay below these shares of a threshold. */
+const calmLagShare = 0.8;
+const calmMemoryShare = 0.95;
+/**
+ * A loop that is less busy than this is not late because of its work: something else had the processor, and refusing work
+ * would not change that. A loop that has more than it can do is busy all the time, also on a machine that is shared.
+ */
+const busyShareMin = 0.7;
+
+/** Judges samples, one after the other. Pure apart from what it remembers: the clock is whoever calls it. */
+export class Shedding {
+  readonly #limits: LoadLimits;
+  readonly #samples: LoadSample[] = [];
+  #shedLevel: ShedLevel = 0;
+
+  constructor(limits: LoadLimits) {
+    this.#limits = limits;
+  }
+
+  get shedLevel(): ShedLevel {
+    return this.#shedLevel;
+  }
+
+  judge(sample: LoadSample): ShedLevel {
+    this.#samples.push(sample);
+    if (this.#samples.length > windowSamples) this.#samples.shift();
+    const asked = this.#samples.map((one) => this.#shedLevelOf(one, 1, 1)).sort((a, b) => b - a);
+    const reached = asked[agreeingSamples - 1] ?? 0;
+    const kept = Math.max(...this.#samples.map((one) => this.#shedLevelOf(one, calmLagShare, calmMemoryShare)));
+    this.#shedLevel = Math.max(reached, Math.min(this.#shedLevel, kept)) as ShedLevel;
+    return this.#shedLevel;
+  }
+
+  /** The level that a sample by itself asks for, by thresholds times these shares. */
+  #shedLevelOf({ lagMs, busyShare, memoryShare }: LoadSample, lagShare: number, ofMemory: number): ShedLevel {
+    const limits = this.#limits;
+    const lag = busyShare >= busyShareMin * lagShare ? lagMs : 0;
+    if (memoryShare >= limits.idleConnectionsMemoryShare * ofMemory) return 3;
+    if (memoryShare >= limits.newWorkMemoryShare * ofMemory || lag >= limits.newWorkLagMs * lagShare) return 2;
+    return lag >= limits.largeBodiesLagMs * lagShare ? 1 : 0;
+  }
+}
+
+/** Whether it is the memory that asks for a level above the first. */
+export const lacksMemory = ({ memoryShare }: LoadSample, { newWorkMemoryShare }: LoadLimits): boolean =>
+  memoryShare >= newWorkMemoryShare * calmMemoryShare;
+
+export interface LoadMonitorOptions {
+  readonly limits: LoadLimits;
+  /** What counts as all the memory; `undefined`: what the container or the machine has. */
+  readonly memoryBytesMax: number | undefined;
+  /** Processes like this one, which share what the container or the machine has. */
+  readonly processes?: number;
+  /** Called with every judgement. */
+  readonly judged: (shedLevel: ShedLevel, sample: LoadSample) => void;
+}
+
+/** So often the event loop is asked how late it is. */
+const tickEveryMs = 20;
+
+/**
+ * Looks at this process four times a second. Returns what ends it.
+ *
+ * The lag is what a timer of our own finds. `monitorEventLoopDelay` of Node forgets the delay in which its histogram is
+ * reset, so a loop that is held up for 300 ms each time has a lag of nothing; and of a dozen ticks between two looks, the
+ * 99th percentile is the worst.
+ */
+export function monitorLoad({ limits, memoryBytesMax, processes = 1, judged }: LoadMonitorOptions): () => void {
+  const shedding = new Shedding(limits);
+  const memoryMax = memoryBytesMax ?? machineMemoryBytes() / processes;
+  let lagMs = 0;
+  let tickAtMs = performance.now();
+  let lookAtMs = tickAtMs;
+  let looked = performance.eventLoopUtilization();
+  const look = (): void => {
+    const now = performance.eventLoopUtilization();
+    const heap = getHeapStatistics();
+    const sample = {
+      lagMs,
+      busyShare: performance.eventLoopUtilization(now, looked).utilization,
+      memoryShare: Math.max(residentBytes() / memoryMax, heap.used_heap_size / heap.heap_size_limit),
+    };
+    looked = now;
+    lagMs = 0;
+    judged(shedding.judge(sample), sample);
+  };
+  const timer = setInterval(() => {
+    const now = performance.now();
+    lagMs = Math.max(lagMs, now - tickAtMs - tickEveryMs);
+    tickAtMs = now;
+    if (now - lookAtMs < judgeEveryMs) return;
+    lookAtMs = now;
+    look();
+  }, tickEveryMs);
+  timer.unref();
+  return () => clearInterval(timer);
+}
+
+/** Reading it takes a file descriptor; without one left (reliability S4) the heap alone has to say how full the memory is. */
+function residentBytes(): number {
+  try {
+    return process.memoryUsage.rss();
+  } catch {
+    return 0;
+  }
+}
+
+/** The limit of the container, where there is one that limits anything; else what the machine has. */
+function machineMemoryBytes(): number {
+  const limit = process.constrainedMemory();
+  const total = totalmem();
+  return limit > 0 && limit < total ? limit : total;
+}

@@ -1,0 +1,287 @@
+import { ApiError, atCap } from '../../platform/errors.ts';
+import type { ErrorDetails } from '../../platform/errors.ts';
+import { StoreError } from '../../store/store-error.ts';
+import type { Claim, LimitCounts, LimitRule, Taken, Taking } from './counts.ts';
+
+/** What an account is sold: how many requests, and how fast. Whatever is left out is not limited. */
+export interface Plan {
+  readonly name: string;
+  /** Requests that are included in each window: those of plan keys, which the plan pays for. */
+  readonly quota?: { readonly requests: number; readonly windowMs: number } | undefined;
+  /** Of all keys of the account together. */
+  readonly requestsPerMinute?: number | undefined;
+  readonly tokensPerMinute?: number | undefined;
+  readonly concurrencyMax?: number | undefined;
+}
+
+/** Limits of one key, beside those of its account. */
+export interface KeyRates {
+  readonly concurrencyMax?: number | undefined;
+  readonly requestsPerMinute?: number | undefined;
+  readonly tokensPerMinute?: number | undefined;
+}
+
+/** What is known of whoever asks. */
+export interface LimitedCaller {
+  readonly account: {
+    readonly id: string;
+    /** Name of its plan. */
+    readonly plan?: string | undefined;
+    /** Instead of what its plan, or the configuration, says. */
+    readonly concurrencyMax?: number | undefined;
+  };
+  readonly key: {
+    readonly id: string;
+    readonly rates?: KeyRates | undefined;
+    /** Its requests are paid by the plan, not from credit. */
+    readonly isPlanKey?: boolean | undefined;
+  };
+}
+
+/** `generate` takes a slot and counts everywhere; `file` takes a slot, `count` none, and both count as requests only. */
+export type LimitedWork = 'generate' | 'file' | 'count';
+
+/** How a request ended that was let in. */
+export interface Spent {
+  /** Tokens of prompt and answer together. */
+  readonly tokens: number;
+  /** false: it failed by no fault of the client, so it is not one of those that the plan includes (money.md, "Plans"). */
+  readonly isCounted: boolean;
+}
+
+/** A request that was let in. */
+export interface Admitted {
+  /** `RateLimit-*` of the limit that is nearest, as it is now; empty without limits. */
+  headers(): Readonly<Record<string, string>>;
+  /** Gives back what it had taken, once. Without `spent` it came to nothing. */
+  end(spent?: Spent): void;
+}
+
+export interface LimitsOptions {
+  /** Of this process alone, or of all that share a database. */
+  readonly counts: LimitCounts;
+  /** Running requests of an account, where neither its plan nor the account itself says something else. */
+  readonly concurrencyPerAccountMax: number;
+  readonly plans: readonly Plan[];
+  /** The time of day, for what people read. */
+  readonly wall?: () => number;
+}
+
+const minuteMs = 60_000;
+
+/**
+ * Every limit on what one account or one key may ask for (specification §7.5 and part 8): requests that run, requests that
+ * a plan includes, requests and tokens in a minute. A request is let in by all of them or counted by none.
+ */
+export class Limits {
+  /** May change at any time; what runs goes on. */
+  concurrencyPerAccountMax: number;
+  readonly #counts: LimitCounts;
+  readonly #wall: () => number;
+  #plans: ReadonlyMap<string, Plan>;
+  #running = 0;
+
+  constructor({ counts, concurrencyPerAccountMax, plans, wall = Date.now }: LimitsOptions) {
+    this.#counts = counts;
+    this.#wall = wall;
+    this.concurrencyPerAccountMax = concurrencyPerAccountMax;
+    this.#plans = byName(plans);
+  }
+
+  /** Hold from the next request on. */
+  set plans(plans: readonly Plan[]) {
+    this.#plans = byName(plans);
+  }
+
+  /** Running requests of all accounts, in this process. */
+  get running(): number {
+    return this.#running;
+  }
+
+  /** The plan that pays for the requests of this key; `undefined`: they are paid from credit. Throws `http_403`. */
+  coveringPlan({ account, key }: LimitedCaller): string | undefined {
+    if (key.isPlanKey !== true) return undefined;
+    const plan = this.#planOf(account);
+    if (plan !== undefined) return plan.name;
+    throw new ApiError('http_403', 'This key is paid by a plan, and its account has none.');
+  }
+
+  /**
+   * Lets a request in, or throws `concurrency_limit_exceeded`, `request_quota_exceeded` or `rate_limit_exceeded` 429: of all
+   * limits that are met the one that takes longest, so that `Retry-After` is true. `tokens` is what it is likely to use.
+   *
+   * At once where this process can decide by itself; else a promise, which rejects with the same errors, and with
+   * `internal_error` 500 when nobody answers who knows.
+   */
+  admit(caller: LimitedCaller, work: LimitedWork, tokens = 0): Admitted | Promise<Admitted> {
+    const { account, key } = caller;
+    const plan = this.#planOf(account);
+    const slots = work === 'count' ? [] : this.#slotsOf(caller, plan);
+    const shares = plan === undefined && key.rates === undefined ? none : sharesOf(caller, plan, work, tokens);
+    const claims = shares.length === 0 ? slots : [...shares, ...slots];
+    const taking = this.#counts.take(claims);
+    if (!(taking instanceof Promise)) return this.#admitted(claims, taking, plan);
+    return taking.then(
+      (later) => this.#admitted(claims, later, plan),
+      (error: unknown) => {
+        throw error instanceof StoreError ? silent(error) : error;
+      },
+    );
+  }
+
+  #admitted(claims: readonly LimitClaim[], taking: Taking<LimitClaim>, plan: Plan | undefined): Admitted {
+    if ('lacking' in taking) throw this.#refusal(taking.lacking, plan);
+    const isRunning = claims.some(({ rule }) => rule.kind === 'running');
+    if (isRunning) this.#running++;
+    let isOver = false;
+    return {
+      headers: () => this.#nearest(claims),
+      end: (spent = { tokens: 0, isCounted: false }) => {
+        if (isOver) throw new Error('a request ends once');
+        isOver = true;
+        if (isRunning) this.#running--;
+        for (const one of taking.taken) this.#counts.end(one, changeOf(one, spent));
+      },
+    };
+  }
+
+  #planOf({ plan }: LimitedCaller['account']): Plan | undefined {
+    return plan === undefined ? undefined : this.#plans.get(plan);
+  }
+
+  #slotsOf({ account, key }: LimitedCaller, plan: Plan | undefined): readonly LimitClaim[] {
+    const own = account.concurrencyMax ?? plan?.concurrencyMax;
+    const slots = [slotOf(account.id, own ?? this.concurrencyPerAccountMax, own !== undefined, 'The account')];
+    const { concurrencyMax } = key.rates ?? {};
+    if (concurrencyMax !== undefined) slots.push(slotOf(key.id, concurrencyMax, true, 'This key'));
+    return slots;
+  }
+
+  /** Of the limit that takes longest. */
+  #refusal(lacking: readonly LimitClaim[], plan: Plan | undefined): ApiError {
+    let longest: { readonly seconds: number; readonly refusal: () => ApiError } | undefined;
+    for (const { rule, who } of lacking) {
+      // §7.5: a slot is free whenever one of them ends, which nobody knows.
+      const restMs = rule.kind === 'running' ? 0 : this.#counts.restMs(rule);
+      const seconds = wholeSeconds(restMs);
+      if (longest !== undefined && seconds <= longest.seconds) continue;
+      const refusal = (): ApiError => {
+        if (rule.kind === 'running') return concurrencyExceeded(rule, who);
+        if (rule.kind === 'quota') return quotaExceeded(rule, seconds, this.#wall() + restMs, plan?.name);
+        return rateExceeded(rule, seconds, who);
+      };
+      longest = { seconds, refusal };
+    }
+    return longest!.refusal();
+  }
+
+  #nearest(claims: readonly LimitClaim[]): Readonly<Record<string, string>> {
+    let nearest: { readonly share: number; readonly headers: () => Readonly<Record<string, string>> } | undefined;
+    for (const { rule, isSet } of claims) {
+      if (!isSet) continue;
+      const { limit } = rule;
+      const remaining = Math.max(0, limit - this.#counts.used(rule));
+      const share = remaining / limit;
+      if (nearest !== undefined && share >= nearest.share) continue;
+      const seconds = rule.kind === 'running' ? 1 : wholeSeconds(this.#counts.restMs(rule));
+      nearest = { share, headers: () => rateLimitHeaders(limit, remaining, seconds) };
+    }
+    return nearest?.headers() ?? nothing;
+  }
+}
+
+interface LimitClaim extends Claim {
+  readonly who: string;
+  /** false: it is the configuration's, for everybody, and not worth a header. */
+  readonly isSet: boolean;
+}
+
+const slotOf = (subject: string, limit: number, isSet: boolean, who: string): LimitClaim => ({
+  rule: { subject, kind: 'running', lengthMs: 0, limit },
+  amount: 1,
+  isSet,
+  who,
+});
+
+/** What was taken by estimate becomes what was used. */
+function changeOf({ rule, amount }: Taken, { tokens, isCounted }: Spent): number {
+  switch (rule.kind) {
+    case 'running':
+    case 'requests':
+      return 0;
+    case 'quota':
+      return isCounted ? 0 : -1;
+    case 'tokens':
+      return tokens - amount;
+  }
+}
+
+const none: readonly LimitClaim[] = [];
+const nothing: Readonly<Record<string, string>> = {};
+
+const byName = (plans: readonly Plan[]): ReadonlyMap<string, Plan> => new Map(plans.map((plan) => [plan.name, plan]));
+
+function sharesOf(
+  { account, key }: LimitedCaller,
+  plan: Plan | undefined,
+  work: LimitedWork,
+  tokens: number,
+): readonly LimitClaim[] {
+  const shares: LimitClaim[] = [];
+  const add = (rule: LimitRule, amount: number, who: string): void =>
+    void shares.push({ rule, amount, who, isSet: true });
+  const quota = work === 'generate' && key.isPlanKey === true ? plan?.quota : undefined;
+  if (quota !== undefined) {
+    const rule = { subject: account.id, kind: 'quota', lengthMs: quota.windowMs, limit: quota.requests } as const;
+    add(rule, 1, 'The account');
+  }
+  const perMinute = (subject: string, who: string, rates: Pick<KeyRates, 'requestsPerMinute' | 'tokensPerMinute'>) => {
+    const { requestsPerMinute, tokensPerMinute } = rates;
+    if (requestsPerMinute !== undefined) {
+      const rule = { subject, kind: 'requests', lengthMs: minuteMs, limit: requestsPerMinute } as const;
+      add(rule, 1, who);
+    }
+    if (tokensPerMinute !== undefined && work === 'generate') {
+      const rule = { subject, kind: 'tokens', lengthMs: minuteMs, limit: tokensPerMinute } as const;
+      // One that is larger than the limit has a window for itself: else it would wait for ever.
+      add(rule, Math.max(1, Math.min(tokens, tokensPerMinute)), who);
+    }
+  };
+  if (plan !== undefined) perMinute(account.id, 'The account', plan);
+  if (key.rates !== undefined) perMinute(key.id, 'This key', key.rates);
+  return shares;
+}
+
+/** Nobody is let in while it is not known what the others have let in. */
+const silent = (cause: StoreError): ApiError =>
+  new ApiError('internal_error', 'The limits cannot be looked up.', { retryAfterSeconds: 1, cause });
+
+/** So many seconds later it is over. */
+const wholeSeconds = (ms: number): number => Math.max(1, Math.ceil(ms / 1000));
+
+const rateLimitHeaders = (limit: number, remaining: number, seconds: number): Readonly<Record<string, string>> => ({
+  'ratelimit-limit': String(limit),
+  'ratelimit-remaining': String(remaining),
+  'ratelimit-reset': String(seconds),
+});
+
+function concurrencyExceeded({ limit }: LimitRule, who: string): ApiError {
+  const message = `${who} has ${limit} requests running, as many as it may.`;
+  return new ApiError('concurrency_limit_exceeded', message, atCap(limit, 1));
+}
+
+function quotaExceeded({ limit }: LimitRule, seconds: number, endsAt: number, plan: string | undefined): ApiError {
+  const extra = {
+    request_limit: limit,
+    window_end: new Date(endsAt).toISOString(),
+    ...(plan === undefined ? {} : { plan_tier: plan }),
+  };
+  const message = `The account has used the ${limit} requests that its plan includes in this window.`;
+  const details: ErrorDetails = { ...atCap(limit, seconds), extra };
+  return new ApiError('request_quota_exceeded', message, details);
+}
+
+function rateExceeded({ kind, limit }: LimitRule, seconds: number, who: string): ApiError {
+  const what = kind === 'tokens' ? `use ${limit} tokens` : `send ${limit} requests`;
+  return new ApiError('rate_limit_exceeded', `${who} may ${what} a minute.`, atCap(limit, seconds));
+}

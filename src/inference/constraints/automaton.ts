@@ -1,0 +1,311 @@
+import { anyCodePoint, codePoints, holds, union, type CodePointRange, type CodePoints } from './code-points.ts';
+import { alternatives, emptyText, rule, sequence, type Expression } from './grammar.ts';
+import type { Work } from './work.ts';
+
+/**
+ * A deterministic automaton over characters: what an expression without rules matches, in the form in which two of them can
+ * be intersected or subtracted. State 0 is the start; a character without an edge is refused. Every state can still accept.
+ */
+export type Automaton = readonly State[];
+
+interface State {
+  readonly accepts: boolean;
+  /** The sets of one state do not overlap. */
+  readonly edges: readonly Listener[];
+}
+interface Listener {
+  readonly set: CodePoints;
+  readonly target: number;
+}
+
+export const anyText: Automaton = [{ accepts: true, edges: [{ set: anyCodePoint, target: 0 }] }];
+
+/** Matches nothing. */
+export const isEmptyAutomaton = (automaton: Automaton): boolean => automaton.length === 0;
+
+export function accepts(automaton: Automaton, text: string): boolean {
+  let state = automaton[0];
+  for (const character of text) {
+    const point = character.codePointAt(0) ?? 0;
+    const listener = state?.edges.find(({ set }) => holds(set, point));
+    state = listener === undefined ? undefined : automaton[listener.target];
+    if (state === undefined) return false;
+  }
+  return state?.accepts ?? false;
+}
+
+/** The automaton of exactly these texts; one with half a character is left out, since no text of a model holds it. */
+export function automatonOfTexts(texts: Iterable<string>, work: Work): Automaton {
+  interface Node {
+    accepts: boolean;
+    readonly next: Map<string, number>;
+  }
+  const nodes: Node[] = [{ accepts: false, next: new Map() }];
+  for (const text of texts) {
+    if (!text.isWellFormed()) continue;
+    let at = 0;
+    for (const character of text) {
+      work.spend(1);
+      const next: number = nodes[at]?.next.get(character) ?? nodes.push({ accepts: false, next: new Map() }) - 1;
+      nodes[at]?.next.set(character, next);
+      at = next;
+    }
+    const last = nodes[at];
+    if (last !== undefined) last.accepts = true;
+  }
+  const states = nodes.map((node) => ({
+    accepts: node.accepts,
+    edges: Array.from(node.next, ([character, target]) => ({ set: codePoints([pointOf(character)]), target })),
+  }));
+  return trimmed(states, work);
+}
+
+const pointOf = (character: string): CodePointRange => {
+  const point = character.codePointAt(0) ?? 0;
+  return [point, point];
+};
+
+/** The texts of `left` that `right` matches too, or, with `without`, that it does not match. */
+export function combined(left: Automaton, right: Automaton, how: 'and' | 'without', work: Work): Automaton {
+  if (left === anyText && how === 'and') return right;
+  if (right.length === 0 && how === 'without') return left;
+  return explored(
+    [0, right.length === 0 ? -1 : 0] as readonly [number, number],
+    ([a, b]) => `${a} ${b}`,
+    ([a, b]) => {
+      const [state, other] = [left[a], right[b]];
+      if (state === undefined) return { accepts: false, edges: [] };
+      const inRight = other?.accepts ?? false;
+      const edges: { set: CodePoints; target: readonly [number, number] }[] = [];
+      for (const { parts, set } of overlaid([state.edges, other?.edges ?? []], work)) {
+        const [target, otherTarget] = parts;
+        if (target === undefined || (how === 'and' && otherTarget === undefined)) continue;
+        edges.push({ set, target: [target, otherTarget ?? -1] });
+      }
+      return { accepts: state.accepts && inRight === (how === 'and'), edges };
+    },
+    work,
+  );
+}
+
+/** The texts of so many characters. */
+export function ofLength(automaton: Automaton, min: number, max: number | undefined, work: Work): Automaton {
+  const last = max ?? min;
+  return explored(
+    [0, 0] as readonly [number, number],
+    ([state, length]) => `${state} ${length}`,
+    ([state, length]) => {
+      const { accepts: accepting, edges } = automaton[state] ?? { accepts: false, edges: [] };
+      const full = length === last;
+      return {
+        accepts: accepting && length >= min,
+        edges:
+          full && max !== undefined
+            ? []
+            : edges.map(({ set, target }) => ({ set, target: [target, full ? length : length + 1] as const })),
+      };
+    },
+    work,
+  );
+}
+
+/** An expression without rules as an automaton: the construction of subsets over the states of Thompson. */
+export const automatonOf = (expression: Expression, work: Work): Automaton =>
+  subsetAutomaton(expression, work).automaton;
+
+/** `width`: at how many places of the expression a text can be at the same time. */
+export function subsetAutomaton(
+  expression: Expression,
+  work: Work,
+): { readonly automaton: Automaton; readonly width: number } {
+  const nodes: ThompsonNode[] = [];
+  const end = nodes.push({ silent: [], edges: [] }) - 1;
+  const start = thompson(expression, end, nodes, work);
+  const closure = (from: Iterable<number>): readonly number[] => {
+    const reached = new Set<number>(from);
+    for (const node of reached) {
+      work.spend(1);
+      for (const next of nodes[node]?.silent ?? []) reached.add(next);
+    }
+    return [...reached].sort((a, b) => a - b);
+  };
+  let width = 0;
+  const automaton = explored(
+    closure([start]),
+    (set) => set.join(' '),
+    (set) => {
+      const edges = set.flatMap((node) => nodes[node]?.edges ?? []);
+      width = Math.max(width, edges.length);
+      return {
+        accepts: set.includes(end),
+        edges: overlaidSets(edges, work).map(({ set: points, targets }) => ({ set: points, target: closure(targets) })),
+      };
+    },
+    work,
+  );
+  return { automaton, width };
+}
+
+interface ThompsonNode {
+  readonly silent: number[];
+  readonly edges: readonly Listener[];
+}
+
+/** Adds the states of an expression in front of `next`, and gives back where it begins. */
+function thompson(expression: Expression, next: number, nodes: ThompsonNode[], work: Work): number {
+  work.spend(1);
+  const add = (silent: number[], edges: readonly Listener[] = []): number => nodes.push({ silent, edges }) - 1;
+  switch (expression.kind) {
+    case 'literal':
+      return [...expression.text].reduceRight((target, character) => {
+        work.spend(1);
+        return add([], [{ set: codePoints([pointOf(character)]), target }]);
+      }, next);
+    case 'characters':
+      return add([], [{ set: expression.set, target: next }]);
+    case 'sequence':
+      return expression.items.reduceRight((target, item) => thompson(item, target, nodes, work), next);
+    case 'alternatives':
+      return add(expression.items.map((item) => thompson(item, next, nodes, work)));
+    case 'repetition': {
+      const { item, min, max } = expression;
+      let target = next;
+      if (max === undefined) {
+        target = add([next]);
+        nodes[target]?.silent.push(thompson(item, target, nodes, work));
+      } else {
+        for (let i = min; i < max; i++) target = add([next, thompson(item, target, nodes, work)]);
+      }
+      for (let i = 0; i < min; i++) target = thompson(item, target, nodes, work);
+      return target;
+    }
+    case 'rule':
+      throw new Error('an automaton has no rules');
+  }
+}
+
+/** Walks from `start` over all states that can be reached, and keeps those from which a text can still be accepted. */
+function explored<Key>(
+  start: Key,
+  nameOf: (key: Key) => string,
+  expand: (key: Key) => {
+    readonly accepts: boolean;
+    readonly edges: readonly { readonly set: CodePoints; readonly target: Key }[];
+  },
+  work: Work,
+): Automaton {
+  const numbers = new Map([[nameOf(start), 0]]);
+  const keys = [start];
+  const states: State[] = [];
+  for (let at = 0; at < keys.length; at++) {
+    const key = keys[at] as Key;
+    const { accepts: accepting, edges } = expand(key);
+    const targets = new Map<number, CodePoints>();
+    for (const { set, target } of edges) {
+      const name = nameOf(target);
+      work.spend(2 + set.length + name.length / 16);
+      let number = numbers.get(name);
+      if (number === undefined) {
+        number = keys.push(target) - 1;
+        numbers.set(name, number);
+      }
+      const known = targets.get(number);
+      targets.set(number, known === undefined ? set : union(known, set));
+    }
+    states.push({ accepts: accepting, edges: Array.from(targets, ([target, set]) => ({ set, target })) });
+  }
+  return trimmed(states, work);
+}
+
+/** Without the states from which nothing can be accepted any more. */
+function trimmed(states: readonly State[], work: Work): Automaton {
+  const before: number[][] = states.map(() => []);
+  states.forEach(({ edges }, from) => {
+    for (const { target } of edges) before[target]?.push(from);
+  });
+  const live = new Set(states.flatMap(({ accepts: accepting }, number) => (accepting ? [number] : [])));
+  for (const state of live) {
+    work.spend(1);
+    for (const from of before[state] ?? []) live.add(from);
+  }
+  if (!live.has(0)) return [];
+  const numbers = new Map<number, number>();
+  for (const number of [...live].sort((a, b) => a - b)) numbers.set(number, numbers.size);
+  return states.flatMap(({ accepts: accepting, edges }, number) => {
+    if (!live.has(number)) return [];
+    const kept = edges.flatMap(({ set, target }) => {
+      const renumbered = numbers.get(target);
+      return renumbered === undefined ? [] : [{ set, target: renumbered }];
+    });
+    return [{ accepts: accepting, edges: kept }];
+  });
+}
+
+/** Cuts the edges of two states where either begins or ends: `parts` are the targets of the left and of the right one. */
+function overlaid(
+  sides: readonly [readonly Listener[], readonly Listener[]],
+  work: Work,
+): readonly { readonly set: CodePoints; readonly parts: readonly [number | undefined, number | undefined] }[] {
+  const marked = sides.flatMap((edges, side) => edges.map(({ set, target }) => ({ set, target: target * 2 + side })));
+  return overlaidSets(marked, work).map(({ set, targets }) => {
+    const of = (side: number): number | undefined => {
+      const target = targets.find((each) => each % 2 === side);
+      return target === undefined ? undefined : (target - side) / 2;
+    };
+    return { set, parts: [of(0), of(1)] };
+  });
+}
+
+/** Cuts overlapping sets into ranges within which the same targets are reached; ranges with the same targets go together. */
+function overlaidSets(
+  edges: readonly Listener[],
+  work: Work,
+): readonly { readonly set: CodePoints; readonly targets: readonly number[] }[] {
+  const events: { readonly point: number; readonly target: number; readonly opens: boolean }[] = [];
+  for (const { set, target } of edges) {
+    work.spend(set.length);
+    for (const [first, last] of set) {
+      events.push({ point: first, target, opens: true }, { point: last + 1, target, opens: false });
+    }
+  }
+  events.sort((a, b) => a.point - b.point);
+  const open = new Map<number, number>();
+  const found = new Map<string, { readonly ranges: CodePointRange[]; readonly targets: readonly number[] }>();
+  let from = 0;
+  for (const { point, target, opens } of events) {
+    if (point > from && open.size > 0) {
+      const targets = [...open.keys()].sort((a, b) => a - b);
+      work.spend(1 + targets.length);
+      const name = targets.join(' ');
+      const known = found.get(name);
+      if (known === undefined) found.set(name, { ranges: [[from, point - 1]], targets });
+      else known.ranges.push([from, point - 1]);
+    }
+    from = point;
+    const count = (open.get(target) ?? 0) + (opens ? 1 : -1);
+    if (count === 0) open.delete(target);
+    else open.set(target, count);
+  }
+  return [...found.values()].map(({ ranges, targets }) => ({ set: codePoints(ranges), targets }));
+}
+
+/**
+ * The automaton as rules, one for each state, each of which ends in the next one: an engine follows it without a stack.
+ * `add` keeps a rule under a name that it chooses beforehand with `nameOf`. The start is the value.
+ */
+export function automatonExpression(
+  automaton: Automaton,
+  nameOf: (state: number) => string,
+  add: (name: string, expression: Expression) => void,
+): Expression {
+  automaton.forEach(({ accepts: accepting, edges }, state) => {
+    const forms = edges.map(({ set, target }) => {
+      const character: Expression = { kind: 'characters', set };
+      const isEnd = automaton[target]?.accepts === true && automaton[target].edges.length === 0;
+      return isEnd ? character : sequence(character, rule(nameOf(target)));
+    });
+    const isReferenced = state === 0 || !accepting || edges.length > 0;
+    if (isReferenced) add(nameOf(state), alternatives(...forms, ...(accepting ? [emptyText] : [])));
+  });
+  return rule(nameOf(0));
+}

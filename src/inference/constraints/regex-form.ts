@@ -1,0 +1,77 @@
+import { ApiError } from '../../platform/errors.ts';
+import { subsetAutomaton, type Automaton } from './automaton.ts';
+import type { Expression } from './grammar.ts';
+import { lengthsOf } from './string-length.ts';
+import type { Work } from './work.ts';
+
+/** An expression as it is, or the automaton that replaces it. */
+export type RegexForm =
+  | { readonly type: 'expression'; readonly expression: Expression }
+  | { readonly type: 'automaton'; readonly automaton: Automaton };
+
+/** Of places in an expression at which a text can be at the same time: each costs the engine time with every token. */
+const placesMax = 64;
+/** The same, where nothing is nested and little can be left out: such places are cheap. */
+const flatPlacesMax = 400;
+const statesMax = 1_500;
+
+/**
+ * An engine that follows an expression is at many places of it at once when it can be read in many ways, as `(a{1,20}){1,20}`
+ * can: seconds for a token. Such an expression is written as its automaton, which is at one place only; when that would be
+ * too large, it is refused with `unsupported_value` 400 (contracts decision 13).
+ */
+export function regexForm(expression: Expression, work: Work): RegexForm {
+  const places = placesIn(expression);
+  const asItIs = { type: 'expression', expression } as const;
+  if (places <= placesMax || hasOneOpenPart(expression)) return asItIs;
+  if (places <= flatPlacesMax && isFlat(expression)) return asItIs;
+  const { automaton, width } = subsetAutomaton(expression, work);
+  if (width <= placesMax) return asItIs;
+  if (automaton.length <= statesMax) return { type: 'automaton', automaton };
+  throw new ApiError('unsupported_value', `'${work.at}' has a pattern that can be read in too many ways.`, {
+    param: work.at,
+  });
+}
+
+function placesIn(expression: Expression): number {
+  switch (expression.kind) {
+    case 'literal':
+      return expression.text.length;
+    case 'characters':
+      return 1;
+    case 'sequence':
+    case 'alternatives':
+      return expression.items.reduce((sum, item) => sum + placesIn(item), 0);
+    case 'repetition':
+      return placesIn(expression.item) * (expression.max ?? expression.min + 1);
+    case 'rule':
+      throw new Error('a pattern has no rules');
+  }
+}
+
+const isSingle = (expression: Expression): boolean => {
+  const { min, max } = lengthsOf(expression);
+  return min === 1 && max === 1;
+};
+
+/** As in `^id-[0-9]{1,100000}$`: the length of a text says where it is. */
+function hasOneOpenPart(expression: Expression): boolean {
+  const items = expression.kind === 'sequence' ? expression.items : [expression];
+  const open = items.filter((item) => {
+    const { min, max } = lengthsOf(item);
+    return min !== max;
+  });
+  return open.length === 0 || (open.length === 1 && open[0]?.kind === 'repetition' && isSingle(open[0].item));
+}
+
+function isFlat(expression: Expression): boolean {
+  const items = expression.kind === 'sequence' ? expression.items : [expression];
+  let leftOut = 0;
+  for (const item of items) {
+    const isPlain = item.kind === 'literal' || item.kind === 'characters';
+    if (!isPlain && !(item.kind === 'repetition' && isSingle(item.item))) return false;
+    leftOut = lengthsOf(item).min === 0 ? leftOut + 1 : 0;
+    if (leftOut > 8) return false;
+  }
+  return true;
+}

@@ -1,0 +1,137 @@
+import { ApiError } from '../../platform/errors.ts';
+import { eachSubschema, isRecord, type SchemaObject } from './schema-keywords.ts';
+
+/** Of the schema with every reference written out. A real schema has some hundred values. */
+const inlinedValuesMax = 20_000;
+/** Levels of JSON, written out. */
+const inlinedDepthMax = 128;
+
+/**
+ * The schema with each local `$ref` replaced by what it names (§4.2.3(2)), without `$defs` and `definitions`. Keywords beside
+ * a `$ref` hold as well. A reference that is remote, unresolved, recursive, or makes the schema too large is refused with
+ * `json_schema_refs_unsupported` 400 (contracts decision 21); the message names the place. A value that is no object, or
+ * a schema without references, comes back unchanged.
+ */
+export function inlineRefs(schema: unknown, at: string): unknown {
+  if (!isRecord(schema)) return schema;
+  return new Inliner(schema, at).inlined(schema, { place: '#', depth: 0, open: [] });
+}
+
+interface Position {
+  /** Of the schema that is read, as a JSON pointer. */
+  readonly place: string;
+  readonly depth: number;
+  /** The references that led here. */
+  readonly open: readonly string[];
+}
+
+class Inliner {
+  readonly #root: SchemaObject;
+  readonly #at: string;
+  #values = 0;
+  #inlinedAny = false;
+
+  constructor(root: SchemaObject, at: string) {
+    this.#root = root;
+    this.#at = at;
+  }
+
+  inlined(schema: unknown, position: Position): unknown {
+    this.#count(position, 1);
+    if (!isRecord(schema)) return schema;
+    for (const name of ['$dynamicRef', '$recursiveRef']) {
+      if (Object.hasOwn(schema, name)) this.#refuse(`${name} is not supported`, position);
+    }
+    if (!Object.hasOwn(schema, '$ref')) return this.#copied(schema, position);
+    const { $ref: reference, ...beside } = schema;
+    const target = this.#resolved(reference, position);
+    this.#inlinedAny = true;
+    const name = String(reference);
+    if (position.open.includes(name)) this.#refuse('a $ref leads back to itself', position);
+    const named = this.inlined(target, {
+      place: position.place,
+      depth: position.depth + 1,
+      open: [...position.open, name],
+    });
+    const others = this.#copied(beside, position);
+    if (Object.keys(others).every((keyword) => annotations.has(keyword))) {
+      return isRecord(named) ? { ...named, ...others } : named;
+    }
+    return { allOf: [named, others] };
+  }
+
+  #copied(schema: SchemaObject, position: Position): SchemaObject {
+    const { $defs: _, definitions: __, ...kept } = schema;
+    for (const value of Object.values(kept)) this.#count(position, valuesIn(value));
+    return eachSubschema(kept, position.place, (child, place) =>
+      this.inlined(child, { place, depth: position.depth + 1, open: position.open }),
+    );
+  }
+
+  #resolved(reference: unknown, position: Position): unknown {
+    if (typeof reference !== 'string') return this.#refuse('a $ref is not text', position);
+    if (!reference.startsWith('#')) return this.#refuse('a remote $ref is not supported', position);
+    if (reference === '#') return this.#root;
+    if (!reference.startsWith('#/')) return this.#refuse('a $ref names an anchor, not a path', position);
+    let value: unknown = this.#root;
+    for (const part of reference.slice(2).split('/')) {
+      const name = this.#unescaped(part, position);
+      // Only own members: `#/__proto__` and `#/constructor` name nothing.
+      const isThere = typeof value === 'object' && value !== null && Object.hasOwn(value, name);
+      if (!isThere) return this.#refuse('a $ref names nothing in the schema', position);
+      value = (value as Readonly<Record<string, unknown>>)[name];
+    }
+    if (!isRecord(value) && typeof value !== 'boolean') return this.#refuse('a $ref names no schema', position);
+    return value;
+  }
+
+  #unescaped(part: string, position: Position): string {
+    try {
+      return decodeURIComponent(part).replaceAll('~1', '/').replaceAll('~0', '~');
+    } catch {
+      return this.#refuse('a $ref is not a JSON pointer', position);
+    }
+  }
+
+  /** Before the first reference the size is the client's own, and bounded where the schema is compiled. */
+  #count(position: Position, values: number): void {
+    this.#values += values;
+    if (this.#values > inlinedValuesMax) {
+      this.#refuse(`the schema is larger than ${inlinedValuesMax} values with its $refs written out`, position);
+    }
+    if (position.depth > inlinedDepthMax) {
+      this.#refuse(`the schema nests deeper than ${inlinedDepthMax} levels with its $refs written out`, position);
+    }
+  }
+
+  #refuse(problem: string, { place }: Position): never {
+    const isOfReferences = this.#inlinedAny || /\$\w*[rR]ef/.test(problem);
+    const code = isOfReferences ? 'json_schema_refs_unsupported' : 'unsupported_value';
+    throw new ApiError(code, `'${this.#at}' at ${shortPlace(place)}: ${problem}.`, { param: this.#at });
+  }
+}
+
+/** Keywords that say nothing about which values are valid. */
+const annotations: ReadonlySet<string> = new Set([
+  'title',
+  'description',
+  'default',
+  'examples',
+  'example',
+  'deprecated',
+  'readOnly',
+  'writeOnly',
+  '$comment',
+  '$schema',
+  '$id',
+  'id',
+]);
+
+/** A pointer for a message; a deep one keeps its end. */
+export const shortPlace = (place: string): string => (place.length <= 200 ? place : `…${place.slice(-200)}`);
+
+/** The values of a member that are not schemas count too, for the copies that references make of them. */
+function valuesIn(value: unknown): number {
+  if (Array.isArray(value)) return value.length;
+  return isRecord(value) ? Object.keys(value).length : 1;
+}

@@ -1,0 +1,285 @@
+import { ApiError } from '../../platform/errors.ts';
+import {
+  anyText,
+  automatonExpression,
+  automatonOfTexts,
+  combined,
+  isEmptyAutomaton,
+  type Automaton,
+} from './automaton.ts';
+import {
+  alternatives,
+  emptyText,
+  grammarRulesMax,
+  literal,
+  optional,
+  repetition,
+  rule,
+  sequence,
+  type Expression,
+} from './grammar.ts';
+import { bracketed, escaped, jsonValue, member, quoted, whiteSpace, type JsonRule } from './json-text.ts';
+import { decimalNumbers, everyNumber, wholeNumbers } from './numbers.ts';
+import { bothShapes, itemsMax, memberShape, stringAutomaton } from './shape-intersection.ts';
+import { declaredNames, hasOnlyPrefix, namesOnlyDeclared, writtenShape } from './shape-overlap.ts';
+import {
+  anything,
+  type ArrayBranch,
+  type Branch,
+  type NumberBranch,
+  type ObjectBranch,
+  type Shape,
+  type StringBranch,
+} from './shape.ts';
+import { MemberList, type Member } from './member-list.ts';
+import { regexForm } from './regex-form.ts';
+import { withLength } from './string-length.ts';
+import type { Work } from './work.ts';
+
+const json = (name: JsonRule): Expression => rule(name);
+const comma = sequence(literal(','), whiteSpace);
+
+/** Writes shapes as rules. `undefined` stands for a value that cannot be written. */
+export class ShapeWriter {
+  readonly rules = new Map<string, Expression>();
+  readonly #work: Work;
+  /** The names of rules by what they say, so that the same thing is written once. */
+  readonly #names = new Map<string, string>();
+
+  constructor(work: Work) {
+    this.#work = work;
+  }
+
+  root(shape: Shape): Expression | undefined {
+    return this.#shape(shape);
+  }
+
+  /** A rule for the expression, unless it is as short as its name. */
+  #shared(expression: Expression): Expression {
+    if (expression.kind === 'rule' || (expression.kind === 'literal' && expression.text.length < 8)) return expression;
+    const text = JSON.stringify(expression);
+    this.#work.spend(1 + text.length / 32);
+    let name = this.#names.get(text);
+    if (name === undefined) {
+      name = this.#freeName();
+      this.#names.set(text, name);
+      this.#add(name, expression);
+    }
+    return rule(name);
+  }
+
+  #freeName(): string {
+    return `v${this.rules.size}`;
+  }
+
+  #add(name: string, expression: Expression): void {
+    this.rules.set(name, expression);
+    if (this.rules.size <= grammarRulesMax) return;
+    const { at } = this.#work;
+    throw new ApiError('unsupported_value', `'${at}' needs more than ${grammarRulesMax} grammar rules.`, { param: at });
+  }
+
+  #shape(shape: Shape): Expression | undefined {
+    if (shape === anything) return json('json-value');
+    const forms = writtenShape(shape).flatMap((branch) => this.#branch(branch) ?? []);
+    return forms.length === 0 ? undefined : alternatives(...new Set(forms));
+  }
+
+  #branch(branch: Branch): Expression | undefined {
+    this.#work.spend(5);
+    switch (branch.type) {
+      case 'null':
+        return literal('null');
+      case 'boolean':
+        return json('json-boolean');
+      case 'value':
+        return jsonValue(branch.value);
+      case 'number':
+        return this.#number(branch);
+      case 'string':
+        return this.#string(branch);
+      case 'array':
+        return this.#array(branch);
+      case 'object':
+        return this.#object(branch);
+    }
+  }
+
+  #number({ whole, range }: NumberBranch): Expression | undefined {
+    this.#work.spend(100);
+    const isOpen = range.min === everyNumber.min && range.max === everyNumber.max;
+    if (isOpen) return json(whole ? 'json-integer' : 'json-number');
+    const numbers = whole ? wholeNumbers(range) : decimalNumbers(range);
+    return numbers === undefined ? undefined : this.#shared(numbers);
+  }
+
+  #string(branch: StringBranch): Expression | undefined {
+    const { patterns, min, max } = branch;
+    if (patterns.length === 0) {
+      if (min === 0 && max === undefined) return json('json-string');
+      if (max !== undefined && min > max) return undefined;
+      return sequence(literal('"'), this.#shared(repetition(json('json-char'), min, max)), literal('"'));
+    }
+    const [only] = patterns;
+    const simple = patterns.length === 1 && only !== undefined ? withLength(only, min, max) : undefined;
+    if (simple !== undefined) {
+      const form = regexForm(simple, this.#work);
+      if (form.type === 'automaton') return this.#quotedAutomaton(form.automaton);
+      this.#work.spend(JSON.stringify(simple).length / 32);
+      return this.#shared(quoted(simple));
+    }
+    const automaton = stringAutomaton(branch, this.#work);
+    return automaton === undefined ? undefined : this.#quotedAutomaton(automaton);
+  }
+
+  #quotedAutomaton(automaton: Automaton): Expression | undefined {
+    if (isEmptyAutomaton(automaton)) return undefined;
+    const prefix = `${this.#freeName()}s`;
+    const start = automatonExpression(
+      automaton,
+      (state) => `${prefix}${state}`,
+      (name, expression) => {
+        this.#work.spend(10);
+        this.#add(name, escaped(expression));
+      },
+    );
+    return sequence(literal('"'), start, literal('"'));
+  }
+
+  #array(branch: ArrayBranch): Expression | undefined {
+    const max = itemsMax(branch);
+    const prefix = branch.prefix.slice(0, max);
+    const isClosed = hasOnlyPrefix(branch) || branch.rest?.length === 0;
+    const rest = isClosed ? undefined : this.#item(branch.rest ?? anything);
+    const last = rest === undefined ? Math.min(max ?? Infinity, prefix.length) : (max ?? Infinity);
+    // A tuple is written whole unless the schema says how short it may be.
+    const min = branch.min ?? prefix.length;
+    if (min > last) return undefined;
+    const items = prefix.map((shape) => this.#item(shape));
+    // From the end: what follows when so many items are written. An item that cannot be written ends the array.
+    let tail: Expression | undefined = rest === undefined ? emptyText : this.#moreItems(rest, items.length, min, max);
+    for (let index = items.length - 1; index >= 0; index--) {
+      const item = items[index];
+      const canEnd = index >= min;
+      const more: Expression | undefined =
+        item === undefined || tail === undefined ? undefined : sequence(...(index > 0 ? [comma] : []), item, tail);
+      if (more === undefined) tail = canEnd ? emptyText : undefined;
+      else tail = canEnd ? optional(more) : more;
+      if (tail !== undefined && index % 8 === 7) tail = this.#shared(tail);
+    }
+    if (tail === undefined) return undefined;
+    return this.#bracketed('[', tail, ']', min === 0);
+  }
+
+  #item(shape: Shape): Expression | undefined {
+    const expression = this.#shape(shape);
+    return expression === undefined ? undefined : this.#shared(expression);
+  }
+
+  /** Items behind `before` others, until there are `min` to `max` in all. */
+  #moreItems(item: Expression, before: number, min: number, max: number | undefined): Expression | undefined {
+    const [low, high] = [Math.max(min - before, 0), max === undefined ? undefined : max - before];
+    if (high !== undefined && high < low) return undefined;
+    return this.#listed(item, low, high, before > 0);
+  }
+
+  #listed(item: Expression, min: number, max: number | undefined, follows: boolean): Expression {
+    if (max === 0) return emptyText;
+    const another = sequence(comma, item);
+    if (follows) return repetition(another, min, max);
+    const more = repetition(another, Math.max(min - 1, 0), max === undefined ? undefined : max - 1);
+    const all = sequence(item, more);
+    return min === 0 ? optional(all) : all;
+  }
+
+  /** Brackets around `inner`, without white space between them when there is nothing inside. */
+  #bracketed(open: string, inner: Expression, close: string, canBeEmpty: boolean): Expression {
+    const whole = bracketed(
+      open,
+      inner.kind === 'repetition' && inner.min === 0 && inner.max === 1 ? inner.item : inner,
+      close,
+    );
+    return this.#shared(canBeEmpty ? alternatives(literal(open + close), whole) : whole);
+  }
+
+  #object(branch: ObjectBranch): Expression | undefined {
+    const isPlain = branch.layers.length + branch.required.length + branch.names.length === 0;
+    if (isPlain && branch.min === 0 && branch.max === undefined) return json('json-object');
+    const required = new Set(branch.required);
+    const members: Member[] = [];
+    const declared = declaredNames(branch);
+    for (const name of declared) {
+      this.#work.spend(5);
+      const value = this.#shape(memberShape(branch, name, this.#work));
+      const isRequired = required.has(name);
+      if (value === undefined && isRequired) return undefined;
+      if (value === undefined) continue;
+      const pair = this.#shared(member(literal(JSON.stringify(name)), this.#shared(value)));
+      members.push({ pair, isRequired });
+    }
+    const other = this.#otherMember(branch, declared);
+    const bounds = { min: branch.min, max: branch.max };
+    return new MemberList(members, other, bounds, this.#work, (expression) => this.#shared(expression)).written();
+  }
+
+  /** A member that is not declared; `undefined` when there can be none. */
+  #otherMember(branch: ObjectBranch, declared: readonly string[]): Expression | undefined {
+    if (namesOnlyDeclared(branch)) return undefined;
+    const patterns = branch.layers.flatMap((layer) => layer.patterns);
+    const { at } = this.#work;
+    if (patterns.length > patternPropertiesMax) {
+      throw new ApiError(
+        'unsupported_value',
+        `'${at}' has an object with more than ${patternPropertiesMax} patternProperties.`,
+        { param: at },
+      );
+    }
+    const saysOfOthers =
+      branch.layers.every((layer) => layer.patterns.length === 0) ||
+      branch.layers.some((layer) => layer.additional !== undefined);
+    if (patterns.length === 0 && branch.names.length === 0 && declared.length === 0) {
+      const value = this.#shape(this.#additional(branch, new Set()));
+      return value === undefined ? undefined : this.#shared(member(json('json-string'), this.#shared(value)));
+    }
+    // Names fall into groups by the patterns that they match; each group has its own values.
+    let free = combined(anyText, automatonOfTexts(declared, this.#work), 'without', this.#work);
+    for (const names of branch.names) {
+      const allowed = stringAutomaton(names, this.#work);
+      if (allowed !== undefined) free = combined(free, allowed, 'and', this.#work);
+    }
+    let groups: readonly { readonly names: Automaton; readonly matched: ReadonlySet<object> }[] = [
+      { names: free, matched: new Set() },
+    ];
+    for (const [index, pattern] of patterns.entries()) {
+      const isLast = index === patterns.length - 1;
+      groups = groups.flatMap(({ names, matched }) => {
+        const both = combined(names, pattern.names, 'and', this.#work);
+        const found = [{ names: both, matched: new Set([...matched, pattern]) }];
+        // Names that match no pattern are of no use when nothing else may be there.
+        if (isLast && matched.size === 0 && !saysOfOthers) return found;
+        return [...found, { names: combined(names, pattern.names, 'without', this.#work), matched }];
+      });
+    }
+    const forms: Expression[] = [];
+    for (const { names, matched } of groups) {
+      if (isEmptyAutomaton(names) || (matched.size === 0 && !saysOfOthers)) continue;
+      const value = this.#shape(this.#additional(branch, matched));
+      if (value === undefined) continue;
+      const name = this.#quotedAutomaton(names);
+      if (name !== undefined) forms.push(member(name, this.#shared(value)));
+    }
+    return forms.length === 0 ? undefined : this.#shared(alternatives(...forms));
+  }
+
+  /** The values of members that are not declared and match these patterns. */
+  #additional(branch: ObjectBranch, matched: ReadonlySet<object>): Shape {
+    return branch.layers.reduce<Shape>((shape, layer) => {
+      const own = layer.patterns.filter((pattern) => matched.has(pattern));
+      if (own.length === 0) return bothShapes(shape, layer.additional ?? anything, this.#work);
+      return own.reduce((sum, pattern) => bothShapes(sum, pattern.shape, this.#work), shape);
+    }, anything);
+  }
+}
+
+/** Each pattern can double the groups of names. */
+const patternPropertiesMax = 5;

@@ -1,0 +1,73 @@
+import { ApiError } from '../../platform/errors.ts';
+import type { GenerationEvent } from '../../generation/event.ts';
+import type { Block } from '../../generation/fold.ts';
+
+/**
+ * What a dialect that draws block boundaries hears: blocks open, grow and close one after the other, never two at once, and
+ * their indexes count from 0 without gaps.
+ */
+export type BlockEvent =
+  | { readonly type: 'open'; readonly index: number; readonly block: Block }
+  | { readonly type: 'delta'; readonly index: number; readonly block: Block; readonly text: string }
+  /** `block` is whole. */
+  | { readonly type: 'close'; readonly index: number; readonly block: Block };
+
+/** Derives the boundaries of the blocks of one choice from its deltas; the same blocks that `Fold` makes of them. */
+export class Blocks {
+  #index = -1;
+  #open: Block | undefined;
+
+  /** How many blocks have been opened. */
+  get count(): number {
+    return this.#index + 1;
+  }
+
+  /** Throws `backend_http_error` when a backend goes back to a call that it has left, which cannot be printed any more. */
+  read(event: GenerationEvent): readonly BlockEvent[] {
+    switch (event.type) {
+      case 'text':
+      case 'reasoning': {
+        // Empty deltas carry token ids or probabilities; they neither open nor end a block.
+        if (event.text === '') return [];
+        if (this.#open?.type === event.type) return [this.#grow(this.#open, event.text)];
+        const opened = this.#begin({ type: event.type, text: '' });
+        return [...opened, this.#grow(this.#open!, event.text)];
+      }
+      case 'tool-call': {
+        const { call, id, name } = event;
+        return this.#begin({ type: 'tool-call', call, id, name, arguments: '' });
+      }
+      case 'tool-arguments':
+        if (this.#open?.type !== 'tool-call' || this.#open.call !== event.call) {
+          throw new ApiError('backend_http_error', 'The backend mixed the arguments of several tool calls.');
+        }
+        return event.text === '' ? [] : [this.#grow(this.#open, event.text)];
+      case 'start':
+      case 'prompt':
+      case 'finish':
+      case 'usage':
+        return [];
+    }
+  }
+
+  /** Closes the block that is open, if one is. */
+  close(): readonly BlockEvent[] {
+    if (this.#open === undefined) return [];
+    const block = this.#open;
+    this.#open = undefined;
+    return [{ type: 'close', index: this.#index, block }];
+  }
+
+  #begin(block: Block): readonly BlockEvent[] {
+    const closed = this.close();
+    this.#open = block;
+    this.#index++;
+    return [...closed, { type: 'open', index: this.#index, block }];
+  }
+
+  #grow(block: Block, text: string): BlockEvent {
+    if (block.type === 'tool-call') block.arguments += text;
+    else block.text += text;
+    return { type: 'delta', index: this.#index, block, text };
+  }
+}

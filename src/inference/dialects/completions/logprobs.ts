@@ -1,0 +1,37 @@
+import type { TokenProbability } from '../../../generation/event.ts';
+import type { PlacedToken } from './text-offsets.ts';
+
+export interface LogprobsForm {
+  /** Alternatives beside each token. */
+  readonly top: number;
+  /** Tokens are written `token_id:7`. */
+  readonly namesIds: boolean;
+}
+
+/** Four lists of the same length (contracts §1.1). The first token of a prompt has no probability: null. */
+export function encodeLogprobs(placed: readonly PlacedToken[], { top, namesIds }: LogprobsForm) {
+  const nameOf = ({ token, tokenId }: Pick<TokenProbability, 'token' | 'tokenId'>): string =>
+    namesIds && tokenId !== undefined ? `token_id:${tokenId}` : token;
+  const alternativesOf = ({ token }: PlacedToken) => {
+    const { logprob } = token;
+    if (logprob === undefined) return null;
+    // Two tokens may have the same text, half a character each: the likelier one, which stands first, has the name.
+    const named = new Map<string, number>();
+    for (const other of token.top.slice(0, top)) {
+      const name = nameOf(other);
+      if (!named.has(name)) named.set(name, finite(other.logprob));
+    }
+    // The chosen token is always among them.
+    named.set(nameOf(token), finite(logprob));
+    return Object.fromEntries(named);
+  };
+  return {
+    tokens: placed.map(({ token }) => nameOf(token)),
+    token_logprobs: placed.map(({ token }) => (token.logprob === undefined ? null : finite(token.logprob))),
+    top_logprobs: placed.map(alternativesOf),
+    text_offset: placed.map(({ offset }) => offset),
+  };
+}
+
+/** JSON has no infinities; this is how other servers write a token that could not be chosen. */
+const finite = (logprob: number): number => Math.max(logprob, -9999);

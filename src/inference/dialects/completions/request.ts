@@ -1,0 +1,268 @@
+import { ApiError } from '../../../platform/errors.ts';
+import type { Constraint, FieldPaths, GenerationRequest, Prompt, TokenControls } from '../../../generation/request.ts';
+import { bodyCheck, checkFreeForm } from '../validate.ts';
+import { completionRequestSchema, promptsMax } from './schema.ts';
+import type { CompletionRequestBody } from './schema.ts';
+
+const check = bodyCheck(completionRequestSchema, ['model', 'prompt']);
+
+/** A request with what only text completions have. */
+export interface CompletionRequest extends GenerationRequest {
+  readonly tokens: TokenControls;
+}
+
+/** Body of `POST /v1/completions` → request (specification §4.3, contracts §1.1). */
+export function decodeCompletionRequest(json: unknown): CompletionRequest {
+  const body = check(json);
+  refuseUnsupported(body);
+  const prompt = decodePrompt(body.prompt);
+  const choices = body.n ?? 1;
+  if (prompt.prompts.length > promptsMax) {
+    throw new ApiError('schema_validation_failed', `'prompt' must hold at most ${promptsMax} prompts.`, {
+      param: 'prompt',
+    });
+  }
+  if (prompt.prompts.length * choices > promptsMax) {
+    throw new ApiError('unsupported_value', `'n' times the number of prompts must be at most ${promptsMax}.`, {
+      param: 'n',
+    });
+  }
+  const form = decodeForm(body);
+  return {
+    model: body.model,
+    stream: body.stream ?? false,
+    prompt,
+    choices,
+    maxTokens: decodeMaxTokens(body),
+    sampling: {
+      temperature: body.temperature ?? undefined,
+      topP: body.top_p ?? undefined,
+      topK: body.top_k ?? undefined,
+      minP: body.min_p ?? undefined,
+      presencePenalty: body.presence_penalty ?? undefined,
+      frequencyPenalty: body.frequency_penalty ?? undefined,
+      repetitionPenalty: body.repetition_penalty ?? undefined,
+      seed: decodeSeed(body.seed),
+    },
+    stop: decodeStop(body.stop),
+    tools: [],
+    toolChoice: undefined,
+    parallelToolCalls: undefined,
+    constraint: form?.constraint,
+    effort: undefined,
+    preserveThinking: false,
+    logprobs: body.logprobs ?? undefined,
+    logitBias: decodeLogitBias(body.logit_bias),
+    tokens: decodeTokens(body),
+    at: pathsOf(form, Array.isArray(body.prompt) && typeof body.prompt[0] === 'number'),
+  };
+}
+
+/** Known fields that change the meaning of the answer and cannot be honoured (contracts §1.0). */
+function refuseUnsupported({ suffix, best_of, structured_outputs }: CompletionRequestBody): void {
+  const refused = (param: string, message: string): ApiError =>
+    new ApiError('unsupported_parameter', message, { param });
+  if (suffix !== undefined && suffix !== null && suffix !== '')
+    throw refused('suffix', "'suffix' is not supported: no text is inserted between two others.");
+  if ((best_of ?? 1) > 1)
+    throw refused('best_of', "'best_of' above 1 is not supported: ask for 'n' answers and choose.");
+  if (structured_outputs?.structural_tag !== undefined && structured_outputs.structural_tag !== null)
+    throw refused('structured_outputs.structural_tag', "'structural_tag' is not supported: write a grammar.");
+}
+
+type ReadyPrompt = Exclude<Prompt, { readonly type: 'messages' }>;
+
+function decodePrompt(prompt: CompletionRequestBody['prompt']): ReadyPrompt {
+  if (typeof prompt === 'string') return { type: 'texts', prompts: [prompt.toWellFormed()] };
+  const [first] = prompt;
+  if (typeof first === 'string')
+    return { type: 'texts', prompts: (prompt as readonly string[]).map((text) => text.toWellFormed()) };
+  const isSingle = typeof first === 'number';
+  const prompts = isSingle ? [prompt as readonly number[]] : (prompt as readonly (readonly number[])[]);
+  for (const [index, ids] of prompts.entries()) {
+    const at = ids.findIndex((id) => id < 0);
+    if (at >= 0) {
+      throw new ApiError('unsupported_value', 'A token id is not negative.', { param: tokenIdAt(isSingle)(index, at) });
+    }
+  }
+  return { type: 'token-ids', prompts };
+}
+
+const tokenIdAt =
+  (isSingle: boolean) =>
+  (prompt: number, index: number): string =>
+    isSingle ? `prompt[${index}]` : `prompt[${prompt}][${index}]`;
+
+/** 0 scores the prompt, which makes sense only when the prompt is answered. */
+function decodeMaxTokens({ max_tokens, echo, min_tokens }: CompletionRequestBody): number | undefined {
+  if (max_tokens === 0 && echo !== true) {
+    throw new ApiError('schema_validation_failed', "'max_tokens' must be at least 1, or 0 with 'echo'.", {
+      param: 'max_tokens',
+    });
+  }
+  if (typeof max_tokens === 'number' && (min_tokens ?? 0) > max_tokens) {
+    throw new ApiError('schema_validation_failed', "'min_tokens' must be at most 'max_tokens'.", {
+      param: 'min_tokens',
+    });
+  }
+  return max_tokens ?? undefined;
+}
+
+const decodeTokens = (body: CompletionRequestBody): TokenControls => ({
+  echo: body.echo ?? false,
+  returnsIds: body.return_token_ids ?? false,
+  namesIds: body.return_tokens_as_token_ids ?? false,
+  stopIds: body.stop_token_ids ?? [],
+  ignoresEnd: body.ignore_eos ?? false,
+  tokensMin: body.min_tokens ?? 0,
+  skipsSpecial: body.skip_special_tokens ?? true,
+  includesStop: body.include_stop_str_in_output ?? body.no_stop_trim ?? false,
+  addsSpecial: body.add_special_tokens ?? true,
+});
+
+/** A 64-bit seed does not survive JSON and not every engine; the same seed always becomes the same one. */
+function decodeSeed(seed: CompletionRequestBody['seed']): number | undefined {
+  return seed === undefined || seed === null ? undefined : seed % (Number.MAX_SAFE_INTEGER + 1);
+}
+
+function decodeStop(stop: CompletionRequestBody['stop']): readonly string[] {
+  const list = typeof stop === 'string' ? [stop] : (stop ?? []);
+  return list.filter((sequence) => sequence !== '').map((sequence) => sequence.toWellFormed());
+}
+
+/** By token id. An empty map asks for nothing. */
+function decodeLogitBias(bias: CompletionRequestBody['logit_bias']): GenerationRequest['logitBias'] {
+  const tokens = Object.keys(bias ?? {});
+  if (!tokens.every((token) => /^(0|[1-9][0-9]{0,8})$/.test(token))) {
+    throw new ApiError('schema_validation_failed', "'logit_bias' must be a map from token ids to numbers.", {
+      param: 'logit_bias',
+    });
+  }
+  return tokens.length === 0 ? undefined : (bias ?? undefined);
+}
+
+/** A constraint, and what the body calls it. */
+interface Form {
+  readonly constraint: Constraint;
+  /** The field that says which form it is, the one that holds its text, and the one of both. */
+  readonly at: Pick<FieldPaths, 'constraintType' | 'constraintText' | 'constraint'>;
+}
+
+/** At most one of the fields that give the answer a form (contracts §1.1). */
+function decodeForm(body: CompletionRequestBody): Form | undefined {
+  const forms = [...formsOf(body)];
+  const [first, second] = forms;
+  if (first !== undefined && second !== undefined) {
+    throw new ApiError(
+      'unsupported_parameter',
+      `An answer can have one form: '${first.at.constraint}' or '${second.at.constraint}'.`,
+      { param: second.at.constraint },
+    );
+  }
+  return first;
+}
+
+function* formsOf({ ebnf, regex, json_schema, ...body }: CompletionRequestBody): Generator<Form> {
+  if (isThere(ebnf)) yield formAt('ebnf', { type: 'grammar', text: ebnf.toWellFormed() });
+  if (isThere(regex)) yield formAt('regex', { type: 'regex', pattern: regex.toWellFormed() });
+  if (isThere(json_schema)) yield formAt('json_schema', schemaOf(parsed(json_schema, 'json_schema'), 'json_schema'));
+  if (isThere(body.response_format)) yield* responseFormat(body.response_format);
+  if (!isThere(body.structured_outputs)) return;
+  const { json, json_object, regex: pattern, choice, grammar } = body.structured_outputs;
+  if (isThere(json)) {
+    const at = 'structured_outputs.json';
+    yield formAt(at, schemaOf(typeof json === 'string' ? parsed(json, at) : json, at));
+  }
+  if (json_object === true) yield formAt('structured_outputs.json_object', { type: 'json-object' });
+  if (isThere(pattern)) yield formAt('structured_outputs.regex', { type: 'regex', pattern: pattern.toWellFormed() });
+  if (isThere(choice)) yield formAt('structured_outputs.choice', { type: 'grammar', text: oneOf(choice) });
+  if (isThere(grammar)) yield formAt('structured_outputs.grammar', { type: 'grammar', text: grammar.toWellFormed() });
+}
+
+const isThere = <Value>(value: Value | undefined | null): value is Value => value !== undefined && value !== null;
+
+const formAt = (at: string, constraint: Constraint): Form => ({
+  constraint,
+  at: { constraintType: at, constraintText: at, constraint: at },
+});
+
+/** As on chat. */
+function* responseFormat(format: NonNullable<CompletionRequestBody['response_format']>): Generator<Form> {
+  const at = { constraintType: 'response_format.type', constraint: 'response_format' };
+  switch (format.type) {
+    case 'text':
+      return;
+    case 'json_object':
+      yield { constraint: { type: 'json-object' }, at: { ...at, constraintText: 'response_format' } };
+      return;
+    case 'json_schema': {
+      const definition = present(format.json_schema, 'response_format.json_schema');
+      const path = 'response_format.json_schema.schema';
+      const constraint = schemaOf(present(definition.schema, path), path, definition.name?.toWellFormed());
+      yield { constraint, at: { ...at, constraintText: path } };
+      return;
+    }
+    case 'grammar': {
+      const path = 'response_format.grammar';
+      const text = present(format.grammar, path).toWellFormed();
+      yield { constraint: { type: 'grammar', text }, at: { ...at, constraintText: path } };
+      return;
+    }
+    default:
+      throw new ApiError(
+        'unsupported_response_format',
+        "'response_format.type' must be one of text, json_object, json_schema, grammar.",
+        { param: 'response_format.type' },
+      );
+  }
+}
+
+function schemaOf(schema: unknown, at: string, name?: string): Constraint {
+  checkFreeForm(schema, at);
+  return { type: 'json-schema', schema, name };
+}
+
+/** JSON Schema as a text, as SGLang takes it. A broken one is judged as a broken grammar is (contracts decision 13). */
+function parsed(text: string, param: string): unknown {
+  let schema: unknown;
+  try {
+    schema = JSON.parse(text);
+  } catch {
+    throw new ApiError('unsupported_value', `'${param}' is not JSON.`, { param });
+  }
+  if (typeof schema === 'boolean' || (typeof schema === 'object' && schema !== null && !Array.isArray(schema)))
+    return schema;
+  throw new ApiError('unsupported_value', `'${param}' must be a JSON Schema: an object, true or false.`, { param });
+}
+
+/** A grammar of these texts and no others. */
+const oneOf = (texts: readonly string[]): string =>
+  `root ::= ${texts.map((text) => `"${escaped(text.toWellFormed())}"`).join(' | ')}`;
+
+const escaped = (text: string): string =>
+  text.replace(/["\\\u0000-\u001f\u007f]/g, (character) =>
+    character === '"' || character === '\\'
+      ? `\\${character}`
+      : `\\x${character.charCodeAt(0).toString(16).padStart(2, '0').toUpperCase()}`,
+  );
+
+function present<Value>(value: Value | undefined | null, param: string): Value {
+  if (value === undefined || value === null)
+    throw new ApiError('schema_validation_failed', `'${param}' is required.`, { param });
+  return value;
+}
+
+/** No tools are asked for here, so no error names them. */
+const toolPaths = {
+  toolChoice: 'tool_choice',
+  toolChoiceName: 'tool_choice',
+  tool: (index: number, part: string): string => `tools[${index}].${part}`,
+  toolCallId: (): string => 'prompt',
+};
+
+const pathsOf = (form: Form | undefined, isSingleListOfIds: boolean): FieldPaths => ({
+  ...toolPaths,
+  ...(form?.at ?? formAt('response_format', { type: 'json-object' }).at),
+  prompt: 'prompt',
+  tokenId: tokenIdAt(isSingleListOfIds),
+});

@@ -1,0 +1,59 @@
+import type { PromptToken, TokenLogprob } from '../../../generation/event.ts';
+
+/** A token and the character of the choice's text at which it begins. */
+export interface PlacedToken {
+  readonly token: PromptToken;
+  readonly offset: number;
+}
+
+/**
+ * Where the tokens of one choice begin in its text, in characters (code points, as the servers of this wire count), however
+ * the text is cut into events. The text has two parts: the echoed prompt, and the answer; engines count from the beginning of
+ * each.
+ */
+export class TextOffsets {
+  /** Of the text before this event: characters of all of it, and UTF-16 code units of this part. */
+  #characters = 0;
+  #units = 0;
+  /** Where the next token begins when nobody tells: behind the text of the one before it. */
+  #guess = 0;
+
+  /** For a piece of the text, and the tokens that came with it. */
+  of<Token extends PromptToken = TokenLogprob>(text: string, tokens: readonly Token[]): readonly PlacedToken[] {
+    const placed: PlacedToken[] = [];
+    let units = 0;
+    let characters = 0;
+    const walkTo = (to: number): void => {
+      if (to <= units) return;
+      characters += characterCount(text.slice(units, to));
+      units = to;
+    };
+    for (const token of tokens) {
+      if (token.start === undefined) {
+        placed.push({ token, offset: this.#guess });
+        this.#guess += characterCount(token.token);
+        continue;
+      }
+      walkTo(Math.min(token.start - this.#units, text.length));
+      placed.push({ token, offset: this.#characters + characters });
+    }
+    walkTo(text.length);
+    this.#characters += characters;
+    this.#units += text.length;
+    return placed;
+  }
+
+  /** The prompt is over, the answer follows. */
+  endPart(): void {
+    this.#units = 0;
+    this.#guess = this.#characters;
+  }
+}
+
+/** Without a look at each character where there are no halves of any. */
+function characterCount(text: string): number {
+  if (!/[\ud800-\udfff]/.test(text)) return text.length;
+  let count = 0;
+  for (const _ of text) count++;
+  return count;
+}

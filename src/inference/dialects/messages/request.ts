@@ -1,0 +1,202 @@
+import { ApiError } from '../../../platform/errors.ts';
+import type {
+  Constraint,
+  FieldPaths,
+  GenerationRequest,
+  RequestedEffort,
+  Sampling,
+  Tool,
+  ToolChoice,
+} from '../../../generation/request.ts';
+import { bodyCheck, checkFreeForm } from '../validate.ts';
+import { present } from './content.ts';
+import { decodeConversation } from './conversation.ts';
+import { countRequestSchema, messagesRequestSchema } from './schema.ts';
+import type { CountRequestBody, MessagesRequestBody } from './schema.ts';
+
+const checkMessages = bodyCheck(messagesRequestSchema, ['model', 'messages', 'max_tokens']);
+const checkCount = bodyCheck(countRequestSchema, ['model', 'messages']);
+
+/** Body of `POST /v1/messages` → request (specification §4.4, contracts §1.2). */
+export function decodeMessagesRequest(json: unknown): GenerationRequest {
+  const body = checkMessages(json);
+  return decode(body, {
+    stream: body.stream ?? false,
+    maxTokens: body.max_tokens,
+    sampling: {
+      ...noSampling,
+      temperature: body.temperature ?? undefined,
+      topP: body.top_p ?? undefined,
+      topK: body.top_k ?? undefined,
+    },
+    stop: (body.stop_sequences ?? []).filter((sequence) => sequence !== '').map((sequence) => sequence.toWellFormed()),
+  });
+}
+
+/** Body of `POST /v1/messages/count_tokens` → the request that it asks about. */
+export function decodeCountRequest(json: unknown): GenerationRequest {
+  return decode(checkCount(json), { stream: false, maxTokens: undefined, sampling: noSampling, stop: [] });
+}
+
+/** Whether thinking is told of without its text (contracts §1.2, `display`). */
+export const omitsThinking = (json: unknown): boolean =>
+  (json as Partial<MessagesRequestBody>).thinking?.display === 'omitted';
+
+const noSampling: Sampling = {
+  temperature: undefined,
+  topP: undefined,
+  topK: undefined,
+  minP: undefined,
+  presencePenalty: undefined,
+  frequencyPenalty: undefined,
+  repetitionPenalty: undefined,
+  seed: undefined,
+};
+
+/** What only a request has that generates. */
+type Generating = Pick<GenerationRequest, 'stream' | 'maxTokens' | 'sampling' | 'stop'>;
+
+/** With the fields that both endpoints have. Name by name: spreading so large an object takes 10 µs, all else here 1. */
+function decode(body: CountRequestBody, { stream, maxTokens, sampling, stop }: Generating): GenerationRequest {
+  refuseThread(body.thread);
+  const { messages, resultPaths } = decodeConversation(body);
+  const { tools, indexes, serverTools } = decodeTools(body.tools ?? []);
+  return {
+    model: body.model,
+    stream,
+    prompt: { type: 'messages', messages },
+    choices: 1,
+    maxTokens,
+    sampling,
+    stop,
+    tools,
+    toolChoice: decodeToolChoice(body.tool_choice, tools, serverTools),
+    parallelToolCalls: body.tool_choice?.disable_parallel_tool_use === true ? false : undefined,
+    constraint: decodeConstraint(body),
+    effort: decodeEffort(body),
+    // Thinking that comes back is used unless thinking is switched off: where the request says nothing the model may think by
+    // its own default. Whether the model takes it back at all its card says, and only what is used is checked.
+    preserveThinking: body.thinking?.type !== 'disabled',
+    logprobs: undefined,
+    logitBias: undefined,
+    at: {
+      prompt: 'messages',
+      toolChoice: 'tool_choice',
+      toolChoiceName: 'tool_choice.name',
+      ...constraintPaths(body),
+      tool: (index, part) => `tools[${indexes[index] ?? index}].${toolFields[part]}`,
+      toolCallId: (message) => resultPaths.get(message) ?? 'messages',
+    },
+  };
+}
+
+const toolFields = { type: 'type', name: 'name', parameters: 'input_schema' };
+
+/** Message threads live on a server; told so in these words the vendor's client sends the whole history (contracts §0.6). */
+function refuseThread(thread: unknown): void {
+  if (thread === undefined || thread === null) return;
+  throw new ApiError(
+    'unsupported_parameter',
+    "Message threads are not kept here: send the whole history, and no 'thread'.",
+    {
+      param: 'thread',
+      extra: { details: { error_code: 'thread_unsupported_request', unsupported: ['thread'] } },
+    },
+  );
+}
+
+interface DecodedTools {
+  readonly tools: readonly Tool[];
+  /** Where in the body each of them stands. */
+  readonly indexes: readonly number[];
+  /** Names of tools that the vendor's own service would run. */
+  readonly serverTools: ReadonlySet<string>;
+}
+
+/** Tools of a type of their own run on the vendor's servers: they are accepted and not offered (contracts decision 3). */
+function decodeTools(all: NonNullable<CountRequestBody['tools']>): DecodedTools {
+  const tools: Tool[] = [];
+  const indexes: number[] = [];
+  const serverTools = new Set<string>();
+  all.forEach((tool, index) => {
+    if (tool.type !== undefined && tool.type !== null && tool.type !== 'custom') {
+      serverTools.add(tool.name ?? '');
+      return;
+    }
+    const name = present(tool.name, `tools[${index}].name`).toWellFormed();
+    const schema = present(tool.input_schema, `tools[${index}].input_schema`);
+    checkFreeForm(schema, `tools[${index}].input_schema`);
+    const description = tool.description?.toWellFormed();
+    tools.push({ type: 'function', name, description, parameters: withProperties(schema) });
+    indexes.push(index);
+  });
+  return { tools, indexes, serverTools };
+}
+
+/** On this wire `type: object` is all that a schema of a tool must have. */
+function withProperties(schema: unknown): unknown {
+  if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) return schema;
+  const { type, properties } = schema as { readonly type?: unknown; readonly properties?: unknown };
+  return type === 'object' && (properties === undefined || properties === null)
+    ? { ...schema, properties: {} }
+    : schema;
+}
+
+/** A choice that can only mean tools which are not offered is none: the answer is an ordinary one (contracts §1.2, `tools[]`). */
+function decodeToolChoice(
+  choice: CountRequestBody['tool_choice'],
+  tools: readonly Tool[],
+  serverTools: ReadonlySet<string>,
+): ToolChoice | undefined {
+  switch (choice?.type) {
+    case undefined:
+    case 'auto':
+      return undefined;
+    case 'none':
+      return { type: 'none' };
+    case 'any':
+      return tools.length === 0 && serverTools.size > 0 ? undefined : { type: 'required' };
+    case 'tool': {
+      const name = present(choice.name, 'tool_choice.name').toWellFormed();
+      return serverTools.has(name) && !tools.some((tool) => tool.name === name)
+        ? undefined
+        : { type: 'function', name };
+    }
+  }
+}
+
+/** `output_format` is what `output_config.format` was called first. */
+const formatOf = (body: CountRequestBody) => body.output_config?.format ?? body.output_format ?? undefined;
+
+function decodeConstraint(body: CountRequestBody): Constraint | undefined {
+  const format = formatOf(body);
+  if (format === undefined) return undefined;
+  const { constraint, constraintType, constraintText } = constraintPaths(body);
+  if (format.type !== 'json_schema') {
+    throw new ApiError('unsupported_response_format', `'${constraint}.type' must be json_schema.`, {
+      param: constraintType,
+    });
+  }
+  const schema = present(format.schema, constraintText);
+  if (typeof schema !== 'boolean' && (typeof schema !== 'object' || Array.isArray(schema))) {
+    throw new ApiError('schema_validation_failed', `'${constraintText}' must be a JSON Schema.`, {
+      param: constraintText,
+    });
+  }
+  checkFreeForm(schema, constraintText);
+  return { type: 'json-schema', schema, name: undefined };
+}
+
+function constraintPaths(body: CountRequestBody): Pick<FieldPaths, 'constraint' | 'constraintType' | 'constraintText'> {
+  const isOlder = !body.output_config?.format && body.output_format !== undefined;
+  const constraint = isOlder ? 'output_format' : 'output_config.format';
+  return { constraint, constraintType: `${constraint}.type`, constraintText: `${constraint}.schema` };
+}
+
+/** Thinking that is switched off stays off; else the effort says how much, and the switch alone that there is some. */
+function decodeEffort({ thinking, output_config: config }: CountRequestBody): RequestedEffort | undefined {
+  const isOff = thinking?.type === 'disabled';
+  if (!isOff && typeof config?.effort === 'string')
+    return { type: 'tier', value: config.effort, at: 'output_config.effort' };
+  return thinking ? { type: 'switch', on: !isOff, at: 'thinking.type' } : undefined;
+}

@@ -1,0 +1,256 @@
+import type { ErrorBody, ErrorCode } from '../../../platform/errors.ts';
+import { knownUsage } from '../../../generation/event.ts';
+import type { GenerationBatch, GenerationEvent, Usage } from '../../../generation/event.ts';
+import type { Block, Finish, Generation } from '../../../generation/fold.ts';
+import { Blocks } from '../blocks.ts';
+import type { BlockEvent } from '../blocks.ts';
+import type { ResponseHead, StreamEncoder } from '../dialect.ts';
+
+/** What of a request decides how its answer is printed. */
+export interface MessageStyle {
+  /** From version 2026-10-21 on the wire has more fields, all of which an older reader may refuse (contracts §1.2). */
+  readonly isRecent: boolean;
+  /** Thinking is told of, and sealed with its text inside, but not shown. */
+  readonly omitsThinking: boolean;
+}
+
+/** A whole answer, as JSON text. */
+export function encodeMessage({ choices, usage }: Generation, head: ResponseHead, style: MessageStyle): string {
+  const { blocks = [], finish } = choices[0] ?? {};
+  if (finish === undefined) throw new Error('an answer without a choice');
+  const content = blocks.map((block) => wholeBlock(block, head, style)).join(',');
+  return `{${messageHead(head)},"content":[${content}],${stopFields(finish, style)}${nullFields(style)},"usage":${usageJson(usage, style)}}`;
+}
+
+/** What an answer begins with, whole or streamed. */
+const messageHead = (head: ResponseHead): string =>
+  `"id":"msg_${head.id}","type":"message","role":"assistant","model":${JSON.stringify(head.model)}`;
+
+/** Fields of the recent wire that are never anything but null here. */
+const nullFields = ({ isRecent }: MessageStyle): string => (isRecent ? ',"container":null,"diagnostics":null' : '');
+
+function wholeBlock(block: Block, head: ResponseHead, style: MessageStyle): string {
+  switch (block.type) {
+    case 'text':
+      return `{"type":"text","text":${JSON.stringify(block.text)}${citations(style)}}`;
+    case 'reasoning': {
+      const thinking = style.omitsThinking ? '""' : JSON.stringify(block.text);
+      return `{"type":"thinking","thinking":${thinking},"signature":${signatureOf(block.text, head, style)}}`;
+    }
+    case 'tool-call':
+      return `{${toolUseHead(block)},"input":${inputJson(block.arguments)}${caller(style)}}`;
+  }
+}
+
+const citations = ({ isRecent }: MessageStyle): string => (isRecent ? ',"citations":null' : '');
+const caller = ({ isRecent }: MessageStyle): string => (isRecent ? ',"caller":{"type":"direct"}' : '');
+
+const toolUseHead = ({ id, name }: Extract<Block, { type: 'tool-call' }>): string =>
+  `"type":"tool_use","id":${JSON.stringify(toolUseId(id))},"name":${JSON.stringify(name)}`;
+
+/**
+ * Calls have ids of one form in every family but this one, whose clients expect another. Ids that come back are taken as they
+ * are, those of calls that another family told as well, so a conversation may go from one to the other.
+ */
+const toolUseId = (id: string): string => `toolu_${id.startsWith('call_') ? id.slice('call_'.length) : id}`;
+
+/** The arguments as the model wrote them, where they are the object that `input` must be. */
+function inputJson(text: string): string {
+  if (isBlank(text)) return '{}';
+  try {
+    const value: unknown = JSON.parse(text);
+    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return text.trim();
+  } catch {
+    // Cut off, for example by `max_tokens`.
+  }
+  // The form that the vendor's documentation has for arguments that are no JSON.
+  return `{"INVALID_JSON":${JSON.stringify(text)}}`;
+}
+
+/** What JSON takes for nothing. */
+const isBlank = (text: string): boolean => /^[ \t\n\r]*$/.test(text);
+
+/** Proves that the text is ours; where the text is not shown, it holds it, so that it is there when the block comes back. */
+const signatureOf = (text: string, { seals }: ResponseHead, { omitsThinking }: MessageStyle): string =>
+  JSON.stringify(omitsThinking ? seals.encrypt(text) : seals.sign(text));
+
+function stopFields(finish: Finish | undefined, { isRecent }: MessageStyle): string {
+  const sequence = finish?.reason === 'stop' ? finish.stopSequence : undefined;
+  const reason = finish === undefined ? 'null' : `"${stopReason(finish)}"`;
+  return `"stop_reason":${reason},"stop_sequence":${JSON.stringify(sequence ?? null)}${isRecent ? ',"stop_details":null' : ''}`;
+}
+
+function stopReason({ reason, stopSequence, cause }: Finish): string {
+  switch (reason) {
+    case 'stop':
+      return stopSequence === undefined ? 'end_turn' : 'stop_sequence';
+    case 'length':
+      return cause === 'window' ? 'model_context_window_exceeded' : 'max_tokens';
+    case 'tool-calls':
+      return 'tool_use';
+  }
+}
+
+/** On this wire the input is what was not found in a cache; all of it is the sum of the three. */
+const inputFields = ({ promptTokens, cachedTokens }: Pick<Usage, 'promptTokens' | 'cachedTokens'>): string =>
+  `"input_tokens":${promptTokens - cachedTokens},"cache_creation_input_tokens":0,"cache_read_input_tokens":${cachedTokens}`;
+
+const outputFields = (outputTokens: number, thinkingTokens: number): string =>
+  `"output_tokens":${outputTokens},"output_tokens_details":{"thinking_tokens":${thinkingTokens}}`;
+
+function usageJson(usage: Usage, { isRecent }: MessageStyle, outputTokens = usage.completionTokens): string {
+  const recent = isRecent ? ',"cache_creation":null,"inference_geo":null,"server_tool_use":null,"speed":null' : '';
+  return `{${inputFields(usage)},${outputFields(outputTokens, usage.reasoningTokens)},"service_tier":"standard"${recent}}`;
+}
+
+/**
+ * A stream (contracts §1.2): the message without content, its blocks one after the other, what ended it with the usage, and the
+ * end. Built by hand, as every token passes here.
+ */
+export function openMessageStream(head: ResponseHead, style: MessageStyle): StreamEncoder {
+  const blocks = new Blocks();
+  let isOpen = false;
+  let finish: Finish | undefined;
+
+  const open = (start: Extract<GenerationEvent, { type: 'start' }> | undefined): string => {
+    if (isOpen) return '';
+    isOpen = true;
+    // Some backends tell the length of the prompt at the end only: then the last event has it.
+    const promptTokens = start?.promptTokens ?? 0;
+    const cachedTokens = Math.min(start?.cachedTokens ?? 0, promptTokens);
+    const usage = usageJson({ promptTokens, cachedTokens, completionTokens: 0, reasoningTokens: 0 }, style, 1);
+    const message = `{${messageHead(head)},"content":[],${stopFields(undefined, style)}${nullFields(style)},"usage":${usage}}`;
+    return `event: message_start\ndata: {"type":"message_start","message":${message}}\n\nevent: ping\ndata: {"type":"ping"}\n\n`;
+  };
+
+  const printBlock = (event: BlockEvent): string => {
+    const { index, block } = event;
+    switch (event.type) {
+      case 'open':
+        return `event: content_block_start\ndata: {"type":"content_block_start","index":${index},"content_block":${emptyBlock(block, style)}}\n\n`;
+      case 'delta':
+        if (block.type === 'reasoning' && style.omitsThinking) return '';
+        return delta(index, `${deltaHeads[block.type]}${JSON.stringify(event.text)}`);
+      case 'close':
+        return `${lastDelta(block, index)}event: content_block_stop\ndata: {"type":"content_block_stop","index":${index}}\n\n`;
+    }
+  };
+
+  const lastDelta = (block: Block, index: number): string => {
+    switch (block.type) {
+      case 'text':
+        return '';
+      case 'reasoning':
+        return delta(index, `"type":"signature_delta","signature":${signatureOf(block.text, head, style)}`);
+      case 'tool-call':
+        // Readers parse what they have put together, and nothing is no JSON.
+        return isBlank(block.arguments) ? delta(index, '"type":"input_json_delta","partial_json":"{}"') : '';
+    }
+  };
+
+  const printBlocks = (events: readonly BlockEvent[]): string => {
+    let text = '';
+    for (const event of events) text += printBlock(event);
+    return text;
+  };
+
+  const print = (event: GenerationEvent): string => {
+    switch (event.type) {
+      case 'start':
+        return open(event);
+      case 'prompt':
+        return '';
+      case 'text':
+      case 'reasoning':
+      case 'tool-call':
+      case 'tool-arguments':
+        return event.choice === 0 ? open(undefined) + printBlocks(blocks.read(event)) : '';
+      case 'finish':
+        if (event.choice === 0) {
+          const { reason, stopSequence, stopTokenId, cause } = event;
+          finish = { reason, stopSequence, stopTokenId, cause };
+        }
+        return '';
+      case 'usage': {
+        const usage = knownUsage(event.usage);
+        const recent = style.isRecent ? ',"container":null' : '';
+        const server = style.isRecent ? ',"server_tool_use":null' : '';
+        return `${open(undefined)}${printBlocks(blocks.close())}event: message_delta\ndata: {"type":"message_delta","delta":{${stopFields(finish, style)}${recent}},"usage":{${inputFields(usage)},${outputFields(usage.completionTokens, usage.reasoningTokens)}${server}}}\n\n`;
+      }
+    }
+  };
+
+  return {
+    batch(batch: GenerationBatch): string {
+      let text = '';
+      for (const event of batch) text += print(event);
+      return text;
+    },
+    end: () => 'event: message_stop\ndata: {"type":"message_stop"}\n\n',
+    error: (error: ErrorBody) =>
+      `event: error\ndata: ${errorJson({ ...error, type: streamErrorTypes[error.code] ?? 'api_error' })}\n\n`,
+  };
+}
+
+const delta = (index: number, fields: string): string =>
+  `event: content_block_delta\ndata: {"type":"content_block_delta","index":${index},"delta":{${fields}}}\n\n`;
+
+const deltaHeads = {
+  text: '"type":"text_delta","text":',
+  reasoning: '"type":"thinking_delta","thinking":',
+  'tool-call': '"type":"input_json_delta","partial_json":',
+} as const satisfies Record<Block['type'], string>;
+
+function emptyBlock(block: Block, style: MessageStyle): string {
+  switch (block.type) {
+    case 'text':
+      return `{"type":"text","text":""${citations(style)}}`;
+    case 'reasoning':
+      return '{"type":"thinking","thinking":"","signature":""}';
+    case 'tool-call':
+      return `{${toolUseHead(block)},"input":{}${caller(style)}}`;
+  }
+}
+
+/** An error before the stream has started (specification §7.1, contracts §1.2 "Errors"). */
+export const encodeMessagesError = (error: ErrorBody): string => errorJson(error);
+
+/** The inner object, whose type is the wire's own in a stream. */
+interface MappedError {
+  readonly type: string;
+  readonly code: ErrorCode;
+  readonly message: string;
+  readonly [extra: string]: unknown;
+}
+
+function errorJson(error: MappedError): string {
+  const { details = { error_code: error.code } } = error;
+  const reported = { ...error, message: messageOf(error), details };
+  return JSON.stringify({ type: 'error', error: reported, request_id: error['request_id'] });
+}
+
+/**
+ * Clients read two phrases, with the numbers in them, at the beginning of the message: the one makes them ask again for less,
+ * the other makes them shorten the conversation (contracts §0.10).
+ */
+function messageOf(error: MappedError): string {
+  const { prompt_tokens: reported, max_tokens: maxTokens, context_length_limit: limit } = error;
+  if (error.code !== 'context_length_exceeded' || typeof limit !== 'number') return error.message;
+  // A prompt that nobody has counted, because it is far too long, has at least one token too many.
+  const promptTokens = typeof reported === 'number' ? reported : limit + 1;
+  const phrase =
+    promptTokens < limit && typeof maxTokens === 'number'
+      ? `input length and \`max_tokens\` exceed context limit: ${promptTokens} + ${maxTokens} > ${limit}`
+      : `prompt is too long: ${promptTokens} tokens > ${limit} maximum`;
+  return `${phrase}. ${error.message}`;
+}
+
+/** In a stream the type decides whether clients try again (contracts §1.0, decision 5). */
+const streamErrorTypes: Partial<Record<ErrorCode, string>> = {
+  backend_at_capacity: 'overloaded_error',
+  backend_overloaded: 'overloaded_error',
+  no_healthy_backends: 'overloaded_error',
+  backend_timeout: 'timeout_error',
+  // The key was revoked: another try is refused (money.md, "The table of endings").
+  invalid_api_key: 'authentication_error',
+};

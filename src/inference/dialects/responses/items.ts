@@ -1,0 +1,110 @@
+import type { TokenLogprob, TokenProbability } from '../../../generation/event.ts';
+import type { Block } from '../../../generation/fold.ts';
+import type { ResponseHead } from '../dialect.ts';
+
+/** Status of an item of output. */
+export type ItemStatus = 'in_progress' | 'completed' | 'incomplete';
+
+/** A block on its way to be an item, with what only this wire prints of it. */
+export interface OutputBlock {
+  readonly block: Block;
+  readonly logprobs: readonly TokenLogprob[];
+}
+
+/** An answer without any content is a message without text: clients look for the first item. */
+export const emptyMessage = (): OutputBlock => ({ block: { type: 'text', text: '' }, logprobs: [] });
+
+/** The items of a whole answer, the same ones that its stream draws. */
+export const outputBlocks = (blocks: readonly Block[]): readonly OutputBlock[] =>
+  blocks.length === 0
+    ? [emptyMessage()]
+    : blocks.map((block) => ({ block, logprobs: block.type === 'text' ? (block.logprobs ?? []) : [] }));
+
+/** Ids of items are derived from the answer's, so that every event and the final object have the same ones. */
+export function itemId({ type }: Block, index: number, head: ResponseHead): string {
+  switch (type) {
+    case 'text':
+      return `msg_${head.id}_${index}`;
+    case 'reasoning':
+      return `rs_${head.id}_${index}`;
+    case 'tool-call':
+      return `fc_${head.id}_${index}`;
+  }
+}
+
+/** An item as it stands in an answer. `sealed`: its text for us alone, where the client wants it. */
+export function encodeItem({ block, logprobs }: OutputBlock, id: string, status: ItemStatus, sealed?: string) {
+  switch (block.type) {
+    case 'text':
+      return {
+        id,
+        type: 'message',
+        status,
+        role: 'assistant',
+        content: [textPart(block.text, logprobs)],
+      };
+    case 'reasoning':
+      // The whole text as its summary (contracts decision 4); `encrypted_content: null` would be wrong (§0.12).
+      return {
+        id,
+        type: 'reasoning',
+        summary: [summaryPart(block.text)],
+        ...(sealed === undefined ? {} : { encrypted_content: sealed }),
+        ...(status === 'incomplete' ? { status } : {}),
+      };
+    case 'tool-call':
+      return {
+        id,
+        type: 'function_call',
+        status,
+        call_id: block.id,
+        name: block.name,
+        arguments: block.arguments,
+      };
+  }
+}
+
+/** The same, before anything is in it. */
+export function encodeOpenItem(block: Block, id: string) {
+  switch (block.type) {
+    case 'text':
+      return { id, type: 'message', status: 'in_progress', role: 'assistant', content: [] };
+    case 'reasoning':
+      return { id, type: 'reasoning', summary: [] };
+    case 'tool-call':
+      return { id, type: 'function_call', status: 'in_progress', call_id: block.id, name: block.name, arguments: '' };
+  }
+}
+
+/** The item as a client would send it back: what a reference to it stands for. */
+export function itemToKeep(block: Block, id: string): unknown {
+  switch (block.type) {
+    case 'text':
+      return { type: 'message', id, role: 'assistant', content: [{ type: 'output_text', text: block.text }] };
+    case 'reasoning':
+      return { type: 'reasoning', id, summary: [summaryPart(block.text)] };
+    case 'tool-call':
+      return { type: 'function_call', id, call_id: block.id, name: block.name, arguments: block.arguments };
+  }
+}
+
+export const textPart = (text: string, logprobs: readonly TokenLogprob[]) => ({
+  type: 'output_text',
+  text,
+  annotations: [],
+  logprobs: logprobs.map((entry) => ({ ...withBytes(entry), top_logprobs: entry.top.map(withBytes) })),
+});
+
+export const summaryPart = (text: string) => ({ type: 'summary_text', text });
+
+/** Those of events have no bytes. */
+export const eventLogprobs = (logprobs: readonly TokenLogprob[]) =>
+  logprobs.map((entry) => ({ ...plain(entry), top_logprobs: entry.top.map(plain) }));
+
+// JSON has no infinities; this is how other servers write a token that could not be chosen.
+const plain = ({ token, logprob }: TokenProbability) => ({ token, logprob: Math.max(logprob, -9999) });
+
+const withBytes = (entry: TokenProbability) => ({
+  ...plain(entry),
+  bytes: entry.bytes ?? [...Buffer.from(entry.token)],
+});

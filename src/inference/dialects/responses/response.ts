@@ -1,0 +1,110 @@
+import type { ErrorBody } from '../../../platform/errors.ts';
+import type { Usage } from '../../../generation/event.ts';
+import type { Finish, Generation } from '../../../generation/fold.ts';
+import type { ResponseHead } from '../dialect.ts';
+import type { Asked } from './asked.ts';
+import { encodeItem, itemId, itemToKeep, outputBlocks } from './items.ts';
+import type { ItemStatus } from './items.ts';
+
+/** How far an answer is, and what only then is known. */
+export type Progress =
+  | { readonly status: 'in_progress' }
+  | { readonly status: 'completed' | 'incomplete'; readonly usage: Usage }
+  | { readonly status: 'failed'; readonly error: ErrorBody };
+
+/** A whole answer (contracts §1.3), as JSON text. */
+export function encodeResponse(generation: Generation, head: ResponseHead, asked: Asked): string {
+  const choice = onlyChoice(generation);
+  const blocks = outputBlocks(choice.blocks);
+  const status = statusOf(choice.finish);
+  const items = blocks.map((output, index) => {
+    const isLast = index === blocks.length - 1;
+    const sealed =
+      asked.includesEncrypted && output.block.type === 'reasoning' ? head.seals.encrypt(output.block.text) : undefined;
+    const id = itemId(output.block, index, head);
+    const shown = asked.includesLogprobs ? output : { ...output, logprobs: [] };
+    return JSON.stringify(encodeItem(shown, id, isLast ? status : 'completed', sealed));
+  });
+  return new ResponseText(head, asked).print({ status, usage: generation.usage }, items);
+}
+
+/** What later requests may refer to. */
+export function itemsToKeep(generation: Generation, head: ResponseHead): ReadonlyMap<string, unknown> {
+  return new Map(
+    outputBlocks(onlyChoice(generation).blocks).map(({ block }, index) => {
+      const id = itemId(block, index, head);
+      return [id, itemToKeep(block, id)] as const;
+    }),
+  );
+}
+
+/** This wire asks for one. */
+function onlyChoice({ choices: [choice] }: Generation) {
+  if (choice === undefined) throw new Error('an answer without a choice');
+  return choice;
+}
+
+/** Whatever cut the answer, the client has one word for it: it ends a turn of some clients with an error (contracts §1.3). */
+export const statusOf = ({ reason }: Pick<Finish, 'reason'>): Extract<ItemStatus, 'completed' | 'incomplete'> =>
+  reason === 'length' ? 'incomplete' : 'completed';
+
+/** Prints the Response object; what repeats the request, which may be long, is made into text once. */
+export class ResponseText {
+  readonly #head: ResponseHead;
+  readonly #start: string;
+  readonly #echo: string;
+
+  constructor(head: ResponseHead, { echo }: Asked) {
+    this.#head = head;
+    this.#start = `{"id":"resp_${head.id}","object":"response","created_at":${head.created},`;
+    this.#echo = `"model":${JSON.stringify(head.model)},${JSON.stringify(echo).slice(1, -1)}`;
+  }
+
+  /** `items`: each as JSON text. Every key is always there (Open Responses). */
+  print(progress: Progress, items: readonly string[]): string {
+    const { status } = progress;
+    const completedAt = status === 'completed' ? (this.#head.now?.() ?? this.#head.created) : null;
+    const error = status === 'failed' ? JSON.stringify(encodeFailure(progress.error)) : 'null';
+    const incomplete = status === 'incomplete' ? '{"reason":"max_output_tokens"}' : 'null';
+    const usage =
+      status === 'completed' || status === 'incomplete' ? JSON.stringify(encodeUsage(progress.usage)) : 'null';
+    return (
+      `${this.#start}"completed_at":${completedAt},"status":"${status}","error":${error},` +
+      `"incomplete_details":${incomplete},"output":[${items.join(',')}],"usage":${usage},${this.#echo}}`
+    );
+  }
+}
+
+/** Before the stream has started (specification §7.1). */
+export const encodeError = (error: ErrorBody): string => JSON.stringify({ error });
+
+/**
+ * The published words are few, and clients decide by them whether to try again (contracts §1.0): the service's own code is in
+ * the `error` event before.
+ */
+function encodeFailure({ type, message }: ErrorBody): { readonly code: string; readonly message: string } {
+  switch (type) {
+    case 'rate_limit_error':
+      // Codex reads when from these words.
+      return { code: 'rate_limit_exceeded', message: `${message} Please try again in 1s.` };
+    case 'invalid_request_error':
+      return { code: 'invalid_prompt', message };
+    case 'authentication_error':
+    case 'permission_error':
+    case 'insufficient_credits':
+    case 'routing_error':
+    case 'server_error':
+    case 'internal_error':
+      return { code: 'server_error', message };
+  }
+}
+
+function encodeUsage(usage: Usage) {
+  return {
+    input_tokens: usage.promptTokens,
+    input_tokens_details: { cached_tokens: usage.cachedTokens, cache_write_tokens: 0 },
+    output_tokens: usage.completionTokens,
+    output_tokens_details: { reasoning_tokens: usage.reasoningTokens },
+    total_tokens: usage.promptTokens + usage.completionTokens,
+  };
+}

@@ -1,0 +1,509 @@
+import { availableParallelism } from 'node:os';
+import type { Llama, LlamaContextSequence } from 'node-llama-cpp';
+import { byteReader } from './token-bytes.ts';
+
+/**
+ * The only file that knows node-llama-cpp, and the only one that touches what it calls internal: the addon's own model,
+ * context and sampler objects. The package's generators cost two locks, a scheduler and a sampler configuration a token; one
+ * loop over the addon reaches 0.98–1.02 of llama-server at 8 streams, the generators 0.57. The version is pinned, the shape
+ * is checked when a model is opened, and `tests/inference/engines/llama/bindings.test.ts` holds what each call must do.
+ */
+export async function openModel(options: OpenOptions): Promise<LlamaModel> {
+  const llama = await openEngine(options);
+  const model = await llama.loadModel({
+    modelPath: options.modelFile,
+    ...(options.gpu === false ? { gpuLayers: 0 } : {}),
+    defaultContextFlashAttention: 'auto',
+  });
+  const contextLength = Math.min(options.contextLength, model.trainContextSize);
+  const { slots } = options;
+  const context = await model.createContext({
+    sequences: slots,
+    contextSize: contextLength,
+    batchSize: Math.max(options.batchTokens, slots),
+    threads: options.threadsMax,
+    flashAttention: 'auto',
+  });
+  const addon = addonOf({ llama, model, context });
+  // Each object reserves one sequence id; its finaliser gives the id back, so they must stay referenced.
+  const sequences: LlamaContextSequence[] = Array.from({ length: slots }, () => context.getSequence());
+  const ids = sequences.map((sequence) => (sequence as unknown as { readonly _sequenceId: number })._sequenceId);
+  const tokenizer: unknown = model.fileInfo.metadata.tokenizer;
+  const template = isRecord(tokenizer) ? tokenizer['chat_template'] : undefined;
+  const bytesOf = byteReader(addon.model, addon.model.getVocabularyType() === bytePairVocabulary);
+  let threadsNow: number | undefined;
+
+  return {
+    facts: {
+      slots,
+      contextLength,
+      batchTokens: context.batchSize,
+      vocabularySize: vocabularySizeOf(tokenizer),
+      chatTemplate: typeof template === 'string' ? template : undefined,
+      bos: model.tokens.bos ?? undefined,
+      eos: model.tokens.eos ?? model.tokens.eot ?? undefined,
+      prependBos: model.tokens.shouldPrependBosToken,
+      bosText: model.tokens.bosString ?? '',
+      eosText: model.tokens.eosString ?? '',
+    },
+    tokenize: (text, special) => (text === '' ? new Uint32Array(0) : addon.model.tokenize(text, special)),
+    // Control tokens are no text; user-defined ones (`<think>`) are.
+    detokenize: (ids) => addon.model.detokenize(Uint32Array.from(ids), false),
+    tokenText: (id) => addon.model.getTokenString(id),
+    tokenBytes: (id) => bytesOf(id),
+    tokenTraits: (id) => traitsOf(addon.model.getTokenAttributes(id)),
+    isEndOfGeneration: (id) => addon.model.isEogToken(id),
+    createSampler: () => new SamplerHandle(new addon.Sampler(addon.model)),
+    createGrammar: (gbnf) => {
+      const compiled = new addon.Grammar(gbnf, { addonExports: addon.exports, rootRuleName: 'root' });
+      return {
+        begin: () => new GrammarStateHandle(new addon.GrammarState(addon.model, compiled), addon.Sampler),
+      };
+    },
+    createLogprobs: (top) => new LogprobsHandle(top, () => new addon.Sampler(addon.model)),
+    beginBatch: (tokens) => addon.context.initBatch(tokens),
+    addToBatch: (slot, position, tokens, sampled) => {
+      const last = sampled ? Uint32Array.of(tokens.length - 1) : noTokens;
+      return addon.context.addToBatch(ids[slot] ?? -1, position, tokens, last)[0];
+    },
+    addScoredToBatch: (slot, position, tokens) => [
+      ...addon.context.addToBatch(ids[slot] ?? -1, position, tokens, Uint32Array.from(tokens.keys())),
+    ],
+    decode: (threads) => {
+      if (threads !== threadsNow) addon.context.setThreads(threads);
+      threadsNow = threads;
+      return addon.context.decodeBatch();
+    },
+    settle: async (logits, logprobs) => logprobsHandleOf(logprobs).settle(addon.context, logits),
+    logprobs: (logits, logprobs, id) => logprobsHandleOf(logprobs).of(addon.context, logits, id),
+    sample: async (wanted, done) => {
+      const one = async ({ logits, sampler }: Wanted, index: number): Promise<number> => {
+        try {
+          return await addon.context.sampleToken(logits, samplerOf(sampler));
+        } catch {
+          // A token that its grammar cannot take, which is nothing to the other answers.
+          return -1;
+        } finally {
+          done?.(index);
+        }
+      };
+      const [first, ...others] = wanted;
+      if (first === undefined) return [];
+      // llama.cpp puts the logits of a batch into order when they are first asked for, without a lock: two samplers at that
+      // moment swap the answers of two requests (seen 53 times in 20,000 steps of 4). The first one goes alone.
+      const id = await one(first, 0);
+      return [id, ...(await Promise.all(others.map((each, index) => one(each, index + 1))))];
+    },
+    truncate: (slot, length) => {
+      const id = ids[slot] ?? -1;
+      const removed = addon.context.removeTokenCellsFromSequence(id, length, -1);
+      // Sliding windows forget their beginning and recurrent states cannot go back: such a cache is of no use.
+      if (length > 0 && removed && addon.context.getSequenceKvCacheMinPosition(id) === 0) return length;
+      addon.context.removeTokenCellsFromSequence(id, 0, -1);
+      return 0;
+    },
+    cachedTokens: (slot) => addon.context.getSequenceKvCacheMaxPosition(ids[slot] ?? -1) + 1,
+    dispose: async () => {
+      sequences.length = 0;
+      await llama.dispose();
+    },
+  };
+}
+
+/** The native library. It rejects, or ends the process, where the library cannot run. */
+export async function openEngine({ gpu, threadsMax }: Pick<OpenOptions, 'gpu' | 'threadsMax'>): Promise<Llama> {
+  // Only the engine child pays for this import, and the service runs without the package.
+  const { getLlama, LlamaLogLevel } = await import('node-llama-cpp');
+  // "auto" would start a compiler when the prebuilt binary does not load.
+  return await getLlama({
+    gpu,
+    build: 'never',
+    skipDownload: true,
+    progressLogs: false,
+    logLevel: LlamaLogLevel.disabled,
+    logger: () => {},
+    maxThreads: threadsMax,
+  });
+}
+
+export interface OpenOptions {
+  readonly modelFile: string;
+  /** Tokens per sequence; lowered to what the model was trained for. */
+  readonly contextLength: number;
+  /** Sequences; each takes memory for all of its tokens at once. */
+  readonly slots: number;
+  readonly batchTokens: number;
+  readonly threadsMax: number;
+  readonly gpu: false | 'auto';
+}
+
+/** What a token may do: control tokens steer the model, user-defined ones are found in any text before it is split. */
+export interface TokenTraits {
+  readonly kind: 'control' | 'user-defined' | 'plain';
+  /** The token swallows white space before or after it. */
+  readonly stripsBefore: boolean;
+  readonly stripsAfter: boolean;
+}
+
+export interface ModelFacts {
+  readonly slots: number;
+  readonly contextLength: number;
+  /** Most tokens that one decode takes. */
+  readonly batchTokens: number;
+  readonly vocabularySize: number;
+  readonly chatTemplate: string | undefined;
+  readonly bos: number | undefined;
+  /** What ends an answer; a model may have several. */
+  readonly eos: number | undefined;
+  readonly prependBos: boolean;
+  readonly bosText: string;
+  readonly eosText: string;
+}
+
+/** A loaded model with one context. Only one batch is in work at a time: begin, add, decode, sample. */
+export interface LlamaModel {
+  readonly facts: ModelFacts;
+  /** `special` = literals of control tokens become those tokens. User-defined tokens are found either way. */
+  tokenize(text: string, special: boolean): Uint32Array;
+  /** Incomplete UTF-8 comes out as U+FFFD. */
+  detokenize(ids: readonly number[]): string;
+  tokenText(id: number): string;
+  /** What a token stands for in the text, though it be half a character. */
+  tokenBytes(id: number): readonly number[];
+  tokenTraits(id: number): TokenTraits;
+  isEndOfGeneration(id: number): boolean;
+  createSampler(): Sampler;
+  /** Throws when llama.cpp cannot read it. The start rule is `root`. */
+  createGrammar(gbnf: string): Grammar;
+  /** For the chosen token and the `top` likeliest ones. */
+  createLogprobs(top: number): Logprobs;
+  beginBatch(tokens: number): void;
+  /** `sampled` asks for logits after the last token and answers where they will be. */
+  addToBatch(slot: number, position: number, tokens: Uint32Array, sampled: boolean): number | undefined;
+  /** The same with logits after each token. They take 4 bytes for each token of the vocabulary. */
+  addScoredToBatch(slot: number, position: number, tokens: Uint32Array): readonly number[];
+  decode(threads: number): Promise<void>;
+  /** To be called before `logprobs` when nothing of the batch was sampled. */
+  settle(logits: number, logprobs: Logprobs): Promise<void>;
+  /** A token for each answer of the batch, -1 where none fits. Runs on the thread pool, on several cores. */
+  sample(wanted: readonly Wanted[], done?: (index: number) => void): Promise<readonly number[]>;
+  /** How likely the model found a token there, whatever a sampler made of it. Only after `sample` of the same batch. */
+  logprobs(logits: number, logprobs: Logprobs, id: number): Promise<TokenLogprobs>;
+  /** Forgets a slot's tokens from `length` on; answers how many are left, which may be 0. */
+  truncate(slot: number, length: number): number;
+  cachedTokens(slot: number): number;
+  dispose(): Promise<void>;
+}
+
+/** Where the logits are (`addToBatch`), and what picks the token. */
+export interface Wanted {
+  readonly logits: number;
+  readonly sampler: Sampler;
+}
+
+/** Every number is finite; a key that is present but undefined would be an error inside the addon. */
+export interface SamplerConfig {
+  readonly temperature: number;
+  readonly topK: number;
+  readonly topP: number;
+  readonly minP: number;
+  readonly seed: number;
+  readonly repeatPenalty?: number;
+  readonly repeatPenaltyTokens?: Uint32Array;
+  readonly repeatPenaltyMaxTokens?: number;
+  readonly repeatPenaltyPresencePenalty?: number;
+  readonly repeatPenaltyFrequencyPenalty?: number;
+  readonly tokenBiasKeys?: Uint32Array;
+  readonly tokenBiasValues?: Float32Array;
+  /** What is sampled is taken by the grammar, but for the end of a generation. */
+  readonly grammar?: GrammarState;
+}
+
+/** A grammar that llama.cpp has read. */
+export interface Grammar {
+  begin(): GrammarState;
+}
+
+/** How far one text has come in a grammar. */
+export interface GrammarState {
+  /** Whether the token may come next; the end of a generation, when the text is complete. */
+  allows(id: number): boolean;
+  /** Takes a token that was not sampled; false: it does not fit, and the state is of no use any more. */
+  take(id: number): boolean;
+}
+
+/** Keeps what looking at probabilities needs, for one answer. */
+export interface Logprobs {
+  dispose(): void;
+}
+
+/** Natural logarithms of probabilities over the whole vocabulary. */
+export interface TokenLogprobs {
+  readonly logprob: number;
+  /** The likeliest tokens, as many as were asked for. */
+  readonly top: readonly { readonly id: number; readonly logprob: number }[];
+}
+
+/** Keeps its random state over `configure` as long as the seed is the same. */
+export interface Sampler {
+  configure(config: SamplerConfig): void;
+  dispose(): void;
+}
+
+export const defaultThreads = (): number => availableParallelism();
+
+const noTokens = new Uint32Array(0);
+
+interface AddonModel {
+  tokenize(text: string, special: boolean): Uint32Array;
+  detokenize(tokens: Uint32Array, special: boolean): string;
+  getTokenString(id: number): string;
+  getTokenAttributes(id: number): number;
+  isEogToken(id: number): boolean;
+  getVocabularyType(): number;
+}
+interface AddonContext {
+  initBatch(size: number): void;
+  addToBatch(sequence: number, position: number, tokens: Uint32Array, logits: Uint32Array): Uint32Array;
+  decodeBatch(): Promise<void>;
+  sampleToken(logits: number, sampler: AddonSampler): Promise<number>;
+  sampleToken(
+    logits: number,
+    sampler: AddonSampler,
+    probabilities: boolean,
+    confidence: boolean,
+  ): Promise<readonly [id: number, probabilities: readonly number[] | undefined, confidence: number | undefined]>;
+  removeTokenCellsFromSequence(sequence: number, start: number, end: number): boolean;
+  getSequenceKvCacheMinPosition(sequence: number): number;
+  getSequenceKvCacheMaxPosition(sequence: number): number;
+  setThreads(threads: number): void;
+}
+interface AddonSampler {
+  applyConfig(
+    config: Partial<Omit<SamplerConfig, 'grammar'>> & { readonly grammarEvaluationState?: AddonGrammarState },
+  ): void;
+  dispose(): void;
+}
+interface AddonSamplerClass {
+  new (model: AddonModel): AddonSampler;
+  acceptGrammarEvaluationStateToken(state: AddonGrammarState, id: number): void;
+  canBeNextTokenForGrammarEvaluationState(state: AddonGrammarState, id: number): boolean;
+}
+type AddonGrammar = object;
+type AddonGrammarState = object;
+interface Addon {
+  readonly model: AddonModel;
+  readonly context: AddonContext;
+  readonly Sampler: AddonSamplerClass;
+  readonly Grammar: new (
+    gbnf: string,
+    options: { readonly addonExports: object; readonly rootRuleName: string },
+  ) => AddonGrammar;
+  readonly GrammarState: new (model: AddonModel, grammar: AddonGrammar) => AddonGrammarState;
+  readonly exports: object;
+}
+
+/** The addon's objects inside the package's, checked method by method: another version fails here, in words. */
+function addonOf(objects: { readonly llama: object; readonly model: object; readonly context: object }): Addon {
+  const model = member(objects.model, '_model');
+  const context = member(objects.context, '_ctx');
+  const bindings = member(objects.llama, '_bindings');
+  const methods = {
+    model: ['tokenize', 'detokenize', 'getTokenString', 'getTokenAttributes', 'isEogToken', 'getVocabularyType'],
+    context: [
+      'initBatch',
+      'addToBatch',
+      'decodeBatch',
+      'sampleToken',
+      'removeTokenCellsFromSequence',
+      'getSequenceKvCacheMinPosition',
+      'getSequenceKvCacheMaxPosition',
+      'setThreads',
+    ],
+    bindings: ['AddonSampler', 'AddonGrammar', 'AddonGrammarEvaluationState'],
+  };
+  for (const [object, names] of [
+    [model, methods.model],
+    [context, methods.context],
+    [bindings, methods.bindings],
+  ] as const) {
+    for (const name of names) {
+      if (typeof (object as Record<string, unknown>)[name] !== 'function') {
+        throw new Error(`node-llama-cpp has no ${name}: this engine needs the version that package.json pins`);
+      }
+    }
+  }
+  const classes = bindings as {
+    readonly AddonSampler: Addon['Sampler'];
+    readonly AddonGrammar: Addon['Grammar'];
+    readonly AddonGrammarEvaluationState: Addon['GrammarState'];
+  };
+  return {
+    model: model as AddonModel,
+    context: context as AddonContext,
+    Sampler: classes.AddonSampler,
+    Grammar: classes.AddonGrammar,
+    GrammarState: classes.AddonGrammarEvaluationState,
+    exports: bindings,
+  };
+}
+
+function member(object: object, name: string): object {
+  const value = (object as Record<string, unknown>)[name];
+  if (!isRecord(value))
+    throw new Error(`node-llama-cpp has no ${name}: this engine needs the version that package.json pins`);
+  return value;
+}
+
+class SamplerHandle implements Sampler {
+  readonly addon: AddonSampler;
+  constructor(addon: AddonSampler) {
+    this.addon = addon;
+  }
+  configure({ grammar, ...config }: SamplerConfig): void {
+    this.addon.applyConfig(
+      grammar === undefined ? config : { ...config, grammarEvaluationState: grammarHandleOf(grammar).addon },
+    );
+  }
+  dispose(): void {
+    this.addon.dispose();
+  }
+}
+
+class GrammarStateHandle implements GrammarState {
+  readonly addon: AddonGrammarState;
+  readonly #sampler: AddonSamplerClass;
+  constructor(addon: AddonGrammarState, sampler: AddonSamplerClass) {
+    this.addon = addon;
+    this.#sampler = sampler;
+  }
+  allows(id: number): boolean {
+    return this.#sampler.canBeNextTokenForGrammarEvaluationState(this.addon, id);
+  }
+  take(id: number): boolean {
+    // llama.cpp ends the process on an end of generation that does not fit.
+    if (!this.allows(id)) return false;
+    try {
+      this.#sampler.acceptGrammarEvaluationStateToken(this.addon, id);
+      return true;
+    } catch {
+      return false;
+    }
+  }
+}
+
+function grammarHandleOf(state: GrammarState): GrammarStateHandle {
+  if (!(state instanceof GrammarStateHandle)) throw new Error('a grammar of another model');
+  return state;
+}
+
+/**
+ * Probabilities in this version of the addon: a sampler can tell what share of what its filters leave the chosen token has, and
+ * list all of what is left, which is cheap behind a small top_k. So the likeliest token is asked for its share of the whole
+ * vocabulary, and the others for their ratio to it. The share costs a sort of the vocabulary (3 ms a token at 49,000 tokens,
+ * 11 at 150,000, on the thread pool), the rest 0.2 ms. Newer versions tell the sum itself (`includeSelected`): this class is the
+ * seam.
+ */
+class LogprobsHandle implements Logprobs {
+  readonly #top: number;
+  readonly #whole: AddonSampler;
+  readonly #best: AddonSampler;
+  readonly #one: AddonSampler;
+
+  constructor(top: number, create: () => AddonSampler) {
+    this.#top = top;
+    this.#whole = create();
+    this.#whole.applyConfig({ temperature: 0, seed: 1 });
+    this.#best = create();
+    this.#best.applyConfig({ temperature: 1, topK: Math.max(1, top), seed: 1 });
+    this.#one = create();
+  }
+
+  /** The first look at the logits of a batch is taken alone (see `sample`). */
+  async settle(context: AddonContext, logits: number): Promise<void> {
+    await context.sampleToken(logits, this.#best);
+  }
+
+  async of(context: AddonContext, logits: number, id: number): Promise<TokenLogprobs> {
+    const [[, , share], [, listed]] = await Promise.all([
+      context.sampleToken(logits, this.#whole, false, true),
+      context.sampleToken(logits, this.#best, true, false),
+    ]);
+    const [first] = ratiosOf(listed);
+    if (share === undefined || first === undefined) throw new Error('the addon tells no probabilities');
+    const best = Math.log(share);
+    const top = ratiosOf(listed).map(({ id, ratio }) => ({
+      id,
+      logprob: Math.min(0, best + Math.log(ratio / first.ratio)),
+    }));
+    const logprob = top.find((token) => token.id === id)?.logprob ?? (await this.#below(context, logits, id, best));
+    return { logprob, top: top.slice(0, this.#top) };
+  }
+
+  /** Of a token that is not among the likeliest: it is lifted until it stands beside the best one. */
+  async #below(context: AddonContext, logits: number, id: number, best: number): Promise<number> {
+    for (const lift of [40, 80]) {
+      this.#one.applyConfig({
+        temperature: 1,
+        topK: 2,
+        seed: 1,
+        tokenBiasKeys: Uint32Array.of(id),
+        tokenBiasValues: Float32Array.of(lift),
+      });
+      const [, listed] = await context.sampleToken(logits, this.#one, true, false);
+      const ratios = ratiosOf(listed);
+      const own = ratios.find((token) => token.id === id);
+      const other = ratios.find((token) => token.id !== id);
+      if (own !== undefined && other !== undefined && own.ratio > 0 && other.ratio > 0)
+        return Math.min(0, best + Math.log(own.ratio / other.ratio) - lift);
+    }
+    return -Infinity;
+  }
+
+  dispose(): void {
+    for (const sampler of [this.#whole, this.#best, this.#one]) sampler.dispose();
+  }
+}
+
+function logprobsHandleOf(logprobs: Logprobs): LogprobsHandle {
+  if (!(logprobs instanceof LogprobsHandle)) throw new Error('odds of another model');
+  return logprobs;
+}
+
+/** The addon lists ids and probabilities in turn, the likeliest first. */
+function ratiosOf(listed: readonly number[] | undefined): readonly { readonly id: number; readonly ratio: number }[] {
+  const ratios: { readonly id: number; readonly ratio: number }[] = [];
+  for (let index = 0; listed !== undefined && index + 1 < listed.length; index += 2)
+    ratios.push({ id: listed[index] ?? -1, ratio: listed[index + 1] ?? 0 });
+  return ratios;
+}
+
+function samplerOf(sampler: Sampler): AddonSampler {
+  if (!(sampler instanceof SamplerHandle)) throw new Error('a sampler of another model');
+  return sampler.addon;
+}
+
+/** llama_vocab_type in llama.h */
+const bytePairVocabulary = 2;
+
+// llama_token_attr in llama.h
+const attribute = { control: 8, userDefined: 16, stripsBefore: 128, stripsAfter: 256 };
+
+function traitsOf(attributes: number): TokenTraits {
+  const has = (bit: number) => (attributes & bit) !== 0;
+  return {
+    kind: has(attribute.control) ? 'control' : has(attribute.userDefined) ? 'user-defined' : 'plain',
+    stripsBefore: has(attribute.stripsBefore),
+    stripsAfter: has(attribute.stripsAfter),
+  };
+}
+
+function vocabularySizeOf(tokenizer: unknown): number {
+  const tokens = isRecord(tokenizer) && isRecord(tokenizer['ggml']) ? tokenizer['ggml']['tokens'] : undefined;
+  if (!Array.isArray(tokens)) throw new Error('the model file has no vocabulary');
+  return tokens.length;
+}
+
+function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null;
+}

@@ -1,0 +1,535 @@
+import { randomBytes } from 'node:crypto';
+import { Template } from '@huggingface/jinja';
+import { ApiError } from '../../../platform/errors.ts';
+import type { Effort, Message, Part, Tool, ToolCall } from '../../../generation/request.ts';
+import { hermes } from '../../output-parsers/hermes.ts';
+import { outputShape, type OutputShape } from '../../output-parsers/shape.ts';
+import { endsInThought } from '../../output-parsers/thinking.ts';
+import { inlineSystemAsUser } from '../inline-system.ts';
+import { plainEffort } from '../reasoning-effort.ts';
+import { injectTools, writtenCall, writtenResult } from './injected-tools.ts';
+
+/** A stretch of a rendered prompt: written by the template, or by the client. */
+export interface Piece {
+  readonly text: string;
+  readonly client: boolean;
+}
+
+/**
+ * A model's chat template, rendered so that it stays known who wrote what (reliability §3.4).
+ *
+ * The template never sees a client's text. What it gets in place of each string is a marker between the string's own leading
+ * and trailing white space, so that `trim`, `is string`, `length`, concatenation and comparison do what they would do with the
+ * text; the same text has the same marker. Afterwards the markers are exchanged for the texts. Nothing that a client writes can
+ * be taken for a marker, because only white space of a client is ever looked at. A marker passes `tojson` in escaped form and
+ * its text is then escaped likewise. A template that takes a text apart (slices, `split` on a marker's inside, changes of
+ * case) leaves fragments or loses the marker: that request is refused rather than rendered from the bare text. Conditions on
+ * the inside of a text (`'</think>' in content`) are false: clients do not steer the template.
+ *
+ * Templates come from model files only; a template that never ends hangs the engine child, whose heartbeat then ends it.
+ */
+export class ChatTemplate {
+  readonly #template: Template;
+  readonly #tokens: { readonly bos: string; readonly eos: string };
+  readonly #digitsAt: number;
+  /** Calls of earlier turns go into the template; else they are written into the text as Hermes has them. */
+  readonly #showsCalls: boolean;
+  readonly #takesSystem: boolean;
+  /** Mistral's templates refuse ids that are not nine letters and digits. */
+  readonly #hasShortIds: boolean;
+  /** How the model writes reasoning and calls. */
+  readonly shape: OutputShape;
+  /** Whether the template adds a system text of its own that `defaultSystem: 'none'` removes. */
+  readonly removesDefaultSystem: boolean;
+  readonly source: string;
+
+  constructor(
+    source: string,
+    tokens: { readonly bos: string; readonly eos: string },
+    defaultSystem: 'template' | 'none' = 'template',
+  ) {
+    this.source = source;
+    this.#template = new Template(source);
+    this.#tokens = tokens;
+    this.#digitsAt = unusedDigits(source + tokens.bos + tokens.eos);
+    const shape = outputShape(source);
+    this.#takesSystem = this.#shows((marks) => [{ role: 'system', content: marks.probe() }, probeTurn]);
+    this.shape = shape.rendersTools && !this.#rendersTools() ? { ...shape, rendersTools: false, calls: hermes } : shape;
+    this.#hasShortIds = this.shape.calls.hasShortIds;
+    this.#showsCalls = this.shape.rendersTools && source.includes('tool_calls');
+    this.removesDefaultSystem = defaultSystem === 'none' && this.#addsSystem();
+  }
+
+  /** The prompt that asks for the next assistant turn. Tools that the template does not tell of are told in a message. */
+  render(messages: readonly Message[], options: RenderOptions): readonly Piece[] {
+    const last = messages.at(-1);
+    if (last?.role === 'assistant' && last.isBeginning === true)
+      return [...this.render(messages.slice(0, -1), options), ...this.#beginningOf(last, options)];
+    try {
+      return this.#render(messages, options);
+    } catch (error) {
+      // Mistral's older templates print the system text in the last turn if that is the user's, and forget it behind results.
+      const folded = last?.role === 'tool' ? foldedSystem(messages) : undefined;
+      const accepted = folded ?? inlineSystemAsUser(messages);
+      if (accepted === messages) throw error;
+      return this.#render(accepted, options);
+    }
+  }
+
+  /** The words that the answer goes on with stand where it begins, behind whatever opens the turn. */
+  #beginningOf({ content }: Message, { effort }: RenderOptions): readonly Piece[] {
+    const { thinking } = this.shape;
+    if (thinking.type === 'channels') {
+      throw new ApiError('unsupported_feature', 'This model cannot go on with a message of the assistant.', {
+        param: 'messages',
+      });
+    }
+    const words: Piece = { text: textOf(content), client: true };
+    const isThought = thinking.type === 'marks' && this.startsInThought(effort);
+    return isThought ? [{ text: `${thinking.marks.end}\n\n`, client: false }, words] : [words];
+  }
+
+  #render(messages: readonly Message[], options: RenderOptions): readonly Piece[] {
+    const marks = new Marks(this.#digitsAt);
+    const calls: Calls = { names: new Map(), ids: new Map(), valuesLeft: valuesMax };
+    const tools = options.tools ?? [];
+    const isInjected = tools.length > 0 && !this.shape.rendersTools;
+    const reported = isInjected ? injectTools(messages, tools, this.#takesSystem) : messages;
+    const turns = this.#turns(reported, calls, marks);
+    if (tools.length > 0 && !isInjected) return marks.pieces(this.#withTools(turns, tools, options, marks));
+    return marks.pieces(
+      this.removesDefaultSystem && reported[0]?.role !== 'system'
+        ? this.#withoutSystem(turns, options, marks)
+        : this.#run(turns, true, options),
+    );
+  }
+
+  #withTools(turns: readonly Turn[], tools: readonly Tool[], options: RenderOptions, marks: Marks): string {
+    try {
+      return this.#run(turns, true, options, toolTurns(tools, marks));
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.param !== 'messages') throw error;
+      // Some templates do something with the description of each parameter, and fail where there is none.
+      return this.#run(turns, true, options, toolTurns(tools.map(described), marks));
+    }
+  }
+
+  /** Whether the prompt leaves off inside reasoning, which the template has opened. */
+  startsInThought(effort: Effort): boolean {
+    const { thinking } = this.shape;
+    if (thinking.type !== 'marks') return false;
+    try {
+      return endsInThought(this.#run([probeTurn], true, { effort }), thinking.marks);
+    } catch {
+      return false;
+    }
+  }
+
+  #run(
+    turns: readonly Turn[],
+    generate: boolean,
+    { effort }: Pick<RenderOptions, 'effort'>,
+    tools?: readonly unknown[],
+  ): string {
+    const thinking = effort !== 'none';
+    try {
+      return this.#template.render({
+        messages: turns,
+        add_generation_prompt: generate,
+        bos_token: this.#tokens.bos,
+        eos_token: this.#tokens.eos,
+        // What the templates of Qwen, DeepSeek and Harmony call it.
+        enable_thinking: thinking,
+        thinking,
+        // Harmony knows three tiers, and no switch.
+        reasoning_effort: thinking ? plainEffort(effort) : 'low',
+        ...(tools === undefined ? {} : { tools }),
+      });
+    } catch {
+      // The error may quote the template; what it says is of no use to a client.
+      throw new ApiError(
+        'unsupported_value',
+        'The chat template of the model does not accept this conversation: look at the order of the roles.',
+        {
+          param: 'messages',
+        },
+      );
+    }
+  }
+
+  /**
+   * The conversation without the template's default system text: rendered with a system message in front, from which exactly
+   * that is cut off which the template prints for a conversation of this system message alone.
+   */
+  #withoutSystem(turns: readonly Turn[], options: Pick<RenderOptions, 'effort'>, marks: Marks): string {
+    const system: Turn = { role: 'system', content: marks.probe() };
+    const whole = this.#run([system, ...turns], true, options);
+    const head = this.#run([system], false, options);
+    const rest = whole.slice(head.length);
+    // The system text must stand in what is cut off, and only there: some templates put it into the user's turn.
+    if (!whole.startsWith(head) || !head.includes(system.content) || rest.includes(system.content)) throw refusal();
+    // The token that begins every prompt stood before the system text; in some models it begins every turn.
+    const { bos } = this.#tokens;
+    return head.startsWith(bos) && !rest.startsWith(bos) ? bos + rest : rest;
+  }
+
+  /**
+   * Whether a conversation without a system message gets a system text from the template. A template that puts the system
+   * text into the user's turn, or that takes none, has no default that could be cut off, and is left as it is.
+   */
+  #addsSystem(): boolean {
+    const marks = new Marks(this.#digitsAt);
+    const user: Turn = { role: 'user', content: marks.mark('user', 'optional') };
+    const options = { effort: 'none' } as const;
+    try {
+      const plain = this.#run([user], true, options);
+      const rest = this.#withoutSystem([user], options, marks);
+      return plain !== rest;
+    } catch {
+      return false;
+    }
+  }
+
+  /** Whether a probe in these turns or tools gets into the prompt. */
+  #shows(turnsOf: (marks: Marks) => readonly Turn[], toolsOf?: (marks: Marks) => readonly unknown[]): boolean {
+    const marks = new Marks(this.#digitsAt);
+    const turns = turnsOf(marks);
+    try {
+      const rendered = this.#run(turns, true, { effort: 'none' }, toolsOf?.(marks));
+      return marks.pieces(rendered).some((piece) => piece.client);
+    } catch {
+      return false;
+    }
+  }
+
+  #rendersTools(): boolean {
+    return this.#shows(
+      () => [probeTurn],
+      (marks) => [functionOf(marks.probe(), 'It is never called.', { type: 'object', properties: {} })],
+    );
+  }
+
+  #turns(messages: readonly Message[], calls: Calls, marks: Marks): readonly Turn[] {
+    const turns: Turn[] = [];
+    let results: string[] = [];
+    for (const [index, message] of messages.entries()) {
+      if (message.role !== 'tool' || this.#showsCalls) {
+        turns.push(this.#turn(message, calls, marks));
+        continue;
+      }
+      // A model that knows no results reads them in a turn of the user, those of one turn together.
+      results.push(writtenResult(textOf(message.content)));
+      if (messages[index + 1]?.role === 'tool') continue;
+      turns.push({ role: 'user', content: marks.mark(results.join('\n'), 'required') });
+      results = [];
+    }
+    return turns;
+  }
+
+  #turn(message: Message, calls: Calls, marks: Marks): Turn {
+    const content = textOf(message.content);
+    switch (message.role) {
+      case 'system':
+      case 'user':
+        return { role: message.role, content: marks.mark(content, 'required') };
+      case 'tool':
+        return {
+          role: 'tool',
+          content: marks.mark(content, 'required'),
+          ...(message.toolCallId === undefined ? {} : { tool_call_id: this.#idOf(message.toolCallId, calls, marks) }),
+          ...nameOf(message.toolCallId, calls.names, marks),
+        };
+      case 'assistant':
+        for (const call of message.toolCalls) calls.names.set(call.id, call.name);
+        return this.#assistantTurn(message, content, calls, marks);
+    }
+  }
+
+  #assistantTurn(message: Extract<Message, { role: 'assistant' }>, content: string, calls: Calls, marks: Marks): Turn {
+    const reasoning = message.reasoning.map((part) => part.text).join('\n');
+    const thought = reasoning === '' ? {} : { reasoning_content: marks.mark(reasoning, 'optional') };
+    if (message.toolCalls.length === 0)
+      return { role: 'assistant', content: marks.mark(content, 'required'), ...thought };
+    if (!this.#showsCalls) {
+      // A model without a form of its own sees calls of earlier turns in the one that it is told to use.
+      const written = message.toolCalls.map((call) => writtenCall(call.name, argumentsOf(call, calls)));
+      return {
+        role: 'assistant',
+        content: marks.mark([content, ...written].filter(Boolean).join('\n'), 'required'),
+        ...thought,
+      };
+    }
+    return {
+      role: 'assistant',
+      // Llama 3 templates print the call alone.
+      content: marks.mark(content, 'optional'),
+      ...thought,
+      tool_calls: message.toolCalls.map((call) => ({
+        id: this.#idOf(call.id, calls, marks),
+        type: 'function',
+        function: { name: marks.mark(call.name, 'required'), arguments: marks.markAll(argumentsOf(call, calls)) },
+      })),
+    };
+  }
+
+  #idOf(id: string, calls: Calls, marks: Marks): string {
+    if (!this.#hasShortIds) return marks.mark(id, 'optional');
+    const known = calls.ids.get(id) ?? String(calls.ids.size + 1).padStart(9, '0');
+    calls.ids.set(id, known);
+    return known;
+  }
+}
+
+export interface RenderOptions {
+  readonly effort: Effort;
+  /** Those that the model may call. */
+  readonly tools?: readonly Tool[];
+}
+
+/** The conversation with its system text at the head of the user's first turn, if it can stand there. */
+function foldedSystem([first, second, ...rest]: readonly Message[]): readonly Message[] | undefined {
+  if (first?.role !== 'system' || second?.role !== 'user') return undefined;
+  return [{ role: 'user', content: [...first.content, { type: 'text', text: '' }, ...second.content] }, ...rest];
+}
+
+/** Tools in the form of the OpenAI API, which templates print. What a client chose is marked; the words of JSON Schema are not. */
+function toolTurns(tools: readonly Tool[], marks: Marks): readonly unknown[] {
+  let valuesLeft = toolValuesMax;
+  return tools.map(({ name, description, parameters }, index) => {
+    const schema = parameters ?? { type: 'object', properties: {} };
+    valuesLeft -= countValues(schema, valuesLeft);
+    if (valuesLeft < 0) {
+      throw new ApiError('unsupported_value', `The schemas of all tools may have ${toolValuesMax} values, 64 deep.`, {
+        param: `tools[${index}].function.parameters`,
+      });
+    }
+    return functionOf(
+      marks.mark(name, 'required'),
+      marks.mark(description ?? '', 'optional'),
+      marks.markAll(schema, schemaWords),
+    );
+  });
+}
+
+function described(tool: Tool): Tool {
+  const schema = tool.parameters;
+  const properties = isRecord(schema) && isRecord(schema['properties']) ? schema['properties'] : {};
+  const full = Object.entries(properties).map(([name, property]) => [
+    name,
+    isRecord(property) ? { description: '', ...property } : property,
+  ]);
+  return { ...tool, parameters: isRecord(schema) ? { ...schema, properties: Object.fromEntries(full) } : schema };
+}
+
+function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function functionOf(name: string, description: string, parameters: unknown): unknown {
+  return { type: 'function', function: { name, description, parameters } };
+}
+
+/**
+ * What templates ask a schema for, and compare its types with: words that are the same whoever wrote them, so they need no
+ * marker.
+ */
+const schemaWords: ReadonlySet<string> = new Set([
+  ...[
+    'type',
+    'properties',
+    'required',
+    'description',
+    'title',
+    'enum',
+    'const',
+    'default',
+    'items',
+    'nullable',
+    'format',
+  ],
+  ...['anyOf', 'oneOf', 'allOf', 'additionalProperties', '$defs', 'definitions', '$ref', '$schema', 'examples'],
+  ...['minimum', 'maximum', 'minLength', 'maxLength', 'minItems', 'maxItems', 'pattern'],
+  ...['object', 'array', 'string', 'number', 'integer', 'boolean', 'null'],
+]);
+
+const probeTurn: Turn = { role: 'user', content: 'Hello' };
+
+/** What a template sees of a message. Roles are ours, everything else is marked. */
+interface Turn {
+  readonly role: 'system' | 'user' | 'assistant' | 'tool';
+  readonly content: string;
+  readonly [field: string]: unknown;
+}
+
+function textOf(content: readonly Part[]): string {
+  const texts = content.map((part) => {
+    if (part.type === 'text') return part.text;
+    throw new ApiError('unsupported_feature', 'This model takes text only.', { param: part.at });
+  });
+  return texts.join('\n');
+}
+
+/** What is known of the calls while the turns are made. */
+interface Calls {
+  /** Of the functions that were called so far, by the ids of the calls. */
+  readonly names: Map<string, string>;
+  /** Short ids that stand for long ones. */
+  readonly ids: Map<string, string>;
+  /** Values inside arguments that may still be given to the template one by one. */
+  valuesLeft: number;
+}
+
+/** Arguments as the object that templates expect, or their text when they are none, or are too much for a template. */
+function argumentsOf(call: ToolCall, calls: Calls): unknown {
+  try {
+    const value: unknown = JSON.parse(call.arguments);
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) return call.arguments;
+    const values = countValues(value, calls.valuesLeft);
+    if (values > calls.valuesLeft) return call.arguments;
+    calls.valuesLeft -= values;
+    return value;
+  } catch {
+    return call.arguments;
+  }
+}
+
+const depthMax = 64;
+/** Each takes a template some 20 µs: an object of 100,000 fields took one 16 s on a busy machine. */
+const valuesMax = 4096;
+const toolValuesMax = 8192;
+
+/** Counted no further than `most`; nesting beyond the bound is more than any. */
+function countValues(value: unknown, most: number, depth = 1): number {
+  if (typeof value !== 'object' || value === null) return 1;
+  if (depth > depthMax) return Infinity;
+  let count = 1;
+  for (const inner of Object.values(value)) {
+    count += countValues(inner, most, depth + 1);
+    if (count > most) return Infinity;
+  }
+  return count;
+}
+
+/** Some templates print the function's name beside its result. */
+function nameOf(
+  callId: string | undefined,
+  names: ReadonlyMap<string, string>,
+  marks: Marks,
+): { readonly name?: string } {
+  const name = callId === undefined ? undefined : names.get(callId);
+  return name === undefined ? {} : { name: marks.mark(name, 'optional') };
+}
+
+/** The strings of one rendering and what stands for them. */
+class Marks {
+  readonly #digitsAt: number;
+  readonly #nonce: string;
+  readonly #texts: string[] = [];
+  readonly #indexes = new Map<string, number>();
+  readonly #required = new Set<number>();
+
+  constructor(digitsAt: number) {
+    this.#digitsAt = digitsAt;
+    this.#nonce = [...randomBytes(nonceBytes)].map((byte) => this.#number(byte, 2)).join('');
+  }
+
+  /** `required`: the template may not leave the text out. */
+  mark(text: string, presence: 'required' | 'optional'): string {
+    const core = text.trim();
+    if (core === '') return text;
+    let index = this.#indexes.get(core);
+    if (index === undefined) {
+      index = this.#texts.push(core) - 1;
+      if (index >= 16 ** indexDigits) throw refusal();
+      this.#indexes.set(core, index);
+    }
+    if (presence === 'required') this.#required.add(index);
+    const start = text.length - text.trimStart().length;
+    return (
+      text.slice(0, start) + lead + this.#nonce + this.#number(index, indexDigits) + text.slice(start + core.length)
+    );
+  }
+
+  /** A text that no client can have written. */
+  probe(): string {
+    return this.mark(`probe ${this.#nonce}`, 'optional');
+  }
+
+  /** Every string inside a JSON value, names of fields included, but for words that are nobody's. */
+  markAll(value: unknown, words: ReadonlySet<string> = noWords): unknown {
+    const marked = (text: string) => (words.has(text) ? text : this.mark(text, 'optional'));
+    if (typeof value === 'string') return marked(value);
+    if (Array.isArray(value)) return value.map((item) => this.markAll(item, words));
+    if (typeof value !== 'object' || value === null) return value;
+    return Object.fromEntries(Object.entries(value).map(([name, item]) => [marked(name), this.markAll(item, words)]));
+  }
+
+  pieces(rendered: string): readonly Piece[] {
+    const marker = new RegExp(`(?:${lead}|(\\\\+)u0001)${this.#nonce}([${this.#digitClass()}]{${indexDigits}})`, 'g');
+    const pieces: Piece[] = [];
+    const missing = new Set(this.#required);
+    let end = 0;
+    for (const match of rendered.matchAll(marker)) {
+      const index = parseInt(
+        [...(match[2] ?? '')].map((digit) => (digit.charCodeAt(0) - this.#digitsAt).toString(16)).join(''),
+        16,
+      );
+      const text = this.#texts[index];
+      if (text === undefined) throw refusal();
+      pieces.push(
+        { text: rendered.slice(end, match.index), client: false },
+        { text: escapedLike(match[1] ?? '', text), client: true },
+      );
+      end = match.index + match[0].length;
+      missing.delete(index);
+    }
+    pieces.push({ text: rendered.slice(end), client: false });
+    const fragment = new RegExp(`[${lead}${this.#digitClass()}]|\\\\u0001`);
+    if (missing.size > 0 || pieces.some((piece) => !piece.client && fragment.test(piece.text))) throw refusal();
+    return pieces.filter((piece) => piece.text !== '');
+  }
+
+  #number(value: number, digits: number): string {
+    const hex = value.toString(16).padStart(digits, '0');
+    return [...hex].map((digit) => String.fromCharCode(this.#digitsAt + parseInt(digit, 16))).join('');
+  }
+
+  #digitClass(): string {
+    return `${String.fromCharCode(this.#digitsAt)}-${String.fromCharCode(this.#digitsAt + 15)}`;
+  }
+}
+
+const noWords: ReadonlySet<string> = new Set();
+
+/** Begins a marker: no white space, without case, and `tojson` writes it as `\u0001`. */
+const lead = '\u0001';
+const nonceBytes = 10;
+const indexDigits = 5;
+
+/** Sixteen neighbours of the private use area that the template does not use itself: the digits of the markers. */
+function unusedDigits(text: string): number {
+  for (let start = 0xe000; start < 0xf8f0; start += 16) {
+    if (![...text].some((character) => character.charCodeAt(0) >= start && character.charCodeAt(0) < start + 16))
+      return start;
+  }
+  throw new Error('the chat template uses the whole private use area');
+}
+
+/** JSON escapes the escape: level k shows 2^(k-1) backslashes before `u0001`, and the text is escaped k times. */
+function escapedLike(backslashes: string, text: string): string {
+  const levels = backslashes === '' ? 0 : Math.log2(backslashes.length) + 1;
+  if (!Number.isInteger(levels)) throw refusal();
+  let escaped = text;
+  for (let level = 0; level < levels; level++) escaped = JSON.stringify(escaped).slice(1, -1);
+  return escaped;
+}
+
+function refusal(): ApiError {
+  return new ApiError(
+    'unsupported_feature',
+    'The chat template of the model leaves out or changes a text of this conversation, so it cannot be answered.',
+    {
+      param: 'messages',
+    },
+  );
+}

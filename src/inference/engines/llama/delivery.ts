@@ -1,0 +1,207 @@
+import type { GenerationEvent } from '../../../generation/event.ts';
+import { ChoiceOutput, type OutputForm } from './choice-output.ts';
+import type { PromptEcho } from './prompt-echo.ts';
+import type { Direction, JobEnding, JobReader, MadeToken } from './loop.ts';
+import { unreadTokensMax, type ChildMessage, type Refusal } from './protocol.ts';
+
+export interface DeliveryOptions {
+  readonly request: number;
+  /** Tokens of each prompt. */
+  readonly promptTokens: readonly number[];
+  /** Answers to each prompt: choice = prompt × choices + i. */
+  readonly choices: number;
+  readonly form: OutputForm;
+  /** What of its prompt each choice is to be told; `undefined`: nothing. */
+  readonly echo?: ((prompt: number) => PromptEcho) | undefined;
+  /** The field of the request that bounds the answer, for its error. */
+  readonly constraintParam: string | undefined;
+  readonly send: (message: ChildMessage) => void;
+  /** All choices have ended, or one failed and the others are to be given up. */
+  readonly over: (outcome: { readonly failed: boolean }) => void;
+}
+
+/**
+ * The way of one request back to its reader: tokens become events (`choice-reply.ts`), and what is ready leaves every 10 ms in one
+ * message together with the usage so far, so that a stream which is given up in the middle is billed for what was made. The
+ * first token leaves at once.
+ */
+export class Delivery {
+  readonly #options: DeliveryOptions;
+  readonly #choices: readonly ChoiceOutput[];
+  readonly #cached: (number | undefined)[];
+  /** Of prompts that have not been told. */
+  readonly #echoes = new Map<number, PromptEcho>();
+  #prompts: GenerationEvent[] = [];
+  #ready: GenerationEvent[] = [];
+  #started = false;
+  #open: number;
+  #completionTokens = 0;
+  #unsentTokens = 0;
+  #unreadTokens = 0;
+  #flushedOnce = false;
+  #timer: NodeJS.Timeout | undefined;
+  #closed = false;
+
+  constructor(options: DeliveryOptions) {
+    this.#options = options;
+    this.#cached = options.promptTokens.map(() => undefined);
+    this.#open = options.promptTokens.length * options.choices;
+    this.#choices = Array.from({ length: this.#open }, (_, choice) => new ChoiceOutput(choice, options.form));
+    if (options.echo !== undefined)
+      for (const choice of this.#choices.keys())
+        this.#echoes.set(choice, options.echo(Math.floor(choice / options.choices)));
+  }
+
+  /** What the loop tells of one choice. */
+  reader(choice: number): JobReader {
+    const reply = this.#choices[choice];
+    if (reply === undefined) throw new Error('no such choice');
+    // An arrow function: `takesMore` is asked at every step.
+    const takesMore = () => this.#unreadTokens < unreadTokensMax;
+    return {
+      get takesMore() {
+        return takesMore();
+      },
+      get tokensBeyond() {
+        return reply.tokensBeyond;
+      },
+      started: (cachedTokens) => this.#start(choice, cachedTokens),
+      scored: (logprobs) => this.#echoes.get(choice)?.push(logprobs),
+      token: (token) => this.#token(choice, reply, token),
+      insteadOfEnd: () => reply.insteadOfEnd(),
+      ended: (ending) => this.#end(choice, reply, ending),
+    };
+  }
+
+  /** The reader took tokens. */
+  taken(tokens: number): void {
+    this.#unreadTokens = Math.max(0, this.#unreadTokens - tokens);
+  }
+
+  /** Nothing more leaves. */
+  close(): void {
+    this.#closed = true;
+    clearTimeout(this.#timer);
+  }
+
+  /** `start` is told with the first choice, before its prompt is read. */
+  #start(choice: number, cachedTokens: number): void {
+    const prompt = Math.floor(choice / this.#options.choices);
+    // The prompt counts once, however many choices read it, so the first choice's share of the cache counts.
+    this.#cached[prompt] ??= cachedTokens;
+    if (this.#started) return;
+    this.#started = true;
+    const promptTokens = sum(this.#options.promptTokens);
+    this.#send([{ type: 'start', promptTokens, ...(this.#cached.length === 1 ? { cachedTokens } : {}) }], false);
+  }
+
+  /** The prompt goes before all else that is said of its choice, and after it has been read. */
+  #reportPrompt(choice: number): void {
+    const echo = this.#echoes.get(choice);
+    if (echo === undefined) return;
+    this.#echoes.delete(choice);
+    this.#prompts.push({ type: 'prompt', choice, ...echo.read() });
+  }
+
+  #token(choice: number, reply: ChoiceOutput, token: MadeToken): Direction | undefined {
+    this.#reportPrompt(choice);
+    this.#completionTokens++;
+    this.#unsentTokens++;
+    this.#unreadTokens++;
+    const direction = reply.token(token);
+    if (!this.#flushedOnce) this.#flush(false);
+    else this.#timer ??= setTimeout(() => this.#flush(false), coalesceMs);
+    return direction;
+  }
+
+  #end(choice: number, reply: ChoiceOutput, ending: JobEnding): void {
+    if (this.#closed) return;
+    switch (ending.type) {
+      case 'cancelled':
+        return;
+      case 'failed':
+        this.#fail(failure(ending.detail));
+        return;
+      case 'too-slow':
+        this.#fail(tooSlow(this.#options.constraintParam));
+        return;
+      case 'stop':
+      case 'length': {
+        this.#reportPrompt(choice);
+        const reason = reply.end(ending);
+        const { type: _, ...details } = ending;
+        this.#ready.push(...reply.drain(), { type: 'finish', choice, reason, ...details });
+        this.#open--;
+        if (this.#open === 0) {
+          this.#flush(true);
+          this.close();
+          this.#options.over({ failed: false });
+        } else this.#timer ??= setTimeout(() => this.#flush(false), coalesceMs);
+      }
+    }
+  }
+
+  #fail(refusal: Refusal): void {
+    this.close();
+    this.#options.send({ type: 'refused', request: this.#options.request, refusal });
+    this.#options.over({ failed: true });
+  }
+
+  #flush(last: boolean): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#flushedOnce = true;
+    const events: GenerationEvent[] = this.#prompts;
+    this.#prompts = [];
+    let reasoningTokens = 0;
+    for (const reply of this.#choices) {
+      events.push(...reply.drain());
+      reasoningTokens += reply.reasoningTokens;
+    }
+    events.push(...this.#ready, {
+      type: 'usage',
+      usage: {
+        promptTokens: sum(this.#options.promptTokens),
+        cachedTokens: sum(this.#cached.map((tokens) => tokens ?? 0)),
+        completionTokens: this.#completionTokens,
+        reasoningTokens,
+      },
+    });
+    this.#ready = [];
+    this.#send(events, last);
+  }
+
+  #send(events: readonly GenerationEvent[], last: boolean): void {
+    if (this.#closed) return;
+    this.#options.send({ type: 'events', request: this.#options.request, events, tokens: this.#unsentTokens, last });
+    this.#unsentTokens = 0;
+  }
+}
+
+const coalesceMs = 10;
+
+function failure(detail: string): Refusal {
+  return {
+    code: 'backend_http_error',
+    message: 'The engine of this model failed while it worked on this request.',
+    param: undefined,
+    extra: {},
+    detail,
+  };
+}
+
+/** Contracts decision 13. */
+function tooSlow(param: string | undefined): Refusal {
+  return {
+    code: 'unsupported_value',
+    message:
+      'Keeping the answer to this grammar takes too long: a token took more than two seconds. Make it less ambiguous.',
+    param,
+    extra: {},
+    detail: 'the constraint takes too long',
+  };
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((total, number) => total + number, 0);
+}

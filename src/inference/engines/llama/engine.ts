@@ -1,0 +1,415 @@
+import { ApiError, atCap } from '../../../platform/errors.ts';
+import type { GenerationBatch, GenerationStream } from '../../../generation/event.ts';
+import type { Constraint, EngineRequest, Prompt, Sampling } from '../../../generation/request.ts';
+import type { Engine, EngineStatus } from '../engine.ts';
+import { defaultThreads } from './bindings.ts';
+import { Supervisor, type ChildEvent, type ChildMeasure } from './child-process.ts';
+import { readGgufHeader } from './gguf-header.ts';
+import { Channel } from './channel.ts';
+import { MemoryBudget, type MemoryClaim } from './memory-budget.ts';
+import { ModelRefused } from './model-refused.ts';
+import { offeredTools, refuseOversized } from './prompt.ts';
+import { unreadTokensMax, type ChildMessage, type Refusal, type Work } from './protocol.ts';
+import { CrashQuarantine } from './crash-quarantine.ts';
+
+export interface LlamaEngineOptions {
+  /** The model's id, for status and logs. */
+  readonly name: string;
+  /** Resolves when the GGUF is on the disk. Until then the engine is starting; when it rejects, it is down with that reason. */
+  readonly modelFile: Promise<string>;
+  /** Tokens per sequence, prompt and answer together. */
+  readonly contextLength: number;
+  /** Answers at once; when not given 4, or as many as the memory budget has room for. */
+  readonly slots?: number;
+  /** Answers that may wait for a slot, 64 when not given; beyond it requests are refused (429 `backend_at_capacity`). */
+  readonly queueLimit?: number;
+  /** 'none' leaves out the system text that the model's template adds to conversations without one. */
+  readonly defaultSystem: 'template' | 'none';
+  /** For fields that a request leaves open; neutral values (temperature 1) where this leaves them open too. */
+  readonly samplingDefaults?: Partial<Sampling>;
+  /** Shared with the service's other models; one of its own when not given. */
+  readonly memory?: MemoryBudget;
+  readonly gpu?: false | 'auto';
+  /** For reading prompts: at most so many, one for each core when not given. */
+  readonly threads?: number;
+  /** For writing: one or all, whichever is faster, when not given. */
+  readonly decodeThreads?: number;
+  /** From the request to its first token, waiting included: 120 s (contracts decision 23). */
+  readonly firstTokenTimeoutMs?: number;
+  /** Between two tokens, while the reader waits: 60 s (contracts decision 23). */
+  readonly idleTimeoutMs?: number;
+  readonly loadTimeoutMs?: number;
+  /** A child that does not answer for so long is killed: 4 s, looked at every second. */
+  readonly silenceMs?: number;
+  /** An idle child with more resident memory is replaced; when not given twice the file, the cache and 1 GiB. */
+  readonly rssBytesMax?: number;
+  /** A model without a request for so long is unloaded, and loaded again for the next one; never when not given. */
+  readonly idleUnloadMs?: number;
+  readonly log: (event: LlamaEngineEvent) => void;
+}
+
+/** One line for the log. Its fields are closed and hold no content. */
+export type LlamaEngineEvent =
+  | ({ readonly model: string } & ChildEvent)
+  | { readonly model: string; readonly event: 'request-failed'; readonly code: string; readonly detail: string };
+
+export interface LlamaEngine extends Engine {
+  /** The first load is done; rejects when the engine will never be able to work. */
+  readonly ready: Promise<void>;
+  /** Of the present child. */
+  readonly pid: number | undefined;
+  /** What the present child says of itself. */
+  measure(): Promise<ChildMeasure>;
+}
+
+/**
+ * llama.cpp in a forked child: this side numbers requests, bounds them, hands out what comes back, and outlives the child.
+ * Tokens, templates and the model itself are the child's.
+ */
+export function createLlamaEngine(options: LlamaEngineOptions): LlamaEngine {
+  return new ForkedLlamaEngine(options);
+}
+
+/** A request that the child works on. */
+interface Exchange {
+  readonly channel: Channel;
+  readonly jobs: number;
+  /** What it is recognised by when the child dies of it; `undefined` when nothing of it may be remembered. */
+  readonly content: unknown;
+}
+
+class ForkedLlamaEngine implements LlamaEngine {
+  readonly #options: LlamaEngineOptions;
+  readonly #exchanges = new Map<number, Exchange>();
+  readonly #counts = new Map<
+    number,
+    { readonly resolve: (tokens: number) => void; readonly reject: (error: unknown) => void }
+  >();
+  readonly #quarantine = new CrashQuarantine();
+  #supervisor: Supervisor | undefined;
+  #memory: MemoryClaim | undefined;
+  #missing: EngineStatus = { state: 'starting', detail: 'The model file is being fetched.' };
+  #slots = 1;
+  #contextLength: number;
+  #vocabularySize: number | undefined;
+  #jobs = 0;
+  #lastRequest = 0;
+  #closed = false;
+  readonly ready: Promise<void>;
+
+  constructor(options: LlamaEngineOptions) {
+    this.#options = options;
+    this.#contextLength = options.contextLength;
+    this.ready = options.modelFile.then(
+      (modelFile) => this.#supervise(modelFile),
+      (error: unknown) => {
+        const reason = error instanceof Error ? error.message : 'unknown reason';
+        this.#missing = { state: 'down', detail: `The model file could not be fetched: ${reason}` };
+        throw error;
+      },
+    );
+    this.ready.catch(() => {});
+  }
+
+  get pid(): number | undefined {
+    return this.#supervisor?.pid;
+  }
+
+  async measure(): Promise<ChildMeasure> {
+    return (await this.#supervisor?.measure()) ?? { rssBytes: 0, working: 0 };
+  }
+
+  get waiting(): number {
+    return Math.max(0, this.#jobs - this.#slots);
+  }
+
+  get vocabularySize(): number | undefined {
+    return this.#vocabularySize;
+  }
+
+  status(): EngineStatus {
+    if (this.#closed) return { state: 'down', detail: 'The engine is closed.' };
+    return this.#supervisor?.state ?? this.#missing;
+  }
+
+  async *generate(request: EngineRequest, signal: AbortSignal): GenerationStream & AsyncGenerator<GenerationBatch> {
+    signal.throwIfAborted();
+    this.#refuse(request);
+    const content = request.retain
+      ? [request.prompt, request.logitBias, request.constraint?.gbnf, request.tools]
+      : undefined;
+    if (content !== undefined && this.#quarantine.isQuarantined(content))
+      throw failed('This request has ended the engine of the model twice and is not tried again.');
+    const exchange: Exchange = { channel: new Channel(), jobs: promptCount(request.prompt) * request.choices, content };
+    const id = this.#open(exchange);
+    const abandon = () => {
+      exchange.channel.fail(signal.reason);
+      this.#cancel(id);
+    };
+    signal.addEventListener('abort', abandon, { once: true });
+    try {
+      this.#supervisor?.send({ type: 'generate', request: id, work: workOf(request) });
+      const firstTokenAtMs = performance.now() + (this.#options.firstTokenTimeoutMs ?? 120_000);
+      let answered = false;
+      let unreported = 0;
+      for (;;) {
+        const waitMs = answered ? (this.#options.idleTimeoutMs ?? 60_000) : firstTokenAtMs - performance.now();
+        const taken = await exchange.channel.take(waitMs, timedOut);
+        unreported += taken.tokens;
+        if (unreported >= reportTokens && !taken.last) {
+          this.#supervisor?.send({ type: 'taken', request: id, tokens: unreported });
+          unreported = 0;
+        }
+        answered ||= taken.tokens > 0;
+        yield taken.events;
+        if (taken.last) return;
+      }
+    } finally {
+      signal.removeEventListener('abort', abandon);
+      this.#cancel(id);
+    }
+  }
+
+  async countTokens(request: EngineRequest, signal: AbortSignal): Promise<number> {
+    signal.throwIfAborted();
+    this.#refuse(request);
+    if (this.#counts.size >= countsMax) throw atCapacity(countsMax);
+    const id = ++this.#lastRequest;
+    let timer: NodeJS.Timeout | undefined;
+    let abandon = () => {};
+    try {
+      return await new Promise<number>((resolve, reject) => {
+        this.#counts.set(id, { resolve, reject });
+        abandon = () => reject(signal.reason);
+        signal.addEventListener('abort', abandon, { once: true });
+        timer = setTimeout(() => reject(timedOut()), countTimeoutMs);
+        this.#supervisor?.send({ type: 'count', request: id, work: workOf(request) });
+      });
+    } finally {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', abandon);
+      if (this.#counts.delete(id)) this.#supervisor?.send({ type: 'cancel', request: id });
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#failAll(() => away('The engine of this model is closed.'));
+    await this.#supervisor?.close();
+    this.#memory?.release();
+  }
+
+  async #supervise(modelFile: string): Promise<void> {
+    const { name: model, log } = this.#options;
+    try {
+      const header = await readGgufHeader(modelFile);
+      const contextLength = Math.min(this.#options.contextLength, header.contextLength ?? Infinity);
+      if (this.#closed) throw new Error('The engine was closed before it was ready.');
+      const memory = this.#options.memory ?? new MemoryBudget({ cacheBytesMax: undefined, models: 1 });
+      this.#memory = memory.claim({ ...header, contextLength, slots: this.#options.slots });
+      this.#supervisor = this.#supervisorOf(modelFile, contextLength, header.fileBytes, this.#memory);
+    } catch (error) {
+      const reason = error instanceof ModelRefused ? error.message : codeOf(error);
+      this.#missing = { state: 'down', detail: `The model cannot be used: ${reason}` };
+      if (!this.#closed) log({ model, event: 'failed', reason });
+      throw error;
+    }
+    try {
+      await this.#supervisor.ready;
+    } catch (error) {
+      this.#memory.release();
+      throw error;
+    }
+  }
+
+  #supervisorOf(modelFile: string, contextLength: number, fileBytes: number, memory: MemoryClaim): Supervisor {
+    const { name: model, log } = this.#options;
+    const threadsMax = this.#options.threads ?? defaultThreads();
+    return new Supervisor({
+      load: {
+        modelFile,
+        contextLength,
+        slots: memory.slots,
+        defaultSystem: this.#options.defaultSystem,
+        samplingDefaults: this.#options.samplingDefaults ?? {},
+        gpu: this.#options.gpu ?? false,
+        decodeThreads: this.#options.decodeThreads,
+        threadsMax,
+      },
+      silenceMs: this.#options.silenceMs ?? 4000,
+      loadTimeoutMs: this.#options.loadTimeoutMs ?? 600_000,
+      // The file may be in memory twice: as it is, and rearranged for the processor.
+      rssBytesMax: this.#options.rssBytesMax ?? fileBytes * 2 + memory.cacheBytes + 2 ** 30,
+      idleUnloadMs: this.#options.idleUnloadMs,
+      isIdle: () => this.#exchanges.size === 0 && this.#counts.size === 0,
+      onMessage: (message) => this.#receive(message),
+      onLost: ({ loaded }) => this.#lose(loaded),
+      onEvent: (event) => log({ model, ...event }),
+    });
+  }
+
+  #refuse(request: EngineRequest): void {
+    refuseUnfit(request);
+    const status = this.status();
+    if (status.state !== 'ready')
+      throw away(
+        status.state === 'starting' ? 'The model is still being loaded.' : 'The engine of this model is not available.',
+      );
+    refuseOversized(request.prompt, this.#contextLength, offeredTools(request));
+  }
+
+  #open(exchange: Exchange): number {
+    const jobsMax = this.#slots + (this.#options.queueLimit ?? 64);
+    if (this.#jobs >= jobsMax) throw atCapacity(jobsMax);
+    const id = ++this.#lastRequest;
+    this.#exchanges.set(id, exchange);
+    this.#jobs += exchange.jobs;
+    return id;
+  }
+
+  /** The place is free again; answers what was there, when it was still open. */
+  #release(id: number): Exchange | undefined {
+    const exchange = this.#exchanges.get(id);
+    if (exchange !== undefined) {
+      this.#exchanges.delete(id);
+      this.#jobs -= exchange.jobs;
+    }
+    return exchange;
+  }
+
+  #cancel(id: number): void {
+    if (this.#release(id) !== undefined) this.#supervisor?.send({ type: 'cancel', request: id });
+  }
+
+  #receive(message: ChildMessage): void {
+    switch (message.type) {
+      case 'ready':
+        this.#slots = message.slots;
+        this.#contextLength = message.contextLength;
+        this.#vocabularySize = message.vocabularySize;
+        return;
+      case 'events': {
+        // Of a cancelled request something may still be on its way.
+        const exchange = this.#exchanges.get(message.request);
+        if (exchange === undefined) return;
+        exchange.channel.put(message.events, message.tokens, message.last);
+        if (!message.last) return;
+        this.#release(message.request);
+        if (exchange.content !== undefined) this.#quarantine.clear(exchange.content);
+        return;
+      }
+      case 'refused': {
+        const error = errorOf(message.refusal);
+        const { code, detail } = message.refusal;
+        if (detail !== undefined)
+          this.#options.log({ model: this.#options.name, event: 'request-failed', code, detail });
+        this.#counts.get(message.request)?.reject(error);
+        this.#counts.delete(message.request);
+        this.#release(message.request)?.channel.fail(error);
+        return;
+      }
+      case 'counted':
+        this.#counts.get(message.request)?.resolve(message.tokens);
+        this.#counts.delete(message.request);
+        return;
+      case 'pong':
+      case 'unusable':
+    }
+  }
+
+  /** A death ends the requests that the child worked on, and no others (reliability E1). */
+  #lose(loaded: boolean): void {
+    // Before the model was loaded, none of them had been looked at.
+    if (loaded) {
+      const contents = [...this.#exchanges.values()].map(({ content }) => content);
+      this.#quarantine.record(contents.filter((content) => content !== undefined));
+    }
+    this.#failAll(() => failed('The engine of this model stopped while it worked on this request.'));
+  }
+
+  #failAll(error: () => ApiError): void {
+    for (const id of [...this.#exchanges.keys()]) this.#release(id)?.channel.fail(error());
+    for (const { reject } of this.#counts.values()) reject(error());
+  }
+}
+
+/** Answers of one request; more than that is several requests. */
+const jobsMax = 128;
+/** The child is told in portions how much was read: far fewer than it may run ahead. */
+const reportTokens = unreadTokensMax / 4;
+const countsMax = 256;
+const countTimeoutMs = 30_000;
+
+/** What no check before this one may have let through, so that nothing odd ever reaches the child. */
+function refuseUnfit(request: EngineRequest): void {
+  const unfit = (param: string, message: string) => new ApiError('unsupported_value', message, { param });
+  const { constraint, sampling, stop, logprobs, logitBias, maxTokens } = request;
+  if (constraint !== undefined && constraint.gbnf === undefined) {
+    throw new ApiError('unsupported_feature', 'This model does not support `response_format`.', {
+      param: constraintParam(constraint.source),
+    });
+  }
+  const jobs = promptCount(request.prompt) * request.choices;
+  if (promptCount(request.prompt) === 0) throw unfit('prompt', 'There is no prompt.');
+  if (!(jobs >= 1 && jobs <= jobsMax)) throw unfit('n', `A request may ask for ${jobsMax} answers at most.`);
+  if (!Number.isFinite(maxTokens)) throw unfit('max_tokens', '`max_tokens` is no number.');
+  for (const [name, value] of Object.entries(sampling))
+    if (value !== undefined && !Number.isFinite(value)) throw unfit(name, `\`${name}\` is no number.`);
+  if (logprobs !== undefined && !(Number.isInteger(logprobs) && logprobs >= 0 && logprobs <= logprobsMax))
+    throw unfit('top_logprobs', `\`top_logprobs\` must be between 0 and ${logprobsMax}.`);
+  if (stop.length > stopsMax || stop.some((sequence) => sequence.length > stopLengthMax))
+    throw unfit('stop', `There may be ${stopsMax} stop sequences of ${stopLengthMax} characters each.`);
+  if (Object.keys(logitBias ?? {}).length > biasesMax)
+    throw unfit('logit_bias', `\`logit_bias\` may name ${biasesMax} tokens.`);
+}
+
+function constraintParam(source: Constraint): string {
+  return source.type === 'regex' ? 'regex' : 'response_format';
+}
+
+const logprobsMax = 20;
+const stopsMax = 16;
+const stopLengthMax = 4096;
+/** Twice the largest vocabulary there is. */
+const biasesMax = 524_288;
+
+function promptCount(prompt: Prompt): number {
+  return prompt.type === 'messages' ? 1 : prompt.prompts.length;
+}
+
+function workOf(request: EngineRequest): Work {
+  const { prompt, choices, maxTokens, sampling, stop, logprobs, logitBias, cacheScope, retain, constraint } = request;
+  const { tools, toolChoice, parallelToolCalls, effort, reasoningForm, reasoningRoomTokens, tokens } = request;
+  return {
+    ...{ prompt, choices, maxTokens, sampling, stop, logprobs, logitBias, cacheScope, retain },
+    ...{ tools, toolChoice, parallelToolCalls, effort, reasoningForm, reasoningRoomTokens },
+    ...(tokens === undefined ? {} : { tokens }),
+    gbnf: constraint?.gbnf,
+    constraintParam: constraint && constraintParam(constraint.source),
+  };
+}
+
+function errorOf(refusal: Refusal): ApiError {
+  return new ApiError(refusal.code, refusal.message, { param: refusal.param, extra: refusal.extra });
+}
+
+/** Why a file could not be read: the system's word for it, without a path. */
+function codeOf(error: unknown): string {
+  return error instanceof Error && 'code' in error ? `it cannot be read (${String(error.code)})` : 'it cannot be read';
+}
+
+function away(message: string): ApiError {
+  return new ApiError('no_healthy_backends', message);
+}
+
+function failed(message: string): ApiError {
+  return new ApiError('backend_http_error', message);
+}
+
+function timedOut(): ApiError {
+  return new ApiError('backend_timeout', 'The engine of this model did not answer in time.');
+}
+
+function atCapacity(jobsMax: number): ApiError {
+  return new ApiError('backend_at_capacity', 'All places of this model are taken.', atCap(jobsMax, 1));
+}

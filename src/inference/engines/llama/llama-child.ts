@@ -1,0 +1,354 @@
+import '../../../platform/stack-traces.ts';
+
+import { ApiError } from '../../../platform/errors.ts';
+import { continuesLast } from '../../../generation/request.ts';
+import type { CallRules } from '../../output-parsers/calls.ts';
+import { AnswerPlanner, type AnswerDemand } from './answer-plan.ts';
+import { openEngine, openModel, type Grammar, type LlamaModel } from './bindings.ts';
+import { ChatTemplate } from './chat-template.ts';
+import { Delivery } from './delivery.ts';
+import { Loop, type Job } from './loop.ts';
+import { offeredTools, PromptTokenizer, type PromptRequest } from './prompt.ts';
+import type { ChildMessage, HostMessage, LoadOptions, Refusal, Work } from './protocol.ts';
+import { PromptEcho } from './prompt-echo.ts';
+import { samplingSettings, type BannedTokens } from './sampling.ts';
+import { callsMaxOf, forcesCalls, toolGrammar } from './tool-grammar.ts';
+
+/**
+ * The entry of an engine child: one model, one context, one loop. It speaks only over the channel of `fork`; its standard
+ * output and error lead nowhere, since libraries print prompts. It keeps nothing that would be lost with it, so it ends by
+ * killing itself: `process.exit` would wait for a decode that runs on the thread pool.
+ */
+function serve(): void {
+  let loaded: Promise<Engine> | undefined;
+  let working = () => 0;
+  process.on('disconnect', endNow);
+  process.on('uncaughtException', endNow);
+  process.on('unhandledRejection', endNow);
+  process.on('message', (message: HostMessage) => {
+    switch (message.type) {
+      case 'load':
+        loaded = load(message.options);
+        loaded.then(
+          (engine) => {
+            working = () => engine.working;
+            send({ type: 'ready', ...engine.facts });
+          },
+          (error: unknown) =>
+            send({ type: 'unusable', detail: error instanceof Error ? error.message : 'the model cannot be loaded' }),
+        );
+        return;
+      case 'ping':
+        send({ type: 'pong', rssBytes: process.memoryUsage.rss(), working: working() });
+        return;
+      case 'generate':
+      case 'count':
+      case 'taken':
+      case 'cancel':
+        loaded?.then((engine) => engine.handle(message), endNow);
+    }
+  });
+}
+
+async function load(options: LoadOptions): Promise<Engine> {
+  const model = await openModel({
+    modelFile: options.modelFile,
+    contextLength: options.contextLength,
+    slots: options.slots,
+    batchTokens: 512,
+    threadsMax: options.threadsMax,
+    gpu: options.gpu,
+  });
+  const { chatTemplate, bosText, eosText } = model.facts;
+  const template =
+    chatTemplate === undefined
+      ? undefined
+      : new ChatTemplate(chatTemplate, { bos: bosText, eos: eosText }, options.defaultSystem);
+  return new Engine(model, template, options);
+}
+
+type RequestMessage = Extract<HostMessage, { readonly request: number }>;
+
+class Engine {
+  readonly #model: LlamaModel;
+  readonly #template: ChatTemplate | undefined;
+  readonly #tokenizer: PromptTokenizer;
+  readonly #options: LoadOptions;
+  readonly #planner: AnswerPlanner;
+  readonly #anchor: readonly number[];
+  readonly #loop: Loop;
+  /** Tokens that end a generation. */
+  #ends: readonly number[] | undefined;
+  readonly #running = new Map<number, { readonly jobs: readonly Job[]; readonly delivery: Delivery }>();
+
+  constructor(model: LlamaModel, template: ChatTemplate | undefined, options: LoadOptions) {
+    this.#model = model;
+    this.#template = template;
+    this.#tokenizer = new PromptTokenizer(model, template);
+    this.#options = options;
+    this.#planner = new AnswerPlanner(model, template);
+    this.#anchor = [...model.tokenize('\n', false)];
+    this.#loop = new Loop(model, {
+      decodeThreads: options.decodeThreads,
+      threadsMax: options.threadsMax,
+      hiddenTokens: this.#planner.hiddenTokens(model.facts.vocabularySize, (id) => model.isEndOfGeneration(id)),
+      broken: endNow,
+    });
+  }
+
+  get facts() {
+    const { slots, contextLength, vocabularySize } = this.#model.facts;
+    return {
+      slots,
+      contextLength,
+      vocabularySize,
+      removesDefaultSystem: this.#template?.removesDefaultSystem ?? false,
+    };
+  }
+
+  get working(): number {
+    return this.#loop.working;
+  }
+
+  handle(message: RequestMessage): void {
+    const { request } = message;
+    switch (message.type) {
+      case 'count':
+        this.#loop.backgroundTask(request, this.#orRefuse(request, this.#count(request, message.work)));
+        return;
+      case 'generate':
+        this.#loop.backgroundTask(request, this.#orRefuse(request, this.#begin(request, message.work)));
+        return;
+      case 'taken':
+        this.#running.get(request)?.delivery.taken(message.tokens);
+        this.#loop.wake();
+        return;
+      case 'cancel':
+        this.#giveUp(request);
+    }
+  }
+
+  *#orRefuse(request: number, work: Generator<void, void>): Generator<void, void> {
+    try {
+      yield* work;
+    } catch (error) {
+      send({ type: 'refused', request, refusal: refusalOf(error) });
+    }
+  }
+
+  *#count(request: number, work: PromptRequest): Generator<void, void> {
+    const prompts = yield* this.#tokenizer.promptsInPieces(work);
+    send({ type: 'counted', request, tokens: prompts.reduce((sum, ids) => sum + ids.length, 0) });
+  }
+
+  *#begin(request: number, work: Work): Generator<void, void> {
+    const prompts = yield* this.#tokenizer.promptsInPieces(work);
+    const { vocabularySize } = this.#model.facts;
+    refuseUnknownTokens(work.logitBias, vocabularySize);
+    refuseUnknownStops(work.tokens, vocabularySize);
+    const { demand, grammar } = yield* this.#demandOf(work);
+    const plan = this.#planner.plan(work, demand);
+    const { prompt, tokens } = work;
+    const literals = tokens?.skipsSpecial === false ? this.#planner.specialTexts(vocabularySize) : plan.form.literals;
+    const detokenize = (ids: readonly number[]): string => this.#model.detokenize(ids);
+    const bytesOf = work.logprobs === undefined ? undefined : (id: number) => this.#model.tokenBytes(id);
+    // The first blank of a constrained answer is a part of it, and of one that goes on with other words.
+    const isContinued =
+      prompt.type !== 'messages' || continuesLast(prompt) || (grammar !== undefined && demand.holds === 'text');
+    const delivery = new Delivery({
+      request,
+      promptTokens: prompts.map((ids) => ids.length),
+      choices: work.choices,
+      form: {
+        ...plan.form,
+        literals,
+        stop: work.stop,
+        detokenize,
+        context: isContinued ? this.#anchor : [],
+        bytesOf,
+        tokensMin: tokens?.tokensMin ?? 0,
+        includesStop: tokens?.includesStop ?? false,
+        returnsIds: tokens?.returnsIds ?? false,
+      },
+      echo:
+        tokens !== undefined && (tokens.echo || tokens.returnsIds)
+          ? (index) =>
+              new PromptEcho({
+                ids: prompts[index] ?? [],
+                text: prompt.type === 'texts' ? prompt.prompts[index] : undefined,
+                echo: tokens.echo,
+                returnsIds: tokens.returnsIds,
+                detokenize,
+                literals,
+                bytesOf,
+              })
+          : undefined,
+      constraintParam: work.constraintParam,
+      send,
+      over: ({ failed }) => (failed ? this.#giveUp(request) : this.#running.delete(request)),
+    });
+    const group = {};
+    const banned = this.#bannedBy(tokens);
+    const jobs = prompts.flatMap((ids, promptIndex) =>
+      Array.from({ length: work.choices }, (_, index): Job => ({
+        prompt: ids,
+        maxTokens: work.maxTokens,
+        sampling: samplingSettings(work.sampling, this.#options.samplingDefaults, work.logitBias, index, randomSeed),
+        opening: plan.opening,
+        constraint: grammar && { grammar, from: plan.constraintFrom },
+        topLogprobs: work.logprobs,
+        scoresPrompt: tokens?.echo === true && work.logprobs !== undefined,
+        ...(banned === undefined ? {} : { banned }),
+        ...(tokens === undefined ? {} : { stopTokens: { ids: tokens.stopIds, included: tokens.includesStop } }),
+        group,
+        cacheScope: work.cacheScope,
+        retain: work.retain,
+        reader: delivery.reader(promptIndex * work.choices + index),
+      })),
+    );
+    this.#running.set(request, { jobs, delivery });
+    for (const job of jobs) this.#loop.submit(job);
+  }
+
+  /** Tokens that would end the answer where nothing may. */
+  #bannedBy(tokens: Work['tokens']): BannedTokens | undefined {
+    if (tokens === undefined || (!tokens.ignoresEnd && tokens.tokensMin === 0)) return undefined;
+    const { stopIds, ignoresEnd, tokensMin } = tokens;
+    const { vocabularySize } = this.#model.facts;
+    this.#ends ??= Array.from({ length: vocabularySize }, (_, id) => id).filter((id) =>
+      this.#model.isEndOfGeneration(id),
+    );
+    const ends = this.#ends;
+    return ignoresEnd
+      ? { always: ends.filter((id) => !stopIds.includes(id)), first: stopIds, tokensMin }
+      : { always: [], first: [...ends, ...stopIds], tokensMin };
+  }
+
+  /**
+   * What the answer is held to. Forced calls come before the client's own constraint, and that before calls that the model
+   * might begin: then it answers as it is told instead of calling (§4.2.3(4)).
+   */
+  *#demandOf(work: Work): Generator<void, { readonly demand: AnswerDemand; readonly grammar: Grammar | undefined }> {
+    const calls = callsOf(work);
+    const isForced = calls !== undefined && forcesCalls(work);
+    if (this.#template === undefined || calls === undefined || (work.gbnf !== undefined && !isForced)) {
+      const grammar = work.gbnf === undefined ? undefined : this.#compiled(work.gbnf, work.constraintParam);
+      return { demand: { calls: undefined, gbnf: work.gbnf, holds: 'text' }, grammar };
+    }
+    const gbnf = yield* toolGrammar(work, this.#template.shape.calls);
+    try {
+      const grammar = gbnf === undefined ? undefined : this.#compiled(gbnf, 'tools');
+      const bound = isForced ? 'answer' : grammar === undefined ? 'nothing' : 'marked';
+      return { demand: { calls: { ...calls, bound }, gbnf, holds: isForced ? 'calls' : 'begun-calls' }, grammar };
+    } catch (error) {
+      if (isForced) throw error;
+      return {
+        demand: { calls: { ...calls, bound: 'nothing' }, gbnf: undefined, holds: 'begun-calls' },
+        grammar: undefined,
+      };
+    }
+  }
+
+  /** The pipeline has read the grammar before; what llama.cpp still cannot read is refused, never left out. */
+  #compiled(gbnf: string, param: string | undefined): Grammar {
+    refuseDeepGrammar(gbnf, param);
+    try {
+      return this.#model.createGrammar(gbnf);
+    } catch {
+      throw new ApiError('unsupported_value', 'The engine of this model cannot read the grammar.', { param });
+    }
+  }
+
+  #giveUp(request: number): void {
+    this.#loop.dropBackgroundTask(request);
+    const running = this.#running.get(request);
+    this.#running.delete(request);
+    running?.delivery.close();
+    for (const job of running?.jobs ?? []) this.#loop.cancel(job);
+  }
+}
+
+function callsOf(work: Work): Omit<CallRules, 'bound'> | undefined {
+  const tools = work.prompt.type === 'messages' ? offeredTools(work) : [];
+  if (tools.length === 0) return undefined;
+  return {
+    tools: new Map(tools.map((tool) => [tool.name, tool])),
+    callsMax: callsMaxOf(work),
+  };
+}
+
+/** llama.cpp reads groups by recursion: 30,000 of them inside each other overflow its stack. */
+function refuseDeepGrammar(gbnf: string, param: string | undefined): void {
+  const refuse = (what: string) => new ApiError('unsupported_value', `The grammar ${what}.`, { param });
+  if (gbnf.length > gbnfLengthMax) throw refuse(`has more than ${gbnfLengthMax} characters`);
+  let depth = 0;
+  for (const character of gbnf) {
+    if (character === '(') depth++;
+    if (character === ')') depth--;
+    // Brackets inside literals count too: they come in numbers that do not matter.
+    if (depth > gbnfDepthMax) throw refuse(`has more than ${gbnfDepthMax} groups inside each other`);
+  }
+}
+
+const gbnfLengthMax = 512 * 1024;
+const gbnfDepthMax = 2000;
+
+function refuseUnknownTokens(logitBias: Work['logitBias'], vocabularySize: number): void {
+  for (const [key, bias] of Object.entries(logitBias ?? {})) {
+    const id = Number(key);
+    if (Number.isInteger(id) && id >= 0 && id < vocabularySize && Number.isFinite(bias)) continue;
+    throw new ApiError(
+      'unsupported_value',
+      `A bias needs a number and a token id between 0 and ${vocabularySize - 1}.`,
+      { param: 'logit_bias' },
+    );
+  }
+}
+
+function refuseUnknownStops(tokens: Work['tokens'], vocabularySize: number): void {
+  if (tokens?.stopIds.every((id) => id < vocabularySize) !== false) return;
+  throw new ApiError('unsupported_value', `A token id is not between 0 and ${vocabularySize - 1}.`, {
+    param: 'stop_token_ids',
+  });
+}
+
+function refusalOf(error: unknown): Refusal {
+  if (error instanceof ApiError) {
+    return { code: error.code, message: error.message, param: error.param, extra: error.extra, detail: undefined };
+  }
+  // No more than its name: messages of unexpected errors may quote what they failed on.
+  const detail = error instanceof Error ? error.name : undefined;
+  return {
+    code: 'internal_error',
+    message: 'The service failed while it read the prompt.',
+    param: undefined,
+    extra: {},
+    detail,
+  };
+}
+
+function randomSeed(): number {
+  return Math.floor(Math.random() * 2 ** 32);
+}
+
+function send(message: ChildMessage): void {
+  if (process.connected) process.send?.(message);
+}
+
+function endNow(): void {
+  process.kill(process.pid, 'SIGKILL');
+}
+
+/** Whether the native library loads, for a person who asks: `llama-child probe`. Nobody reads what an engine prints. */
+async function probe(): Promise<void> {
+  try {
+    await openEngine({ gpu: false, threadsMax: 1 });
+    process.exit(0);
+  } catch (error) {
+    process.stderr.write(`\nreason: ${error instanceof Error ? error.message : String(error)}`);
+    process.exit(1);
+  }
+}
+
+if (process.argv[2] === 'probe') await probe();
+else serve();

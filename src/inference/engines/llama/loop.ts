@@ -1,0 +1,650 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { FinishCause } from '../../../generation/event.ts';
+import type { Grammar, LlamaModel, Logprobs, TokenLogprobs } from './bindings.ts';
+import { DecodePace } from './decode-pace.ts';
+import { Pace } from './pace.ts';
+import { ConstrainedText, lettersOf, type Letters } from './constrained-text.ts';
+import { gramTokens, RepetitionGuard } from './repetition.ts';
+import { ChoiceSampler, type BannedTokens, type SamplingSettings } from './sampling.ts';
+
+/** One answer to one prompt. */
+export interface Job {
+  readonly prompt: readonly number[];
+  readonly maxTokens: number;
+  readonly sampling: SamplingSettings;
+  /** Ids that begin the answer before anything is sampled. */
+  readonly opening?: readonly number[];
+  readonly constraint?: JobConstraint | undefined;
+  /** To be told how likely each token was, and this many others at its place. */
+  readonly topLogprobs?: number | undefined;
+  /** The tokens of the prompt are to be told so too; then nothing of it comes from the cache. */
+  readonly scoresPrompt?: boolean;
+  readonly banned?: BannedTokens;
+  /** Tokens that end the answer as the model's own end does; `included`: they are a part of it. */
+  readonly stopTokens?: { readonly ids: readonly number[]; readonly included: boolean };
+  /** Jobs with the same object are answers to one request. */
+  readonly group?: object;
+  /** A prefix in the cache is shared only between jobs of the same scope (reliability §3.5). */
+  readonly cacheScope: string;
+  /** false: takes nothing from the cache and leaves nothing in it. */
+  readonly retain: boolean;
+  readonly reader: JobReader;
+}
+
+export interface JobConstraint {
+  readonly grammar: Grammar;
+  /** `reported`: from where the reader says so. */
+  readonly from: 'opening' | 'told';
+}
+
+/**
+ * Who is told of a job's progress. Calls come from the loop, one at a time: a token while the next step decodes, and always
+ * before the token after it is chosen.
+ */
+export interface JobReader {
+  /** false while too much lies unread: the job is then passed over. */
+  readonly takesMore: boolean;
+  /** Tokens so far that do not count toward `maxTokens`; `undefined`: all of them do. */
+  readonly tokensBeyond?: number | undefined;
+  started(cachedTokens: number): void;
+  /** How likely the prompt's second token was, its third, and so on: before any token of the answer. */
+  scored?(logprobs: TokenLogprobs): void;
+  token(token: MadeToken): Direction | undefined;
+  /** The model ends the answer here; ids that are said in place of its end. */
+  insteadOfEnd?(): readonly number[] | undefined;
+  ended(ending: JobEnding): void;
+}
+
+export interface MadeToken {
+  readonly id: number;
+  readonly logprobs: TokenLogprobs | undefined;
+}
+
+/** What the text so far means for what comes next. */
+export interface Direction {
+  /** The answer ends here, with the stop sequence that the token completed or without one. */
+  readonly stop?: { readonly sequence?: string };
+  /** Ids that come next whatever the model would say. */
+  readonly force?: readonly number[];
+  /** After them the constraint holds; the text was said under it already. */
+  readonly constrainFrom?: string;
+}
+
+export type JobEnding =
+  /** Without a stop sequence, the model itself ended. */
+  | { readonly type: 'stop'; readonly stopSequence?: string; readonly stopTokenId?: number }
+  | { readonly type: 'length'; readonly cause: FinishCause }
+  | { readonly type: 'cancelled' }
+  /** Its constraint took llama.cpp too long. */
+  | { readonly type: 'too-slow' }
+  /** `detail` is a sentence of ours or of llama.cpp, for the log; it holds no content. */
+  | { readonly type: 'failed'; readonly detail: string };
+
+/** What one step did, for tests and measurements. */
+export interface Step {
+  readonly decodedTokens: number;
+  readonly prefilled: readonly { readonly job: Job; readonly tokens: number }[];
+  readonly elapsedMs: number;
+}
+
+export interface LoopOptions {
+  /** For steps that only write; undefined: one or all, whichever turns out to be faster. */
+  readonly decodeThreads?: number | undefined;
+  /** For steps that read prompts: at most so many, as few as are faster. */
+  readonly threadsMax: number;
+  readonly observe?: (step: Step) => void;
+  /** Tokens whose text readers do not see: none of them is chosen where a grammar holds. */
+  readonly hiddenTokens?: readonly number[];
+  /** One token under a constraint may take so long, else its answer ends: 2 s. */
+  readonly constraintMsMax?: number;
+  /** Several steps in a row failed: the context is of no use any more. */
+  readonly broken?: () => void;
+}
+
+/**
+ * The one owner of a model's context. Every step is one batch: a token of each answer that is being written, then a chunk of
+ * the prompts that are being read, longest-waiting first; one decode; one sample for each answer. So answers go on while a long
+ * prompt is read, and whatever is cancelled is gone after one step.
+ *
+ * What a token means (its text, stop sequences, marks) is worked out while the next step decodes, so it costs no time of the
+ * answer's. What that step made of an answer that had come to its end is dropped.
+ *
+ * It holds no queue limit of its own: whoever submits bounds how much (the engine refuses at its door).
+ */
+export class Loop {
+  readonly #model: LlamaModel;
+  readonly #options: LoopOptions;
+  readonly #slots: Slot[];
+  readonly #queue: Job[] = [];
+  readonly #backgroundTasks = new Map<number, Iterator<void>>();
+  readonly #pace: Pace;
+  readonly #decodePace: DecodePace;
+  /** When an answer was the first to repeat itself under a constraint. */
+  #letters: Letters | undefined;
+  #steps = 0;
+  #failures = 0;
+  #closed = false;
+  #wake: (() => void) | undefined;
+  readonly #ended: Promise<void>;
+
+  constructor(model: LlamaModel, options: LoopOptions) {
+    this.#model = model;
+    this.#options = options;
+    this.#slots = Array.from({ length: model.facts.slots }, (_, index) => ({
+      index,
+      tokens: [],
+      scope: '',
+      lastStep: 0,
+      run: undefined,
+    }));
+    this.#pace = new Pace(options.threadsMax, model.facts.batchTokens);
+    const { decodeThreads, threadsMax } = options;
+    this.#decodePace = new DecodePace(
+      decodeThreads === undefined ? [...new Set([1, threadsMax])] : [decodeThreads],
+      model.facts.slots,
+    );
+    this.#ended = this.#run();
+  }
+
+  submit(job: Job): void {
+    this.#queue.push(job);
+    this.wake();
+  }
+
+  /** The job ends as `cancelled` before the next step. */
+  cancel(job: Job): void {
+    const waiting = this.#queue.indexOf(job);
+    if (waiting >= 0) {
+      this.#queue.splice(waiting, 1);
+      job.reader.ended({ type: 'cancelled' });
+      return;
+    }
+    const run = this.#slots.find((slot) => slot.run?.job === job)?.run;
+    if (run !== undefined) run.cancelled = true;
+    this.wake();
+  }
+
+  /** Work in short pieces (rendering, tokenising) that shares the thread with the steps: one piece a step, beside the decoding. */
+  backgroundTask(key: number, work: Iterator<void>): void {
+    this.#backgroundTasks.set(key, work);
+    this.wake();
+  }
+
+  /** Whoever waits for it has left: what waits is bounded by who waits. */
+  dropBackgroundTask(key: number): void {
+    this.#backgroundTasks.delete(key);
+  }
+
+  /** To be called when a reader takes more again. */
+  wake(): void {
+    this.#wake?.();
+    this.#wake = undefined;
+  }
+
+  /** Jobs in a slot or before one. */
+  get working(): number {
+    return this.#queue.length + this.#slots.filter((slot) => slot.run !== undefined).length;
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.wake();
+    await this.#ended;
+  }
+
+  async #run(): Promise<void> {
+    while (!this.#closed) {
+      for (const slot of this.#slots) if (slot.run?.cancelled === true) this.#end(slot, { type: 'cancelled' });
+      this.#fillSlots();
+      const { items: plan, threads } = this.#plan();
+      if (plan.length > 0) await this.#step(plan, threads);
+      else if (this.#notifyReaders()) this.#endReported();
+      else if (this.#backgroundTasks.size > 0) this.#runBackgroundTask();
+      else {
+        await new Promise<void>((resolve) => (this.#wake = resolve));
+        continue;
+      }
+      // Lets messages in: a step of a tiny model may end without ever waiting for the outside.
+      this.#steps++;
+      if (plan.length === 0 || this.#steps % 8 === 0) await nextTurn();
+    }
+    for (const slot of this.#slots) if (slot.run !== undefined) this.#end(slot, { type: 'cancelled' });
+    for (const job of this.#queue.splice(0)) job.reader.ended({ type: 'cancelled' });
+  }
+
+  #runBackgroundTask(): boolean {
+    for (const [key, work] of this.#backgroundTasks) {
+      this.#backgroundTasks.delete(key);
+      // Behind the others: a long one is no reason for them to wait.
+      if (work.next().done !== true) this.#backgroundTasks.set(key, work);
+      return true;
+    }
+    return false;
+  }
+
+  /**
+   * Answers first, a token each; then prompts, as many tokens as a chunk has, in the order of waiting. When there are answers
+   * only, as many as are fastest together, those that wait longest.
+   */
+  #plan(): { readonly items: readonly PlannedItem[]; readonly threads: number } {
+    const waiting = this.#slots
+      .flatMap((slot) => (slot.run?.job.reader.takesMore === true ? [{ slot, run: slot.run }] : []))
+      .sort((a, b) => a.slot.lastStep - b.slot.lastStep);
+    const writing = waiting.filter(({ run }) => run.next !== undefined).map((place) => ({ ...place, tokens: 1 }));
+    if (writing.length === waiting.length) {
+      if (writing.length === 0) return { items: [], threads: 1 };
+      const { width, threads } = this.#decodePace.next(writing.length);
+      return { items: writing.slice(0, width), threads };
+    }
+    const { tokens: chunkTokens, threads } = this.#pace.next();
+    const items = [...writing];
+    let room = Math.min(chunkTokens, this.#model.facts.batchTokens - items.length);
+    for (const { slot, run } of waiting) {
+      if (run.next !== undefined || room <= 0) continue;
+      const chunk = run.job.scoresPrompt === true ? Math.min(room, scoredTokensMax) : room;
+      const tokens = Math.min(chunk, run.job.prompt.length - slot.tokens.length);
+      items.push({ slot, run, tokens });
+      room -= tokens;
+    }
+    return { items, threads };
+  }
+
+  /** First come, first served inside an account; a job takes the free slot that holds most of its prompt. */
+  #fillSlots(): void {
+    if (this.#queue.length === 0) return;
+    for (;;) {
+      const free = this.#slots.filter((slot) => slot.run === undefined);
+      const job = free.length === 0 ? undefined : this.#takeFromQueue();
+      if (job === undefined) return;
+      let best: { readonly slot: Slot; readonly shared: number; readonly worth: number } | undefined;
+      for (const slot of free) {
+        const shared = sharedTokens(slot, job);
+        const worth = worthOf(shared, slot);
+        if (best === undefined || worth > best.worth || (worth === best.worth && goesBefore(slot, best.slot)))
+          best = { slot, shared, worth };
+      }
+      if (best !== undefined) this.#start(best.slot, job, best.shared);
+    }
+  }
+
+  /** The oldest job of an account that holds the fewest slots, so that one with a hundred answers does not hold up the others. */
+  #takeFromQueue(): Job | undefined {
+    const held = (job: Job) => this.#slots.filter(({ run }) => run?.job.cacheScope === job.cacheScope).length;
+    let next: { readonly index: number; readonly held: number } | undefined;
+    for (const [index, job] of this.#queue.entries()) {
+      if (this.#waitsForPrompt(job)) continue;
+      const slots = held(job);
+      if (next === undefined || slots < next.held) next = { index, held: slots };
+    }
+    return next === undefined ? undefined : this.#queue.splice(next.index, 1)[0];
+  }
+
+  /**
+   * Several answers to a long prompt take turns in one place, where the prompt is read once, when reading it again for each
+   * would take longer than what they gain by being written together (a third, on two cores; a prompt token costs a fifth).
+   */
+  #waitsForPrompt({ group, prompt, maxTokens, retain }: Job): boolean {
+    if (group === undefined || !retain || prompt.length < 3 * Math.min(maxTokens, expectedTokens)) return false;
+    return this.#slots.some(({ run }) => run?.job.group === group && run.job.prompt === prompt);
+  }
+
+  #start(slot: Slot, job: Job, shared: number): void {
+    const kept = slot.tokens.length === shared ? shared : this.#model.truncate(slot.index, shared);
+    slot.tokens.length = kept;
+    slot.scope = job.cacheScope;
+    slot.lastStep = this.#steps;
+    const sampler = new ChoiceSampler(
+      this.#model.createSampler(),
+      job.sampling,
+      job.prompt,
+      this.#model.facts.contextLength,
+      this.#options.hiddenTokens,
+      job.banned,
+      (id) => this.#model.isEndOfGeneration(id),
+    );
+    const run: Run = {
+      job,
+      sampler,
+      logprobs: job.topLogprobs === undefined ? undefined : this.#model.createLogprobs(job.topLogprobs),
+      guard: new RepetitionGuard(),
+      constrained: undefined,
+      forced: [...(job.opening ?? [])],
+      constrainFrom: job.constraint?.from === 'opening' ? '' : undefined,
+      next: undefined,
+      untold: undefined,
+      ending: undefined,
+      generated: 0,
+      cancelled: false,
+    };
+    slot.run = run;
+    job.reader.started(kept);
+    if (job.maxTokens <= 0 && job.scoresPrompt !== true) this.#end(slot, { type: 'length', cause: 'max-tokens' });
+  }
+
+  async #step(plan: readonly PlannedItem[], threads: number): Promise<void> {
+    const started = performance.now();
+    const sampled: SampledPlace[] = [];
+    const scored: ScoredPlace[] = [];
+    let decoded = 0;
+    let total = 0;
+    let prefilled = 0;
+    for (const item of plan) total += item.tokens;
+    try {
+      this.#model.beginBatch(total);
+      for (const { slot, run, tokens } of plan) {
+        const position = slot.tokens.length;
+        const ids = run.next === undefined ? run.job.prompt.slice(position, position + tokens) : [run.next];
+        const completes = run.next !== undefined || position + ids.length === run.job.prompt.length;
+        let logits: number | undefined;
+        if (run.next === undefined && run.job.scoresPrompt === true) {
+          const each = this.#model.addScoredToBatch(slot.index, position, Uint32Array.from(ids));
+          scored.push({ slot, run, position, logits: each });
+          logits = completes ? each.at(-1) : undefined;
+        } else logits = this.#model.addToBatch(slot.index, position, Uint32Array.from(ids), completes);
+        if (logits !== undefined && run.job.maxTokens > 0) sampled.push({ slot, run, logits });
+        if (run.next === undefined) prefilled += ids.length;
+        else decoded++;
+        for (const id of ids) slot.tokens.push(id);
+        slot.lastStep = this.#steps;
+      }
+      const decoding = this.#model.decode(threads);
+      let disturbed = false;
+      try {
+        this.#notifyReaders();
+        disturbed = this.#runBackgroundTask();
+      } finally {
+        // Whatever fails meanwhile: the context is not to be touched while it decodes.
+        await decoding;
+      }
+      const elapsedMs = performance.now() - started;
+      if (!disturbed) {
+        if (prefilled > 0) this.#pace.observe(threads, total, elapsedMs);
+        else this.#decodePace.observe(threads, decoded, elapsedMs);
+      }
+      this.#options.observe?.({
+        decodedTokens: decoded,
+        prefilled: plan
+          .filter(({ run }) => run.next === undefined)
+          .map(({ run, tokens }) => ({ job: run.job, tokens })),
+        elapsedMs,
+      });
+      this.#endReported();
+      for (const place of scored) await this.#score(place);
+      await this.#choose(sampled.filter(({ slot, run }) => slot.run === run && !run.cancelled));
+      this.#failures = 0;
+    } catch (error) {
+      // Which of the batch was at fault is not known, nor what the context holds of it now.
+      const detail = error instanceof Error ? error.message : 'the step failed';
+      for (const { slot } of plan) {
+        this.#forget(slot);
+        this.#end(slot, { type: 'failed', detail });
+      }
+      this.#failures++;
+      if (this.#failures >= failuresMax) this.#options.broken?.();
+    }
+  }
+
+  /** Tells the reader of the tokens that follow those of a chunk of its prompt. */
+  async #score({ slot, run, position, logits }: ScoredPlace): Promise<void> {
+    const { prompt, reader, maxTokens } = run.job;
+    const [first] = logits;
+    if (run.logprobs === undefined || first === undefined) return;
+    await this.#model.settle(first, run.logprobs);
+    for (const [index, place] of logits.entries()) {
+      const id = prompt[position + index + 1];
+      if (slot.run !== run || run.cancelled) return;
+      if (id !== undefined) reader.scored?.(await this.#model.logprobs(place, run.logprobs, id));
+    }
+    const isRead = position + logits.length === prompt.length;
+    if (isRead && maxTokens <= 0 && slot.run === run) this.#end(slot, { type: 'length', cause: 'max-tokens' });
+  }
+
+  /** The next token of each answer: what is forced, else what its sampler picks. */
+  async #choose(places: readonly SampledPlace[]): Promise<void> {
+    const forced: SampledPlace[] = [];
+    const free: SampledPlace[] = [];
+    for (const place of places) {
+      const { slot, run } = place;
+      if (run.forced.length > 0) forced.push(place);
+      else if (run.constrainFrom === undefined || this.#constrain(run, run.constrainFrom)) free.push(place);
+      else this.#endStuck(slot, run);
+    }
+    for (const { slot, run } of forced) {
+      const id = run.forced.shift() ?? -1;
+      if (run.sampler.follow(id)) this.#take(slot, run, { id, logprobs: undefined });
+      else this.#endStuck(slot, run);
+    }
+    if (free.length === 0) return;
+    const ids = await this.#sample(free);
+    const logprobs = await this.#logprobsOf(free, ids);
+    for (const [index, { slot, run }] of free.entries()) {
+      if (slot.run === run && !run.cancelled) this.#takeSampled(slot, run, ids[index] ?? -1, logprobs?.[index]);
+    }
+  }
+
+  /** `undefined` when nobody asks for them. */
+  async #logprobsOf(
+    places: readonly SampledPlace[],
+    ids: readonly number[],
+  ): Promise<readonly (TokenLogprobs | undefined)[] | undefined> {
+    if (places.every(({ run }) => run.logprobs === undefined)) return undefined;
+    return Promise.all(
+      places.map(async ({ run, logits }, index) => {
+        const id = ids[index] ?? -1;
+        return run.logprobs === undefined || id < 0 ? undefined : await this.#model.logprobs(logits, run.logprobs, id);
+      }),
+    );
+  }
+
+  /**
+   * A constraint that branches without end can keep llama.cpp busy for minutes with one token, which nothing can interrupt: it
+   * doubles with every character. The answer is ended when that begins to show, and the child when it came at once.
+   */
+  async #sample(places: readonly SampledPlace[]): Promise<readonly number[]> {
+    const wanted = places.map(({ run, logits }) => ({ logits, sampler: run.sampler.sampler }));
+    if (!places.some(({ run }) => run.sampler.isConstrained)) return this.#model.sample(wanted);
+    const startedMs = performance.now();
+    const tookMs: number[] = [];
+    const stuck = setTimeout(() => this.#options.broken?.(), stuckMs);
+    try {
+      return await this.#model.sample(wanted, (index) => (tookMs[index] = performance.now() - startedMs));
+    } finally {
+      clearTimeout(stuck);
+      for (const [index, { slot, run }] of places.entries()) {
+        const isSlow = (tookMs[index] ?? 0) > (this.#options.constraintMsMax ?? constraintMsMax);
+        if (isSlow && run.sampler.isConstrained && slot.run === run) this.#end(slot, { type: 'too-slow' });
+      }
+    }
+  }
+
+  /** From here on the constraint holds; false when what was said already does not fit it. */
+  #constrain(run: Run, said: string): boolean {
+    run.constrainFrom = undefined;
+    const grammar = run.job.constraint?.grammar;
+    if (grammar === undefined) return true;
+    run.sampler.constrain(grammar.begin());
+    const ids = [...this.#model.tokenize(said, false)];
+    run.constrained = new ConstrainedText(grammar, () => (this.#letters ??= lettersOf(this.#model)), ids);
+    return ids.every((id) => run.sampler.follow(id));
+  }
+
+  /** No token goes on: a text that its constraint finds complete has come to its end, another one was cut off. */
+  #endStuck(slot: Slot, run: Run): void {
+    if (!run.sampler.isLimited) this.#end(slot, { type: 'failed', detail: 'no token fits' });
+    else if (run.sampler.isComplete(this.#model.facts.eos)) this.#end(slot, { type: 'stop' });
+    else this.#end(slot, { type: 'length', cause: 'constraint' });
+  }
+
+  #takeSampled(slot: Slot, run: Run, id: number, logprobs: TokenLogprobs | undefined): void {
+    const isEnd = id >= 0 && this.#model.isEndOfGeneration(id);
+    if (run.sampler.judge(id, isEnd) === 'forbidden') return this.#endStuck(slot, run);
+    const { stopTokens } = run.job;
+    if (stopTokens?.ids.includes(id) === true) {
+      if (stopTokens.included) run.ending = { type: 'stop', stopTokenId: id };
+      else return this.#end(slot, { type: 'stop', stopTokenId: id });
+      return this.#take(slot, run, { id, logprobs });
+    }
+    if (!isEnd) return this.#take(slot, run, { id, logprobs });
+    const [instead, ...rest] = run.job.reader.insteadOfEnd?.() ?? [];
+    if (instead === undefined) return this.#end(slot, { type: 'stop' });
+    run.forced.push(...rest);
+    this.#take(slot, run, { id: instead, logprobs: undefined });
+  }
+
+  #take(slot: Slot, run: Run, token: MadeToken): void {
+    const { id } = token;
+    run.next = id;
+    run.generated++;
+    run.sampler.accept(id);
+    run.untold = token;
+    const { reader } = run.job;
+    // What a token counts for is known when its text is.
+    if (reader.tokensBeyond !== undefined && run.generated >= run.job.maxTokens) this.#report(run);
+    if (run.ending !== undefined) this.#end(slot, run.ending);
+    else if (run.generated - (reader.tokensBeyond ?? 0) >= run.job.maxTokens)
+      this.#end(slot, { type: 'length', cause: 'max-tokens' });
+    else if (run.job.prompt.length + run.generated >= this.#model.facts.contextLength)
+      this.#end(slot, { type: 'length', cause: 'window' });
+    else if (this.#repeatsItself(run, id)) this.#end(slot, { type: 'length', cause: 'repetition' });
+  }
+
+  /** A model that says again what it must say is in no loop. */
+  #repeatsItself(run: Run, id: number): boolean {
+    run.constrained?.push(id);
+    return run.guard.push(id) && run.constrained?.hadChoice(gramTokens) !== false;
+  }
+
+  /** Tells readers of the tokens that they do not know yet; answers whether there were any. */
+  #notifyReaders(): boolean {
+    let reported = false;
+    for (const { run } of this.#slots) {
+      if (run?.untold === undefined || run.cancelled || !run.job.reader.takesMore) continue;
+      this.#report(run);
+      reported = true;
+    }
+    return reported;
+  }
+
+  #report(run: Run): void {
+    const token = run.untold;
+    if (token === undefined) return;
+    run.untold = undefined;
+    let direction: Direction | undefined;
+    try {
+      direction = run.job.reader.token(token);
+    } catch (error) {
+      // It ends its own answer and no other. No more than its name: the message may quote the answer.
+      run.ending = { type: 'failed', detail: `the reader failed: ${error instanceof Error ? error.name : 'unknown'}` };
+      return;
+    }
+    if (direction === undefined) return;
+    const { stop, force, constrainFrom } = direction;
+    if (stop !== undefined)
+      run.ending ??= { type: 'stop', ...(stop.sequence === undefined ? {} : { stopSequence: stop.sequence }) };
+    if (force !== undefined) run.forced.push(...force);
+    if (constrainFrom !== undefined) run.constrainFrom = constrainFrom;
+  }
+
+  #endReported(): void {
+    for (const slot of this.#slots) if (slot.run?.ending !== undefined) this.#end(slot, slot.run.ending);
+  }
+
+  #end(slot: Slot, ending: JobEnding): void {
+    const run = slot.run;
+    if (run === undefined) return;
+    // The last token may complete a stop sequence.
+    const isWhole = ending.type === 'stop' || ending.type === 'length';
+    if (isWhole) this.#report(run);
+    slot.run = undefined;
+    run.sampler.dispose();
+    run.logprobs?.dispose();
+    if (!run.job.retain) this.#forget(slot);
+    run.job.reader.ended(isWhole ? (run.ending ?? ending) : ending);
+  }
+
+  #forget(slot: Slot): void {
+    this.#model.truncate(slot.index, 0);
+    slot.tokens.fill(0);
+    slot.tokens.length = 0;
+    slot.scope = '';
+  }
+}
+
+const failuresMax = 3;
+/** Looking at a token's probability costs 3 ms at 49,000 tokens of vocabulary, and others wait meanwhile. */
+const scoredTokensMax = 16;
+const constraintMsMax = 2000;
+const stuckMs = 20_000;
+/** What an answer is taken to have when nobody knows. */
+const expectedTokens = 256;
+
+/** One sequence of the context and the tokens that its cache holds. */
+interface Slot {
+  readonly index: number;
+  readonly tokens: number[];
+  scope: string;
+  /** The step at which it last took part. */
+  lastStep: number;
+  run: Run | undefined;
+}
+
+/** A job in its slot. `next` is the token to decode; before the prompt is read there is none. */
+interface Run {
+  readonly job: Job;
+  readonly sampler: ChoiceSampler;
+  readonly logprobs: Logprobs | undefined;
+  readonly guard: RepetitionGuard;
+  /** Since its constraint holds. */
+  constrained: ConstrainedText | undefined;
+  /** Ids that come next. */
+  readonly forced: number[];
+  /** The constraint holds as soon as nothing is forced any more; this text was said under it. */
+  constrainFrom: string | undefined;
+  next: number | undefined;
+  /** The last token, until its reader knows it. */
+  untold: MadeToken | undefined;
+  /** What its reader made of the text: the answer is over. */
+  ending: JobEnding | undefined;
+  generated: number;
+  cancelled: boolean;
+}
+
+interface SampledPlace {
+  readonly slot: Slot;
+  readonly run: Run;
+  readonly logits: number;
+}
+
+/** A chunk of a prompt, and where the logits after each of its tokens are. */
+interface ScoredPlace {
+  readonly slot: Slot;
+  readonly run: Run;
+  readonly position: number;
+  readonly logits: readonly number[];
+}
+
+interface PlannedItem {
+  readonly slot: Slot;
+  readonly run: Run;
+  readonly tokens: number;
+}
+
+/** At least the last token of a prompt must be decoded, for its logits. */
+function sharedTokens(slot: Slot, job: Job): number {
+  if (!job.retain || slot.scope !== job.cacheScope || job.scoresPrompt === true) return 0;
+  const most = Math.min(slot.tokens.length, job.prompt.length - 1);
+  let shared = 0;
+  while (shared < most && slot.tokens[shared] === job.prompt[shared]) shared++;
+  return shared;
+}
+
+/** Every conversation begins with the same few tokens of the template: that alone is no reason to give up another's cache. */
+function worthOf(shared: number, slot: Slot): number {
+  return shared >= Math.min(32, slot.tokens.length / 2) ? shared : 0;
+}
+
+/** Of two slots of the same use: the one whose cache is the smaller loss. */
+function goesBefore(slot: Slot, other: Slot): boolean {
+  if ((slot.tokens.length === 0) !== (other.tokens.length === 0)) return slot.tokens.length === 0;
+  return slot.lastStep < other.lastStep;
+}

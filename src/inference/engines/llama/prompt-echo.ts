@@ -1,0 +1,69 @@
+import type { PromptToken, ReadPrompt, TokenProbability } from '../../../generation/event.ts';
+import type { TokenLogprobs } from './bindings.ts';
+import { IncrementalText } from './text.ts';
+
+/** What of a prompt its choice is to be told of. */
+export interface PromptEchoOptions {
+  readonly ids: readonly number[];
+  /** As the client wrote it; `undefined`: it wrote ids. */
+  readonly text: string | undefined;
+  readonly echo: boolean;
+  readonly returnsIds: boolean;
+  readonly detokenize: (ids: readonly number[]) => string;
+  readonly literals: ReadonlyMap<number, string>;
+  /** Present when probabilities are wanted. */
+  readonly bytesOf: ((id: number) => readonly number[]) | undefined;
+}
+
+/** The prompt of one choice on its way back to the client (contracts §1.1, `echo` and `return_token_ids`). */
+export class PromptEcho {
+  readonly #options: PromptEchoOptions;
+  /** Of the second token, the third, and so on. */
+  readonly #logprobs: TokenLogprobs[] = [];
+
+  constructor(options: PromptEchoOptions) {
+    this.#options = options;
+  }
+
+  /** How likely the next token of the prompt was. */
+  push(logprobs: TokenLogprobs): void {
+    this.#logprobs.push(logprobs);
+  }
+
+  read(): ReadPrompt {
+    const { ids, text, echo, returnsIds, bytesOf } = this.#options;
+    const tokenIds = returnsIds ? { tokenIds: ids } : {};
+    if (!echo) return { text: '', ...tokenIds };
+    const { starts, text: read } = this.#texts();
+    const shown = text ?? read;
+    if (bytesOf === undefined) return { text: shown, ...tokenIds };
+    const tokens = ids.map((id, index): PromptToken => {
+      const logprobs = index === 0 ? undefined : this.#logprobs[index - 1];
+      return {
+        ...tokenOf(id, bytesOf),
+        logprob: logprobs?.logprob,
+        top: (logprobs?.top ?? []).map((other) => ({ ...tokenOf(other.id, bytesOf), logprob: other.logprob })),
+        // What the vocabulary makes of a text is as long as the text but for odd characters.
+        start: Math.min(starts[index] ?? 0, shown.length),
+      };
+    });
+    return { text: shown, ...tokenIds, tokens };
+  }
+
+  #texts(): { readonly text: string; readonly starts: readonly number[] } {
+    const { ids, detokenize, literals } = this.#options;
+    const reader = new IncrementalText(detokenize, literals);
+    const starts: number[] = [];
+    let text = '';
+    for (const id of ids) {
+      starts.push(text.length);
+      text += reader.push(id);
+    }
+    return { text: text + reader.flush(), starts };
+  }
+}
+
+function tokenOf(id: number, bytesOf: (id: number) => readonly number[]): Omit<TokenProbability, 'logprob'> {
+  const bytes = bytesOf(id);
+  return { token: Buffer.from(bytes).toString(), tokenId: id, bytes };
+}

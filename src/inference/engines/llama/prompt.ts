@@ -1,0 +1,385 @@
+import { ApiError } from '../../../platform/errors.ts';
+import type { EngineRequest, Message, Prompt, Tool } from '../../../generation/request.ts';
+import type { LlamaModel } from './bindings.ts';
+import type { ChatTemplate, Piece } from './chat-template.ts';
+
+/** The fields of a request that decide its prompts. */
+export type PromptRequest = Pick<EngineRequest, 'prompt' | 'effort' | 'tokens'> & ToolsRequest;
+type ToolsRequest = Partial<Pick<EngineRequest, 'tools' | 'toolChoice'>>;
+
+/** The tools that the model is told of: none when it may call none. */
+export function offeredTools({ tools = [], toolChoice }: ToolsRequest): readonly Tool[] {
+  return toolChoice?.type === 'none' ? [] : tools;
+}
+
+/**
+ * Turns prompts into token ids such that no text of a client becomes a token that steers the model (reliability §3.4).
+ *
+ * A rendered conversation is cut at the control tokens that the template wrote; what lies between, template and client text
+ * together, is split as plain text. So ordinary text has the very ids that it has when everything is parsed at once, and a
+ * literal `<|im_end|>` of a client is seven harmless tokens. User-defined tokens (`</think>`) are found by llama.cpp in any
+ * text: those that the template itself writes, or that look like structure, are broken where a client spells them.
+ */
+export class PromptTokenizer {
+  readonly #model: LlamaModel;
+  readonly #template: ChatTemplate | undefined;
+  readonly #structure: StructureTokens;
+  /** The ids of a line break at the beginning of a text. */
+  readonly #anchor: Uint32Array;
+
+  constructor(model: LlamaModel, template: ChatTemplate | undefined) {
+    this.#model = model;
+    this.#template = template;
+    this.#structure = new StructureTokens(model, template?.source ?? '');
+    this.#anchor = model.tokenize('\n', false);
+  }
+
+  /** The ids of each prompt of a request, all of them within the window; else a refusal in words. */
+  prompts(request: PromptRequest): readonly (readonly number[])[] {
+    const work = this.promptsInPieces(request);
+    for (;;) {
+      const { done, value } = work.next();
+      if (done === true) return value;
+    }
+  }
+
+  /** The same in pieces of some milliseconds, so that answers are written between them. */
+  *promptsInPieces(request: PromptRequest): Generator<void, readonly (readonly number[])[]> {
+    refuseBombs(request);
+    const prompts = yield* this.#idsOf(request);
+    for (const [index, ids] of prompts.entries()) {
+      if (ids.length === 0)
+        throw new ApiError('unsupported_value', 'The prompt is empty.', { param: paramOf(request.prompt, index) });
+      const limit = this.#model.facts.contextLength;
+      if (ids.length + 1 > limit) throw tooLong(`The prompt has ${ids.length} tokens`, limit, ids.length);
+    }
+    return prompts;
+  }
+
+  *#idsOf(request: PromptRequest): Generator<void, readonly (readonly number[])[]> {
+    const { prompt } = request;
+    switch (prompt.type) {
+      case 'messages':
+        return [yield* this.#conversation(request, prompt)];
+      case 'texts': {
+        const prompts: (readonly number[])[] = [];
+        for (const text of prompt.prompts) {
+          const ids: number[] = [];
+          yield* this.#appendPlain(ids, text);
+          prompts.push(request.tokens?.addsSpecial === false ? ids : this.#withBos(ids));
+        }
+        return prompts;
+      }
+      case 'token-ids':
+        return prompt.prompts.map((ids, index) => this.#validated(ids, index, prompt.prompts.length === 1));
+    }
+  }
+
+  *#conversation(
+    request: PromptRequest,
+    prompt: Extract<Prompt, { type: 'messages' }>,
+  ): Generator<void, readonly number[]> {
+    if (this.#template === undefined) {
+      throw new ApiError('unsupported_feature', 'This model has no chat template: use text completions.', {
+        param: 'messages',
+      });
+    }
+    const pieces = this.#template.render(prompt.messages, {
+      effort: request.effort,
+      tools: offeredTools(request),
+    });
+    return this.#withBos(yield* this.#joined(pieces));
+  }
+
+  *#joined(pieces: readonly Piece[]): Generator<void, number[]> {
+    const ids: number[] = [];
+    let region = '';
+    let stripsAfter = false;
+    const stripped = (stripsBefore: boolean): string => {
+      const text = stripsAfter ? region.trimStart() : region;
+      return stripsBefore ? text.trimEnd() : text;
+    };
+    for (const piece of pieces) {
+      if (piece.client) region += piece.text;
+      else {
+        let end = 0;
+        for (const found of this.#structure.findAll(piece.text)) {
+          region += piece.text.slice(end, found.at);
+          yield* this.#appendPlain(ids, stripped(found.stripsBefore));
+          region = '';
+          ids.push(found.id);
+          stripsAfter = found.stripsAfter;
+          end = found.at + found.literal.length;
+        }
+        region += piece.text.slice(end);
+      }
+    }
+    yield* this.#appendPlain(ids, stripped(false));
+    return ids;
+  }
+
+  /**
+   * Adds the ids of a text, a slice at a time: the tokenizer blocks this thread, and two megabytes of hostile text took it 5 s.
+   * A prompt of twice the window is given up without counting further, so what it costs is bounded by the window.
+   */
+  *#appendPlain(ids: number[], text: string): Generator<void> {
+    const limit = this.#model.facts.contextLength;
+    for (let start = 0; start < text.length;) {
+      const end = sliceEnd(text, start);
+      append(ids, this.#plain(text.slice(start, end), start > 0));
+      if (ids.length > limit * 2) throw tooLong(`The prompt has more than ${limit * 2} tokens`, limit);
+      start = end;
+      yield;
+    }
+  }
+
+  /** The ids of a slice without any token that steers: those that appear are broken up, until none is left. */
+  #plain(slice: string, continues: boolean): readonly number[] {
+    let parts: readonly string[] = [slice];
+    for (let round = 0; round < breakRoundsMax; round++) {
+      const ids: number[] = [];
+      for (const [index, part] of parts.entries())
+        append(ids, continues || index > 0 ? this.#continued(part) : this.#model.tokenize(part, false));
+      const literals = this.#structure.literalsAmong(ids);
+      if (literals.size === 0) return ids;
+      const broken = [...literals].reduce((pieces, literal) => pieces.flatMap((part) => breakAt(part, literal)), parts);
+      if (broken.length === parts.length) break;
+      parts = broken;
+    }
+    throw new ApiError('unsupported_value', 'The prompt has text that this model cannot take as plain text.');
+  }
+
+  /** Ids of a part that follows another: SentencePiece would put a blank before it, so a line break is, and is taken away. */
+  #continued(part: string): Uint32Array {
+    const ids = this.#model.tokenize(`\n${part}`, false);
+    return this.#anchor.every((id, index) => ids[index] === id)
+      ? ids.subarray(this.#anchor.length)
+      : this.#model.tokenize(part, false);
+  }
+
+  #withBos(ids: readonly number[]): readonly number[] {
+    const { bos, prependBos } = this.#model.facts;
+    return prependBos && bos !== undefined && ids[0] !== bos ? [bos, ...ids] : ids;
+  }
+
+  /** The service has looked, when the model was loaded then. */
+  #validated(ids: readonly number[], index: number, isOnly: boolean): readonly number[] {
+    const size = this.#model.facts.vocabularySize;
+    const bad = ids.findIndex((id) => !Number.isInteger(id) || id < 0 || id >= size);
+    if (bad < 0) return ids;
+    throw new ApiError('unsupported_value', `A token id is not between 0 and ${size - 1}.`, {
+      param: isOnly ? `prompt[${bad}]` : `prompt[${index}][${bad}]`,
+    });
+  }
+}
+
+/**
+ * Refuses, before anything is spent on it, a request whose text cannot fit the window: no tokenizer here reaches 16 bytes a
+ * token on more than runs of blanks (reliability §3.4, token bombs).
+ */
+export function refuseOversized(prompt: Prompt, contextLength: number, tools: readonly Tool[] = []): void {
+  const bytesMax = contextLength * 16;
+  if (prompt.type === 'messages') {
+    if (prompt.messages.length > contextLength)
+      throw tooLong(`The prompt has ${prompt.messages.length} messages`, contextLength);
+    const turns = prompt.messages.reduce(
+      (sum, message) => sum + 1 + (message.role === 'assistant' ? message.toolCalls.length : 0),
+      0,
+    );
+    // Each takes a template some 50 µs in one piece, during which nobody else is served.
+    if (turns > turnsMax) {
+      throw new ApiError('unsupported_value', `A conversation may have ${turnsMax} messages and calls at most.`, {
+        param: 'messages',
+      });
+    }
+  }
+  const toolBytes = tools.reduce((sum, tool) => sum + textsOfTool(tool).join('').length, 0);
+  if (bytesOf(prompt, bytesMax) + toolBytes > bytesMax)
+    throw tooLong(`The prompt is longer than ${bytesMax} bytes`, contextLength);
+}
+
+/** The tokens that steer a model. */
+class StructureTokens {
+  readonly #literals = new Map<number, string>();
+  /** By first character, longest first. */
+  readonly #byStart = new Map<string, Found[]>();
+
+  constructor(model: LlamaModel, template: string) {
+    for (let id = 0; id < model.facts.vocabularySize; id++) {
+      const { kind, stripsBefore, stripsAfter } = model.tokenTraits(id);
+      if (kind === 'plain') continue;
+      const literal = model.tokenText(id);
+      if (literal === '' || (kind === 'user-defined' && !isStructure(literal, template))) continue;
+      this.#literals.set(id, literal);
+      const start = literal.charAt(0);
+      this.#byStart.set(start, [
+        ...(this.#byStart.get(start) ?? []),
+        { id, literal, at: 0, stripsBefore, stripsAfter },
+      ]);
+    }
+    for (const found of this.#byStart.values()) found.sort((a, b) => b.literal.length - a.literal.length);
+  }
+
+  *findAll(text: string): Generator<Found> {
+    for (let at = 0; at < text.length; at++) {
+      const found = this.#byStart.get(text.charAt(at))?.find(({ literal }) => text.startsWith(literal, at));
+      if (found === undefined) continue;
+      yield { ...found, at };
+      at += found.literal.length - 1;
+    }
+  }
+
+  literalsAmong(ids: readonly number[]): ReadonlySet<string> {
+    const literals = new Set<string>();
+    for (const id of ids) {
+      const literal = this.#literals.get(id);
+      if (literal !== undefined) literals.add(literal);
+    }
+    return literals;
+  }
+}
+
+interface Found {
+  readonly id: number;
+  readonly literal: string;
+  readonly at: number;
+  readonly stripsBefore: boolean;
+  readonly stripsAfter: boolean;
+}
+
+/** Some vocabularies have HTML tags, words or runs of blanks as user-defined tokens: those are text and stay whole. */
+function isStructure(literal: string, template: string): boolean {
+  if (literal.trim().length < 2 || !/[^\p{L}\p{N}\s]/u.test(literal)) return false;
+  return (
+    template.includes(literal) ||
+    /^<[|｜].*[|｜]>$/u.test(literal) ||
+    /^<\/?(?:think|tool_call|tool_response)>$/.test(literal)
+  );
+}
+
+const breakRoundsMax = 32;
+const turnsMax = 4096;
+
+/** Cuts a text inside each occurrence of a literal, after its first character. */
+function breakAt(text: string, literal: string): readonly string[] {
+  const parts: string[] = [];
+  let start = 0;
+  for (let at = text.indexOf(literal); at >= 0; at = text.indexOf(literal, start)) {
+    const cut = at + ((literal.codePointAt(0) ?? 0) > 0xffff ? 2 : 1);
+    parts.push(text.slice(start, cut));
+    start = cut;
+  }
+  return [...parts, text.slice(start)];
+}
+
+/**
+ * Where a slice ends: the last place at which every known way of splitting a text begins a new word anyway, so that the ids are
+ * those of the whole text. Where there is none (a text without blanks, lines or punctuation), in the middle of a word: other
+ * ids for the same text, once in 4,096 characters.
+ */
+function sliceEnd(text: string, start: number): number {
+  const most = start + sliceLength;
+  if (most >= text.length) return text.length;
+  for (const boundary of boundaries) {
+    for (let end = most; end > start + sliceLength / 2; end--)
+      if (boundary.test(text.slice(end - 2, end + 2))) return end;
+  }
+  // No cut inside a character of two halves.
+  const half = text.charCodeAt(most);
+  return half >= 0xdc00 && half <= 0xdfff ? most - 1 : most;
+}
+
+const sliceLength = 4096;
+
+/** Two characters before the cut and two after it. */
+const boundaries = [/^.\S\x20\p{L}$/su, /^\S\n\p{L}.$/su, /^[\p{L}\p{N}]{2}[,.;:!?()，。、；：！？]./su] as const;
+
+/**
+ * llama.cpp splits some vocabularies with std::regex, whose stack overflows on long runs of one class of characters. Looked for
+ * in what the client wrote, before any of it is rendered or split.
+ */
+function refuseBombs(request: PromptRequest): void {
+  const { prompt } = request;
+  for (const tool of offeredTools(request)) for (const text of textsOfTool(tool)) refuseBomb(text, 'tools');
+  switch (prompt.type) {
+    case 'token-ids':
+      return;
+    case 'texts':
+      for (const [index, text] of prompt.prompts.entries()) refuseBomb(text, `prompt[${index}]`);
+      return;
+    case 'messages':
+      for (const message of prompt.messages) for (const text of textsOf(message)) refuseBomb(text, 'messages');
+  }
+}
+
+function* textsOf(message: Message): Generator<string> {
+  for (const part of message.content) if (part.type === 'text') yield part.text;
+  if (message.role !== 'assistant') return;
+  for (const { text } of message.reasoning) yield text;
+  for (const call of message.toolCalls) yield* [call.name, call.arguments];
+}
+
+function textsOfTool({ name, description, parameters }: Tool): readonly string[] {
+  return [name, description ?? '', JSON.stringify(parameters ?? {})];
+}
+
+function refuseBomb(text: string, param: string): void {
+  if (hasLongRun(text)) {
+    throw new ApiError(
+      'unsupported_value',
+      `A text has more than ${runLengthMax} letters, digits, blanks or signs in a row.`,
+      { param },
+    );
+  }
+}
+
+/** A long run covers a multiple of half its length, and from there goes on for that half: nothing else need be looked at. */
+function hasLongRun(text: string): boolean {
+  const half = runLengthMax / 2;
+  const runFrom = new RegExp(run.source, 'uy');
+  for (let probe = 0; probe < text.length; probe += half) {
+    runFrom.lastIndex = probe;
+    if (!runFrom.test(text) || runFrom.lastIndex - probe <= half) continue;
+    const around = text.slice(Math.max(0, probe - half), probe + runLengthMax + 1);
+    for (const [found] of around.matchAll(run)) if (found.length > runLengthMax) return true;
+  }
+  return false;
+}
+
+const run = /[\p{L}\p{M}]+|\p{N}+|\s+|[^\p{L}\p{M}\p{N}\s]+/gu;
+const runLengthMax = 8192;
+
+function tooLong(what: string, limit: number, promptTokens?: number): ApiError {
+  return new ApiError(
+    'context_length_exceeded',
+    `${what}, which leaves no room for an answer in the model's context window of ${limit} tokens. Shorten the prompt, or choose a model with a larger window.`,
+    { extra: { context_length_limit: limit, ...(promptTokens === undefined ? {} : { prompt_tokens: promptTokens }) } },
+  );
+}
+
+function paramOf(prompt: Prompt, index: number): string {
+  return prompt.type === 'messages' ? 'messages' : `prompt[${index}]`;
+}
+
+/** Bytes of all text, counted no further than the bound; ids count what they would take at most. */
+function bytesOf(prompt: Prompt, bytesMax: number): number {
+  switch (prompt.type) {
+    case 'token-ids':
+      return Math.max(0, ...prompt.prompts.map((ids) => ids.length * 16));
+    case 'texts':
+      return Math.max(0, ...prompt.prompts.map((text) => Buffer.byteLength(text)));
+    case 'messages': {
+      let bytes = 0;
+      for (const message of prompt.messages) {
+        for (const text of textsOf(message)) bytes += Buffer.byteLength(text);
+        if (bytes > bytesMax) return bytes;
+      }
+      return bytes;
+    }
+  }
+}
+
+function append(ids: number[], more: Iterable<number>): void {
+  // Spreading a long list into push() overflows the stack.
+  for (const id of more) ids.push(id);
+}

@@ -1,0 +1,145 @@
+import { Acceptor } from '../../constraints/acceptor.ts';
+import { anyJsonGrammar } from '../../constraints/json-text.ts';
+import { compileProgram, type Program } from '../../constraints/program.ts';
+import type { EngineRequest } from '../../../generation/request.ts';
+import { hermes } from '../../output-parsers/hermes.ts';
+import { OutputParser } from '../../output-parsers/output-parser.ts';
+import type { Flavor } from './flavors.ts';
+
+/** What a request binds, which the answer is held against: the server was asked to keep to it, but not every server does. */
+export type Bound =
+  /** The text of the answer matches. */
+  | { readonly type: 'text'; readonly program: Program; readonly ends: Ends; readonly mayThink: boolean }
+  /** The answer is a call, and its arguments are an object. */
+  | { readonly type: 'call' };
+
+/** What may end a text in the middle of its form. */
+export interface Ends {
+  readonly stopIds: readonly number[];
+  /** There are stop sequences, and the server does not tell whether one of them was met. */
+  readonly byUntoldStop: boolean;
+}
+
+/** An answer that is not what it was bound to be. */
+export class UnboundFault extends Error {
+  override readonly name = 'UnboundFault';
+  /**
+   * Whether the server must have ignored the bound: it wrote what the bound excludes, or ended where the bound does not let it,
+   * and no thought came before, in which a model may end without any bound.
+   */
+  readonly isIgnored: boolean;
+  constructor(message: string, isIgnored: boolean) {
+    super(message);
+    this.isIgnored = isIgnored;
+  }
+}
+
+/** Says that a text could not be followed any further, so that it passes unchecked. */
+export type ReportUnchecked = () => void;
+
+const anyValue = compileProgram(anyJsonGrammar('value'));
+const anyObject = compileProgram(anyJsonGrammar('object'));
+
+/** `mayThink`: a thought may stand in the text, between its tags. `undefined`: nothing is bound. */
+export function boundOf(request: EngineRequest, flavor: Flavor, mayThink: boolean): Bound | undefined {
+  const { constraint, toolChoice, effort } = request;
+  if (constraint === undefined) {
+    const isForced = toolChoice.type === 'required' || toolChoice.type === 'function';
+    return isForced && request.tools.length > 0 ? { type: 'call' } : undefined;
+  }
+  const ends = {
+    stopIds: request.tokens?.stopIds ?? [],
+    byUntoldStop: request.stop.length > 0 && !flavor.returnsStop,
+  };
+  // A server that has converted the schema itself may write other numbers and blanks than ours, and is as right.
+  if (flavor.convertsItself(constraint.source.type, effort)) {
+    const program = constraint.source.type === 'json-object' ? anyObject : anyValue;
+    return { type: 'text', program, ends, mayThink };
+  }
+  const { program } = constraint;
+  return program === undefined ? undefined : { type: 'text', program, ends, mayThink };
+}
+
+/** Holds the text of one choice against its form. */
+export class TextGuard {
+  readonly #acceptor: Acceptor;
+  readonly #ends: Ends;
+  readonly #reportUnchecked: ReportUnchecked;
+  readonly #reader: OutputParser | undefined;
+  #hasBegun = false;
+  #hasThought = false;
+  #isUnchecked = false;
+
+  constructor(
+    { program, ends, mayThink }: Extract<Bound, { readonly type: 'text' }>,
+    reportUnchecked: ReportUnchecked,
+  ) {
+    this.#acceptor = new Acceptor(program);
+    const shape = { thinking: { type: 'marks', marks: { start: '<think>', end: '</think>' } }, calls: hermes } as const;
+    this.#reader = mayThink ? new OutputParser({ shape, startsInThought: false, calls: undefined }) : undefined;
+    this.#ends = ends;
+    this.#reportUnchecked = reportUnchecked;
+  }
+
+  /** What came was a thought, which is not bound; blanks behind it may be taken for its layout. */
+  thought(): void {
+    this.#hasThought = true;
+  }
+
+  /** Throws `UnboundFault`. */
+  text(piece: string): void {
+    if (this.#reader === undefined) this.#answer(piece);
+    else this.#read(this.#reader.push(piece));
+  }
+
+  #read(events: ReturnType<OutputParser['push']>): void {
+    for (const event of events) {
+      if (event.type === 'reasoning') this.thought();
+      else if (event.type === 'text') this.#answer(event.text);
+    }
+  }
+
+  #answer(piece: string): void {
+    if (this.#isUnchecked || piece === '') return;
+    if (!this.#hasBegun && this.#hasThought) this.#acceptor.mayLackBlanks();
+    this.#hasBegun = true;
+    switch (this.#acceptor.push(piece)) {
+      case 'inside':
+        return;
+      case 'left':
+        throw new UnboundFault('the text left its form', true);
+      case 'unknown':
+        // What is beyond our bounds the server may still hold to; to fail it would let clients write for nothing.
+        this.#isUnchecked = true;
+        this.#reportUnchecked();
+    }
+  }
+
+  /** A refusal, or a text that the server has cut for its contents, is no answer of any form. */
+  release(): void {
+    this.#isUnchecked = true;
+  }
+
+  /** The text is over, and no limit has cut it. `stop`: what the server says that ended it. Throws `UnboundFault`. */
+  end(stop: unknown): void {
+    if (this.#reader !== undefined) this.#read(this.#reader.end());
+    if (this.#isUnchecked || this.#acceptor.isComplete || this.#ends.byUntoldStop) return;
+    if (typeof stop === 'string' && stop !== '') return;
+    if (this.#ends.stopIds.some((id) => id === stop)) return;
+    throw new UnboundFault('the text ended before its form did', !this.#hasThought);
+  }
+}
+
+/** Holds the arguments of a forced call against what all have in common: they are an object. */
+export class ArgumentsGuard {
+  readonly #acceptor = new Acceptor(anyObject);
+
+  arguments(piece: string): void {
+    if (this.#acceptor.push(piece) === 'left')
+      throw new UnboundFault('the arguments of a forced call are no object', true);
+  }
+
+  end(): void {
+    if (!this.#acceptor.isComplete) throw new UnboundFault('the arguments of a forced call are no object', true);
+  }
+}

@@ -1,0 +1,91 @@
+import { ApiError } from '../../../platform/errors.ts';
+import type { EngineRequest, Prompt, TokenControls } from '../../../generation/request.ts';
+import type { CompletionNames, Flavor } from './flavors.ts';
+
+/** Throws nothing: the error for what the server cannot do of a text completion, `undefined` when it can do all of it. */
+export function completionRefusal(
+  request: EngineRequest,
+  { completions: names }: Flavor,
+  reasons: boolean,
+): ApiError | undefined {
+  const { prompt, tokens, constraint } = request;
+  if (prompt.type === 'messages') return undefined;
+  if (constraint !== undefined && (names.constrains === 'never' || (reasons && names.constrains !== 'always'))) {
+    return new ApiError(
+      constraint.source.type === 'regex' ? 'unsupported_regex' : 'unsupported_response_format',
+      'The model cannot keep the continuation of a text to a form.',
+      { param: constraint.source.type === 'regex' ? 'regex' : 'response_format' },
+    );
+  }
+  // A form says where its text ends, and these do not let it.
+  if (constraint !== undefined && tokens !== undefined && (tokens.ignoresEnd || tokens.tokensMin > 0)) {
+    const param = tokens.ignoresEnd ? 'ignore_eos' : 'min_tokens';
+    return new ApiError('unsupported_parameter', `'${param}' does not go with an answer that has a form.`, { param });
+  }
+  const param = tokens === undefined ? undefined : unsupported(request, tokens, names);
+  return param === undefined
+    ? undefined
+    : new ApiError('unsupported_parameter', `The model does not support '${param}' as it is used here.`, { param });
+}
+
+function unsupported(
+  { prompt, logprobs, maxTokens }: EngineRequest,
+  tokens: TokenControls,
+  names: CompletionNames,
+): string | undefined {
+  if (!names.echo) {
+    if (maxTokens === 0) return 'max_tokens';
+    if (tokens.echo && (prompt.type === 'token-ids' || logprobs !== undefined)) return 'echo';
+  }
+  // The prompt is told from the answer by the texts of the tokens, which would not come.
+  const isNamed = tokens.namesIds && logprobs !== undefined;
+  if (isNamed && tokens.echo && names.namesIds !== 'always') return 'return_tokens_as_token_ids';
+  const needed: readonly (readonly [isNeeded: boolean, name: string | undefined, param: string])[] = [
+    [tokens.returnsIds, names.returnsIds, 'return_token_ids'],
+    [isNamed, names.namesIds, 'return_tokens_as_token_ids'],
+    [tokens.stopIds.length > 0, names.stopIds, 'stop_token_ids'],
+    [tokens.ignoresEnd, names.ignoresEnd, 'ignore_eos'],
+    [tokens.tokensMin > 0, names.tokensMin, 'min_tokens'],
+    [!tokens.skipsSpecial, names.skipsSpecial, 'skip_special_tokens'],
+    [tokens.includesStop, names.includesStop, 'include_stop_str_in_output'],
+    [!tokens.addsSpecial && prompt.type === 'texts', names.addsSpecial, 'add_special_tokens'],
+  ];
+  return needed.find(([isNeeded, name]) => isNeeded && name === undefined)?.[2];
+}
+
+/** Whether the server is asked to put the prompt before the answer: where only it knows what is to be told. */
+export const asksForEcho = ({ prompt, tokens, logprobs, maxTokens }: EngineRequest): boolean =>
+  tokens?.echo === true && (prompt.type === 'token-ids' || logprobs !== undefined || maxTokens === 0);
+
+/** What the client asks for beyond OpenAI's fields, in the words of the server. */
+export function completionFields(request: EngineRequest, { completions: names, topLogprobsMin }: Flavor) {
+  const { tokens, logprobs } = request;
+  const fields: Record<string, unknown> = {};
+  const isEchoed = asksForEcho(request);
+  // With an echo the first text of the answer is told from the prompt by its tokens; SGLang tells none for 0.
+  if (isEchoed) fields['logprobs'] = Math.max(logprobs ?? 0, 1);
+  else if (logprobs !== undefined) fields['logprobs'] = Math.max(logprobs, topLogprobsMin);
+  if (tokens === undefined) return fields;
+  const put = (name: string | undefined, isAsked: boolean, value: unknown): void => {
+    if (name !== undefined && isAsked) fields[name] = value;
+  };
+  put('echo', isEchoed, true);
+  put(names.returnsIds, tokens.returnsIds, true);
+  put(names.namesIds === 'always' ? undefined : names.namesIds, tokens.namesIds && logprobs !== undefined, true);
+  put(names.stopIds, tokens.stopIds.length > 0, tokens.stopIds);
+  put(names.ignoresEnd, tokens.ignoresEnd, true);
+  put(names.tokensMin, tokens.tokensMin > 0, tokens.tokensMin);
+  put(names.skipsSpecial, !tokens.skipsSpecial, false);
+  put(names.includesStop, tokens.includesStop, true);
+  put(names.addsSpecial, !tokens.addsSpecial, false);
+  return fields;
+}
+
+/** Which token is at fault when a server says that one of them is not in its vocabulary: the largest is, in any case. */
+export function largestIdAt(prompt: Prompt): string {
+  if (prompt.type !== 'token-ids') return 'prompt';
+  let found = { prompt: 0, index: 0, id: -1 };
+  for (const [index, ids] of prompt.prompts.entries())
+    for (const [at, id] of ids.entries()) if (id > found.id) found = { prompt: index, index: at, id };
+  return prompt.prompts.length === 1 ? `prompt[${found.index}]` : `prompt[${found.prompt}][${found.index}]`;
+}

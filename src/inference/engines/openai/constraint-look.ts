@@ -1,0 +1,70 @@
+import { randomUUID } from 'node:crypto';
+import { alternatives, literal, printGbnf, type Grammar } from '../../constraints/grammar.ts';
+import { jsonObjectGrammar } from '../../constraints/json-text.ts';
+import { compileProgram } from '../../constraints/program.ts';
+import type { Constraint, EngineConstraint, EngineRequest } from '../../../generation/request.ts';
+import type { BoundKind } from './constraint-trust.ts';
+
+/** Words that no model says by itself. */
+const words = ['qzjx', 'jxqz'];
+
+const grammarOf = (texts: readonly string[]): Grammar => ({
+  root: 'root',
+  rules: new Map([['root', alternatives(...texts.map(literal))]]),
+});
+
+function constraintOf(type: Constraint['type']): EngineConstraint {
+  const made = (source: Constraint, grammar: Grammar): EngineConstraint => ({
+    source,
+    gbnf: printGbnf(grammar),
+    program: compileProgram(grammar),
+  });
+  switch (type) {
+    case 'json-object':
+      return made({ type }, jsonObjectGrammar());
+    case 'json-schema':
+      return made(
+        { type, schema: { enum: words }, name: 'look' },
+        grammarOf(words.map((word) => JSON.stringify(word))),
+      );
+    case 'regex':
+      return made({ type, pattern: words.join('|') }, grammarOf(words));
+    case 'grammar':
+      return made({ type, text: printGbnf(grammarOf(words)) }, grammarOf(words));
+  }
+}
+
+/** A request of few tokens whose answer shows whether its server keeps this kind of constraint. */
+export function lookRequest({ type, isChat }: BoundKind): EngineRequest {
+  const content = [{ type: 'text', text: 'Name a colour.' }] as const;
+  return {
+    id: randomUUID().replaceAll('-', ''),
+    prompt: isChat
+      ? { type: 'messages', messages: [{ role: 'user', content }] }
+      : { type: 'texts', prompts: ['The sky is'] },
+    choices: 1,
+    maxTokens: 24,
+    sampling: {
+      temperature: 0,
+      topP: undefined,
+      topK: undefined,
+      minP: undefined,
+      presencePenalty: undefined,
+      frequencyPenalty: undefined,
+      repetitionPenalty: undefined,
+      seed: undefined,
+    },
+    stop: [],
+    tools: [],
+    toolChoice: { type: 'none' },
+    parallelToolCalls: true,
+    constraint: constraintOf(type),
+    effort: 'none',
+    reasoningForm: 'separate',
+    reasoningRoomTokens: 0,
+    logprobs: undefined,
+    logitBias: undefined,
+    cacheScope: 'constraints',
+    retain: true,
+  };
+}

@@ -1,0 +1,79 @@
+import type { Constraint, EngineRequest } from '../../../generation/request.ts';
+import type { BackendIncident } from './incidents.ts';
+
+/** A constraint on one of the two routes: some servers keep it on one and forget it on the other. */
+export interface BoundKind {
+  readonly type: Constraint['type'];
+  readonly isChat: boolean;
+}
+
+export interface ConstraintTrustOptions {
+  /** Asks the server for a small bound answer: whether it was as it was bound to be, `undefined` when that is not known. */
+  readonly look: (kind: BoundKind) => Promise<boolean | undefined>;
+  readonly onIncident: (incident: BackendIncident) => void;
+  readonly now?: () => number;
+}
+
+/** From one look at a server that keeps no constraint to the next: twice as long each time. */
+const lookEveryMinMs = 60_000;
+const lookEveryMaxMs = 30 * 60_000;
+/** A look that found the constraint kept is believed for so long, whatever single answers do: a client may have found a grammar that its server reads otherwise, and must not take the others' constraints away. */
+const believedMs = 10 * 60_000;
+
+/**
+ * Which kinds of constraints a server is believed to keep. One that it has ignored is not sent to it any more, until a look at
+ * it (at once, and then at growing pauses) finds that it keeps it after all. A reload makes a new one.
+ */
+export class ConstraintTrust {
+  readonly #options: Required<ConstraintTrustOptions>;
+  readonly #ignored = new Map<string, NodeJS.Timeout | undefined>();
+  readonly #believedUntilMs = new Map<string, number>();
+  #isClosed = false;
+
+  constructor(options: ConstraintTrustOptions) {
+    this.#options = { now: () => performance.now(), ...options };
+  }
+
+  isIgnored(kind: BoundKind): boolean {
+    return this.#ignored.size > 0 && this.#ignored.has(nameOf(kind));
+  }
+
+  /** The server has ignored one. */
+  ignored(kind: BoundKind): void {
+    const name = nameOf(kind);
+    const isKnown = this.#ignored.has(name) || (this.#believedUntilMs.get(name) ?? -Infinity) > this.#options.now();
+    this.#report(isKnown ? 'constraint_not_kept' : 'constraint_ignored', name);
+    if (isKnown || this.#isClosed) return;
+    this.#ignored.set(name, undefined);
+    void this.#look(kind, lookEveryMinMs);
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    for (const timer of this.#ignored.values()) clearTimeout(timer);
+  }
+
+  async #look(kind: BoundKind, pauseMs: number): Promise<void> {
+    const name = nameOf(kind);
+    const isKept = await this.#options.look(kind).catch(() => undefined);
+    if (this.#isClosed) return;
+    if (isKept === true) {
+      this.#ignored.delete(name);
+      this.#believedUntilMs.set(name, this.#options.now() + believedMs);
+      this.#report('constraint_kept_again', name);
+      return;
+    }
+    const again = (): void => void this.#look(kind, Math.min(2 * pauseMs, lookEveryMaxMs));
+    this.#ignored.set(name, setTimeout(again, pauseMs).unref());
+  }
+
+  #report(incident: BackendIncident['incident'], cause: string): void {
+    this.#options.onIncident({ incident, status: null, cause });
+  }
+}
+
+/** The kind of a request's constraint; `undefined`: it has none. */
+export const boundKindOf = ({ constraint, prompt }: EngineRequest): BoundKind | undefined =>
+  constraint && { type: constraint.source.type, isChat: prompt.type === 'messages' };
+
+const nameOf = ({ type, isChat }: BoundKind): string => `${type} on ${isChat ? 'chat' : 'text'} completions`;

@@ -1,0 +1,102 @@
+import type { Pool } from 'undici';
+import { combineSignals } from '../../../platform/combine-signals.ts';
+import type { EngineRequest } from '../../../generation/request.ts';
+import { chatMessages, continuationFields, effortFields, readable, toolFields } from './request-body.ts';
+import type { UpstreamServer } from './request-body.ts';
+
+export interface CountingBackend {
+  readonly pool: Pool;
+  readonly server: UpstreamServer;
+  /** The base path without the API's version: these routes stand beside it. */
+  readonly rootPath: string;
+  readonly headers: readonly string[];
+  readonly signal: AbortSignal;
+}
+
+const timeoutMs = 10_000;
+const bodyBytesMax = 64 * 1024 * 1024;
+
+/** Asks the backend how many tokens the prompt is; `undefined` when it has no such route or does not answer. */
+export async function countTokens(unguarded: EngineRequest, backend: CountingBackend): Promise<number | undefined> {
+  const { server } = backend;
+  const { flavor, model } = server;
+  const request = readable(unguarded, server);
+  const { prompt } = request;
+  if (prompt.type === 'token-ids') return prompt.prompts.reduce((sum, ids) => sum + ids.length, 0);
+  if (flavor.counting === 'none') return undefined;
+  if (prompt.type === 'texts') return sumOf(prompt.prompts, (text) => countText(text, backend));
+  const fields = {
+    messages: chatMessages(prompt.messages),
+    ...toolFields(request, flavor),
+    ...effortFields(request, server),
+    ...continuationFields(request, flavor),
+  };
+  if (flavor.counting === 'tokenize-messages') {
+    // The opening of the answer is counted unless a request says otherwise.
+    const counted = await ask('/tokenize', { model, ...fields }, backend);
+    return tokenCount(counted?.['count']);
+  }
+  const applied = await ask('/apply-template', fields, backend);
+  const rendered = applied?.['prompt'];
+  return typeof rendered === 'string' ? countText(rendered, backend) : undefined;
+}
+
+async function countText(text: string, backend: CountingBackend): Promise<number | undefined> {
+  const { flavor, model } = backend.server;
+  if (flavor.counting === 'tokenize-messages') {
+    const counted = await ask('/tokenize', { model, prompt: text }, backend);
+    return tokenCount(counted?.['count']);
+  }
+  // As its completions do it: with the special tokens that the vocabulary begins a text with.
+  const counted = await ask('/tokenize', { content: text, add_special: true, parse_special: true }, backend);
+  const tokens = counted?.['tokens'];
+  return Array.isArray(tokens) ? tokens.length : undefined;
+}
+
+async function sumOf(
+  texts: readonly string[],
+  count: (text: string) => Promise<number | undefined>,
+): Promise<number | undefined> {
+  let sum = 0;
+  for (const text of texts) {
+    const tokens = await count(text);
+    if (tokens === undefined) return undefined;
+    sum += tokens;
+  }
+  return sum;
+}
+
+async function ask(
+  path: string,
+  body: unknown,
+  backend: CountingBackend,
+): Promise<Readonly<Record<string, unknown>> | undefined> {
+  const { pool, rootPath, headers, signal } = backend;
+  try {
+    const answer = await pool.request({
+      method: 'POST',
+      path: rootPath + path,
+      headers: headers as string[],
+      body: JSON.stringify(body),
+      signal: combineSignals([signal, AbortSignal.timeout(timeoutMs)]),
+    });
+    const chunks: Buffer[] = [];
+    let bytes = 0;
+    for await (const chunk of answer.body as AsyncIterable<Buffer>) {
+      bytes += chunk.length;
+      if (bytes > bodyBytesMax) return undefined;
+      chunks.push(chunk);
+    }
+    if (answer.statusCode !== 200) return undefined;
+    const value: unknown = JSON.parse(Buffer.concat(chunks).toString());
+    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : undefined;
+  } catch {
+    // The caller has an estimate; a backend that is down is told when it is asked to generate.
+    signal.throwIfAborted();
+    return undefined;
+  }
+}
+
+function tokenCount(value: unknown): number | undefined {
+  return Number.isSafeInteger(value) && (value as number) >= 0 ? (value as number) : undefined;
+}

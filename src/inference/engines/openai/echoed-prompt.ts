@@ -1,0 +1,76 @@
+import type { PromptToken, ReadPrompt, TokenLogprob } from '../../../generation/event.ts';
+import type { EngineRequest } from '../../../generation/request.ts';
+import { StreamFault } from './sse.ts';
+
+/** The first text of a choice, as a server that echoes sends it: the prompt and the beginning of the answer in one piece. */
+export interface EchoedPiece {
+  readonly text: string;
+  /** Of all of it; the first token of a prompt has none, which is `undefined` here. */
+  readonly tokens: readonly PromptToken[];
+  readonly promptIds: readonly number[] | undefined;
+}
+
+/**
+ * Tells the prompt from the answer. How many tokens the prompt has is known from its ids, or from where the logprobs of a text
+ * reach its end. Throws `StreamFault` when they cannot be told apart, because then every figure would be wrong.
+ */
+export function splitEcho(
+  piece: EchoedPiece,
+  prompt: string | readonly number[],
+): { readonly prompt: ReadPrompt; readonly text: string; readonly tokens: readonly TokenLogprob[] } {
+  const { text, tokens, promptIds } = piece;
+  const count = promptIds?.length ?? (typeof prompt === 'string' ? tokensOfText(tokens, prompt) : prompt.length);
+  if (count > tokens.length) throw new StreamFault('the echo has fewer tokens than the prompt');
+  const ofPrompt = tokens.slice(0, count);
+  const ofAnswer = tokens.slice(count) as TokenLogprob[];
+  const joined = textOf(ofPrompt);
+  const answer = textOf(ofAnswer);
+  const shown = typeof prompt === 'string' ? prompt : undefined;
+  let split: readonly [prompt: string, answer: string] | undefined;
+  for (const beginning of [shown, joined]) {
+    if (split === undefined && beginning !== undefined && beginning !== '' && text.startsWith(beginning))
+      split = [beginning, text.slice(beginning.length)];
+  }
+  // vLLM leaves the text of the prompt out when its ids are told; SGLang leaves out what special tokens look like.
+  if (split === undefined && text.endsWith(answer)) {
+    const beginning = text.slice(0, text.length - answer.length);
+    split = [shown ?? (beginning === '' ? joined : beginning), answer];
+  }
+  if (split === undefined) throw new StreamFault('the echo cannot be told from the answer');
+  return {
+    prompt: {
+      text: split[0],
+      ...(promptIds === undefined ? {} : { tokenIds: promptIds }),
+      tokens: placed(split[0], ofPrompt),
+    },
+    text: split[1],
+    tokens: ofAnswer,
+  };
+}
+
+/** The same with where each begins in the text, as far as their texts are found in it one after the other. */
+export function placed<Token extends PromptToken>(text: string, tokens: readonly Token[], from = 0): Token[] {
+  let at = 0;
+  return tokens.map((token) => {
+    const start = from + at;
+    if (text.startsWith(token.token, at)) at += token.token.length;
+    return { ...token, start };
+  });
+}
+
+/** The prompt that a choice is told of without its server: a text, before its answer. */
+export function ownEcho({ prompt, tokens }: EngineRequest, index: number): ReadPrompt | undefined {
+  return tokens?.echo === true && prompt.type === 'texts' ? { text: prompt.prompts[index] ?? '' } : undefined;
+}
+
+/** How many tokens it takes to reach the end of a text; special tokens before it have a text that is not in it. */
+function tokensOfText(tokens: readonly PromptToken[], text: string): number {
+  let at = 0;
+  for (const [index, { token }] of tokens.entries()) {
+    if (text.startsWith(token, at)) at += token.length;
+    if (at >= text.length) return index + 1;
+  }
+  throw new StreamFault('the echo is not the prompt');
+}
+
+const textOf = (tokens: readonly PromptToken[]): string => tokens.reduce((text, { token }) => text + token, '');

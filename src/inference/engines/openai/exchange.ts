@@ -1,0 +1,481 @@
+import { ApiError } from '../../../platform/errors.ts';
+import type { GenerationBatch, GenerationEvent, TakeBatch } from '../../../generation/event.ts';
+import type { AnswerHead } from './answer-reader.ts';
+import { connectionClosed, type AnswerHandler, type Call } from './connections.ts';
+import { UnboundFault } from './answer-guard.ts';
+import { InBandError, type ChunkDecoder } from './decode.ts';
+import { answerError, connectError, httpError, timeoutError, type UpstreamAnswer } from './failures.ts';
+import type { Flavor } from './flavors.ts';
+import { SseReader, StreamFault } from './sse.ts';
+import { causeCode, type BackendIncident } from './incidents.ts';
+
+/** How an exchange left its connection and its backend, told once, when the connection is free or gone. */
+export type ExchangeOutcome = 'answered' | 'connect-failed' | 'abandoned';
+
+export interface ExchangeOptions {
+  readonly model: string;
+  readonly flavor: Flavor;
+  /** The path of the token that is at fault when the server says that one is none of its own. */
+  readonly tokenIdAt: () => string;
+  /** The fields of the request, as the server calls them. */
+  readonly sent: Readonly<Record<string, unknown>>;
+  readonly decoder: ChunkDecoder;
+  readonly signal: AbortSignal;
+  readonly firstTokenTimeoutMs: number;
+  readonly idleTimeoutMs: number;
+  /** Sends the request; `isFresh`: on a connection that nothing was sent on. */
+  readonly send: (handler: AnswerHandler, isFresh: boolean) => Call;
+  /** The first byte of an answer: the backend is there. */
+  readonly onAlive: () => void;
+  readonly onAnswerError: (answer: UpstreamAnswer) => void;
+  readonly onIncident: (incident: BackendIncident) => void;
+  /** The answer is not what the request has bound it to be; the server may have ignored the bound. */
+  readonly onUnbound: (fault: UnboundFault) => void;
+  /** The answer is over; the connection may still need a moment. Told once. */
+  readonly onOver: () => void;
+  readonly onReleased: (outcome: ExchangeOutcome) => void;
+}
+
+/** Events of so many bytes may wait for the reader; then the socket is paused. */
+const bufferBytesMax = 64 * 1024;
+const errorBodyBytesMax = 64 * 1024;
+const wholeBodyBytesMax = 32 * 1024 * 1024;
+/** How long a connection gets to end its body after the answer is complete, so that it can be used again. */
+const drainMs = 500;
+
+/** What a connection ends with that the server had closed already. */
+const staleCodes: ReadonlySet<unknown> = new Set(['ECONNRESET', 'EPIPE', connectionClosed]);
+
+type Body = 'none' | 'events' | 'whole' | 'error';
+
+interface Waiting {
+  readonly resolve: (result: IteratorResult<GenerationBatch, undefined>) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+interface Taker {
+  readonly take: TakeBatch;
+  readonly resolve: () => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/**
+ * One request to a backend and the stream of its answer. Bytes are decoded as they come; their events wait for the reader up
+ * to a bound, and all that came together are one batch. A pending read rejects at once when the signal aborts, and the
+ * socket is destroyed with it, also while nobody reads.
+ *
+ * States: running → over (`#end`), after which `next` answers done. The connection's own life ends in `#release`.
+ */
+export class Exchange implements AsyncIterator<GenerationBatch, undefined>, AnswerHandler {
+  readonly #options: ExchangeOptions;
+  readonly #decoder: ChunkDecoder;
+  readonly #sse: SseReader;
+  #call: Call | undefined;
+  #waiting: Waiting | undefined;
+  /** Who is called with each batch, until the stream is over for it. */
+  #taker: Taker | undefined;
+  /** It has a batch, and has not said yet whether it wants another. */
+  #isTaking = false;
+  #isOver = false;
+  /** An error that came while nobody was reading. */
+  #failure: { readonly error: unknown } | undefined;
+  #isReleased = false;
+  #hasFirstBatch = false;
+
+  #body: Body = 'none';
+  #status = 0;
+  #retryAfter: string | undefined;
+  #hasBytes = false;
+  /** Of a body that is no event stream, which is read when it is whole. */
+  #chunks: Buffer[] = [];
+  /** Of the body, since the reader was there last. */
+  #bufferedBytes = 0;
+  /** What the reader is told after the events that came before it. */
+  #fault: { readonly error: unknown } | undefined;
+  /** The connection has nothing more to give: `error` is why, when it broke. */
+  #ended: { readonly error: Error | undefined } | undefined;
+  #hasRetried = false;
+  #lastByteAtMs = 0;
+  #timer: NodeJS.Timeout | undefined;
+  #drainTimer: NodeJS.Timeout | undefined;
+  readonly #onAbort = (): void => this.#fail(this.#options.signal.reason);
+
+  constructor(options: ExchangeOptions) {
+    this.#options = options;
+    this.#decoder = options.decoder;
+    this.#sse = new SseReader((data, name) => this.#decoder.event(data, name));
+    options.signal.addEventListener('abort', this.#onAbort, { once: true });
+    // Absolute: 1xx heads, comments and role chunks do not move it (reliability U2, U3).
+    this.#timer = setTimeout(() => this.#timeOut('no_first_token_in_time'), options.firstTokenTimeoutMs);
+    this.#call = options.send(this, false);
+  }
+
+  next(): Promise<IteratorResult<GenerationBatch, undefined>> {
+    if (this.#waiting !== undefined) return Promise.reject(new Error('a read of the stream is already pending'));
+    try {
+      const result = this.#take();
+      if (result !== undefined) return Promise.resolve(result);
+    } catch (error) {
+      return Promise.reject(error as Error);
+    }
+    return new Promise((resolve, reject) => (this.#waiting = { resolve, reject }));
+  }
+
+  /** As a `for await`, without a promise for each batch (`GenerationStream.forEach`). */
+  forEach(take: TakeBatch): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#taker = { take, resolve, reject };
+      this.#hand(this.#taker);
+    });
+  }
+
+  return(): Promise<IteratorResult<GenerationBatch, undefined>> {
+    this.#end();
+    this.#destroy();
+    this.#waiting?.resolve({ done: true, value: undefined });
+    this.#waiting = undefined;
+    return Promise.resolve({ done: true, value: undefined });
+  }
+
+  onBegin(): void {
+    this.#hasBytes = true;
+    this.#options.onAlive();
+  }
+
+  onHead({ status, fields }: AnswerHead): void {
+    this.#status = status;
+    this.#lastByteAtMs = performance.now();
+    this.#retryAfter = fields.get('retry-after');
+    this.#body = bodyKind(status, fields);
+  }
+
+  onBody(bytes: Buffer, from: number, to: number): void {
+    this.#bufferedBytes += to - from;
+    if (this.#isOver) {
+      // What follows a complete answer is read away for a moment; more than its end is not waited for.
+      if (this.#bufferedBytes > bufferBytesMax) this.#destroy();
+      return;
+    }
+    this.#lastByteAtMs = performance.now();
+    if (this.#body === 'events') {
+      this.#decodeEvents(bytes, from, to);
+      if (this.#bufferedBytes >= bufferBytesMax) this.#call?.pause();
+      return;
+    }
+    this.#chunks.push(Buffer.from(bytes.subarray(from, to)));
+    if (this.#bufferedBytes > (this.#body === 'whole' ? wholeBodyBytesMax : errorBodyBytesMax)) {
+      this.#ended = { error: undefined };
+      this.#destroy();
+      this.#wake();
+    }
+  }
+
+  onReadEnd(): void {
+    this.#wake();
+  }
+
+  onOver(): void {
+    this.#ended ??= { error: undefined };
+    this.#release('answered');
+    this.#wake();
+  }
+
+  onBroken(error: Error, wasUsedBefore: boolean): void {
+    // A kept connection can be closed by the server in the moment in which it is used. Nothing came back, so nothing was
+    // generated that anybody saw: one more try, on a connection of its own (reliability U4).
+    const isStale = wasUsedBefore && !this.#hasBytes && staleCodes.has((error as { code?: unknown }).code);
+    if (isStale && !this.#isOver && !this.#hasRetried) {
+      this.#hasRetried = true;
+      this.#call = this.#options.send(this, true);
+      return;
+    }
+    this.#ended ??= { error };
+    this.#release(this.#hasBytes ? 'answered' : this.#isOver ? 'abandoned' : 'connect-failed');
+    this.#wake();
+  }
+
+  /** All chunks of one read of the socket come in one go; the reader gets them as one batch, afterwards. */
+  #wake(): void {
+    if (this.#taker !== undefined) return this.#hand(this.#taker);
+    const waiting = this.#waiting;
+    if (waiting === undefined) return;
+    try {
+      const result = this.#take();
+      if (result === undefined) return;
+      this.#waiting = undefined;
+      waiting.resolve(result);
+    } catch (error) {
+      this.#waiting = undefined;
+      waiting.reject(error);
+    }
+  }
+
+  /** Hands over what has come, until there is no more or the taker wants time. Never throws. */
+  #hand(taker: Taker): void {
+    try {
+      while (!this.#isTaking) {
+        const result = this.#take();
+        if (result === undefined) return;
+        if (result.done === true) {
+          this.#taker = undefined;
+          return taker.resolve();
+        }
+        this.#isTaking = true;
+        const goesOn = taker.take(result.value);
+        if (typeof goesOn === 'boolean') this.#taken(taker, goesOn);
+        else goesOn.then((later) => this.#resume(taker, later)).catch((error: unknown) => this.#leave(taker, error));
+      }
+    } catch (error) {
+      this.#leave(taker, error);
+    }
+  }
+
+  #resume(taker: Taker, goesOn: boolean): void {
+    this.#taken(taker, goesOn);
+    this.#hand(taker);
+  }
+
+  /** After a `false` it stays at taking: it gets nothing more. */
+  #taken(taker: Taker, goesOn: boolean): void {
+    if (goesOn) {
+      this.#isTaking = false;
+      return;
+    }
+    this.#taker = undefined;
+    this.#end();
+    this.#destroy();
+    taker.resolve();
+  }
+
+  #leave(taker: Taker, error: unknown): void {
+    this.#taker = undefined;
+    this.#isTaking = true;
+    this.#end();
+    this.#destroy();
+    taker.reject(error);
+  }
+
+  /** What the reader gets now; `undefined`: wait. Throws what the stream fails with. */
+  #take(): IteratorResult<GenerationBatch, undefined> | undefined {
+    if (this.#isOver) {
+      if (this.#failure !== undefined) {
+        const { error } = this.#failure;
+        this.#failure = undefined;
+        throw error;
+      }
+      return { done: true, value: undefined };
+    }
+    try {
+      return this.#advance();
+    } catch (error) {
+      this.#end();
+      this.#destroy();
+      throw this.#errorOf(error);
+    }
+  }
+
+  #advance(): IteratorResult<GenerationBatch, undefined> | undefined {
+    if (this.#bufferedBytes > 0 && this.#body === 'events') {
+      this.#bufferedBytes = 0;
+      this.#call?.resume();
+    }
+    if (this.#ended !== undefined && this.#ended.error === undefined) this.#decodeEnd();
+    const events: GenerationEvent[] = this.#decoder.drain();
+    if (this.#decoder.isOverrun) {
+      this.#decoder.cut();
+      events.push(...this.#decoder.drain());
+      this.#fault = undefined;
+      this.#destroy();
+    } else if (this.#decoder.isCutShort) this.#destroy();
+    const hasEnded = this.#ended !== undefined && this.#fault === undefined;
+    if (this.#decoder.isComplete || (hasEnded && this.#decoder.isFinished)) {
+      events.push(...this.#decoder.closing());
+      if (this.#decoder.isUsageDoubted) {
+        this.#options.onIncident({ incident: 'implausible_usage', status: this.#status, cause: null });
+      }
+      this.#end();
+      this.#drain();
+      return events.length === 0 ? { done: true, value: undefined } : { done: false, value: events };
+    }
+    if (events.length > 0) {
+      if (!this.#hasFirstBatch) this.#watchIdle();
+      return { done: false, value: events };
+    }
+    if (this.#fault !== undefined) throw this.#fault.error;
+    if (this.#ended?.error !== undefined) throw this.#brokenError(this.#ended.error);
+    if (hasEnded) throw new StreamFault('the stream ended without a finish');
+    return undefined;
+  }
+
+  #decodeEvents(bytes: Buffer, from: number, to: number): void {
+    if (this.#fault !== undefined) return;
+    try {
+      this.#sse.push(bytes, from, to);
+    } catch (error) {
+      this.#fault = { error };
+    }
+  }
+
+  #decodeEnd(): void {
+    if (this.#fault !== undefined) return;
+    try {
+      if (this.#body !== 'events') this.#decodeWhole();
+      // Once every choice has its finish, a cut last event (the usage) takes nothing from the answer.
+      else if (this.#decoder.isFinished) this.#endQuietly();
+      else this.#sse.end();
+    } catch (error) {
+      this.#fault = { error };
+    }
+  }
+
+  #endQuietly(): void {
+    try {
+      this.#sse.end();
+    } catch (error) {
+      if (!(error instanceof StreamFault)) throw error;
+    }
+  }
+
+  #decodeWhole(): void {
+    const body = Buffer.concat(this.#chunks).toString();
+    this.#chunks = [];
+    if (this.#body === 'whole' && this.#status === 200 && !this.#decoder.isFinished) this.#decoder.whole(body);
+    else if (this.#body !== 'whole') throw this.#answerError(parsed(body));
+  }
+
+  #errorOf(error: unknown): unknown {
+    if (error instanceof ApiError) return error;
+    // Before the first text an error in the answer is as good as one in its head.
+    if (error instanceof InBandError && !this.#hasFirstBatch)
+      return this.#answerError(error.body, statusOf(error.body));
+    if (error instanceof InBandError) {
+      this.#options.onIncident({ incident: 'error_in_answer', status: statusOf(error.body), cause: null });
+      // Without the body that it carries: causes are logged.
+      return httpError(this.#options.model, new StreamFault(error.message));
+    }
+    if (error instanceof UnboundFault) {
+      this.#options.onUnbound(error);
+      return httpError(this.#options.model, error);
+    }
+    if (error instanceof StreamFault) {
+      this.#options.onIncident({ incident: 'unreadable_answer', status: this.#status, cause: error.message });
+      return httpError(this.#options.model, error);
+    }
+    return new ApiError('internal_error', 'The service failed while it read the answer of a backend.', {
+      cause: error,
+    });
+  }
+
+  #answerError(body: unknown, status = this.#status): ApiError {
+    const answer = { status, retryAfter: this.#retryAfter, body };
+    this.#options.onAnswerError(answer);
+    const error = answerError(answer, this.#options.flavor, this.#options.model, this.#options.sent);
+    // What the client has done wrong is no incident of the server.
+    if (error.type !== 'invalid_request_error') {
+      const isOurs = status === 404 && error.code === 'no_healthy_backends';
+      const incident = isOurs ? 'not_found' : status === this.#status ? 'http_status' : 'error_in_answer';
+      this.#options.onIncident({ incident, status, cause: null });
+    }
+    return error.code === 'unsupported_value' && error.param === 'prompt'
+      ? new ApiError(error.code, error.message, { param: this.#options.tokenIdAt() })
+      : error;
+  }
+
+  #brokenError(error: Error): ApiError {
+    const { model } = this.#options;
+    if (error instanceof ApiError) return error;
+    const isConnect = !this.#hasBytes;
+    const incident = isConnect ? 'cannot_connect' : 'connection_broke';
+    this.#options.onIncident({ incident, status: this.#status === 0 ? null : this.#status, cause: causeCode(error) });
+    return isConnect ? connectError(model, error) : httpError(model, error);
+  }
+
+  /** From the first batch on it is silence that counts, not the whole time (reliability U7). */
+  #watchIdle(): void {
+    this.#hasFirstBatch = true;
+    clearTimeout(this.#timer);
+    const { idleTimeoutMs } = this.#options;
+    const check = (): void => {
+      // A paused socket is silent because the reader is slow.
+      const isHeard = this.#bufferedBytes > 0 || this.#ended !== undefined;
+      const idleMs = isHeard ? 0 : performance.now() - this.#lastByteAtMs;
+      if (idleMs < idleTimeoutMs) this.#timer = setTimeout(check, Math.max(1, idleTimeoutMs - idleMs));
+      else if (this.#decoder.isFinished) {
+        // The answer is whole; only the closing usage is missing.
+        this.#ended = { error: undefined };
+        this.#wake();
+      } else this.#timeOut('silent_in_mid_answer');
+    };
+    this.#timer = setTimeout(check, idleTimeoutMs);
+  }
+
+  #timeOut(incident: BackendIncident['incident']): void {
+    this.#options.onIncident({ incident, status: null, cause: null });
+    this.#fail(timeoutError(this.#options.model));
+  }
+
+  /** Ends the stream with an error, from outside a read. */
+  #fail(error: unknown): void {
+    if (this.#isOver) return;
+    this.#end();
+    this.#destroy();
+    if (this.#taker !== undefined && !this.#isTaking) return this.#leave(this.#taker, error);
+    const waiting = this.#waiting;
+    this.#waiting = undefined;
+    if (waiting === undefined) this.#failure = { error };
+    else waiting.reject(error);
+  }
+
+  #end(): void {
+    if (!this.#isOver) this.#options.onOver();
+    this.#isOver = true;
+    this.#chunks = [];
+    this.#bufferedBytes = 0;
+    clearTimeout(this.#timer);
+    this.#options.signal.removeEventListener('abort', this.#onAbort);
+  }
+
+  #drain(): void {
+    if (this.#isReleased) return;
+    this.#call?.resume();
+    this.#drainTimer = setTimeout(() => this.#destroy(), drainMs).unref();
+  }
+
+  #destroy(): void {
+    if (this.#isReleased) return;
+    this.#call?.abandon();
+    this.#release(this.#hasBytes ? 'answered' : 'abandoned');
+  }
+
+  #release(outcome: ExchangeOutcome): void {
+    if (this.#isReleased) return;
+    this.#isReleased = true;
+    clearTimeout(this.#drainTimer);
+    this.#options.onReleased(outcome);
+  }
+}
+
+/** What the head promises. A redirect, a page, or a coding that was not asked for is an error whose body is not shown. */
+function bodyKind(status: number, fields: AnswerHead['fields']): Body {
+  if (status !== 200) return 'error';
+  const coding = fields.get('content-encoding');
+  if (coding !== undefined && coding !== 'identity') return 'error';
+  const type = fields.get('content-type')?.toLowerCase() ?? 'text/event-stream';
+  if (type.startsWith('text/event-stream')) return 'events';
+  return type.startsWith('application/json') ? 'whole' : 'error';
+}
+
+function parsed(body: string): unknown {
+  try {
+    return JSON.parse(body);
+  } catch {
+    return body;
+  }
+}
+
+/** The status that an error in a stream would have had. */
+function statusOf(body: unknown): number {
+  const error = (body as { error?: { code?: unknown } }).error;
+  const code = error?.code ?? (body as { code?: unknown }).code;
+  return Number.isInteger(code) && (code as number) >= 400 && (code as number) < 600 ? (code as number) : 200;
+}

@@ -1,0 +1,219 @@
+import { ApiError, atCap } from '../../../platform/errors.ts';
+import type { Flavor } from './flavors.ts';
+
+export interface UpstreamAnswer {
+  readonly status: number;
+  readonly retryAfter: string | undefined;
+  /** The parsed body, or what could be read of it as text; never shown to anybody. */
+  readonly body: unknown;
+}
+
+/** Fields that servers complain of by name, as clients call them. `structured_outputs` and the like carry a constraint. */
+const clientFields: ReadonlyMap<string, string> = new Map([
+  ...[
+    ...['temperature', 'top_p', 'top_k', 'min_p', 'presence_penalty', 'frequency_penalty', 'repetition_penalty'],
+    ...[
+      'seed',
+      'stop',
+      'n',
+      'logit_bias',
+      'logprobs',
+      'top_logprobs',
+      'stop_token_ids',
+      'min_tokens',
+      'reasoning_effort',
+    ],
+    ...['tools', 'tool_choice', 'parallel_tool_calls', 'response_format'],
+  ].map((name) => [name, name] as const),
+  ['repeat_penalty', 'repetition_penalty'],
+  ['structured_outputs', 'response_format'],
+]);
+
+/** The error of an answer that is none. `sent`: the fields of its request, as the server calls them. The backend's own texts are read for signals and go no further (reliability U12). */
+export function answerError(
+  answer: UpstreamAnswer,
+  flavor: Flavor,
+  model: string,
+  sent: Readonly<Record<string, unknown>> = {},
+): ApiError {
+  const { status, body } = answer;
+  const fault = faultOf(body);
+  const overflow = contextOverflow(fault);
+  if (overflow !== undefined && (status === 400 || status === 413 || status === 422 || status === 200)) {
+    return new ApiError(
+      'context_length_exceeded',
+      'The prompt, with the answer that it asks for, does not fit the context window of the model. Lower `max_tokens`, shorten the prompt, or choose a model with a larger context.',
+      { extra: { model, ...overflow } },
+    );
+  }
+  for (const refusal of status >= 400 ? flavor.refusals : []) {
+    if (refusal.text.test(fault.message)) {
+      return new ApiError(refusal.code, refusal.message, { param: refusal.param });
+    }
+  }
+  // Trying again helps nobody: the name of the model or the path of the url is wrong, which is the operator's to mend.
+  if (status === 404) {
+    return new ApiError(
+      'no_healthy_backends',
+      'No backend of the model is available, because of how it is set up here. Use another model, or tell whoever runs the service.',
+      { extra: { model } },
+    );
+  }
+  const refused = status === 400 || status === 422 ? fieldOf(fault, sent) : undefined;
+  if (refused !== undefined) {
+    // §7.2: what the client asked for is at fault, and trying again would not help (§7.7).
+    return new ApiError('unsupported_value', `The model does not take this value of '${refused}'.`, { param: refused });
+  }
+  const retryAfterSeconds = retryAfterOf(answer.retryAfter);
+  if (status === 429) {
+    return new ApiError('backend_overloaded', 'The backend of the model refuses more work. Try again a little later.', {
+      extra: { model },
+      // §7.5: every 429 says when.
+      retryAfterSeconds: retryAfterSeconds ?? 1,
+    });
+  }
+  if (status === 503) {
+    const isFull = answer.retryAfter !== undefined || queueFull.test(fault.message);
+    if (isFull && !isLoading(answer, flavor)) {
+      return new ApiError('backend_at_capacity', 'All places of the model are taken. Try again a little later.', {
+        extra: { model },
+        retryAfterSeconds: retryAfterSeconds ?? 1,
+      });
+    }
+    return unavailable(model, retryAfterSeconds);
+  }
+  return httpError(model);
+}
+
+/** The client's field that the server names as the one at fault, if the client has sent it. */
+function fieldOf({ fields }: Fault, sent: Readonly<Record<string, unknown>>): string | undefined {
+  const { param } = fields;
+  const [name = ''] = typeof param === 'string' ? (/^\w+/.exec(param) ?? []) : [];
+  return Object.hasOwn(sent, name) ? clientFields.get(name) : undefined;
+}
+
+/** Whether the server says that it is still loading its model. */
+export function isLoading(answer: UpstreamAnswer, flavor: Flavor): boolean {
+  return answer.status === 503 && flavor.loading !== undefined && flavor.loading.test(faultOf(answer.body).message);
+}
+
+export function httpError(model: string, cause?: unknown): ApiError {
+  return new ApiError('backend_http_error', 'The backend of the model failed. Try again.', { extra: { model }, cause });
+}
+
+export function connectError(model: string, cause?: unknown): ApiError {
+  return new ApiError(
+    'backend_connect_error',
+    'The connection to the backend of the model could not be opened. Try again.',
+    {
+      extra: { model },
+      cause,
+    },
+  );
+}
+
+export function timeoutError(model: string): ApiError {
+  return new ApiError('backend_timeout', 'The backend of the model did not answer in time. Try again.', {
+    extra: { model },
+  });
+}
+
+export function unavailable(model: string, retryAfterSeconds?: number): ApiError {
+  return new ApiError(
+    'no_healthy_backends',
+    'No backend of the model is available. Try again later, or use another model.',
+    {
+      extra: { model },
+      retryAfterSeconds,
+    },
+  );
+}
+
+export function atCapacity(model: string, maxConcurrency: number): ApiError {
+  return new ApiError('backend_at_capacity', 'All places of the model are taken. Try again a little later.', {
+    extra: { model },
+    ...atCap(maxConcurrency, 1),
+  });
+}
+
+/**
+ * `Retry-After` in seconds or as a date, brought between 1 second and 1 hour; what cannot be read counts as 1 second
+ * (reliability U13). `undefined`: the backend sent none.
+ */
+function retryAfterOf(header: string | undefined, now = Date.now()): number | undefined {
+  if (header === undefined) return undefined;
+  const value = header.trim();
+  let seconds = Number.NaN;
+  if (/^\d+(\.\d+)?(e\+?\d+)?$/i.test(value)) seconds = Math.ceil(Number(value));
+  // RFC 9110 §5.6.7: the one form of a date that senders may write.
+  else if (/^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/.test(value)) {
+    seconds = Math.ceil((Date.parse(value) - now) / 1_000);
+  }
+  return Number.isNaN(seconds) ? 1 : Math.min(Math.max(seconds, 1), 3_600);
+}
+
+interface Fault {
+  readonly message: string;
+  readonly type: string;
+  readonly code: string;
+  readonly fields: Readonly<Record<string, unknown>>;
+}
+
+const queueFull =
+  /queue (is )?full|no slot available|at capacity|too many (concurrent )?requests|overloaded|max_num_seqs|waiting queue|currently busy|backlog limit/i;
+
+/** The numbers in the texts of vLLM, SGLang and OpenAI; llama-server gives fields. */
+const windowTexts = [
+  /maximum context length (?:is|of) (?<limit>\d+)/i,
+  /context length \((?<limit>\d+)(?: tokens)?\)/i,
+  /maximum model length of (?<limit>\d+)/i,
+  /cannot be greater than max_(?:model_len|total_tokens) ?= ?(?<limit>\d+)/i,
+  /supports at most (?<limit>\d+) completion tokens/i,
+];
+/** "At least" is no count: the server has stopped counting at its limit. */
+const promptTexts = [
+  /(?<prompt>\d+) in the messages/i,
+  /(?:has|contains|resulted in) (?<prompt>\d+) (?:input )?tokens/i,
+  /input \((?<prompt>\d+) tokens\)/i,
+  /input length \((?<prompt>\d+)\)/i,
+  /prompt \(length (?<prompt>\d+)\)/i,
+];
+
+function contextOverflow(fault: Fault): Readonly<Record<string, unknown>> | undefined {
+  const { message, type, code, fields } = fault;
+  const limitText = windowTexts.map((text) => text.exec(message)?.groups?.['limit']).find((text) => text !== undefined);
+  const isOverflow =
+    type === 'exceed_context_size_error' || code === 'context_length_exceeded' || limitText !== undefined;
+  if (!isOverflow) return undefined;
+  const promptText = promptTexts
+    .map((text) => text.exec(message)?.groups?.['prompt'])
+    .find((text) => text !== undefined);
+  const limit = tokens(fields['n_ctx'] ?? limitText);
+  const prompt = tokens(fields['n_prompt_tokens'] ?? promptText);
+  return {
+    ...(limit === undefined ? {} : { context_length_limit: limit }),
+    ...(prompt === undefined ? {} : { prompt_tokens: prompt }),
+  };
+}
+
+function tokens(value: unknown): number | undefined {
+  const count = typeof value === 'string' ? Number(value) : value;
+  return Number.isSafeInteger(count) && (count as number) > 0 ? (count as number) : undefined;
+}
+
+/** The parts of an error body that can carry a signal, wherever the server puts them. */
+function faultOf(body: unknown): Fault {
+  const outer = isObject(body) ? body : {};
+  const fields = isObject(outer['error']) ? outer['error'] : outer;
+  const message = fields['message'] ?? outer['message'] ?? outer['detail'] ?? outer['error'] ?? body;
+  return {
+    message: typeof message === 'string' ? message : '',
+    type: String(fields['type'] ?? ''),
+    code: String(fields['code'] ?? ''),
+    fields,
+  };
+}
+
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

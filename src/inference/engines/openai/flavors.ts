@@ -1,0 +1,401 @@
+import type { Constraint, Effort, EngineConstraint } from '../../../generation/request.ts';
+import type { ErrorCode } from '../../../platform/errors.ts';
+import { openAiImageTokens, openModelImageTokens } from '../image-tokens.ts';
+import type { ImageTokenRule } from '../image-tokens.ts';
+import { plainEffort, reasoningBudgetTokens } from '../reasoning-effort.ts';
+
+export const flavorNames = ['llama-server', 'vllm', 'sglang', 'openai'] as const;
+export type FlavorName = (typeof flavorNames)[number];
+
+/**
+ * What a kind of server calls the fields of text completions that are not OpenAI's (contracts §1.1). `undefined`: it has no such
+ * field, so a request that needs it is refused, because these servers ignore what they do not know.
+ */
+export interface CompletionNames {
+  /**
+   * Whether it begins an answer with the prompt: as one piece with the first text, with the logprobs of both. Where it does not,
+   * texts are put before the answer here, without logprobs.
+   */
+  readonly echo: boolean;
+  /** Field, and the names of the answer's `token_ids` and `prompt_token_ids`, which are the same everywhere. */
+  readonly returnsIds: string | undefined;
+  /** Tokens of logprobs come as `token_id:7`, when asked for by this name, or with their ids anyway. */
+  readonly namesIds: string | 'always' | undefined;
+  readonly stopIds: string | undefined;
+  readonly ignoresEnd: string | undefined;
+  readonly tokensMin: string | undefined;
+  readonly skipsSpecial: string | undefined;
+  readonly includesStop: string | undefined;
+  readonly addsSpecial: string | undefined;
+  /** Whether a constraint holds, in the fields of chat; for models that reason it may not. */
+  readonly constrains: 'always' | 'without-reasoning' | 'never';
+}
+
+/** What a kind of server calls things, and where it departs from the OpenAI wire. Nothing else knows which kind it is. */
+export interface Flavor {
+  /** Fields of every request. */
+  readonly always: Readonly<Record<string, unknown>>;
+  /** Names of sampling fields; `undefined`: the server does not know it, so it is not sent. */
+  readonly topK: string | undefined;
+  readonly minP: string | undefined;
+  readonly repetitionPenalty: string | undefined;
+  /** Seeds are taken modulo this, and without their sign unless the server knows one. */
+  readonly seedModulus: number;
+  readonly hasSignedSeeds: boolean;
+  /** The name of the longest answer, for models that reason; `max_tokens` for all others. */
+  readonly reasoningLimit: 'max_tokens' | 'max_completion_tokens';
+  /** How a model that reasons is told how much. The tiers are those of the model's card: its server knows them. */
+  readonly effort: (effort: Effort, isConstrained: boolean) => Readonly<Record<string, unknown>>;
+  /** A forced function: by name, or (servers that know only the words) as the one tool of a `required` choice. */
+  readonly namedToolChoice: 'by-name' | 'as-only-tool';
+  /** Constraints that the server keeps an answer to. Others are never sent to it. */
+  readonly enforces: readonly Constraint['type'][];
+  /** Constraints that the server would keep the reasoning to as well: with them the model is told not to reason. */
+  readonly constrainsReasoning: readonly Constraint['type'][];
+  /**
+   * Whether it is given a schema in its own words and converts it itself, as only it can where the reasoning before the answer
+   * is to stay free. All else it gets as our grammar, and answers are held against that to the letter.
+   */
+  readonly convertsItself: (type: Constraint['type'], effort: Effort) => boolean;
+  /** The fields of a constraint that it enforces. */
+  readonly constraint: (constraint: EngineConstraint, effort: Effort) => Readonly<Record<string, unknown>>;
+  /** What makes the server go on with the assistant's words at the end of the conversation; `undefined`: nothing does. */
+  readonly continuation: Readonly<Record<string, unknown>> | undefined;
+  /** Whether its answer then begins with these words. */
+  readonly echoesBeginning: boolean;
+  /** Whether it says which stop sequence has ended an answer, and so that none has. */
+  readonly returnsStop: boolean;
+  /** Whether the arguments of a forced call are bound only where the tool is marked as `strict`. */
+  readonly bindsStrictTools: boolean;
+  /** Fields of a forced call, beside those of its tools. */
+  readonly forcedCall: Readonly<Record<string, unknown>>;
+  /** Whether `top_p: 0` is an error, which means the likeliest token elsewhere. */
+  readonly refusesNoTopP: boolean;
+  /** Whether several choices at temperature 0 are an error. */
+  readonly refusesGreedyChoices: boolean;
+  /** The fewest alternatives that it can be asked for beside a chosen token. */
+  readonly topLogprobsMin: number;
+  /** Text completions: what of them the server can do. */
+  readonly completions: CompletionNames;
+  /**
+   * How cached prompts are kept apart (reliability §3.5): by a salt in the request; by switching the cache off, unless
+   * the server was fresh and until a second scope appears; or not at all, where the server offers nothing.
+   */
+  readonly cacheIsolation: 'salt' | 'switch' | 'none';
+  readonly closingUsage: 'total' | 'per-choice';
+  readonly counting: 'apply-template' | 'tokenize-messages' | 'none';
+  readonly imageTokens: ImageTokenRule;
+  /** Idle sockets end before the server ends them, so that no request meets a closing one. */
+  readonly keepAliveMs: number;
+  readonly requestsPerSocket: number | undefined;
+  /** A 503 with such a text: the server is loading its model. */
+  readonly loading: RegExp | undefined;
+  /** Refusals that the client's request has caused for certain. */
+  readonly refusals: readonly Refusal[];
+}
+
+export interface Refusal {
+  readonly text: RegExp;
+  readonly code: ErrorCode;
+  readonly message: string;
+  readonly param?: string;
+}
+
+/** A schema without a name gets one, because several servers want one. */
+function responseFormat(constraint: Constraint): Readonly<Record<string, unknown>> {
+  switch (constraint.type) {
+    case 'json-object':
+      return { response_format: { type: 'json_object' } };
+    case 'json-schema': {
+      const { name = 'answer', schema } = constraint;
+      return { response_format: { type: 'json_schema', json_schema: { name, schema, strict: true } } };
+    }
+    case 'grammar':
+    case 'regex':
+      throw new Error(`response_format cannot carry a ${constraint.type}`);
+  }
+}
+
+function isJson(type: Constraint['type']): boolean {
+  return type === 'json-object' || type === 'json-schema';
+}
+
+const noImages: Refusal = {
+  text: /(image|audio|video) input is not supported|is not a multimodal model|At most 0 image/i,
+  code: 'unsupported_feature',
+  message: 'The model does not take images. Leave them out, or choose a model whose card has `vision`.',
+};
+
+/** Of a prompt of ids; the path of the token is put in its place. */
+const foreignToken: Refusal = {
+  text: /out of vocabulary|prompt contains invalid tokens|greater than or equal to the vocab|exceeds? (the )?vocab(ulary)?[ _]size/i,
+  code: 'unsupported_value',
+  message: "A token id is not one of the model's.",
+  param: 'prompt',
+};
+
+/** Of the biases and the ends of an answer. */
+const foreignTokenIn = (param: string): Refusal => ({
+  text: new RegExp(`in ${param} contain out-of-vocab`, 'i'),
+  code: 'unsupported_value',
+  message: `A token id in '${param}' is not one of the model's.`,
+  param,
+});
+
+const unenforceable: Omit<Refusal, 'text'> = {
+  code: 'unsupported_value',
+  message: 'The model cannot enforce this schema or grammar. Check its syntax and references, or make it simpler.',
+};
+
+/**
+ * llama.cpp's server. Its answers are recorded in tests/fixtures/upstream/llama-server; field names are those of
+ * tools/server/server-schema.cpp and server-common.cpp. `return_progress` makes it tell the prompt's length before it writes.
+ */
+const llamaServer: Flavor = {
+  always: { stream_options: { include_usage: true }, return_progress: true },
+  topK: 'top_k',
+  minP: 'min_p',
+  repetitionPenalty: 'repeat_penalty',
+  // 2^32 − 1 means "random".
+  seedModulus: 2 ** 32 - 1,
+  hasSignedSeeds: false,
+  reasoningLimit: 'max_tokens',
+  // Not every template knows tiers, or a switch at all: a budget ends the reasoning at the tag of the model. It would force
+  // that tag against a grammar.
+  effort: (effort, isConstrained) => ({
+    chat_template_kwargs:
+      effort === 'none'
+        ? { enable_thinking: false, thinking: false }
+        : { enable_thinking: true, thinking: true, reasoning_effort: effort },
+    ...(isConstrained || effort === 'max' ? {} : { reasoning_budget_tokens: reasoningBudgetTokens[effort] }),
+  }),
+  // An object is read as "auto", without an error.
+  namedToolChoice: 'as-only-tool',
+  enforces: ['json-object', 'json-schema', 'regex', 'grammar'],
+  constrainsReasoning: ['regex', 'grammar'],
+  // Its own converter of schemas leaves things out in silence, so the grammar is ours (lessons of ggml-org/llama.cpp#19051).
+  // A grammar of ours would hold for the reasoning too; with `response_format` it holds after it.
+  convertsItself: (type, effort) => effort !== 'none' && isJson(type),
+  constraint: ({ source, gbnf }, effort) =>
+    effort !== 'none' && isJson(source.type) ? responseFormat(source) : { grammar: gbnf },
+  // It always does, but where the template is to let the model think first.
+  continuation: { chat_template_kwargs: { enable_thinking: false, thinking: false } },
+  echoesBeginning: true,
+  returnsStop: false,
+  bindsStrictTools: false,
+  forcedCall: {},
+  refusesNoTopP: false,
+  refusesGreedyChoices: false,
+  // 0 means "no logprobs at all".
+  topLogprobsMin: 1,
+  // Fields of tools/server/server-schema.cpp; an echo is refused there, and not every token of a stream is told.
+  completions: {
+    echo: false,
+    returnsIds: undefined,
+    namesIds: 'always',
+    stopIds: undefined,
+    ignoresEnd: 'ignore_eos',
+    tokensMin: undefined,
+    skipsSpecial: undefined,
+    includesStop: undefined,
+    addsSpecial: undefined,
+    constrains: 'always',
+  },
+  cacheIsolation: 'switch',
+  // Each choice ends with a usage chunk of its own, without a choice in it.
+  closingUsage: 'per-choice',
+  counting: 'apply-template',
+  imageTokens: openModelImageTokens,
+  // It closes after 5 s or 100 requests.
+  keepAliveMs: 4_000,
+  requestsPerSocket: 90,
+  loading: /loading model/i,
+  refusals: [
+    noImages,
+    foreignToken,
+    {
+      text: /failed to (download|load) image/i,
+      code: 'model_request_rejected',
+      message: 'An image could not be fetched or read. Send it as a data URI.',
+    },
+    {
+      text: /logprobs is not supported with tools/i,
+      code: 'unsupported_parameter',
+      message: 'The model gives no logprobs beside tools.',
+      param: 'logprobs',
+    },
+    {
+      ...unenforceable,
+      text: /failed to parse grammar|JSON schema error|Unable to generate parser|cannot resolve \$ref/i,
+    },
+  ],
+};
+
+/**
+ * vLLM 0.8 and later; names of vllm/entrypoints/openai/chat_completion/protocol.py and, before 0.13, of
+ * vllm/entrypoints/openai/protocol.py. Its answers are recorded in tests/fixtures/upstream/vllm, vllm-0.32 and vllm-0.11.
+ */
+const vllm: Flavor = {
+  always: { stream_options: { include_usage: true, continuous_usage_stats: true } },
+  topK: 'top_k',
+  minP: 'min_p',
+  repetitionPenalty: 'repetition_penalty',
+  seedModulus: Number.MAX_SAFE_INTEGER,
+  hasSignedSeeds: true,
+  reasoningLimit: 'max_tokens',
+  // Templates of Qwen and GLM read `enable_thinking`, those of DeepSeek, Kimi and Granite `thinking`. Versions up to 0.11
+  // refuse tiers above high at the top; what stands in the arguments of the template wins there, and nobody judges it.
+  effort: (effort) =>
+    effort === 'none'
+      ? { chat_template_kwargs: { enable_thinking: false, thinking: false } }
+      : {
+          chat_template_kwargs: { enable_thinking: true, thinking: true, reasoning_effort: effort },
+          reasoning_effort: plainEffort(effort),
+        },
+  namedToolChoice: 'by-name',
+  enforces: ['json-object', 'json-schema', 'regex', 'grammar'],
+  constrainsReasoning: [],
+  // Both servers read grammars in the notation of xgrammar, which is GBNF. Its converter of schemas leaves keywords out in silence
+  // (`allOf`), its own regular expressions know no `\p{L}` and `(?i)`, and its white space in JSON has no end, so all four kinds go
+  // as our grammar; it holds behind a thought, and not for the thought.
+  // `structured_outputs` came with 0.10.2, `guided_*` went with 0.12. Each version ignores the name that it does not know.
+  convertsItself: () => false,
+  constraint: ({ gbnf }) => ({ structured_outputs: { grammar: gbnf }, guided_grammar: gbnf }),
+  continuation: { add_generation_prompt: false, continue_final_message: true },
+  echoesBeginning: false,
+  returnsStop: true,
+  bindsStrictTools: true,
+  // Its parser keeps chunks of calls back, and with them the usage: a client that left would pay for nothing of it.
+  forcedCall: { return_token_ids: true },
+  refusesNoTopP: true,
+  refusesGreedyChoices: true,
+  topLogprobsMin: 0,
+  // vllm/entrypoints/openai/completion/protocol.py.
+  completions: {
+    echo: true,
+    returnsIds: 'return_token_ids',
+    namesIds: 'return_tokens_as_token_ids',
+    stopIds: 'stop_token_ids',
+    ignoresEnd: 'ignore_eos',
+    tokensMin: 'min_tokens',
+    skipsSpecial: 'skip_special_tokens',
+    includesStop: 'include_stop_str_in_output',
+    addsSpecial: 'add_special_tokens',
+    // With a reasoning parser it binds what stands behind the end of a thought only, and a continued text has no thought.
+    constrains: 'without-reasoning',
+  },
+  cacheIsolation: 'salt',
+  closingUsage: 'total',
+  counting: 'tokenize-messages',
+  imageTokens: openModelImageTokens,
+  // uvicorn closes after 5 s.
+  keepAliveMs: 4_000,
+  requestsPerSocket: undefined,
+  loading: undefined,
+  refusals: [
+    noImages,
+    foreignTokenIn('logit_bias'),
+    foreignTokenIn('stop_token_ids'),
+    foreignToken,
+    {
+      ...unenforceable,
+      text: /not supported by xgrammar|(Invalid|Failed to (convert|parse|compile))[^"]{0,40}(grammar|regex|json schema)/i,
+    },
+  ],
+};
+
+/**
+ * SGLang; names of sglang/srt/entrypoints/openai/protocol.py. Its answers are recorded in tests/fixtures/upstream/sglang.
+ * Older ones cannot count messages and refuse to; then the prompt's length is estimated.
+ */
+const sglang: Flavor = {
+  ...vllm,
+  hasSignedSeeds: false,
+  bindsStrictTools: false,
+  forcedCall: {},
+  refusesGreedyChoices: false,
+  convertsItself: isJson,
+  // Beside the arguments of the template, some versions would take the tier for a second value of the same name.
+  effort: (effort) =>
+    effort === 'none'
+      ? { chat_template_kwargs: { thinking: false, enable_thinking: false } }
+      : { chat_template_kwargs: { thinking: true, enable_thinking: true }, reasoning_effort: effort },
+  constraint: ({ source, gbnf }) => {
+    switch (source.type) {
+      case 'json-object':
+      case 'json-schema':
+        return responseFormat(source);
+      case 'regex':
+        return { regex: source.pattern };
+      case 'grammar':
+        return { ebnf: gbnf };
+    }
+  },
+  // CompletionRequest in the same file.
+  completions: {
+    ...vllm.completions,
+    constrains: 'always',
+    namesIds: undefined,
+    includesStop: 'no_stop_trim',
+    addsSpecial: undefined,
+  },
+  refusals: [foreignToken, { ...unenforceable, text: /(Failed to compile|Invalid) (json|regex|ebnf|grammar)/i }],
+};
+
+/** Any other server, for example OpenAI's (tests/fixtures/upstream/openai): only what the OpenAI API documents, because some refuse fields that they do not know. */
+const openai: Flavor = {
+  always: { stream_options: { include_usage: true } },
+  topK: undefined,
+  minP: undefined,
+  repetitionPenalty: undefined,
+  seedModulus: Number.MAX_SAFE_INTEGER,
+  hasSignedSeeds: false,
+  // "max_tokens is not compatible with o-series models"; older servers know no other name.
+  reasoningLimit: 'max_completion_tokens',
+  effort: (effort) => ({ reasoning_effort: effort }),
+  namedToolChoice: 'by-name',
+  enforces: ['json-object', 'json-schema'],
+  constrainsReasoning: [],
+  convertsItself: () => true,
+  constraint: ({ source }) => responseFormat(source),
+  continuation: undefined,
+  echoesBeginning: false,
+  returnsStop: false,
+  bindsStrictTools: false,
+  forcedCall: {},
+  refusesNoTopP: false,
+  refusesGreedyChoices: false,
+  topLogprobsMin: 0,
+  completions: {
+    echo: false,
+    returnsIds: undefined,
+    namesIds: undefined,
+    stopIds: undefined,
+    ignoresEnd: undefined,
+    tokensMin: undefined,
+    skipsSpecial: undefined,
+    includesStop: undefined,
+    addsSpecial: undefined,
+    constrains: 'never',
+  },
+  cacheIsolation: 'none',
+  closingUsage: 'total',
+  counting: 'none',
+  imageTokens: openAiImageTokens,
+  keepAliveMs: 4_000,
+  requestsPerSocket: undefined,
+  loading: undefined,
+  // A schema that it would not enforce strictly it refuses.
+  refusals: [
+    { ...unenforceable, text: /Invalid schema for response_format/i, param: 'response_format' },
+    foreignToken,
+    {
+      text: /not supported in the v1\/completions endpoint/i,
+      code: 'unsupported_feature',
+      message: 'The model takes messages only, and cannot go on with a text.',
+      param: 'prompt',
+    },
+  ],
+};
+
+export const flavors: Readonly<Record<FlavorName, Flavor>> = { 'llama-server': llamaServer, vllm, sglang, openai };

@@ -1,0 +1,67 @@
+/** Something that an operator wants to know of a backend. Never holds a text of the backend or of a request. */
+export interface BackendIncident {
+  readonly incident:
+    | 'cannot_connect'
+    | 'no_first_token_in_time'
+    | 'silent_in_mid_answer'
+    | 'connection_broke'
+    | 'http_status'
+    /** 404: it has no such model, or no such path. Nothing but a change of the configuration or of the server helps. */
+    | 'not_found'
+    | 'error_in_answer'
+    | 'unreadable_answer'
+    /** An answer broke its constraint, or a forced call was none; `constraint_ignored`: requests with it are not sent there now. */
+    | 'constraint_not_kept'
+    | 'constraint_ignored'
+    | 'constraint_kept_again'
+    /** An answer whose grammar has more ways than are followed here, so that nobody but the server has checked it. */
+    | 'constraint_not_checked'
+    | 'implausible_usage';
+  /** Its HTTP status; null when there was none. */
+  readonly status: number | null;
+  /** The system's code, for example `ECONNREFUSED`, or our own word for what could not be read. */
+  readonly cause: string | null;
+}
+
+/** How often it has happened since it was told last. */
+export type ReportedIncident = BackendIncident & { readonly times: number };
+
+/** Kinds of incidents (with status and cause) that are told apart; the kinds beyond share one line. */
+const kindsMax = 64;
+
+/**
+ * Tells each kind of incident at once, and then at most once in `everyMs` with the number of times: a backend that fails
+ * every request must not fill the log (reliability U10, U12). What is left at the end of a burst is told with the next.
+ */
+export class ThrottledLog {
+  readonly #report: (incident: ReportedIncident) => void;
+  readonly #everyMs: number;
+  readonly #kinds = new Map<string, { reportedAtMs: number; times: number }>();
+
+  constructor(report: (incident: ReportedIncident) => void, everyMs = 10_000) {
+    this.#report = report;
+    this.#everyMs = everyMs;
+  }
+
+  note(incident: BackendIncident, nowMs: number): void {
+    let key = `${incident.incident} ${incident.status} ${incident.cause}`;
+    if (!this.#kinds.has(key) && this.#kinds.size >= kindsMax) key = '';
+    const kind = this.#kinds.get(key) ?? { reportedAtMs: -Infinity, times: 0 };
+    this.#kinds.set(key, kind);
+    kind.times++;
+    if (nowMs - kind.reportedAtMs < this.#everyMs) return;
+    this.#report({ ...incident, times: kind.times });
+    kind.reportedAtMs = nowMs;
+    kind.times = 0;
+  }
+}
+
+/** The code of the innermost system or transport error; `null` when none is known. Messages can quote, codes cannot. */
+export function causeCode(error: unknown): string | null {
+  let code: string | null = null;
+  for (let at = error, depth = 0; at instanceof Error && depth < 5; at = at.cause, depth++) {
+    const own = (at as { code?: unknown }).code;
+    if (typeof own === 'string' && /^[A-Z][A-Z0-9_]{1,63}$/.test(own)) code = own;
+  }
+  return code;
+}

@@ -1,0 +1,558 @@
+import { randomBytes } from 'node:crypto';
+import { Pool } from 'undici';
+import { combineSignals } from '../../../platform/combine-signals.ts';
+import type { GenerationBatch, GenerationStream, TakeBatch } from '../../../generation/event.ts';
+import type { ApiError } from '../../../platform/errors.ts';
+import { continuesLast } from '../../../generation/request.ts';
+import type { EngineRequest, Message, Prompt } from '../../../generation/request.ts';
+import type { Engine, EngineStatus } from '../engine.ts';
+import type { ImageTokenRule } from '../image-tokens.ts';
+import { UsageTally } from '../usage-tally.ts';
+import { Breaker } from './breaker.ts';
+import { Connections } from './connections.ts';
+import { countTokens } from './count-tokens.ts';
+import { asksForEcho, largestIdAt } from './completion-fields.ts';
+import { boundOf, UnboundFault } from './answer-guard.ts';
+import { boundKindOf, ConstraintTrust } from './constraint-trust.ts';
+import { lookRequest } from './constraint-look.ts';
+import { ChunkShapes } from './chunk-template.ts';
+import { ChunkDecoder } from './decode.ts';
+import { ownEcho } from './echoed-prompt.ts';
+import { Exchange, type ExchangeOutcome } from './exchange.ts';
+import { atCapacity, isLoading, unavailable } from './failures.ts';
+import { flavors, type Flavor, type FlavorName } from './flavors.ts';
+import { Freshness } from './freshness.ts';
+import { jsonBody } from './image-body.ts';
+import { longJsonBody, measureJson, type JsonLength } from './json-pieces.ts';
+import { EchoedBeginning } from './echoed-beginning.ts';
+import { cannotKeep, refusalOf, upstreamRequest, withCaching } from './request-body.ts';
+import type { ForwardedField, UpstreamRequest, UpstreamServer } from './request-body.ts';
+import { guarded } from './special-tokens.ts';
+import type { SpecialTokens } from './special-tokens.ts';
+import { causeCode, ThrottledLog, type ReportedIncident } from './incidents.ts';
+
+export interface OpenAiEngineOptions {
+  /** The model's public id: it stands in errors, and is what the backend is asked for unless `model` says otherwise. */
+  readonly name: string;
+  /** Up to and with the version, for example `http://10.0.0.5:8000/v1`. */
+  readonly url: string;
+  readonly flavor: FlavorName;
+  /** The model's name at the backend. */
+  readonly model?: string;
+  readonly apiKey?: string;
+  /** Requests at once, and connections; beyond it requests are refused: who waits, waits in front of the engine. */
+  readonly maxConcurrency?: number;
+  /** From the request to the first text, whatever else the backend sends. Default 120 s. */
+  readonly firstTokenTimeoutMs?: number;
+  /** Silence between bytes after the first text. Default 60 s. */
+  readonly idleTimeoutMs?: number;
+  /** For the operator: what goes wrong with this backend, told at a bounded rate. */
+  readonly onIncident?: (incident: ReportedIncident) => void;
+  /** Sampling fields that this server takes although its flavor does not. */
+  readonly forward?: readonly ForwardedField[];
+  /** Whether the model reasons, and can be told how much. Default false. */
+  readonly reasons?: boolean;
+  /** Whether the model's template takes system messages in front only. Default false. */
+  readonly systemFirst?: boolean;
+  /** What becomes of special tokens in the texts of clients. Default: they pass. */
+  readonly specialTokens?: SpecialTokens;
+}
+
+/** Generates on any OpenAI-compatible server, always streaming. */
+export function createOpenAiEngine(options: OpenAiEngineOptions): Engine {
+  return new OpenAiEngine(options);
+}
+
+/**
+ * What one GPU does well. An 8B model in 16 bits leaves a card of 24 GB room for about 45,000 tokens, which is 64 requests
+ * of 700; one of 80 GB for ten times as many. Beyond what fits, vLLM and SGLang preempt and compute again; and more at
+ * once makes every answer slower. What is more waits in the model's line, or goes to another GPU.
+ */
+export const defaultMaxConcurrency = 64;
+
+/** A look at a backend that could not be connected to. */
+const lookTimeoutMs = 3_000;
+
+/** A small bound answer of a server that may be slow. */
+const boundLookTimeoutMs = 60_000;
+
+/** Connections beside those of generations, so that counting does not wait for a stream to end. */
+const countingConnections = 2;
+
+/** A backend that said "loading" is taken at its word for so long. */
+const loadingMs = 5_000;
+
+class OpenAiEngine implements Engine {
+  readonly #name: string;
+  readonly #flavor: Flavor;
+  readonly #server: UpstreamServer;
+  readonly #connections: Connections;
+  readonly #countingPool: Pool;
+  readonly #basePath: string;
+  readonly #headers: readonly string[];
+  /** The lines of every request's head, after the first. */
+  readonly #headLines: string;
+  readonly #maxConcurrency: number;
+  readonly #firstTokenTimeoutMs: number;
+  readonly #idleTimeoutMs: number;
+  readonly #breaker = new Breaker();
+  readonly #incidents: ThrottledLog;
+  readonly #shapes = new ChunkShapes();
+  readonly #trust: ConstraintTrust;
+  #lookTimer: NodeJS.Timeout | undefined;
+  readonly #closing = new AbortController();
+  readonly #freshness: Freshness;
+  #running = 0;
+  #loadingUntilMs = -Infinity;
+  #soleCacheScope: string | undefined;
+  #hasSeveralScopes = false;
+
+  constructor(options: OpenAiEngineOptions) {
+    const url = new URL(options.url);
+    if (url.protocol !== 'http:' && url.protocol !== 'https:') throw new TypeError('the url must be http or https');
+    if (url.search !== '' || url.hash !== '' || url.username !== '') {
+      throw new TypeError('the url must have no query, fragment or credentials');
+    }
+    if (options.apiKey !== undefined && !/^[\x21-\x7e]+$/.test(options.apiKey)) {
+      throw new TypeError('the API key must be visible ASCII');
+    }
+    this.#name = options.name;
+    this.#flavor = flavors[options.flavor];
+    this.#server = {
+      flavor: this.#flavor,
+      model: options.model ?? options.name,
+      reasons: options.reasons ?? false,
+      forward: options.forward ?? [],
+      specialTokens: options.specialTokens ?? { mode: 'pass', texts: [] },
+      systemFirst: options.systemFirst ?? false,
+      // A new one with each engine: what a server has cached for us is found again as long as this engine lives.
+      saltKey: randomBytes(32),
+    };
+    this.#basePath = url.pathname.replace(/\/+$/, '');
+    this.#maxConcurrency = options.maxConcurrency ?? defaultMaxConcurrency;
+    this.#firstTokenTimeoutMs = options.firstTokenTimeoutMs ?? 120_000;
+    this.#idleTimeoutMs = options.idleTimeoutMs ?? 60_000;
+    this.#incidents = new ThrottledLog(options.onIncident ?? (() => {}));
+    this.#trust = new ConstraintTrust({
+      look: (kind) => this.#keepsConstraint(lookRequest(kind)),
+      onIncident: (incident) => this.#incidents.note(incident, performance.now()),
+    });
+    this.#headers = [
+      ...['content-type', 'application/json'],
+      ...['accept', 'text/event-stream, application/json'],
+      ...['accept-encoding', 'identity'],
+      ...(options.apiKey === undefined ? [] : ['authorization', `Bearer ${options.apiKey}`]),
+    ];
+    const { keepAliveMs, requestsPerSocket } = this.#flavor;
+    const connectTimeoutMs = 2_000;
+    this.#connections = new Connections({ url, connectTimeoutMs, keepAliveMs, requestsPerSocket });
+    this.#headLines = headLines([...['host', url.host, 'connection', 'keep-alive'], ...this.#headers]);
+    this.#countingPool = new Pool(url.origin, {
+      pipelining: 1,
+      connect: { timeout: connectTimeoutMs },
+      keepAliveTimeout: keepAliveMs,
+      keepAliveMaxTimeout: keepAliveMs,
+      maxHeaderSize: 16 * 1024,
+      connections: countingConnections,
+      ...(requestsPerSocket === undefined ? {} : { maxRequestsPerClient: requestsPerSocket }),
+    });
+    this.#freshness = new Freshness({
+      pool: this.#countingPool,
+      flavor: this.#flavor,
+      rootPath: this.#rootPath,
+      headers: this.#headers,
+      signal: this.#closing.signal,
+    });
+  }
+
+  generate(request: EngineRequest, signal: AbortSignal): GenerationStream {
+    // Nothing happens before the first read: a stream that is never read holds nothing.
+    if (promptCharacters(request.prompt) < longCharacters) {
+      return new LazyStream(signal, {
+        before: () => this.#beforeOpening(request),
+        open: () => this.#open(request, signal, undefined),
+      });
+    }
+    let written: WrittenRequest | undefined;
+    return new LazyStream(signal, {
+      before: async () => {
+        await this.#beforeOpening(request);
+        written = await this.#write(request, signal);
+      },
+      open: () => this.#open(request, signal, written),
+    });
+  }
+
+  async countTokens(request: EngineRequest, signal: AbortSignal): Promise<number | undefined> {
+    signal.throwIfAborted();
+    return countTokens(request, {
+      pool: this.#countingPool,
+      server: this.#server,
+      rootPath: this.#rootPath,
+      headers: this.#headers,
+      signal: combineSignals([signal, this.#closing.signal]),
+    });
+  }
+
+  refusal(request: EngineRequest): ApiError | undefined {
+    const kind = boundKindOf(request);
+    if (kind !== undefined && this.#trust.isIgnored(kind)) return cannotKeep(kind.type);
+    return refusalOf(request, this.#server);
+  }
+
+  get imageTokens(): ImageTokenRule {
+    return this.#flavor.imageTokens;
+  }
+
+  status(): EngineStatus {
+    if (this.#closing.signal.aborted) return { state: 'down', detail: 'closed' };
+    const nowMs = performance.now();
+    if (this.#breaker.isOpen) {
+      const pauseMs = this.#breaker.pauseLeftMs(nowMs);
+      const seconds = Math.ceil(pauseMs / 1_000);
+      return {
+        state: 'down',
+        detail: `cannot be connected to; next look in ${seconds} s`,
+        retryAfterSeconds: Math.max(1, seconds),
+      };
+    }
+    if (nowMs < this.#loadingUntilMs) {
+      const retryAfterSeconds = Math.max(1, Math.ceil((this.#loadingUntilMs - nowMs) / 1_000));
+      return { state: 'starting', detail: 'the backend is loading its model', retryAfterSeconds };
+    }
+    return { state: 'ready' };
+  }
+
+  async close(): Promise<void> {
+    if (this.#closing.signal.aborted) return;
+    clearTimeout(this.#lookTimer);
+    this.#trust.close();
+    this.#closing.abort(unavailable(this.#name));
+    this.#connections.close(unavailable(this.#name));
+    await this.#countingPool.destroy();
+  }
+
+  /** The path without the API's version. */
+  get #rootPath(): string {
+    return this.#basePath.replace(/\/v1$/, '');
+  }
+
+  /** What a request must wait for, bounded, before it can be written: as a rule nothing. */
+  #beforeOpening(request: EngineRequest): Promise<void> | undefined {
+    if (this.#flavor.cacheIsolation !== 'switch' || this.#hasSeveralScopes || !request.retain) return undefined;
+    // What is refused anyway asks nothing.
+    const isRefused = this.#closing.signal.aborted || this.#breaker.isOpen || this.#running >= this.#maxConcurrency;
+    return isRefused ? undefined : this.#freshness.settle();
+  }
+
+  /**
+   * A long request is measured before it is sent, in pieces, so that it holds nobody up. Whether its prompt may be cached is known
+   * only then. What goes wrong here goes wrong again when it is opened.
+   */
+  async #write(request: EngineRequest, signal: AbortSignal): Promise<WrittenRequest | undefined> {
+    // What is refused anyway is not written.
+    if (this.#closing.signal.aborted || this.#breaker.isOpen || this.#running >= this.#maxConcurrency) return undefined;
+    try {
+      const upstream = upstreamRequest(request, this.#server, false);
+      return { upstream, measured: await measureJson(upstream.body, signal) };
+    } catch {
+      return undefined;
+    }
+  }
+
+  /** `isLook`: it is ours, and says only to us how it went. */
+  #open(request: EngineRequest, signal: AbortSignal, written: WrittenRequest | undefined, isLook = false): Exchange {
+    if (this.#closing.signal.aborted) throw unavailable(this.#name);
+    const mayCache = !isLook && this.#mayCachePrompt(request);
+    const { path, body, addedBytes } =
+      written === undefined
+        ? { ...upstreamRequest(request, this.#server, mayCache), addedBytes: 0 }
+        : withCaching(written.upstream, request, this.#server, mayCache);
+    if (this.#running >= this.#maxConcurrency) throw atCapacity(this.#name, this.#maxConcurrency);
+    if (this.#breaker.isOpen) {
+      throw unavailable(this.#name, Math.max(1, Math.ceil(this.#breaker.pauseLeftMs(performance.now()) / 1_000)));
+    }
+    const images = imageCount(request.prompt);
+    const { text, pieces, length, textLength } =
+      written === undefined
+        ? jsonBody(body, images > 0)
+        : longJsonBody(body, {
+            length: written.measured.length + addedBytes,
+            textLength: written.measured.textLength + addedBytes,
+          });
+    const decoder = this.#decoder(request, promptTokensMax(textLength, images), this.#echo(request, body));
+    const head = `POST ${this.#basePath}${path} HTTP/1.1\r\n${this.#headLines}x-request-id: ${request.id}\r\ncontent-length: ${length}\r\n\r\n`;
+    const outgoing = { text: head + text, pieces };
+    this.#running++;
+    return new Exchange({
+      model: this.#name,
+      flavor: this.#flavor,
+      tokenIdAt: () => largestIdAt(request.prompt),
+      sent: fieldsOf(body),
+      decoder,
+      signal,
+      firstTokenTimeoutMs: this.#firstTokenTimeoutMs,
+      idleTimeoutMs: this.#idleTimeoutMs,
+      send: (handler, isFresh) => this.#connections.send(outgoing, handler, isFresh),
+      onAlive: () => this.#breaker.succeeded(),
+      onAnswerError: (answer) => {
+        if (isLoading(answer, this.#flavor)) this.#loadingUntilMs = performance.now() + loadingMs;
+      },
+      onIncident: (incident) => this.#incidents.note(incident, performance.now()),
+      onUnbound: (fault) => isLook || this.#unbound(request, fault),
+      onOver: () => this.#running--,
+      onReleased: (outcome) => this.#released(outcome),
+    });
+  }
+
+  /** The words that this server says again before it goes on with them, as it was sent them. */
+  #echo({ prompt }: EngineRequest, { messages }: UpstreamRequest['body']): EchoedBeginning | undefined {
+    if (!this.#flavor.echoesBeginning || !continuesLast(prompt)) return undefined;
+    const last = (messages as readonly { readonly content?: unknown }[]).at(-1)?.content;
+    return typeof last === 'string' ? new EchoedBeginning(last) : undefined;
+  }
+
+  #decoder(request: EngineRequest, promptTokensMax: number, echo: EchoedBeginning | undefined): ChunkDecoder {
+    const prompts = request.prompt.type === 'messages' ? 1 : request.prompt.prompts.length;
+    const choices = prompts * request.choices;
+    const tally = new UsageTally({
+      choices,
+      choicesPerPrompt: request.choices,
+      promptTokensMax,
+      completionTokensMax: request.maxTokens + request.reasoningRoomTokens,
+    });
+    return new ChunkDecoder({
+      shapes: this.#shapes,
+      echo,
+      requestId: request.id,
+      choices,
+      choicesPerPrompt: request.choices,
+      maxTokens: request.maxTokens + request.reasoningRoomTokens,
+      reasoningForm: request.reasoningForm,
+      splitsThinking: this.#server.reasons && request.reasoningForm !== 'inline',
+      logprobs: request.logprobs,
+      takesOneCall: !request.parallelToolCalls,
+      closingUsage: this.#flavor.closingUsage,
+      bound: boundOf(request, this.#flavor, this.#server.reasons && request.reasoningForm === 'inline'),
+      onUnchecked: () =>
+        this.#incidents.note({ incident: 'constraint_not_checked', status: null, cause: null }, performance.now()),
+      tally,
+      ...(request.prompt.type === 'messages'
+        ? {}
+        : {
+            completion: {
+              prompts: this.#readyPrompts(request),
+              isEchoed: asksForEcho(request),
+              ownEcho: (index) => ownEcho(request, index),
+              returnsIds: request.tokens?.returnsIds ?? false,
+              hasLogprobs: request.logprobs !== undefined,
+            },
+          }),
+    });
+  }
+
+  /** As the server gets them, for they come back so. */
+  #readyPrompts(request: EngineRequest): readonly string[] | readonly (readonly number[])[] {
+    const { prompt } = asksForEcho(request) ? guarded(request, this.#server.specialTokens) : request;
+    return prompt.type === 'messages' ? [] : prompt.prompts;
+  }
+
+  /** A bound that the server ignores it is not sent again; one that a model has not met is the one answer's fault. */
+  #unbound(request: EngineRequest, { isIgnored, message }: UnboundFault): void {
+    const kind = boundKindOf(request);
+    if (isIgnored && kind !== undefined) return this.#trust.ignored(kind);
+    this.#incidents.note({ incident: 'constraint_not_kept', status: null, cause: message }, performance.now());
+  }
+
+  /** Whether a small answer is as it was bound to be; `undefined` when there was none. */
+  async #keepsConstraint(request: EngineRequest): Promise<boolean | undefined> {
+    const signal = combineSignals([this.#closing.signal, AbortSignal.timeout(boundLookTimeoutMs)]);
+    const stream = this.#open(request, signal, undefined, true);
+    let text = '';
+    try {
+      for (let next = await stream.next(); next.done !== true; next = await stream.next())
+        for (const event of next.value) if (event.type === 'text') text += event.text;
+    } catch (error) {
+      return (error as Error).cause instanceof UnboundFault ? false : undefined;
+    } finally {
+      await stream.return();
+    }
+    return text !== '';
+  }
+
+  #released(outcome: ExchangeOutcome): void {
+    if (outcome !== 'connect-failed') return;
+    this.#breaker.failed(performance.now());
+    if (this.#breaker.isOpen) this.#lookLater();
+  }
+
+  #lookLater(): void {
+    if (this.#lookTimer !== undefined || this.#closing.signal.aborted) return;
+    const look = (): void => {
+      this.#lookTimer = undefined;
+      void this.#look();
+    };
+    this.#lookTimer = setTimeout(look, this.#breaker.pauseLeftMs(performance.now())).unref();
+  }
+
+  /** Any answer at all says that requests may be sent again (reliability U1). */
+  async #look(): Promise<void> {
+    try {
+      const { body } = await this.#countingPool.request({
+        method: 'GET',
+        path: `${this.#basePath}/models`,
+        headers: this.#headers as string[],
+        signal: combineSignals([this.#closing.signal, AbortSignal.timeout(lookTimeoutMs)]),
+      });
+      this.#breaker.succeeded();
+      body.on('error', () => {}).destroy();
+    } catch (error) {
+      if (this.#closing.signal.aborted) return;
+      this.#incidents.note({ incident: 'cannot_connect', status: null, cause: causeCode(error) }, performance.now());
+      this.#breaker.lookFailed(performance.now());
+      if (this.#breaker.isOpen) this.#lookLater();
+    }
+  }
+
+  /**
+   * For a server whose cache knows no salts: it may keep prompts when it held none before us, and as long as it has seen
+   * one scope only. A prompt under zero data retention stays in a slot until the next one, so after it nothing may be
+   * matched either. What a server holds that was started again while we run came from us, so the scopes still tell.
+   */
+  #mayCachePrompt(request: EngineRequest): boolean {
+    this.#soleCacheScope ??= request.cacheScope;
+    if (!request.retain || this.#soleCacheScope !== request.cacheScope) this.#hasSeveralScopes = true;
+    return !this.#hasSeveralScopes && this.#freshness.isKnownFresh;
+  }
+}
+
+/** A request in the words of its backend, and how long it is. */
+interface WrittenRequest {
+  readonly upstream: UpstreamRequest;
+  readonly measured: JsonLength;
+}
+
+/** From here on a request is written in pieces. A quarter of a megabyte takes a millisecond. */
+const longCharacters = 262_144;
+
+function promptCharacters(prompt: Prompt): number {
+  switch (prompt.type) {
+    case 'token-ids':
+      return 0;
+    case 'texts':
+      return prompt.prompts.reduce((sum, text) => sum + text.length, 0);
+    case 'messages':
+      return prompt.messages.reduce((sum, message) => sum + messageCharacters(message), 0);
+  }
+}
+
+function messageCharacters(message: Message): number {
+  let sum = 0;
+  for (const part of message.content) if (part.type === 'text') sum += part.text.length;
+  if (message.role === 'assistant') for (const call of message.toolCalls) sum += call.arguments.length;
+  return sum;
+}
+
+interface Opening {
+  /** Asked at the first read: what to wait for, if anything. Never rejects. */
+  readonly before: () => Promise<void> | undefined;
+  readonly open: () => Exchange;
+}
+
+/** Opens its source at the first read; an abort before that is an abort too. To be read once. */
+class LazyStream implements GenerationStream, AsyncIterableIterator<GenerationBatch, undefined> {
+  readonly #signal: AbortSignal;
+  readonly #opening: Opening;
+  #source: Exchange | undefined;
+  /** Ends the wait of the first read, when its reader leaves. */
+  #leave: (() => void) | undefined;
+  #isOver = false;
+
+  constructor(signal: AbortSignal, opening: Opening) {
+    this.#signal = signal;
+    this.#opening = opening;
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  next(): Promise<IteratorResult<GenerationBatch, undefined>> {
+    if (this.#source !== undefined) return this.#source.next();
+    if (this.#isOver) return Promise.resolve({ done: true, value: undefined });
+    if (this.#leave !== undefined) return Promise.reject(new Error('a read of the stream is already pending'));
+    const wait = this.#signal.aborted ? undefined : this.#opening.before();
+    return wait === undefined ? this.#first() : this.#firstAfter(wait);
+  }
+
+  async forEach(take: TakeBatch): Promise<void> {
+    if (this.#source !== undefined || this.#isOver) throw new Error('the stream is read once');
+    const wait = this.#signal.aborted ? undefined : this.#opening.before();
+    if (wait !== undefined) await this.#waited(wait);
+    return this.#open().forEach(take);
+  }
+
+  return(): Promise<IteratorResult<GenerationBatch, undefined>> {
+    this.#isOver = true;
+    this.#leave?.();
+    return this.#source?.return() ?? Promise.resolve({ done: true, value: undefined });
+  }
+
+  #first(): Promise<IteratorResult<GenerationBatch, undefined>> {
+    try {
+      return this.#open().next();
+    } catch (error) {
+      return Promise.reject(error as Error);
+    }
+  }
+
+  #open(): Exchange {
+    try {
+      this.#signal.throwIfAborted();
+      return (this.#source = this.#opening.open());
+    } catch (error) {
+      this.#isOver = true;
+      throw error;
+    }
+  }
+
+  async #firstAfter(wait: Promise<void>): Promise<IteratorResult<GenerationBatch, undefined>> {
+    await this.#waited(wait);
+    return this.#isOver ? { done: true, value: undefined } : this.#first();
+  }
+
+  /** An abort or a reader that leaves ends the wait at once; what is waited for goes on. */
+  async #waited(wait: Promise<void>): Promise<void> {
+    let leave = (): void => {};
+    const left = new Promise<void>((resolve) => (leave = resolve));
+    this.#leave = leave;
+    this.#signal.addEventListener('abort', leave, { once: true });
+    await Promise.race([wait, left]);
+    this.#signal.removeEventListener('abort', leave);
+    this.#leave = undefined;
+  }
+}
+
+/** Without their values, which can be large and must not stay as long as the answer. */
+const fieldsOf = (body: UpstreamRequest['body']): Readonly<Record<string, true>> =>
+  Object.fromEntries(Object.keys(body).map((name) => [name, true] as const));
+
+/** Names and values in turn. */
+function headLines(headers: readonly string[]): string {
+  let lines = '';
+  for (let i = 0; i < headers.length; i += 2) lines += `${headers[i]}: ${headers[i + 1]}\r\n`;
+  return lines;
+}
+
+/**
+ * No tokenizer makes more tokens than there are bytes; the rest is what a chat template may add by itself, and what an
+ * image may stand for.
+ */
+const promptTokensMax = (textBytes: number, images: number): number => textBytes + 8_192 + images * 65_536;
+
+function imageCount(prompt: Prompt): number {
+  if (prompt.type !== 'messages') return 0;
+  let images = 0;
+  for (const message of prompt.messages) for (const part of message.content) if (part.type === 'image') images++;
+  return images;
+}

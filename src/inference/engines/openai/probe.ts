@@ -1,0 +1,236 @@
+import { Pool } from 'undici';
+import { combineSignals } from '../../../platform/combine-signals.ts';
+import { flavors, type FlavorName } from './flavors.ts';
+import { causeCode } from './incidents.ts';
+
+export interface ProbeOptions {
+  /** Up to and with the version, as in the configuration. */
+  readonly url: string;
+  readonly apiKey: string | undefined;
+  readonly flavor: FlavorName;
+  /** The model's name at the backend. */
+  readonly model: string;
+  /** The window that the card promises; absent: it is not compared. */
+  readonly contextLength?: number;
+  readonly signal: AbortSignal;
+  /** For each of the few questions. */
+  readonly timeoutMs?: number;
+}
+
+export interface ProbeResult {
+  /** Something that speaks HTTP answered. */
+  readonly reachable: boolean;
+  /** Until the first answer's head, connecting included; undefined when none came. */
+  readonly latencyMs: number | undefined;
+  /** Ids that it serves, as far as it says. */
+  readonly models: readonly string[];
+  /** What kind of server it seems to be; undefined when it shows no sign. */
+  readonly looksLike: FlavorName | undefined;
+  /** It answers and takes the key; a problem that is left is about the model or the flavor. */
+  readonly isUsable: boolean;
+  /** The first thing that an operator should see to, in a sentence that says what to do. */
+  readonly problem?: string;
+}
+
+export const probeUserAgent = 'tokenhouse-probe';
+
+const bodyBytesMax = 4 * 1024 * 1024;
+const modelsMax = 1_000;
+
+/**
+ * Asks a backend whether it is there, which models it has, and what kind of server it is, without generating anything.
+ * Never throws but for the signal; shows nothing that the backend says except the ids of its models.
+ */
+export async function probeBackend(options: ProbeOptions): Promise<ProbeResult> {
+  const { url, apiKey, signal, timeoutMs = 5_000 } = options;
+  signal.throwIfAborted();
+  const { origin, pathname } = new URL(url);
+  const base = pathname.replace(/\/+$/, '');
+  const root = base.replace(/\/v1$/, '');
+  const headers = {
+    accept: 'application/json',
+    // In the server's own log: who asks, and that it is no client.
+    'user-agent': probeUserAgent,
+    'accept-encoding': 'identity',
+    ...(apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }),
+  };
+  const pool = new Pool(origin, {
+    connections: 1,
+    pipelining: 1,
+    connect: { timeout: timeoutMs },
+    maxHeaderSize: 16_384,
+  });
+  const get = (path: string): Promise<Answer> =>
+    ask(pool, path, headers, combineSignals([signal, AbortSignal.timeout(timeoutMs)]));
+  try {
+    const startMs = performance.now();
+    const listing = await get(`${base}/models`);
+    signal.throwIfAborted();
+    const latencyMs = listing.status === undefined ? undefined : listing.headMs! - startMs;
+    if (listing.status === undefined) {
+      const problem = unreachable(origin, listing.code);
+      return { reachable: false, latencyMs: undefined, models: [], looksLike: undefined, isUsable: false, problem };
+    }
+    const looksLike = await kindOf(get, root, listing);
+    signal.throwIfAborted();
+    const models = listing.status === 200 ? modelsOf(listing.body) : [];
+    const problem = problemOf(options, base, listing, models, looksLike);
+    const isUsable = listing.status === 200 || listing.status === 404;
+    return { reachable: true, latencyMs, models, looksLike, isUsable, ...(problem === undefined ? {} : { problem }) };
+  } finally {
+    await pool.destroy();
+  }
+}
+
+interface Answer {
+  /** undefined: there was no answer; `code` says why, if anything is known. */
+  readonly status: number | undefined;
+  readonly headMs?: number;
+  readonly server: string;
+  readonly body: unknown;
+  readonly code: string | null;
+}
+
+async function ask(pool: Pool, path: string, headers: Record<string, string>, signal: AbortSignal): Promise<Answer> {
+  try {
+    const answer = await pool.request({ method: 'GET', path, headers, signal });
+    const headMs = performance.now();
+    const chunks: Buffer[] = [];
+    let bytes = 0;
+    for await (const chunk of answer.body as AsyncIterable<Buffer>) {
+      bytes += chunk.length;
+      if (bytes > bodyBytesMax) break;
+      chunks.push(chunk);
+    }
+    const server = answer.headers['server'];
+    return {
+      status: answer.statusCode,
+      headMs,
+      server: typeof server === 'string' ? server : '',
+      body: parsed(Buffer.concat(chunks).toString()),
+      code: null,
+    };
+  } catch (error) {
+    const isTimeout = signal.aborted || causeCode(error) === 'UND_ERR_CONNECT_TIMEOUT';
+    return { status: undefined, server: '', body: undefined, code: isTimeout ? 'TIMEOUT' : causeCode(error) };
+  }
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** By the routes that only one of them has. */
+async function kindOf(
+  get: (path: string) => Promise<Answer>,
+  root: string,
+  listing: Answer,
+): Promise<FlavorName | undefined> {
+  if (/llama\.cpp/i.test(listing.server)) return 'llama-server';
+  const owner = entriesOf(listing.body)[0]?.['owned_by'];
+  if (owner === 'vllm' || owner === 'sglang') return owner;
+  if (owner === 'llamacpp') return 'llama-server';
+  const props = await get(`${root}/props`);
+  if (props.status === 200 && isObject(props.body) && 'default_generation_settings' in props.body)
+    return 'llama-server';
+  for (const path of ['/model_info', '/get_model_info']) {
+    const info = await get(root + path);
+    if (info.status === 200 && isObject(info.body) && 'is_generation' in info.body) return 'sglang';
+  }
+  const version = await get(`${root}/version`);
+  if (version.status === 200 && isObject(version.body) && typeof version.body['version'] === 'string') return 'vllm';
+  return undefined;
+}
+
+function problemOf(
+  { url, apiKey, flavor, model, contextLength = 0 }: ProbeOptions,
+  base: string,
+  listing: Answer,
+  models: readonly string[],
+  looksLike: FlavorName | undefined,
+): string | undefined {
+  const { status } = listing;
+  if (status === 401 || status === 403) {
+    return apiKey === undefined
+      ? `The server wants a key (status ${status}). Set api_key_env, or api_key.`
+      : `The server does not accept the key (status ${status}). Check the variable that api_key_env names.`;
+  }
+  if (status === 503) return 'The server is there but not ready (status 503): it may still be loading its model.';
+  if (status === 404) {
+    const hint = base.endsWith('/v1')
+      ? 'Check the path of the url.'
+      : `Does the url lack the version path, as in ${url.replace(/\/+$/, '')}/v1?`;
+    return `The server is there, but has no ${base}/models (status 404). ${hint}`;
+  }
+  if (status !== undefined && status >= 300 && status < 400) {
+    return `The server redirects (status ${status}), which is not followed. Write the address that it leads to.`;
+  }
+  if (status !== 200) return `The server answers ${base}/models with status ${status}. Look at its own log.`;
+  if (!Array.isArray((listing.body as { data?: unknown } | undefined)?.data)) {
+    return `What answers ${base}/models does not speak the OpenAI interface. Check the address and the path of the url.`;
+  }
+  // llama-server serves the one model that it has under every name.
+  if (flavor !== 'llama-server' && models.length > 0 && !models.includes(model)) {
+    const shown = models.slice(0, 10).join(', ');
+    return `The server has no model '${model}'. It has: ${shown}. Set the backend's model to one of them.`;
+  }
+  if (looksLike !== undefined && looksLike !== flavor && flavors[looksLike] !== flavors[flavor]) {
+    return `The server looks like ${looksLike}, but the backend's flavor is ${flavor}. Set flavor: ${looksLike}.`;
+  }
+  const windowTokens = windowOf(listing.body, model);
+  if (windowTokens !== undefined && contextLength > windowTokens) {
+    return `The server's window is ${windowTokens} tokens, but context_length is ${contextLength}, so the card promises what requests do not get. Set context_length: ${windowTokens}, or start the server with a larger window.`;
+  }
+  return undefined;
+}
+
+/** vLLM and SGLang tell it with the model. */
+function windowOf(body: unknown, model: string): number | undefined {
+  const window = entriesOf(body).find(({ id }) => id === model)?.['max_model_len'];
+  return Number.isSafeInteger(window) && (window as number) > 0 ? (window as number) : undefined;
+}
+
+function unreachable(origin: string, code: string | null): string {
+  switch (code) {
+    case 'ECONNREFUSED':
+      return `Nothing listens at ${origin} (connection refused). Is the server running, and is the port right?`;
+    case 'ENOTFOUND':
+    case 'EAI_AGAIN':
+      return `The name in ${origin} cannot be resolved (${code}). Check the spelling and the DNS of this machine.`;
+    case 'TIMEOUT':
+      return `${origin} does not answer in time. Check the address, and firewalls in between.`;
+    case 'EHOSTUNREACH':
+    case 'ENETUNREACH':
+      return `There is no way to ${origin} from this machine (${code}). Check the network.`;
+    case null:
+      return `${origin} broke the connection off. Check that it speaks HTTP there.`;
+    default:
+      if (/CERT|TLS|SSL|SELF_SIGNED|UNABLE_TO/.test(code) || code === 'EPROTO') {
+        return `No TLS connection to ${origin} (${code}). Is it https there, and is its certificate trusted here (NODE_EXTRA_CA_CERTS)?`;
+      }
+      return `${origin} broke the connection off (${code}). Check that it speaks HTTP there.`;
+  }
+}
+
+function modelsOf(body: unknown): readonly string[] {
+  return (
+    entriesOf(body)
+      .map((entry) => entry['id'])
+      // Shown to a person: only what is printable.
+      .filter((id): id is string => typeof id === 'string' && /^[\x20-\x7e]{1,256}$/.test(id))
+      .slice(0, modelsMax)
+  );
+}
+
+function entriesOf(body: unknown): readonly Readonly<Record<string, unknown>>[] {
+  const data = isObject(body) ? body['data'] : undefined;
+  return Array.isArray(data) ? data.filter(isObject) : [];
+}
+
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

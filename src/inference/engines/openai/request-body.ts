@@ -1,0 +1,300 @@
+import { createHmac } from 'node:crypto';
+import { ApiError } from '../../../platform/errors.ts';
+import { continuesLast } from '../../../generation/request.ts';
+import type { Constraint, EngineRequest, Message, Part, Tool } from '../../../generation/request.ts';
+import { completionFields, completionRefusal } from './completion-fields.ts';
+import { inlineSystemAsUser } from '../inline-system.ts';
+import type { Flavor } from './flavors.ts';
+import { ImageUrl } from './image-body.ts';
+import { guarded } from './special-tokens.ts';
+import type { SpecialTokens } from './special-tokens.ts';
+
+/** What is known of the server that a request goes to. */
+export interface UpstreamServer {
+  readonly flavor: Flavor;
+  /** The model's id there. */
+  readonly model: string;
+  /** Whether the model reasons, so that its template can be told how much: some templates refuse to be told. */
+  readonly reasons: boolean;
+  /** Sampling fields that the server takes although its flavor does not. */
+  readonly forward: readonly ForwardedField[];
+  readonly specialTokens: SpecialTokens;
+  /** Whether the model's template takes system messages in front only: later ones then are words of the user. */
+  readonly systemFirst: boolean;
+  /** Makes salts that nobody can guess. */
+  readonly saltKey: Uint8Array;
+}
+
+export type ForwardedField = 'top_k' | 'min_p' | 'repetition_penalty';
+
+export interface UpstreamRequest {
+  /** Below the base URL. */
+  readonly path: '/chat/completions' | '/completions';
+  readonly body: Readonly<Record<string, unknown>>;
+}
+
+/**
+ * The request in the words of the backend. Every field is built here from the internal language, so nothing that a
+ * client invents can reach a backend and ask for work that the meter does not see.
+ */
+export function upstreamRequest(
+  unguarded: EngineRequest,
+  server: UpstreamServer,
+  mayCachePrompt: boolean,
+): UpstreamRequest {
+  const { flavor } = server;
+  const refusal = refusalOf(unguarded, server);
+  if (refusal !== undefined) throw refusal;
+  const request = readable(unguarded, server);
+  const common = {
+    model: server.model,
+    ...samplingFields(request, server),
+    ...cacheFields(request, server, mayCachePrompt),
+  };
+  const { prompt } = request;
+  switch (prompt.type) {
+    case 'messages':
+      return {
+        path: '/chat/completions',
+        body: { ...common, ...chatFields(request, prompt.messages, server), stream: true, ...flavor.always },
+      };
+    case 'token-ids':
+    case 'texts': {
+      const { prompts } = prompt;
+      return {
+        path: '/completions',
+        body: {
+          ...common,
+          prompt: prompts.length === 1 ? prompts[0] : prompts,
+          ...completionFields(request, flavor),
+          ...constraintFields(request, flavor),
+          stream: true,
+          ...flavor.always,
+        },
+      };
+    }
+  }
+}
+
+/** The same request, now that it is known whether its prompt may be cached; and by how many bytes its JSON is longer. */
+export function withCaching(
+  { path, body }: UpstreamRequest,
+  request: EngineRequest,
+  server: UpstreamServer,
+  mayCachePrompt: boolean,
+): UpstreamRequest & { readonly addedBytes: number } {
+  const fields = cacheFields(request, server, mayCachePrompt);
+  const bytes = (from: UpstreamRequest['body']): number =>
+    Object.keys(fields).reduce((sum, name) => sum + Buffer.byteLength(JSON.stringify(from[name])), 0);
+  return { path, body: { ...body, ...fields }, addedBytes: bytes(fields) - bytes(body) };
+}
+
+/** The request as the server can read it: nothing in it is taken for a token of its own, and its template takes the roles. */
+export function readable(request: EngineRequest, { specialTokens, systemFirst }: UpstreamServer): EngineRequest {
+  const safe = guarded(request, specialTokens);
+  const { prompt } = safe;
+  if (!systemFirst || prompt.type !== 'messages') return safe;
+  return { ...safe, prompt: { ...prompt, messages: inlineSystemAsUser(prompt.messages) } };
+}
+
+/** Messages as the backend's template reads them; also what its token counter is asked with. */
+export function chatMessages(messages: readonly Message[]): readonly Readonly<Record<string, unknown>>[] {
+  return messages.map((message) => {
+    switch (message.role) {
+      case 'system':
+      case 'user':
+        return { role: message.role, content: contentOf(message.content) };
+      case 'tool':
+        return { role: 'tool', tool_call_id: message.toolCallId ?? '', content: contentOf(message.content) };
+      case 'assistant': {
+        const calls = message.toolCalls;
+        return {
+          role: 'assistant',
+          content: message.content.length === 0 && calls.length > 0 ? null : contentOf(message.content),
+          ...(calls.length === 0
+            ? {}
+            : {
+                tool_calls: calls.map((call) => ({
+                  id: call.id,
+                  type: 'function',
+                  function: { name: call.name, arguments: call.arguments },
+                })),
+              }),
+        };
+      }
+    }
+  });
+}
+
+/** Tools and the choice among them. */
+export function toolFields(request: EngineRequest, flavor: Flavor): Readonly<Record<string, unknown>> {
+  const { toolChoice } = request;
+  // What may not be called is not told of, so that no server calls it all the same (contracts §0.14).
+  if (request.tools.length === 0 || toolChoice.type === 'none') return {};
+  const parallel = request.parallelToolCalls ? {} : { parallel_tool_calls: false };
+  const isForced = toolChoice.type !== 'auto';
+  const toolOf = (tool: Tool) => toolFieldsOf(tool, isForced && flavor.bindsStrictTools);
+  if (toolChoice.type !== 'function') {
+    return { tools: request.tools.map(toolOf), tool_choice: toolChoice.type, ...parallel };
+  }
+  if (flavor.namedToolChoice === 'as-only-tool') {
+    const only = request.tools.filter((tool) => tool.name === toolChoice.name);
+    return { tools: only.map(toolOf), tool_choice: 'required', ...parallel };
+  }
+  return {
+    tools: request.tools.map(toolOf),
+    tool_choice: { type: 'function', function: { name: toolChoice.name } },
+    ...parallel,
+  };
+}
+
+/** How much a model that reasons is to reason; nothing for others. */
+export function effortFields(request: EngineRequest, { flavor, reasons }: UpstreamServer) {
+  if (!reasons) return {};
+  const { constraint } = request;
+  const isSilenced = constraint !== undefined && flavor.constrainsReasoning.includes(constraint.source.type);
+  return flavor.effort(isSilenced ? 'none' : request.effort, constraint !== undefined);
+}
+
+/** What servers of the flavor cannot do of a request; another backend may. */
+export const refusalOf = (
+  request: EngineRequest,
+  { flavor, reasons }: Pick<UpstreamServer, 'flavor' | 'reasons'>,
+): ApiError | undefined => completionRefusal(request, flavor, reasons) ?? continuationRefusal(request, flavor);
+
+/** What the server needs to know in order to go on with the last message. */
+export const continuationFields = ({ prompt }: EngineRequest, { continuation }: Flavor) =>
+  continuesLast(prompt) ? continuation : undefined;
+
+function continuationRefusal({ prompt }: EngineRequest, { continuation }: Flavor): ApiError | undefined {
+  if (continuation !== undefined || !continuesLast(prompt)) return undefined;
+  return new ApiError(
+    'unsupported_feature',
+    'The backend of the model cannot go on with a message of the assistant: let the conversation end with one of the user.',
+    { param: 'messages' },
+  );
+}
+
+const isForcedCall = ({ tools, toolChoice: { type } }: EngineRequest): boolean =>
+  tools.length > 0 && (type === 'required' || type === 'function');
+
+function chatFields(
+  request: EngineRequest,
+  messages: readonly Message[],
+  server: UpstreamServer,
+): Readonly<Record<string, unknown>> {
+  const { flavor } = server;
+  return {
+    messages: chatMessages(messages),
+    ...toolFields(request, flavor),
+    ...(isForcedCall(request) ? flavor.forcedCall : {}),
+    ...constraintFields(request, flavor),
+    ...effortFields(request, server),
+    ...continuationFields(request, flavor),
+    ...(request.logprobs === undefined
+      ? {}
+      : { logprobs: true, top_logprobs: Math.max(request.logprobs, flavor.topLogprobsMin) }),
+  };
+}
+
+/** Part 1: these fields reach every model, each server under its own names. */
+function samplingFields(
+  request: EngineRequest,
+  { flavor, reasons, forward }: UpstreamServer,
+): Readonly<Record<string, unknown>> {
+  const { sampling } = request;
+  const fields: Record<string, unknown> = {
+    // Text completions know one name.
+    [reasons && request.prompt.type === 'messages' ? flavor.reasoningLimit : 'max_tokens']:
+      request.maxTokens + request.reasoningRoomTokens,
+  };
+  const put = (name: string | undefined, value: unknown): void => {
+    if (name !== undefined && value !== undefined) fields[name] = value;
+  };
+  const forwarded = (name: ForwardedField): string | undefined => (forward.includes(name) ? name : undefined);
+  // Both mean the likeliest token, and so does the smallest temperature that counts as one (vLLM's) with one candidate.
+  const isGreedy = flavor.refusesGreedyChoices && request.choices > 1 && (sampling.temperature ?? 1) < 1e-5;
+  const isNoTopP = flavor.refusesNoTopP && sampling.topP === 0;
+  put('temperature', isGreedy ? 0.01 : sampling.temperature);
+  put('top_p', isNoTopP ? undefined : sampling.topP);
+  put(flavor.topK ?? forwarded('top_k'), isGreedy || isNoTopP ? 1 : sampling.topK);
+  put(flavor.minP ?? forwarded('min_p'), sampling.minP);
+  put('presence_penalty', sampling.presencePenalty);
+  put('frequency_penalty', sampling.frequencyPenalty);
+  put(flavor.repetitionPenalty ?? forwarded('repetition_penalty'), sampling.repetitionPenalty);
+  const { seed } = sampling;
+  if (seed !== undefined) put('seed', (flavor.hasSignedSeeds ? seed : Math.abs(seed)) % flavor.seedModulus);
+  if (request.stop.length > 0) fields['stop'] = request.stop;
+  if (request.choices > 1) fields['n'] = request.choices;
+  put('logit_bias', request.logitBias);
+  return fields;
+}
+
+/** Fails closed: what the server would not enforce it is not sent. `dispatch` does not choose such a backend. */
+function constraintFields(request: EngineRequest, flavor: Flavor): Readonly<Record<string, unknown>> {
+  const { constraint } = request;
+  if (constraint === undefined) return {};
+  const { type } = constraint.source;
+  if (!flavor.enforces.includes(type)) throw cannotKeep(type);
+  // A field without a value would not be sent, and the answer would be free.
+  if (constraint.gbnf === undefined && !flavor.convertsItself(type, request.effort))
+    throw new Error('a constraint was not compiled before its request went to a backend');
+  return flavor.constraint(constraint, request.effort);
+}
+
+/** What a client is told of a constraint that no backend keeps. */
+export const cannotKeep = (type: Constraint['type']): ApiError =>
+  type === 'regex'
+    ? new ApiError('unsupported_regex', 'The model cannot keep an answer to a regular expression.', { param: 'regex' })
+    : new ApiError('unsupported_response_format', 'The model cannot keep an answer to this format.', {
+        param: 'response_format.type',
+      });
+
+/** Cached prompts are shared inside a scope only, and never under zero data retention (reliability §3.5, §4). */
+function cacheFields(
+  request: EngineRequest,
+  { flavor, saltKey }: UpstreamServer,
+  mayCachePrompt: boolean,
+): Readonly<Record<string, unknown>> {
+  switch (flavor.cacheIsolation) {
+    case 'salt': {
+      // A salt of its own makes what the server keeps of this request unreachable.
+      const scope = request.retain ? request.cacheScope : `${request.cacheScope} ${request.id}`;
+      return { cache_salt: createHmac('sha256', saltKey).update(scope).digest('base64url') };
+    }
+    case 'switch':
+      return { cache_prompt: mayCachePrompt };
+    case 'none':
+      return {};
+  }
+}
+
+/** A plain string wherever there are only texts: the one form that every server and every template takes. */
+function contentOf(parts: readonly Part[]): string | readonly Readonly<Record<string, unknown>>[] {
+  if (parts.every((part) => part.type === 'text')) return parts.map((part) => part.text).join('\n');
+  return parts.map((part) => {
+    switch (part.type) {
+      case 'text':
+        return { type: 'text', text: part.text };
+      case 'image':
+        return { type: 'image_url', image_url: { url: new ImageUrl(part) } };
+      case 'image-url':
+        // Backends stand in networks of their own, and would fetch it without any of our checks.
+        throw new Error('an image was not fetched before its request went to a backend');
+      case 'file':
+        throw new ApiError('unsupported_feature', 'The model takes no files.', { param: part.at });
+    }
+  });
+}
+
+function toolFieldsOf(tool: Tool, isStrict: boolean): Readonly<Record<string, unknown>> {
+  return {
+    type: 'function',
+    function: {
+      name: tool.name,
+      ...(tool.description === undefined ? {} : { description: tool.description }),
+      ...(tool.parameters === undefined ? {} : { parameters: tool.parameters }),
+      ...(isStrict ? { strict: true } : {}),
+    },
+  };
+}

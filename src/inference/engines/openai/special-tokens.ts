@@ -1,0 +1,141 @@
+import { ApiError } from '../../../platform/errors.ts';
+import type { EngineRequest, Message, Part, Prompt, Tool } from '../../../generation/request.ts';
+
+/**
+ * What becomes of a client's text that spells a special token of the model. Servers read `<|im_end|>` in a message as the
+ * token itself, so that a text can pretend to be another turn (reliability §3.4).
+ */
+export interface SpecialTokens {
+  /** `pass`: nothing is done; `refuse`: 400; `break`: a character without width goes into it, so that it is only text. */
+  readonly mode: 'pass' | 'refuse' | 'break';
+  /** Beside `<|…|>` and `<｜…｜>`: special tokens of this model that look otherwise, such as `[INST]`. */
+  readonly texts: readonly string[];
+}
+
+/** The request without special tokens in any text of the client's. Throws `unsupported_value` 400. */
+export function guarded(request: EngineRequest, { mode, texts }: SpecialTokens): EngineRequest {
+  if (mode === 'pass') return request;
+  const guard = new Guard(mode, texts);
+  return { ...request, prompt: guardPrompt(request.prompt, guard), tools: request.tools.map(guardTool(guard)) };
+}
+
+const zeroWidthSpace = '\u200b';
+/** How often a text is looked at again: breaking one token may spell another of the list. */
+const roundsMax = 8;
+
+class Guard {
+  readonly #isBreaking: boolean;
+  readonly #pattern: RegExp;
+
+  constructor(mode: 'refuse' | 'break', texts: readonly string[]) {
+    this.#isBreaking = mode === 'break';
+    const listed = texts.filter((text) => text !== '').map((text) => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'));
+    this.#pattern = new RegExp(['<\\|[^|<>\\s]{1,64}\\|>', '<｜[^｜<>\\s]{1,64}｜>', ...listed].join('|'), 'u');
+  }
+
+  /** A text that the model only reads. */
+  text(text: string, param: string): string {
+    let found = this.#pattern.exec(text);
+    if (found === null) return text;
+    if (!this.#isBreaking) throw refused(param);
+    const all = new RegExp(this.#pattern, 'gu');
+    for (let round = 0; found !== null; round++) {
+      if (round === roundsMax) throw refused(param);
+      text = text.replace(all, breakToken);
+      found = this.#pattern.exec(text);
+    }
+    return text;
+  }
+
+  /** A name, which must come back as it is. */
+  name(name: string, param: string): string {
+    if (this.#pattern.test(name)) throw refused(param);
+    return name;
+  }
+
+  /** A schema: what describes is text, all else are names. */
+  schema(value: unknown, param: string, isText = false): unknown {
+    if (typeof value === 'string') return isText ? this.text(value, param) : this.name(value, param);
+    if (typeof value !== 'object' || value === null) return value;
+    if (Array.isArray(value)) return value.map((item) => this.schema(item, param));
+    return Object.fromEntries(
+      Object.entries(value).map(([key, item]) => [
+        this.name(key, param),
+        this.schema(item, param, key === 'description' || key === 'title'),
+      ]),
+    );
+  }
+}
+
+/** After its first character, so that no part of it is one either. */
+function breakToken(token: string): string {
+  const [first = ''] = token;
+  return first + zeroWidthSpace + token.slice(first.length);
+}
+
+const refused = (param: string): ApiError =>
+  new ApiError('unsupported_value', 'The text holds a special token of the model, which is not accepted.', { param });
+
+function guardPrompt(prompt: Prompt, guard: Guard): Prompt {
+  switch (prompt.type) {
+    case 'messages':
+      return { type: 'messages', messages: prompt.messages.map((message, i) => guardMessage(message, i, guard)) };
+    case 'texts':
+      return { type: 'texts', prompts: prompt.prompts.map((text) => guard.text(text, 'prompt')) };
+    // Whoever writes token ids writes special ones on purpose.
+    case 'token-ids':
+      return prompt;
+  }
+}
+
+function guardMessage(message: Message, index: number, guard: Guard): Message {
+  const at = `messages[${index}]`;
+  const content = joined(message.content).map((part) =>
+    part.type === 'text' ? { type: part.type, text: guard.text(part.text, `${at}.content`) } : part,
+  );
+  switch (message.role) {
+    case 'system':
+    case 'user':
+      return { ...message, content };
+    case 'tool':
+      return { ...message, content, toolCallId: guard.name(message.toolCallId ?? '', `${at}.tool_call_id`) };
+    case 'assistant':
+      return {
+        ...message,
+        content,
+        reasoning: message.reasoning.map((part) => ({
+          ...part,
+          text: guard.text(part.text, `${at}.reasoning_content`),
+        })),
+        toolCalls: message.toolCalls.map((call, i) => ({
+          id: guard.name(call.id, `${at}.tool_calls[${i}].id`),
+          name: guard.name(call.name, `${at}.tool_calls[${i}].function.name`),
+          arguments: guard.text(call.arguments, `${at}.tool_calls[${i}].function.arguments`),
+        })),
+      };
+  }
+}
+
+/** Neighbouring texts as one, because templates put them side by side: two halves would be a token there. */
+function joined(parts: readonly Part[]): readonly Part[] {
+  const all: Part[] = [];
+  for (const part of parts) {
+    const last = all.at(-1);
+    if (part.type === 'text' && last?.type === 'text')
+      all[all.length - 1] = { type: 'text', text: `${last.text}\n${part.text}` };
+    else all.push(part);
+  }
+  return all;
+}
+
+const guardTool =
+  (guard: Guard) =>
+  (tool: Tool, index: number): Tool => {
+    const at = `tools[${index}].function`;
+    return {
+      ...tool,
+      name: guard.name(tool.name, `${at}.name`),
+      description: tool.description === undefined ? undefined : guard.text(tool.description, `${at}.description`),
+      parameters: guard.schema(tool.parameters, `${at}.parameters`),
+    };
+  };

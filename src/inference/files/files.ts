@@ -1,0 +1,262 @@
+import { randomBytes } from 'node:crypto';
+import type { Readable } from 'node:stream';
+import { setTimeout as delay } from 'node:timers/promises';
+import { ApiError, atCap } from '../../platform/errors.ts';
+import type { FileBounds, FileListRequest, FilePage, FileRow } from '../../store/repositories/files.ts';
+import type { Repositories } from '../../store/repositories/repositories.ts';
+import { StoreError } from '../../store/store-error.ts';
+import { BytesError } from './file-bytes.ts';
+import type { ByteStream, FileBytes } from './file-bytes.ts';
+import { cleanName } from './file-name.ts';
+import { endingOf, TypeSniffer } from './media-type.ts';
+
+export type { FileBounds, FileCursor, FileRow } from '../../store/repositories/files.ts';
+
+export type FileRepositories = Pick<
+  Repositories,
+  'beginFile' | 'finishFile' | 'getFile' | 'listFiles' | 'leaveFile' | 'forgetFiles' | 'unreadyFiles'
+>;
+
+export interface FilesOptions {
+  readonly repositories: FileRepositories;
+  readonly bytes: FileBytes;
+  readonly bounds: FileBounds;
+  /** Our own words, never a name or content of a file. */
+  readonly log: (event: 'file_bytes_failed' | 'file_rows_failed', reason: string) => void;
+  readonly now?: () => number;
+}
+
+/** What stands beside the bytes of an upload; known when all of it has been read. */
+export interface UploadFacts {
+  readonly name: string | undefined;
+  readonly purpose: string | null;
+  /** From when it is stored. */
+  readonly expiresAfterMs: number | undefined;
+}
+
+/** Uploads of all accounts at the same time. */
+const uploadsMax = 64;
+const sweepEveryMs = 60_000;
+const sweptAtOnce = 100;
+/** For a sweep, at the start and at the end of the service. */
+const patienceMs = 5_000;
+
+/**
+ * The files of accounts: what is known of them in the database, their bytes in a folder or a bucket.
+ *
+ * A file begins as a row that says that it arrives, then come its bytes, then it is ready; it ends as a row that says that it
+ * leaves, then its bytes go, then its row. Whatever is cut off in between, by an error or by the death of the process, is a
+ * row that is not ready: nobody sees it, and the sweep takes its bytes and then the row.
+ */
+export class Files {
+  /** May change at any time; what is there stays. */
+  bounds: FileBounds;
+  readonly #repositories: FileRepositories;
+  readonly #bytes: FileBytes;
+  readonly #log: FilesOptions['log'];
+  readonly #now: () => number;
+  /** Uploads of this process, which the sweep leaves alone. */
+  readonly #arriving = new Set<string>();
+  #timer: NodeJS.Timeout | undefined;
+  #sweeping: Promise<void> = Promise.resolve();
+
+  constructor(options: FilesOptions) {
+    this.#repositories = options.repositories;
+    this.#bytes = options.bytes;
+    this.#log = options.log;
+    this.#now = options.now ?? Date.now;
+    this.bounds = options.bounds;
+  }
+
+  /** Takes away what a process before this one has left, and from now on whatever expires. A bucket that is away holds nothing up. */
+  async start(): Promise<void> {
+    await Promise.race([this.sweep(), delay(patienceMs, undefined, { ref: false })]);
+    this.#timer = setInterval(() => void this.sweep(), sweepEveryMs);
+    this.#timer.unref();
+  }
+
+  async close(): Promise<void> {
+    clearInterval(this.#timer);
+    await Promise.race([this.#sweeping, delay(patienceMs, undefined, { ref: false })]);
+    await this.#bytes.close();
+  }
+
+  get memoryPerUploadBytes(): number {
+    return this.#bytes.memoryPerUploadBytes;
+  }
+
+  /**
+   * Stores a file of at most `bytesMax` bytes while it arrives. `facts` is called when the stream has ended, and may wait for what
+   * follows it. Rejects with `ApiError`, with what the stream or `facts` throws, or with the reason of the signal; then nothing
+   * is left of it, here or at the next sweep.
+   */
+  async upload(
+    accountId: string,
+    bytesMax: number,
+    source: ByteStream,
+    facts: () => Promise<UploadFacts>,
+    signal: AbortSignal,
+  ): Promise<FileRow> {
+    if (this.#arriving.size >= uploadsMax) {
+      const message = 'Too many files are being uploaded. Try again shortly.';
+      throw new ApiError('backend_at_capacity', message, atCap(uploadsMax, 1));
+    }
+    const id = randomBytes(16).toString('hex');
+    this.#arriving.add(id);
+    try {
+      const at = this.#now();
+      const hasRoom = await this.#inWords(() =>
+        this.#repositories.beginFile({ id, accountId, bytesMax, at, bounds: this.bounds }),
+      );
+      if (!hasRoom) throw noRoom(this.bounds);
+      let isFinishing = false;
+      try {
+        const sniffer = new TypeSniffer();
+        await this.#inWords(() => this.#bytes.write(id, sniffed(source, sniffer), signal));
+        const { name, purpose, expiresAfterMs } = await facts();
+        const cleaned = cleanName(name);
+        const mediaType = sniffer.mediaType(cleaned);
+        const createdAt = this.#now();
+        const file: FileRow = {
+          id,
+          accountId,
+          name: cleaned === '' ? `unnamed${endingOf(mediaType)}` : cleaned,
+          mediaType,
+          purpose,
+          bytes: sniffer.length,
+          createdAt,
+          expiresAt: expiresAfterMs === undefined ? null : createdAt + expiresAfterMs,
+        };
+        signal.throwIfAborted();
+        isFinishing = true;
+        const isFinished = await this.#inWords(() => this.#repositories.finishFile(file));
+        if (!isFinished) throw new Error('the row of a file that arrives has gone');
+        return file;
+      } catch (error) {
+        // Whether it is a file already is not known then; as long as it may be one, its bytes stay.
+        if (!isFinishing || (await this.#leave(accountId, id))) await this.#discard([id]);
+        throw error;
+      }
+    } finally {
+      this.#arriving.delete(id);
+    }
+  }
+
+  /** `undefined`: the account has no such file. */
+  async find(accountId: string, fileId: string): Promise<FileRow | undefined> {
+    const id = readFileId(fileId);
+    if (id === undefined) return undefined;
+    return await this.#inWords(() => this.#repositories.getFile({ accountId, id, now: this.#now() }));
+  }
+
+  async list(accountId: string, request: Omit<FileListRequest, 'accountId' | 'now'>): Promise<FilePage> {
+    return await this.#inWords(() => this.#repositories.listFiles({ ...request, accountId, now: this.#now() }));
+  }
+
+  /** The bytes of a file that `find` has found; `undefined` when it has been deleted since. */
+  async read(file: FileRow, signal: AbortSignal): Promise<Readable | undefined> {
+    try {
+      return await this.#inWords(() => this.#bytes.read(file.id, signal));
+    } catch (error) {
+      const isGone = error instanceof ApiError && error.cause instanceof BytesError && error.cause.code === 'missing';
+      if (isGone && (await this.find(file.accountId, file.id)) === undefined) return undefined;
+      throw error;
+    }
+  }
+
+  /** False: the account has no such file. When it resolves the bytes are gone, or nobody sees them and the sweep takes them. */
+  async remove(accountId: string, fileId: string): Promise<boolean> {
+    const id = readFileId(fileId);
+    if (id === undefined) return false;
+    const left = await this.#inWords(() => this.#repositories.leaveFile({ accountId, id, now: this.#now() }));
+    if (left === undefined) return false;
+    await this.#discard([id]);
+    return true;
+  }
+
+  /** One at a time; never rejects. */
+  sweep(): Promise<void> {
+    this.#sweeping = this.#sweeping.then(async () => {
+      try {
+        for (;;) {
+          const unready = await this.#repositories.unreadyFiles({ now: this.#now(), limit: sweptAtOnce + uploadsMax });
+          const orphans = unready.filter((id) => !this.#arriving.has(id)).slice(0, sweptAtOnce);
+          if (orphans.length === 0 || !(await this.#discard(orphans))) return;
+        }
+      } catch (error) {
+        this.#log('file_rows_failed', error instanceof StoreError ? error.code : 'unexpected');
+      }
+    });
+    return this.#sweeping;
+  }
+
+  async #leave(accountId: string, id: string): Promise<boolean> {
+    try {
+      await this.#repositories.leaveFile({ accountId, id, now: this.#now() });
+      return true;
+    } catch (error) {
+      this.#log('file_rows_failed', error instanceof StoreError ? error.code : 'unexpected');
+      return false;
+    }
+  }
+
+  /** Bytes first: a row without bytes is found again, bytes without a row never. False: some are still there. */
+  async #discard(ids: readonly string[]): Promise<boolean> {
+    const gone: string[] = [];
+    const begunMs = performance.now();
+    for (const id of ids) {
+      try {
+        await this.#bytes.remove(id);
+        gone.push(id);
+      } catch (error) {
+        this.#log('file_bytes_failed', error instanceof BytesError ? error.message : 'unexpected');
+        // Where all of them would fail, each after its time, the next sweep tries again.
+        if (performance.now() - begunMs > patienceMs) break;
+      }
+    }
+    try {
+      await this.#repositories.forgetFiles({ ids: gone });
+    } catch (error) {
+      this.#log('file_rows_failed', error instanceof StoreError ? error.code : 'unexpected');
+      return false;
+    }
+    return gone.length === ids.length;
+  }
+
+  /** What the client is told of a store that cannot: nothing of why, and that it may try again (reliability S3). */
+  async #inWords<T>(act: () => Promise<T>): Promise<T> {
+    try {
+      return await act();
+    } catch (error) {
+      if (error instanceof BytesError) {
+        this.#log('file_bytes_failed', error.message);
+        const message =
+          error.code === 'full' ? 'There is no room to store files now.' : 'Files cannot be stored or read now.';
+        throw new ApiError('internal_error', message, { retryAfterSeconds: 1, cause: error });
+      }
+      if (error instanceof StoreError) {
+        this.#log('file_rows_failed', error.code);
+        const message =
+          error.code === 'full' ? 'There is no room to store files now.' : 'The list of files does not answer.';
+        throw new ApiError('internal_error', message, { retryAfterSeconds: 1, cause: error });
+      }
+      throw error;
+    }
+  }
+}
+
+/** Both spellings name the same file (contracts §1.4); `undefined`: an id that no file can have. */
+const readFileId = (text: string): string | undefined => /^(?:file[-_])?([0-9a-f]{32})$/.exec(text)?.[1];
+
+async function* sniffed(source: ByteStream, sniffer: TypeSniffer): AsyncGenerator<Uint8Array> {
+  for await (const chunk of source) {
+    sniffer.push(chunk);
+    yield chunk;
+  }
+}
+
+const noRoom = ({ filesMax, bytesMax }: FileBounds): ApiError =>
+  new ApiError(
+    'http_403',
+    `The account may have ${filesMax} files of ${bytesMax} bytes together, and this one does not fit. Delete some first.`,
+  );

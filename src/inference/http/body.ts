@@ -1,0 +1,175 @@
+import type { IncomingMessage } from 'node:http';
+
+import { ApiError, atCap } from '../../platform/errors.ts';
+
+/** Bytes of request bodies that are in memory at once, over all requests (contracts decision 23). */
+export class BodyBudget {
+  /** May change at any time; what has been taken stays. */
+  bytesMax: number;
+  #bytes = 0;
+
+  constructor(bytesMax: number) {
+    this.bytesMax = bytesMax;
+  }
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** Throws `backend_at_capacity` 429 when there is no room. */
+  take(bytes: number): void {
+    if (this.#bytes + bytes > this.bytesMax) {
+      throw new ApiError(
+        'backend_at_capacity',
+        'Too many large requests are being read. Try again shortly.',
+        atCap(this.bytesMax, 1),
+      );
+    }
+    this.#bytes += bytes;
+  }
+
+  give(bytes: number): void {
+    this.#bytes -= bytes;
+  }
+}
+
+/** Contracts decision 24: any type is taken when the body parses as JSON, except multipart. */
+export function checkContentType(request: IncomingMessage): void {
+  const type = request.headers['content-type'];
+  if (type !== undefined && /^\s*multipart\//i.test(type)) {
+    throw new ApiError('http_415', 'This route takes application/json, not multipart.');
+  }
+  const encoding = request.headers['content-encoding'];
+  if (encoding !== undefined && encoding.toLowerCase() !== 'identity') {
+    throw new ApiError('http_415', 'Compressed request bodies are not supported.');
+  }
+}
+
+/** Refuses a body that is too large by what its headers say. */
+export function checkDeclaredLength(request: IncomingMessage, bytesMax: number): void {
+  const declared = declaredLength(request);
+  if (declared !== undefined && declared >= bytesMax) throw tooLarge(bytesMax);
+}
+
+/** What the headers say of the length; a chunked body says nothing. */
+export function declaredLength(request: IncomingMessage): number | undefined {
+  const declared = request.headers['content-length'];
+  return declared === undefined ? undefined : Number(declared);
+}
+
+/** A body as it has come. */
+export interface Body {
+  readonly length: number;
+  /** Its bytes, in order. Of a body above `largeBodyBytes`, each block is alone in its memory and can be handed over. */
+  readonly blocks: readonly Buffer<ArrayBuffer>[];
+}
+
+/** Bodies above this are parsed on another thread, and are the first to be refused under load (reliability §5). */
+export const largeBodyBytes = 1_048_576;
+
+/**
+ * Reads a body of fewer than `bytesMax` bytes. Its bytes are taken from the budget; the caller gives them back with
+ * `budget.give(body.length)` when the body is no longer needed. Rejects with `ApiError`, also when the client goes away,
+ * with the reason of the signal, or with what `admitLarge` throws: it is called when the body turns out to be large.
+ */
+export function readBody(
+  request: IncomingMessage,
+  bytesMax: number,
+  budget: BodyBudget,
+  signal: AbortSignal,
+  admitLarge: () => void,
+): Promise<Body> {
+  return new Promise((resolve, reject) => {
+    const blocks = new Blocks();
+    let length = 0;
+    const stop = (): void => {
+      request.off('data', onData).off('end', onEnd).off('close', onClose);
+      signal.removeEventListener('abort', onAbort);
+    };
+    const fail = (error: unknown): void => {
+      stop();
+      budget.give(length);
+      length = 0;
+      blocks.drop();
+      reject(error as Error);
+    };
+    const onData = (chunk: Buffer<ArrayBuffer>): void => {
+      const before = length;
+      try {
+        if (length + chunk.length >= bytesMax) throw tooLarge(bytesMax);
+        if (before <= largeBodyBytes && before + chunk.length > largeBodyBytes) admitLarge();
+        budget.take(chunk.length);
+      } catch (error) {
+        fail(error);
+        return;
+      }
+      length += chunk.length;
+      blocks.add(chunk);
+    };
+    const onEnd = (): void => {
+      stop();
+      resolve({ length, blocks: blocks.take() });
+    };
+    const onClose = (): void => fail(new ApiError('http_408', 'The client left before its request had arrived.'));
+    const onAbort = (): void => fail(signal.reason);
+    request.on('data', onData).on('end', onEnd).on('close', onClose);
+    signal.addEventListener('abort', onAbort, { once: true });
+    if (signal.aborted) onAbort();
+  });
+}
+
+const blockBytesMin = 65_536;
+const blockBytesMax = 1_048_576;
+
+/**
+ * Collects what is read. A body in one piece is kept as it is. Any other is copied together piece by piece, which never
+ * takes long at once, and costs what its bytes cost: pieces of one byte each, kept as they are, are a hundred times that.
+ */
+class Blocks {
+  #onlyPiece: Buffer<ArrayBuffer> | undefined;
+  #blocks: Buffer<ArrayBuffer>[] = [];
+  /** Bytes of the last block that are in use; those before are full. */
+  #used = 0;
+
+  add(piece: Buffer<ArrayBuffer>): void {
+    if (this.#onlyPiece === undefined && this.#blocks.length === 0 && piece.length <= blockBytesMin) {
+      this.#onlyPiece = piece;
+      return;
+    }
+    // It is a part of somebody else's memory, and perhaps one of thousands.
+    if (this.#onlyPiece !== undefined) this.#copy(this.#onlyPiece);
+    this.#onlyPiece = undefined;
+    this.#copy(piece);
+  }
+
+  take(): readonly Buffer<ArrayBuffer>[] {
+    const last = this.#blocks.pop();
+    const blocks = last === undefined ? [] : [...this.#blocks, last.subarray(0, this.#used)];
+    const taken = this.#onlyPiece === undefined ? blocks : [this.#onlyPiece];
+    this.drop();
+    return taken;
+  }
+
+  drop(): void {
+    this.#onlyPiece = undefined;
+    this.#blocks = [];
+    this.#used = 0;
+  }
+
+  #copy(piece: Buffer<ArrayBuffer>): void {
+    for (let from = 0; from < piece.length;) {
+      let last = this.#blocks.at(-1);
+      if (last === undefined || this.#used === last.length) {
+        last = Buffer.allocUnsafeSlow(Math.min(blockBytesMax, Math.max(blockBytesMin, 2 * (last?.length ?? 0))));
+        this.#blocks.push(last);
+        this.#used = 0;
+      }
+      const count = piece.copy(last, this.#used, from);
+      this.#used += count;
+      from += count;
+    }
+  }
+}
+
+const tooLarge = (bytesMax: number): ApiError =>
+  new ApiError('request_body_too_large', `The body must have fewer than ${bytesMax} bytes.`);

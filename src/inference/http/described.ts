@@ -1,0 +1,23 @@
+import { chatDescription } from '../dialects/chat/description.ts';
+import { completionsDescription } from '../dialects/completions/description.ts';
+import type { EndpointDescription } from '../dialects/description.ts';
+import { messageCountDescription, messagesDescription } from '../dialects/messages/description.ts';
+import { inputTokensDescription, responsesDescription } from '../dialects/responses/description.ts';
+import type { Endpoint } from '../openapi/openapi-document.ts';
+import { inferenceRoutes } from './routes.ts';
+
+/** What the API description says of each of the inference routes, by path. */
+const descriptions: ReadonlyMap<string, EndpointDescription> = new Map([
+  ['/v1/chat/completions', chatDescription],
+  ['/v1/completions', completionsDescription],
+  ['/v1/messages', messagesDescription],
+  ['/v1/messages/count_tokens', messageCountDescription],
+  ['/v1/responses', responsesDescription],
+  ['/v1/responses/input_tokens', inputTokensDescription],
+]);
+
+/** The inference routes as the API description has them. */
+export const describedEndpoints: readonly Endpoint[] = [...inferenceRoutes].flatMap(([path, { kind, flags }]) => {
+  const description = descriptions.get(path);
+  return description === undefined ? [] : [{ path, kind, description, flags }];
+});

@@ -1,0 +1,300 @@
+import type { IncomingMessage } from 'node:http';
+
+import type { Caller } from '../../accounts/directory.ts';
+import { ApiError } from '../../platform/errors.ts';
+import { anthropicShape, readPage } from '../files/anthropic-shape.ts';
+import { attachment } from '../files/file-name.ts';
+import type { FileCursor, FileRow, Files, UploadFacts } from '../files/files.ts';
+import { openAiShape } from '../files/openai-shape.ts';
+import type { Admission } from '../../billing/rate-limits/admission.ts';
+import type { Limits } from '../../billing/rate-limits/rate-limits.ts';
+import { zdrRequired } from '../pipeline/serve.ts';
+import type { RequestLimits } from '../pipeline/runtime-config.ts';
+import { declaredLength, largeBodyBytes } from './body.ts';
+import type { BodyBudget } from './body.ts';
+import { fileTooLarge, framingBytesMax, invalidField, readMultipart } from './multipart.ts';
+import { headersOf, sendJson } from './respond.ts';
+import type { Exchange } from './respond.ts';
+
+export const isFilesPath = (path: string): boolean => path === '/v1/files' || path.startsWith('/v1/files/');
+
+/** Contracts decision 6: the shape of an answer follows the request. */
+export const fileShape = (request: IncomingMessage) =>
+  request.headers['anthropic-version'] === undefined ? openAiShape : anthropicShape;
+
+export interface FileRouteServices {
+  readonly files: Files;
+  readonly limits: Pick<Limits, 'admit'>;
+  readonly admission: Admission;
+  readonly bodyBudget: BodyBudget;
+}
+
+export interface FileCall {
+  readonly request: IncomingMessage;
+  readonly exchange: Exchange;
+  readonly limits: RequestLimits;
+  /** Who asks; throws 401. Called after the method and the type of the body have been found right (contracts decision 10). */
+  authenticate(): Caller;
+}
+
+/** The routes of files (contracts §1.4): files belong to the account, and another account's file is not there. */
+export async function answerFiles(path: string, call: FileCall, services: FileRouteServices): Promise<void> {
+  const { request } = call;
+  const [, id, content] = /^\/v1\/files(?:\/([^/]+)(\/content)?)?$/.exec(path) ?? [path, '', undefined];
+  if (id === '') throw new ApiError('http_404', 'There is no such route.');
+  const isRead = request.method === 'GET' || request.method === 'HEAD';
+  if (id === undefined) {
+    if (request.method !== 'POST' && !isRead) throw methodNotAllowed('GET, HEAD, POST');
+  } else if (!isRead && (content !== undefined || request.method !== 'DELETE')) {
+    throw methodNotAllowed(content === undefined ? 'GET, HEAD, DELETE' : 'GET, HEAD');
+  }
+  if (request.method === 'POST') checkMultipart(request);
+  const caller = call.authenticate();
+  call.exchange.running.claim(caller.account.id, caller.key.id);
+  const zdr = zdrRequired(request.headers, caller);
+  if (request.method === 'POST') checkUpload(call, caller, zdr, services);
+  const admitted = await services.limits.admit(caller, 'file');
+  call.exchange.admitted = admitted;
+  const deadline = setTimeout(() => call.exchange.running.cancel('deadline'), call.limits.requestDeadlineMs);
+  try {
+    const accountId = caller.account.id;
+    if (request.method === 'POST') await upload(call, accountId, services);
+    else if (id === undefined) await list(call, accountId, services.files);
+    else if (request.method === 'DELETE') await remove(call, accountId, id, services.files);
+    else if (content !== undefined) await download(call, accountId, id, services.files);
+    else answer(call, fileShape(request).object(await found(accountId, id, services.files)));
+  } finally {
+    admitted.end();
+    clearTimeout(deadline);
+  }
+}
+
+const answer = ({ exchange }: FileCall, body: object): void => sendJson(exchange, 200, JSON.stringify(body));
+
+async function found(accountId: string, id: string, files: Files): Promise<FileRow> {
+  const file = await files.find(accountId, id);
+  if (file === undefined) throw noSuchFile();
+  return file;
+}
+
+const noSuchFile = (): ApiError => new ApiError('http_404', 'There is no such file.', { param: 'file_id' });
+
+/** The other way round than for inference: files come as multipart only. */
+function checkMultipart(request: IncomingMessage): void {
+  if (!/^\s*multipart\/form-data\s*(;|$)/i.test(request.headers['content-type'] ?? '')) {
+    throw new ApiError('http_415', 'A file is uploaded as multipart/form-data, with the field `file`.');
+  }
+  const encoding = request.headers['content-encoding'];
+  if (encoding !== undefined && encoding.toLowerCase() !== 'identity') {
+    throw new ApiError('http_415', 'Compressed request bodies are not supported.');
+  }
+}
+
+/** What the head of an upload tells already. */
+function checkUpload({ request, limits }: FileCall, { key }: Caller, zdr: boolean, services: FileRouteServices): void {
+  // Specification §5.5.
+  if (key.userId === null) {
+    throw new ApiError('files_require_user_key', 'This key belongs to no user, so it cannot upload files.');
+  }
+  // Reliability part 4: a stored file is the very retention that the header forbids.
+  if (zdr) {
+    throw new ApiError('unsupported_parameter', 'Files cannot be stored with zero data retention.', {
+      param: 'Service-ZDR',
+    });
+  }
+  const declared = declaredLength(request);
+  if (declared !== undefined && declared > limits.bodyBytesMax + framingBytesMax)
+    throw fileTooLarge(limits.bodyBytesMax);
+  services.admission.check(declared, largeBodyBytes);
+}
+
+async function upload({ request, exchange, limits }: FileCall, accountId: string, services: FileRouteServices) {
+  const { files, bodyBudget } = services;
+  const { signal } = exchange.running;
+  const shape = fileShape(request);
+  const memoryBytes = files.memoryPerUploadBytes;
+  bodyBudget.take(memoryBytes);
+  try {
+    if (request.headers.expect !== undefined && request.httpVersion === '1.1') exchange.response.writeContinue();
+    const options = { bytesMax: limits.bodyBytesMax, fields: shape === openAiShape ? openAiFields : anthropicFields };
+    const multipart = await readMultipart(request, options, signal);
+    try {
+      const facts = async (): Promise<UploadFacts> => {
+        const fields = await multipart.fields();
+        return {
+          name: multipart.name,
+          purpose: shape === openAiShape ? purposeOf(fields) : null,
+          expiresAfterMs: shape === openAiShape ? expiresAfterMs(fields) : expiresInMs(fields),
+        };
+      };
+      const bytesMax = Math.min(limits.bodyBytesMax, declaredLength(request) ?? limits.bodyBytesMax);
+      const file = await files.upload(accountId, bytesMax, multipart.file, facts, signal);
+      sendJson(exchange, 200, JSON.stringify(shape.object(file)));
+    } finally {
+      multipart.abandon();
+    }
+  } finally {
+    bodyBudget.give(memoryBytes);
+  }
+}
+
+const openAiFields: ReadonlySet<string> = new Set(['purpose', 'expires_after[anchor]', 'expires_after[seconds]']);
+const anthropicFields: ReadonlySet<string> = new Set(['expires_in_seconds']);
+const purposes = ['assistants', 'batch', 'evals', 'fine-tune', 'user_data', 'vision'];
+
+function purposeOf(fields: ReadonlyMap<string, string>): string {
+  const purpose = fields.get('purpose');
+  if (purpose !== undefined && purposes.includes(purpose)) return purpose;
+  throw invalidField('purpose', `${purpose === undefined ? 'is required' : 'must be one of'}: ${purposes.join(', ')}`);
+}
+
+function expiresAfterMs(fields: ReadonlyMap<string, string>): number | undefined {
+  const anchor = fields.get('expires_after[anchor]');
+  const seconds = fields.get('expires_after[seconds]');
+  if (anchor === undefined && seconds === undefined) return undefined;
+  if (anchor !== 'created_at') throw invalidField('expires_after[anchor]', "must be 'created_at'");
+  return secondsMs('expires_after[seconds]', seconds ?? '', 2_592_000);
+}
+
+function expiresInMs(fields: ReadonlyMap<string, string>): number | undefined {
+  const seconds = fields.get('expires_in_seconds');
+  return seconds === undefined ? undefined : secondsMs('expires_in_seconds', seconds, 7_776_000);
+}
+
+function secondsMs(param: string, text: string, secondsMax: number): number {
+  const seconds = /^\d{1,9}$/.test(text) ? Number(text) : 0;
+  if (seconds >= 3_600 && seconds <= secondsMax) return seconds * 1_000;
+  throw invalidField(param, `must be a whole number of seconds from 3600 to ${secondsMax}`);
+}
+
+async function list(call: FileCall, accountId: string, files: Files): Promise<void> {
+  const { request } = call;
+  const query = new URLSearchParams(/\?(.*)$/s.exec(request.url ?? '')?.[1] ?? '');
+  const shape = fileShape(request);
+  if (shape === openAiShape) {
+    const order = query.get('order') ?? 'desc';
+    if (order !== 'asc' && order !== 'desc') throw invalidField('order', 'must be asc or desc');
+    const after = await cursorOf('after', query, accountId, files);
+    const limit = limitOf(query, 10_000, 10_000);
+    const purpose = query.get('purpose') ?? undefined;
+    const page = await files.list(accountId, { order: order === 'asc' ? 'oldest' : 'newest', after, purpose, limit });
+    answer(call, shape.list(page));
+    return;
+  }
+  const ids = [...new Set([...query.getAll('ids[]'), ...query.getAll('ids')])];
+  if (ids.length > idsMax) throw invalidField('ids', `has more than ${idsMax} entries`);
+  if (ids.length > 0) {
+    const plain = ids.map((id) => id.replace(/^file[-_]/, ''));
+    answer(call, shape.list(await files.list(accountId, { order: 'newest', ids: plain, limit: idsMax })));
+    return;
+  }
+  const page = query.get('page') ?? '';
+  const fromPage = page === '' ? undefined : readPage(page);
+  if (page !== '' && fromPage === undefined) throw unknownPlace('page');
+  const after = fromPage ?? (await cursorOf('after_id', query, accountId, files));
+  const before = after === undefined ? await cursorOf('before_id', query, accountId, files) : undefined;
+  answer(
+    call,
+    shape.list(await files.list(accountId, { order: 'newest', after, before, limit: limitOf(query, 20, 1_000) })),
+  );
+}
+
+const idsMax = 100;
+
+function limitOf(query: URLSearchParams, byDefault: number, limitMax: number): number {
+  const text = query.get('limit');
+  if (text === null || text === '') return byDefault;
+  const limit = /^\d{1,6}$/.test(text) ? Number(text) : 0;
+  if (limit < 1 || limit > limitMax) throw invalidField('limit', `must be a whole number from 1 to ${limitMax}`);
+  return limit;
+}
+
+/** The file that a page begins behind must be there. */
+async function cursorOf(
+  param: string,
+  query: URLSearchParams,
+  accountId: string,
+  files: Files,
+): Promise<FileCursor | undefined> {
+  const id = query.get(param);
+  if (id === null || id === '') return undefined;
+  const file = await files.find(accountId, id);
+  if (file === undefined) throw unknownPlace(param);
+  return { createdAt: file.createdAt, id: file.id };
+}
+
+const unknownPlace = (param: string): ApiError =>
+  new ApiError('unsupported_value', `'${param}' names no place in the list of files.`, { param });
+
+async function remove(call: FileCall, accountId: string, id: string, files: Files): Promise<void> {
+  const file = await found(accountId, id, files);
+  if (!(await files.remove(accountId, file.id))) throw noSuchFile();
+  answer(call, fileShape(call.request).deleted(file.id));
+}
+
+/** The bytes as they were uploaded, as something to save: never as a page of this host (reliability §3.4). */
+async function download(call: FileCall, accountId: string, id: string, files: Files): Promise<void> {
+  const { request, exchange, limits } = call;
+  const { response, running } = exchange;
+  const file = await found(accountId, id, files);
+  const isText = file.mediaType.startsWith('text/') || file.mediaType === 'application/json';
+  const headers = {
+    'content-length': String(file.bytes),
+    'content-disposition': attachment(file.name),
+    'x-content-type-options': 'nosniff',
+    'content-security-policy': 'sandbox',
+  };
+  const head = headersOf(exchange, isText ? `${file.mediaType}; charset=utf-8` : file.mediaType, headers);
+  if (request.method === 'HEAD') {
+    response.writeHead(200, head).end();
+    return;
+  }
+  const bytes = await files.read(file, running.signal);
+  if (bytes === undefined) throw noSuchFile();
+  try {
+    for await (const chunk of bytes) {
+      if (!response.headersSent) response.writeHead(200, head);
+      if (!response.write(chunk) && !(await drained(exchange, limits.readerStallMs))) return;
+    }
+    if (!response.headersSent) response.writeHead(200, head);
+    response.end();
+  } catch (error) {
+    // A stream that is aborted tells so in its own words.
+    throw running.signal.aborted ? running.signal.reason : error;
+  } finally {
+    bytes.destroy();
+  }
+}
+
+/** Waits until the client reads again; false when it is gone, or reads nothing for too long (reliability C3). */
+function drained({ response, running }: Exchange, stallMs: number): Promise<boolean> {
+  if (response.destroyed) return Promise.resolve(false);
+  return new Promise((resolve, reject) => {
+    const stop = (): void => {
+      clearTimeout(timer);
+      response.off('drain', onDrain).off('close', onClose);
+      running.signal.removeEventListener('abort', onAbort);
+    };
+    const onDrain = (): void => {
+      stop();
+      resolve(true);
+    };
+    const onClose = (): void => {
+      stop();
+      resolve(false);
+    };
+    const onAbort = (): void => {
+      stop();
+      reject(running.signal.reason as Error);
+    };
+    const timer = setTimeout(() => {
+      running.cancel('reader-stalled');
+      response.destroy();
+    }, stallMs);
+    response.on('drain', onDrain).on('close', onClose);
+    running.signal.addEventListener('abort', onAbort, { once: true });
+  });
+}
+
+const methodNotAllowed = (allow: string): ApiError =>
+  new ApiError('http_405', `Use ${allow} here.`, { headers: { allow } });

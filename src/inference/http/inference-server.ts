@@ -1,0 +1,528 @@
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+
+import { modelCard, modelList } from '../../catalog/card.ts';
+import type { Caller } from '../../accounts/directory.ts';
+import { presentedKey } from '../../accounts/presented-key.ts';
+import type { Receipt } from '../../billing/hold.ts';
+import { clientAddress } from '../../platform/http/client-address.ts';
+import { createListener } from '../../platform/http/listener.ts';
+import type { ListenerConnection, ListenerLimits } from '../../platform/http/listener.ts';
+import { parseJson } from '../../platform/http/json/parse.ts';
+import type { JsonThreads } from '../../platform/http/json/threads.ts';
+import { ApiError } from '../../platform/errors.ts';
+import type { Files } from '../files/files.ts';
+import type { ImageFetcher } from '../images/fetcher.ts';
+import type { Admission } from '../../billing/rate-limits/admission.ts';
+import type { Admitted, Limits } from '../../billing/rate-limits/rate-limits.ts';
+import type { Slot } from '../../billing/rate-limits/slot.ts';
+import type { Log } from '../../platform/log.ts';
+import type { ServiceMetrics } from '../../platform/metrics/service-metrics.ts';
+import type { Order } from '../pipeline/order.ts';
+import type { Route } from '../pipeline/route.ts';
+import { errorOfCancel } from '../pipeline/cancellation.ts';
+import { usableModels } from '../pipeline/access.ts';
+import type { FileParts } from '../pipeline/request-files.ts';
+import type { Origin } from '../pipeline/access.ts';
+import { imageBytes } from '../pipeline/request-images.ts';
+import { idempotencyKeyOf } from '../pipeline/idempotency.ts';
+import type { Idempotency, KeyedRequest } from '../pipeline/idempotency.ts';
+import { keepingItems } from '../pipeline/stored-items.ts';
+import type { KeptItems } from '../pipeline/stored-items.ts';
+import { run } from '../pipeline/run.ts';
+import type { Deliver, RunServices } from '../pipeline/run.ts';
+import type { ActiveRequests } from '../pipeline/active-requests.ts';
+import { authenticate, requireCaller, serve, serveCount, zdrRequired } from '../pipeline/serve.ts';
+import type { ServeServices } from '../pipeline/serve.ts';
+import type { Lease, RuntimeConfig } from '../pipeline/runtime-config.ts';
+import { keptIds, requestIds } from '../../platform/ids/request-id.ts';
+import { publicIdOf } from '../../platform/ids/uuid.ts';
+import { plainOperations } from '../openapi/plain-operations.ts';
+import { PublishedDocument } from '../openapi/published.ts';
+import { checkContentType, checkDeclaredLength, declaredLength, largeBodyBytes, readBody } from './body.ts';
+import type { Body, BodyBudget } from './body.ts';
+import { answerFiles, fileShape, isFilesPath } from './file-routes.ts';
+import { answerPreflight, corsHeaders, isPreflight } from './cors.ts';
+import type { AllowedOrigins } from './cors.ts';
+import { describedEndpoints } from './described.ts';
+import { firstPage } from './first-page.ts';
+import { noInferenceRoute } from './no-route.ts';
+import { inferenceRoutes } from './routes.ts';
+import { respondKeyed } from './keyed.ts';
+import type { RunKeyed } from './keyed.ts';
+import { eventsOf, respondStream, respondWhole, sendError, sendJson, sendNotModified, sendPage } from './respond.ts';
+import type { Exchange } from './respond.ts';
+
+export interface InferenceHostOptions {
+  /** Of the program. */
+  readonly version: string;
+  /** Where the pages of error codes are. */
+  readonly accountUrl: string;
+  readonly listener: ListenerLimits;
+}
+
+export interface InferenceHostServices
+  extends Pick<ServeServices, 'constraints' | 'directory' | 'prices' | 'seals'>, Pick<RunServices, 'billing'> {
+  /** What the configuration says now about requests; each keeps what it began with. */
+  lease(): Lease;
+  /** What is known of keys, accounts and prices, and whether it is what they are now. */
+  readonly feed: { readonly isStale: boolean; freshen(): Promise<boolean> };
+  readonly bodyBudget: BodyBudget;
+  readonly items: KeptItems;
+  readonly idempotency: Idempotency;
+  readonly imageFetcher: ImageFetcher;
+  readonly files: Files;
+  readonly fileParts: FileParts;
+  readonly running: ActiveRequests;
+  readonly log: Log;
+  readonly admission: Admission;
+  readonly limits: Limits;
+  readonly jsonThreads: JsonThreads;
+  readonly metrics: ServiceMetrics;
+  /** Makes UUIDv7s, the ledger's keys. */
+  readonly newId: () => Uint8Array;
+  /** What time it is for all replicas: requests are dated and priced by it. */
+  readonly now: () => number;
+  /** Whether new work is wanted: not while starting, and not while stopping. */
+  ready(): boolean;
+  /** Whether the store answers what is asked of it beside the ledger: idempotency keys, stored items, files. */
+  storeAnswers(): boolean;
+}
+
+/** The inference host of the specification. The caller listens and closes. */
+export function createInferenceHost(services: InferenceHostServices, options: InferenceHostOptions): Server {
+  const { log, metrics } = services;
+  const host: Host = { services, options, document: new PublishedDocument() };
+  return createListener(
+    (request, response, connection) => {
+      if (isPreflight(request)) preflight(request, response, host);
+      else void handle(request, response, connection, host);
+    },
+    {
+      newRequestId: () => publicIdOf(services.newId()),
+      accountUrl: () => options.accountUrl,
+      refusalHeaders: (request) => corsHeaders(request, allowedOrigins(services)),
+      refused: ({ status, code }, publicId, method) => {
+        metrics.http('unparsed', status);
+        log.request({ id: null, publicId, method, status, errorCode: code, totalMs: 0 });
+      },
+    },
+    options.listener,
+  );
+}
+
+interface Host {
+  readonly services: InferenceHostServices;
+  readonly options: InferenceHostOptions;
+  readonly document: PublishedDocument;
+}
+
+/** In force now. */
+function allowedOrigins({ lease }: InferenceHostServices): AllowedOrigins {
+  const current = lease();
+  try {
+    return current.runtimeConfig.allowedOrigins;
+  } finally {
+    current.release();
+  }
+}
+
+/** Before anything else: it waits for nothing, takes no place, and has no line in the log. */
+function preflight(request: IncomingMessage, response: ServerResponse, { services, options }: Host): void {
+  const { publicId } = requestIds(request.headers['x-request-id'], publicIdOf(services.newId()));
+  if (!services.ready()) response.shouldKeepAlive = false;
+  const { accountUrl } = options;
+  const status = answerPreflight(request, response, allowedOrigins(services), { publicId, accountUrl });
+  services.metrics.http('preflight', status);
+}
+
+/** One request, from its head to its last byte. Catches everything: whatever fails becomes an answer and a log line. */
+async function handle(
+  request: IncomingMessage,
+  response: ServerResponse,
+  connection: ListenerConnection,
+  host: Host,
+): Promise<void> {
+  const { services, options } = host;
+  const startedAt = services.now();
+  const elapsedMs = stopwatch();
+  const id = services.newId();
+  const own = publicIdOf(id);
+  const ids = requestIds(request.headers['x-request-id'], own);
+  const kept = keptIds(ids, request.headers['service-zdr'], own);
+  const running = services.running.begin();
+  const lease = services.lease();
+  const exchange: Exchange = {
+    response,
+    connection,
+    publicId: ids.publicId,
+    keptId: kept.publicId,
+    cors: corsHeaders(request, lease.runtimeConfig.allowedOrigins),
+    running,
+    admitted: undefined,
+    repeatOf: undefined,
+    error: undefined,
+    receipt: undefined,
+    receivedMs: performance.now(),
+    engineMs: 0,
+  };
+  response.on('close', () => {
+    if (!response.writableFinished) running.cancel('client-left');
+    // A connection that outlives its answer could bring new work for as long as the stop waits.
+    else if (!services.ready()) request.socket.end();
+  });
+  // The port is closed while stopping, but connections that were not idle are still there: for this answer only.
+  if (!services.ready()) response.shouldKeepAlive = false;
+  let route: Route | undefined;
+  let order: Order | undefined;
+  let place: Slot | undefined;
+  let large = undefined as Slot | undefined;
+  try {
+    const path = pathOf(request);
+    route = inferenceRoutes.get(path);
+    if (isFilesPath(path)) {
+      if (!services.ready()) throw errorOfCancel('drain', undefined);
+      await caughtUp(request, services);
+      const authenticated = (): Caller =>
+        requireCaller(authenticate(request.headers, services.directory, originOf(request, lease.runtimeConfig)));
+      const { limits } = lease.runtimeConfig;
+      await answerFiles(path, { request, exchange, limits, authenticate: authenticated }, services);
+      return;
+    }
+    if (route === undefined) {
+      if (path === '/v1/models') await caughtUp(request, services);
+      answerPlain(path, request, exchange, lease, host);
+      return;
+    }
+    if (request.method !== 'POST') throw methodNotAllowed('POST');
+    if (!services.ready()) throw errorOfCancel('drain', undefined);
+    // The order of contracts decision 10.
+    checkContentType(request);
+    await caughtUp(request, services);
+    const caller = requireCaller(
+      authenticate(request.headers, services.directory, originOf(request, lease.runtimeConfig)),
+    );
+    const zdr = zdrRequired(request.headers, caller);
+    const key = route.kind === 'generate' ? idempotencyKeyOf(request.headers) : undefined;
+    checkDeclaredLength(request, lease.runtimeConfig.limits.bodyBytesMax);
+    services.admission.check(declaredLength(request), largeBodyBytes);
+    running.claim(caller.account.id, caller.key.id);
+    if (request.headers.expect !== undefined && request.httpVersion === '1.1') response.writeContinue();
+    const { signal } = running;
+    const { admission, bodyBudget, constraints, directory, prices, seals, items } = services;
+    // A body without a declared length shows its size only here.
+    const admitLarge = (): void => void (large ??= admission.takeLarge(largeBodyBytes + 1, largeBodyBytes));
+    const body = await readBody(request, lease.runtimeConfig.limits.bodyBytesMax, bodyBudget, signal, admitLarge);
+    exchange.receivedMs = performance.now();
+    let keyed: KeyedRequest | undefined;
+    let keptBytes = 0;
+    /** Of files that the request names, while they are read. */
+    let fileBytes = 0;
+    try {
+      // Held from here to the last byte: clients that are slow to send take no place.
+      place = admission.take();
+      if (key !== undefined && route.kind === 'generate') {
+        const { blocks } = body;
+        keyed = await services.idempotency.read(key, caller.account.id, {
+          route,
+          zdr,
+          headers: request.headers,
+          blocks,
+        });
+      }
+      const json = await jsonOf(body, services.jsonThreads, signal);
+      const waited = (engineMs: number): void => void (exchange.engineMs += engineMs);
+      const holdBytes = (bytes: number): void => {
+        bodyBudget.take(bytes);
+        fileBytes += bytes;
+      };
+      const { headers } = request;
+      const admitted = (by: Admitted): void => void (exchange.admitted = by);
+      const call = { id, headers, caller, zdr, ...kept, startedAt, elapsedMs, signal, waited, holdBytes, admitted };
+      const { catalog, images } = lease.runtimeConfig;
+      const { placesOf } = lease;
+      const { fileParts: files, limits } = services;
+      const serving = {
+        directory,
+        constraints,
+        prices,
+        seals,
+        items,
+        catalog,
+        fetching: images,
+        files,
+        placesOf,
+        limits,
+      };
+      if (route.kind === 'count') {
+        sendJson(exchange, 200, await serveCount(json, { ...call, route }, serving));
+        return;
+      }
+      order = await serve(json, { ...call, route }, serving);
+      keptBytes = imageBytes(order.request.prompt);
+    } finally {
+      bodyBudget.give(body.length + fileBytes - keptBytes);
+    }
+    lease.narrow(order.model.id);
+    try {
+      await answer(order, keyed, exchange, lease, host);
+    } finally {
+      bodyBudget.give(keptBytes);
+    }
+  } catch (error) {
+    // Cancelled before there was an order: `run` tells the others.
+    const reported =
+      running.cancelled !== undefined && error === running.cancelled
+        ? errorOfCancel(running.cancelled, order?.model.id)
+        : error;
+    if (order === undefined && services.admission.isShedding) connection.restAfterAnswer();
+    const wire = isFilesPath(pathOf(request)) ? fileShape(request) : route?.dialect;
+    if (!response.headersSent) sendError(exchange, reported, options.accountUrl, wire);
+    else response.destroy();
+  } finally {
+    place?.release();
+    large?.release();
+    running.end();
+    lease.release();
+    // One line a request: those that had a hold have theirs already.
+    if (exchange.receipt === undefined) {
+      if (exchange.error !== undefined) logRefusal(request, exchange, order, elapsedMs(), services.log);
+      else if (exchange.repeatOf !== undefined && order !== undefined)
+        logReplay(exchange, exchange.repeatOf, order, elapsedMs(), services.log);
+    }
+    measure(exchange, route, order, request, services.metrics);
+  }
+}
+
+/**
+ * Nobody is let in by what this process remembers, when it may have missed that a key was revoked: it looks once more, or
+ * refuses (money, "A database that does not answer").
+ */
+async function caughtUp({ headers }: IncomingMessage, { feed }: InferenceHostServices): Promise<void> {
+  if (!feed.isStale || presentedKey(headers) === undefined || (await feed.freshen())) return;
+  throw new ApiError('internal_error', 'The database does not answer.', { retryAfterSeconds: 1 });
+}
+
+/** Small bodies are parsed at once; a large one would keep everybody else waiting (reliability C12). */
+function jsonOf({ blocks, length }: Body, threads: JsonThreads, signal: AbortSignal): unknown {
+  const [only] = blocks;
+  if (length > largeBodyBytes) return threads.parse(blocks, signal);
+  return parseJson(blocks.length === 1 && only !== undefined ? only : Buffer.concat(blocks, length));
+}
+
+async function answer(
+  order: Order,
+  keyed: KeyedRequest | undefined,
+  exchange: Exchange,
+  lease: Lease,
+  host: Host,
+): Promise<void> {
+  const { services, options } = host;
+  const { limits } = lease.runtimeConfig;
+  const { running } = exchange;
+  const deadline = setTimeout(() => running.cancel('deadline'), limits.requestDeadlineMs);
+  try {
+    const head = {
+      requestId: exchange.publicId,
+      id: order.idHex,
+      created: Math.floor(order.startedAt / 1000),
+      model: order.model.id,
+      seals: services.seals.for(order.account.id),
+      now: () => Math.floor((order.startedAt + order.elapsedMs()) / 1000),
+    };
+    const ended = (receipt: Receipt, engineMs: number): void => {
+      exchange.receipt = receipt;
+      exchange.engineMs += engineMs;
+      logAnswer(order, receipt, services.log);
+    };
+    const { billing, limits: callerLimits, metrics } = services;
+    const images = {
+      fetcher: services.imageFetcher,
+      settings: lease.runtimeConfig.images,
+      budget: services.bodyBudget,
+    };
+    const chunkGaps = (modelId: string) => metrics.chunkGaps(modelId);
+    const admitted = (by: Admitted): void => void (exchange.admitted = by);
+    const { placesOf } = lease;
+    const runServices = { billing, limits: callerLimits, images, placesOf, admitted, ended, chunkGaps };
+    const kept = (deliver: Deliver): Deliver => keepingItems(order, head, services.items, deliver);
+    const respond = { ...limits, accountUrl: options.accountUrl };
+    if (keyed !== undefined) {
+      const runKeyed: RunKeyed = (signal, settling, deliver) =>
+        run(order, { ...runServices, settling }, signal, kept(deliver));
+      await respondKeyed(order, keyed, exchange, head, services.idempotency, runKeyed, respond);
+      return;
+    }
+    const begin = (deliver: Deliver): Promise<void> => run(order, runServices, running.signal, kept(deliver));
+    const { format } = order;
+    if (order.stream) await respondStream(exchange, eventsOf(format, head, begin), respond);
+    else await respondWhole(exchange, format, head, begin);
+  } finally {
+    clearTimeout(deadline);
+  }
+}
+
+/** Everything that is not inference: the catalog, health, and what does not exist. */
+function answerPlain(
+  path: string,
+  request: IncomingMessage,
+  exchange: Exchange,
+  { runtimeConfig }: Lease,
+  { services, options, document }: Host,
+): void {
+  switch (path) {
+    case '/v1/models': {
+      readOnly(request);
+      // Specification §5.3: no key shows list prices, an invalid one is refused.
+      const caller = authenticate(request.headers, services.directory, originOf(request, runtimeConfig));
+      const now = services.now();
+      const cards = usableModels(caller, runtimeConfig.catalog, now).map((model) => {
+        const prices = caller === undefined ? model.prices : services.prices.of(model, caller.account.id, now);
+        return modelCard(model, prices, Math.floor(now / 1000));
+      });
+      sendJson(exchange, 200, JSON.stringify(modelList(cards)));
+      return;
+    }
+    case '/healthz':
+      readOnly(request);
+      sendJson(exchange, 200, '{"status":"ok"}');
+      return;
+    case '/readyz':
+      readOnly(request);
+      if (services.ready() && !services.feed.isStale && services.storeAnswers())
+        sendJson(exchange, 200, '{"status":"ready"}');
+      else sendJson(exchange, 503, '{"status":"not ready"}', { 'retry-after': '1' });
+      return;
+    case '/openapi.json': {
+      readOnly(request);
+      const { text, etag } = document.of(runtimeConfig.limits, {
+        version: options.version,
+        endpoints: describedEndpoints,
+        operations: plainOperations,
+        models: usableModels(undefined, runtimeConfig.catalog, services.now()),
+        accountUrl: options.accountUrl,
+        bodyBytesMax: runtimeConfig.limits.bodyBytesMax,
+      });
+      if (request.headers['if-none-match'] === etag) sendNotModified(exchange, { etag });
+      else sendJson(exchange, 200, text, { etag });
+      return;
+    }
+    default:
+      if (path === '/' && isRead(request) && request.headers.accept?.includes('text/html') === true)
+        sendPage(exchange, firstPage(options.accountUrl));
+      else throw noInferenceRoute(path, options.accountUrl);
+  }
+}
+
+function readOnly(request: IncomingMessage): void {
+  if (!isRead(request)) throw methodNotAllowed('GET, HEAD');
+}
+
+const isRead = ({ method }: IncomingMessage): boolean => method === 'GET' || method === 'HEAD';
+
+/** Route by the path alone: queries are ignored (contracts §1.0). */
+function pathOf(request: IncomingMessage): string {
+  const target = request.url ?? '/';
+  const query = target.indexOf('?');
+  return query < 0 ? target : target.slice(0, query);
+}
+
+const originOf = (request: IncomingMessage, { trustedProxies }: RuntimeConfig): Origin => ({
+  path: pathOf(request),
+  address: clientAddress(request, trustedProxies),
+});
+
+const methodNotAllowed = (allow: string): ApiError =>
+  new ApiError('http_405', `Use ${allow} here.`, { headers: { allow } });
+
+function logAnswer(order: Order, receipt: Receipt, log: Log): void {
+  log.answer({
+    id: order.idHex,
+    publicId: order.publicId,
+    accountId: order.account.id,
+    keyId: order.key.id,
+    model: order.model.id,
+    api: order.route.api,
+    streamed: order.stream,
+    ending: receipt.ending,
+    errorCode: receipt.errorCode,
+    promptTokens: receipt.promptTokens,
+    cachedTokens: receipt.cachedTokens,
+    completionTokens: receipt.completionTokens,
+    reasoningTokens: receipt.reasoningTokens,
+    costMicrocents: receipt.costMicrocents,
+    backend: receipt.backend,
+    firstTokenMs: receipt.firstTokenMs,
+    totalMs: receipt.totalMs,
+  });
+}
+
+/** Once a request, when it has ended: a few microseconds. No label is the client's choice (reliability §4). */
+function measure(
+  exchange: Exchange,
+  route: Route | undefined,
+  order: Order | undefined,
+  request: IncomingMessage,
+  metrics: ServiceMetrics,
+): void {
+  const { response, receipt, error } = exchange;
+  const status = response.headersSent ? response.statusCode : 0;
+  metrics.http(route?.api ?? plainRoute(pathOf(request)), status);
+  if (route === undefined) return;
+  const { receivedMs, engineMs } = exchange;
+  metrics.request({
+    api: route.api,
+    model: order?.model.id ?? '',
+    streamed: order?.stream ?? false,
+    status,
+    code: (receipt === undefined ? error?.code : receipt.errorCode) ?? '',
+    answer: receipt === undefined ? undefined : { ...receipt, ownMs: performance.now() - receivedMs - engineMs },
+  });
+}
+
+/** One of few names, whatever was asked for. */
+function plainRoute(path: string): string {
+  if (isFilesPath(path)) return 'files';
+  return path === '/v1/models' || path === '/healthz' || path === '/readyz' || path === '/openapi.json'
+    ? path.slice(path.lastIndexOf('/') + 1)
+    : 'other';
+}
+
+/** What was refused before a hold. Health checks and the catalog, when they succeed, have no line. */
+function logRefusal(
+  request: IncomingMessage,
+  exchange: Exchange,
+  order: Order | undefined,
+  totalMs: number,
+  log: Log,
+): void {
+  log.request({
+    id: order?.idHex ?? null,
+    publicId: exchange.keptId,
+    method: request.method ?? '',
+    status: exchange.response.statusCode,
+    errorCode: exchange.error?.code ?? null,
+    totalMs,
+  });
+}
+
+function logReplay({ keptId, response }: Exchange, replayOf: string, order: Order, totalMs: number, log: Log): void {
+  log.replay({
+    id: order.idHex,
+    publicId: keptId,
+    // §4.2.6: nothing that a client chose.
+    replayOf: order.request.retain ? replayOf : null,
+    accountId: order.account.id,
+    keyId: order.key.id,
+    model: order.model.id,
+    api: order.route.api,
+    streamed: order.stream,
+    status: response.statusCode,
+    totalMs,
+  });
+}
+
+/** Whole milliseconds since now, whatever becomes of the time of day (reliability S5). */
+function stopwatch(): () => number {
+  const begun = performance.now();
+  return () => Math.round(performance.now() - begun);
+}

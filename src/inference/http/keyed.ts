@@ -1,0 +1,117 @@
+import type { ResponseHead } from '../dialects/dialect.ts';
+import { Fold } from '../../generation/fold.ts';
+import type { GenerationBatch } from '../../generation/event.ts';
+import type { Idempotency, KeyedAnswer, KeyedRequest } from '../pipeline/idempotency.ts';
+import type { Order } from '../pipeline/order.ts';
+import type { Deliver } from '../pipeline/run.ts';
+import { respondStream, sendJson } from './respond.ts';
+import type { EventSource, Exchange, RespondOptions } from './respond.ts';
+
+/** Runs the order for a signal; `settling` as in `RunServices`. */
+export type RunKeyed = (
+  signal: AbortSignal,
+  settling: (closing: GenerationBatch) => Promise<void>,
+  deliver: Deliver,
+) => Promise<void>;
+
+/**
+ * Answers a request that carries an `Idempotency-Key`. The first of its key generates in any case, and reads its own answer
+ * as the others do, so that its client is one like any other, and may leave.
+ */
+export async function respondKeyed(
+  order: Order,
+  request: KeyedRequest,
+  exchange: Exchange,
+  head: ResponseHead,
+  idempotency: Idempotency,
+  run: RunKeyed,
+  options: RespondOptions & { readonly requestDeadlineMs: number },
+): Promise<void> {
+  const { answer, isFirst } = idempotency.enter(order, request);
+  // From here on it is a reader, before anything is written.
+  const reading = read(answer, isFirst, order, exchange, head, options);
+  if (isFirst) {
+    const deadline = setTimeout(() => answer.generation.cancel('deadline'), options.requestDeadlineMs);
+    const producing = idempotency.produce(
+      answer,
+      order,
+      request,
+      exchange.publicId,
+      generating(order, answer, head, run),
+    );
+    await Promise.allSettled([reading, producing]);
+    clearTimeout(deadline);
+  }
+  await reading;
+}
+
+/** Encodes what is generated once, for all who read it. */
+function generating(
+  { stream, format }: Order,
+  answer: KeyedAnswer,
+  head: ResponseHead,
+  run: RunKeyed,
+): Parameters<Idempotency['produce']>[4] {
+  return async ({ recording, signal, keep }) => {
+    let last = '';
+    if (!stream) {
+      const fold = new Fold();
+      const settling = async (closing: GenerationBatch): Promise<void> => {
+        fold.read(closing);
+        last = format.encodeResponse(fold.generation(), head);
+        await keep(last);
+      };
+      await run(signal, settling, (batch) => {
+        // It has been read, before the charge.
+        if (!isClosing(batch)) fold.read(batch);
+        return true;
+      });
+      return last;
+    }
+    const encoder = format.openStream(head);
+    answer.errorText = (error) => encoder.error(error);
+    const settling = async (closing: GenerationBatch): Promise<void> => {
+      last = encoder.batch(closing) + encoder.end();
+      await keep(last);
+    };
+    await run(signal, settling, (batch) => isClosing(batch) || recording.write(encoder.batch(batch)));
+    return last;
+  };
+}
+
+/** The usage comes with the last batch, and only there. */
+const isClosing = (batch: GenerationBatch): boolean => batch.at(-1)?.type === 'usage';
+
+async function read(
+  answer: KeyedAnswer,
+  isFirst: boolean,
+  { stream, format }: Order,
+  exchange: Exchange,
+  head: ResponseHead,
+  options: RespondOptions,
+): Promise<void> {
+  const { recording } = answer;
+  const { signal } = exchange.running;
+  const mark = (): void => {
+    const { origin } = answer;
+    exchange.repeatOf = origin !== undefined && (!isFirst || origin.isEarlier) ? origin.publicId : undefined;
+  };
+  if (!stream) {
+    const body = await recording.follow(signal, () => true);
+    mark();
+    sendJson(exchange, 200, body);
+    return;
+  }
+  const events: EventSource = {
+    run: async (emit) => {
+      const last = await recording.follow(signal, (text) => {
+        mark();
+        return emit(text);
+      });
+      mark();
+      return last;
+    },
+    error: (error) => (answer.errorText ?? ((reported) => format.openStream(head).error(reported)))(error),
+  };
+  await respondStream(exchange, events, options);
+}

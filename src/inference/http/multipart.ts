@@ -1,0 +1,188 @@
+import type { IncomingMessage } from 'node:http';
+import type { Readable } from 'node:stream';
+
+import { Busboy } from '@fastify/busboy';
+
+import { ApiError } from '../../platform/errors.ts';
+
+/** A multipart body that is being read: its file, and what else it says. */
+export interface MultipartUpload {
+  /** As the client calls it; not to be trusted. */
+  readonly name: string | undefined;
+  /** Its bytes while they arrive; no more are read than are taken from here. */
+  readonly file: AsyncIterable<Uint8Array>;
+  /** The values of the known fields, when the whole body has been read: they may stand behind the file. */
+  fields(): Promise<ReadonlyMap<string, string>>;
+  /** Whoever wants no more of it calls this, in any state; what still arrives is thrown away. */
+  abandon(): void;
+}
+
+export interface MultipartOptions {
+  /** Of the file. */
+  readonly bytesMax: number;
+  /** Fields that are kept; the others are ignored, as everywhere (specification part 1). */
+  readonly fields: ReadonlySet<string>;
+}
+
+/** Delimiters, headers of parts, and fields. Everything outside the file counts. */
+export const framingBytesMax = 65_536;
+const partsMax = 16;
+const partHeaderBytesMax = 8_192;
+const fieldBytesMax = 1_024;
+/** What waits between the parser and the disk. */
+const waitingBytesMax = 65_536;
+
+/**
+ * Begins to read a body of `multipart/form-data` (RFC 7578) and resolves when its field `file` begins. Rejects with `ApiError`, or
+ * with the reason of the signal. Every part of it is bounded: bytes, parts, headers, fields (reliability §3.4).
+ */
+export function readMultipart(
+  request: IncomingMessage,
+  options: MultipartOptions,
+  signal: AbortSignal,
+): Promise<MultipartUpload> {
+  const contentType = request.headers['content-type'] ?? '';
+  if (!/;\s*boundary=("[^"]{1,200}"|[^\s";,]{1,200})\s*(;|$)/i.test(contentType)) {
+    return Promise.reject(malformed('its Content-Type names no boundary'));
+  }
+  return new Promise((resolve, reject) => {
+    const { bytesMax } = options;
+    const values = new Map<string, string>();
+    let file: Readable | undefined;
+    let failure: { readonly error: unknown } | undefined;
+    let settleFields: { resolve(): void; reject(error: unknown): void } | undefined;
+    let isWhole = false;
+    let bytes = 0;
+
+    const parser = new Busboy({
+      headers: { ...request.headers, 'content-type': contentType },
+      // A file without a name is one too.
+      isPartAFile: (field, _type, name) => field === 'file' || name !== undefined,
+      fileHwm: waitingBytesMax,
+      limits: {
+        fileSize: bytesMax,
+        fieldSize: fieldBytesMax,
+        parts: partsMax,
+        headerPairs: partsMax,
+        headerSize: partHeaderBytesMax,
+      },
+    });
+
+    const stop = (): void => {
+      request.off('data', onData).off('close', onClose).off('error', onClose);
+      signal.removeEventListener('abort', onAbort);
+      request.unpipe(parser);
+      // What still arrives goes nowhere, and the connection can be used again.
+      request.resume();
+    };
+    const fail = (error: unknown): void => {
+      if (failure !== undefined || isWhole) return;
+      failure = { error };
+      stop();
+      // Not inside of the parser, which goes on with what it has.
+      const ended = file;
+      if (ended !== undefined)
+        process.nextTick(() => ended.destroy(error instanceof Error ? error : new Stopped(error)));
+      reject(error as Error);
+      settleFields?.reject(error);
+    };
+    const finish = (): void => {
+      if (failure !== undefined || isWhole) return;
+      if (file === undefined) {
+        fail(invalidField('file', 'is required: the bytes of the file'));
+        return;
+      }
+      isWhole = true;
+      stop();
+      settleFields?.resolve();
+    };
+    const onData = (chunk: Buffer): void => {
+      bytes += chunk.length;
+      if (bytes > bytesMax + framingBytesMax) fail(fileTooLarge(bytesMax));
+    };
+    const onClose = (): void => {
+      if (!request.complete) fail(new ApiError('http_408', 'The client left before its request had arrived.'));
+    };
+    const onAbort = (): void => fail(signal.reason);
+
+    parser.on('file', (field, stream) => {
+      // Its failures are those of the body, which are told below.
+      stream.on('error', () => undefined);
+      if (field !== 'file') {
+        stream.resume();
+        return;
+      }
+      if (file !== undefined) {
+        stream.resume();
+        fail(invalidField('file', 'is there twice; send one file at a time'));
+        return;
+      }
+      file = stream;
+      stream.on('limit', () => fail(fileTooLarge(bytesMax)));
+    });
+    parser.on('file', (field, stream, name) => {
+      if (field !== 'file' || failure !== undefined || file !== stream) return;
+      resolve({
+        name,
+        file: bytesOf(stream, () => failure),
+        fields: () =>
+          new Promise((done, failed) => {
+            if (failure !== undefined) failed(failure.error as Error);
+            else if (isWhole) done(values);
+            else settleFields = { resolve: () => done(values), reject: failed };
+          }),
+        abandon: () => fail(new Error('nobody wants the upload any more')),
+      });
+    });
+    parser.on('field', (field, value, _nameTruncated, valueTruncated) => {
+      if (!options.fields.has(field)) return;
+      if (valueTruncated) fail(invalidField(field, `has more than ${fieldBytesMax} bytes`));
+      else if (values.has(field)) fail(invalidField(field, 'is there twice'));
+      else values.set(field, value);
+    });
+    parser.on('partsLimit', () => fail(malformed(`it has more than ${partsMax} parts`)));
+    parser.on('error', () => fail(malformed('it is broken, or ends before its last boundary')));
+    parser.on('finish', finish);
+    request.on('data', onData).on('close', onClose).on('error', onClose);
+    signal.addEventListener('abort', onAbort, { once: true });
+    if (signal.aborted) onAbort();
+    else request.pipe(parser);
+  });
+}
+
+/** A reason that is no error, in the clothes of one, for streams. */
+class Stopped extends Error {
+  readonly reason: unknown;
+
+  constructor(reason: unknown) {
+    super('the upload was stopped');
+    this.reason = reason;
+  }
+}
+
+/** Fails with the one failure of the body, whatever the stream itself says. */
+async function* bytesOf(
+  stream: Readable,
+  failure: () => { readonly error: unknown } | undefined,
+): AsyncGenerator<Uint8Array> {
+  try {
+    for await (const chunk of stream) {
+      const failed = failure();
+      if (failed !== undefined) throw failed.error;
+      yield chunk as Uint8Array;
+    }
+  } catch (error) {
+    throw failure()?.error ?? error;
+  }
+  const failed = failure();
+  if (failed !== undefined) throw failed.error;
+}
+
+export const fileTooLarge = (bytesMax: number): ApiError =>
+  new ApiError('request_body_too_large', `A file may have ${bytesMax} bytes at most.`);
+
+export const invalidField = (param: string, why: string): ApiError =>
+  new ApiError('schema_validation_failed', `'${param}' ${why}.`, { param });
+
+const malformed = (why: string): ApiError =>
+  new ApiError('schema_validation_failed', `The body is not whole multipart/form-data: ${why}.`);

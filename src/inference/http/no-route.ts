@@ -1,0 +1,76 @@
+import { ApiError } from '../../platform/errors.ts';
+import { inferenceRoutes } from './routes.ts';
+
+/** Routes of the inference host below `/v1`, without their parameters. */
+const paths: readonly string[] = [...inferenceRoutes.keys(), '/v1/models', '/v1/files'];
+
+/**
+ * What stands behind `/v1/` in the routes of the account host, and behind `/` in its pages. It is another server, of which this
+ * one knows only where it is; a test compares the list with its routes.
+ */
+export const accountSegments: ReadonlySet<string> = new Set([
+  ...[
+    'account',
+    'activity',
+    'admin',
+    'audit_logs',
+    'auth',
+    'costs',
+    'credits',
+    'export',
+    'generation',
+    'generations',
+    'invites',
+  ],
+  ...[
+    'invoices',
+    'key',
+    'keys',
+    'ledger',
+    'limits',
+    'me',
+    'members',
+    'owner',
+    'payments',
+    'spend_alerts',
+    'spend_limit',
+  ],
+  ...['usage', 'webhook_deliveries', 'webhook_endpoints', 'webhooks'],
+]);
+const accountPages: ReadonlySet<string> = new Set(['docs', 'metrics', 'sign-in', 'sign-up', 'topup', 'welcome']);
+
+/** 404 of the inference host: says where to go, as far as the path tells what was meant. Repeats nothing of it. */
+export function noInferenceRoute(path: string, accountUrl: string): ApiError {
+  const [, first = '', second = ''] = path.split('/');
+  if (first === 'v1' && accountSegments.has(second))
+    return notHere(`Accounts, keys and credit have a host of their own: use ${accountUrl}/v1/${second}.`);
+  if (accountPages.has(first)) return notHere(`This page is at ${accountUrl}/${first}.`);
+  const meant = inferencePath(path);
+  if (meant !== undefined)
+    return notHere(
+      `Use ${meant}. The base URL of OpenAI's clients ends in /v1, that of Anthropic's is the address alone.`,
+    );
+  return notHere(`This host has ${paths.join(', ')}; GET /openapi.json describes them.`);
+}
+
+/** 404 of the account host for what is meant for the other one, or lacks `/v1`; undefined where neither is so. */
+export function noAccountRoute(path: string, inferenceUrl: string | undefined): ApiError | undefined {
+  const meant = inferencePath(path);
+  if (meant !== undefined)
+    return notHere(
+      `Models are called at the inference host: use ${inferenceUrl ?? 'its address, and there '}${meant}.`,
+    );
+  const [, first = ''] = path.split('/');
+  return accountSegments.has(first) ? notHere(`Use /v1/${first}.`) : undefined;
+}
+
+/** The route of the inference host that somebody means who has the base URL wrong. */
+function inferencePath(path: string): string | undefined {
+  const trimmed = path.replace(/\/{2,}/g, '/').replace(/\/$/, '');
+  return paths.find((known) => {
+    const own = known.slice('/v1'.length);
+    return trimmed.endsWith(own) && /^(\/(v1|v2|api|openai|anthropic))*$/i.test(trimmed.slice(0, -own.length));
+  });
+}
+
+const notHere = (where: string): ApiError => new ApiError('http_404', `There is no such route. ${where}`);

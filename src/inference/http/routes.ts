@@ -1,0 +1,95 @@
+import type { Capabilities } from '../../catalog/model.ts';
+import { chat } from '../dialects/chat/chat.ts';
+import { completions } from '../dialects/completions/completions.ts';
+import { messageCount, messages } from '../dialects/messages/messages.ts';
+import { responses, responsesInputTokens } from '../dialects/responses/responses.ts';
+import type { FamilyFlags, Route } from '../pipeline/route.ts';
+
+/** Flags that the card has once for all families stand beside those of the family. */
+const withGeneral = (flags: Capabilities['chat'], { vision, reasoning }: Capabilities): FamilyFlags => ({
+  ...flags,
+  vision,
+  reasoning,
+});
+
+/** Every model goes on with a text; the card has no flags of its own for that, and tools need messages. */
+const ofTexts = (chat: Capabilities['chat']): Capabilities['chat'] => ({
+  ...chat,
+  supported: true,
+  tools: false,
+  toolStreaming: false,
+  toolsWithResponseFormat: false,
+});
+
+/** What the card says of this family alone stands instead of what it says of chat. */
+const messagesFlags = (capabilities: Capabilities): FamilyFlags => ({ ...capabilities.chat, ...capabilities.messages });
+
+const messagesPolicy = {
+  flags: messagesFlags,
+  // `max_tokens` is required; one beyond the window is as if it were not there (§4.2.1(3)).
+  defaultMaxTokens: 'window',
+  // §4.2.1(4)
+  retryWithoutMaxTokens: false,
+  unknownEffort: 'reject',
+} as const;
+
+/** The card says of this family what differs from chat completions; the rest is the same engine. */
+const responsesFlags = (capabilities: Capabilities): FamilyFlags => {
+  const { supported, streaming, tools, textFormats } = capabilities.responses;
+  const own = {
+    supported,
+    streaming,
+    tools,
+    jsonObject: textFormats.includes('json_object'),
+    jsonSchema: textFormats.includes('json_schema'),
+    // Specification §2.3 has no flag of its own for it: what streams and calls tools streams calls.
+    toolStreaming: tools && streaming,
+  };
+  return withGeneral({ ...capabilities.chat, ...own }, capabilities);
+};
+
+const responsesPolicy = {
+  flags: responsesFlags,
+  defaultMaxTokens: 'window',
+  retryWithoutMaxTokens: false,
+  unknownEffort: 'off',
+} as const;
+
+/**
+ * The API families (contracts §1.0, "Routes"), by path; a further one is one entry here and a folder in `dialects/`. What is
+ * policy and differs between them stands here, and only here.
+ */
+export const inferenceRoutes: ReadonlyMap<string, Route> = new Map<string, Route>([
+  [
+    '/v1/chat/completions',
+    {
+      kind: 'generate',
+      api: 'chat',
+      dialect: chat,
+      flags: (capabilities) => withGeneral(capabilities.chat, capabilities),
+      defaultMaxTokens: 'card',
+      retryWithoutMaxTokens: true,
+      unknownEffort: 'reject',
+    },
+  ],
+  [
+    '/v1/completions',
+    {
+      kind: 'generate',
+      api: 'completions',
+      dialect: completions,
+      flags: (capabilities) => withGeneral(ofTexts(capabilities.chat), capabilities),
+      // Contracts decision 7.
+      defaultMaxTokens: 16,
+      retryWithoutMaxTokens: false,
+      unknownEffort: 'reject',
+    },
+  ],
+  ['/v1/messages', { kind: 'generate', api: 'messages', dialect: messages, ...messagesPolicy }],
+  ['/v1/messages/count_tokens', { kind: 'count', api: 'messages_count', dialect: messageCount, ...messagesPolicy }],
+  ['/v1/responses', { kind: 'generate', api: 'responses', dialect: responses, ...responsesPolicy }],
+  [
+    '/v1/responses/input_tokens',
+    { kind: 'count', api: 'responses_count', dialect: responsesInputTokens, ...responsesPolicy },
+  ],
+]);

@@ -1,0 +1,210 @@
+import type { Dispatcher } from 'undici';
+import { ApiError } from '../../platform/errors.ts';
+import { clientTo, judgedAddresses } from '../../platform/outbound/dial.ts';
+import type { DialOptions } from '../../platform/outbound/dial.ts';
+import { Gate } from '../../platform/outbound/gate.ts';
+import { checkUrl, fetchedImage } from '../../platform/outbound/check-url.ts';
+import type { Fetched, FetchTarget, ImageRules } from '../../platform/outbound/check-url.ts';
+import type { NameResolver } from '../../platform/outbound/resolver.ts';
+
+export interface FetchLimits {
+  /** Of one image. */
+  readonly bytesMax: number;
+  readonly redirectsMax: number;
+  /** Fetches at once, of all requests, and of one host. */
+  readonly parallelMax: number;
+  readonly parallelPerHostMax: number;
+}
+
+export const defaultFetchLimits: FetchLimits = {
+  bytesMax: 20_971_520,
+  redirectsMax: 3,
+  parallelMax: 32,
+  parallelPerHostMax: 4,
+};
+
+export interface ImageFetcherOptions {
+  readonly limits?: Partial<FetchLimits>;
+  /** The port that a URL without one means. */
+  readonly httpsPort?: number;
+  /** Certificate authorities, as PEM, instead of those that Node trusts. */
+  readonly certificates?: string;
+}
+
+export interface FetchSettings {
+  readonly rules: ImageRules;
+  readonly resolver: NameResolver;
+}
+
+/** Bytes that have come, told as they come; throws to refuse them. */
+export type CountBytes = (bytes: number) => void;
+
+/** What errors speak of: the field, and what should be behind its URL. */
+interface Subject {
+  readonly at: string;
+  readonly what: Fetched;
+}
+
+/**
+ * Fetches images and documents from the public internet, and from nowhere else (reliability §3.2): names are resolved here, once for
+ * each connection, every address that comes back has to be public, and it is one of these that is dialled. Each redirect
+ * is judged like the first URL. TLS is verified. Nothing of ours is sent: no cookies, no credentials; proxy variables are
+ * not read; connections are not kept.
+ */
+export class ImageFetcher {
+  readonly #limits: FetchLimits;
+  readonly #dial: DialOptions;
+  readonly #gate: Gate;
+  readonly #gatesOfHosts = new Map<string, Gate>();
+
+  constructor(options: ImageFetcherOptions = {}) {
+    this.#limits = { ...defaultFetchLimits, ...options.limits };
+    this.#dial = { httpsPort: options.httpsPort ?? 443, certificates: options.certificates };
+    this.#gate = new Gate(this.#limits.parallelMax);
+  }
+
+  /**
+   * The bytes behind a URL. Throws `unsupported_value` for an address that is not allowed, on the way too, and
+   * `model_request_rejected` for everything that goes wrong, both with `param: at`; rejects with the reason of the signal,
+   * which is the only bound of its time.
+   */
+  async fetch(
+    text: string,
+    { rules, resolver }: FetchSettings,
+    at: string,
+    count: CountBytes,
+    signal: AbortSignal,
+    what: Fetched = fetchedImage,
+  ): Promise<Buffer> {
+    const subject = { at, what };
+    let target = checkUrl(text, rules, at, what);
+    for (let redirects = 0; ; redirects++) {
+      const answer = await this.#exchange(target, resolver, subject, count, signal);
+      if (Buffer.isBuffer(answer)) return answer;
+      if (redirects >= this.#limits.redirectsMax) throw rejected('redirects too often', subject);
+      if (!URL.canParse(answer.location, target.url.href))
+        throw rejected('redirects to something that is not a URL', subject);
+      target = checkUrl(new URL(answer.location, target.url).href, rules, at, what);
+    }
+  }
+
+  async #exchange(
+    target: FetchTarget,
+    resolver: NameResolver,
+    subject: Subject,
+    count: CountBytes,
+    signal: AbortSignal,
+  ): Promise<Buffer | { readonly location: string }> {
+    const leaveHost = await this.#enterHost(target.host, signal);
+    try {
+      const leave = await this.#gate.enter(signal);
+      try {
+        const { at, what } = subject;
+        const addresses = await judgedAddresses(target, resolver, { at, noun: what.noun }, signal);
+        if (addresses.length === 0) throw rejected('could not be fetched: its host is not known', subject);
+        return await this.#request(target, addresses, subject, count, signal);
+      } finally {
+        leave();
+      }
+    } finally {
+      leaveHost();
+    }
+  }
+
+  /** So that nobody hammers a host through us. */
+  async #enterHost(host: string, signal: AbortSignal): Promise<() => void> {
+    const gate = this.#gatesOfHosts.get(host) ?? new Gate(this.#limits.parallelPerHostMax);
+    this.#gatesOfHosts.set(host, gate);
+    const forget = (): void => {
+      if (gate.isIdle && this.#gatesOfHosts.get(host) === gate) this.#gatesOfHosts.delete(host);
+    };
+    try {
+      const leave = await gate.enter(signal);
+      return () => {
+        leave();
+        forget();
+      };
+    } catch (error) {
+      forget();
+      throw error;
+    }
+  }
+
+  async #request(
+    target: FetchTarget,
+    addresses: readonly string[],
+    subject: Subject,
+    count: CountBytes,
+    signal: AbortSignal,
+  ): Promise<Buffer | { readonly location: string }> {
+    const { url } = target;
+    const client = clientTo(target, addresses, this.#dial, signal);
+    try {
+      const response = await client.request({
+        method: 'GET',
+        path: url.pathname + url.search,
+        headers: { accept: subject.what.accept, ...requestHeaders },
+        signal,
+      });
+      const location = redirectOf(response);
+      if (location !== undefined) return { location };
+      this.#checkHead(response, subject);
+      return await this.#read(response, subject, count);
+    } catch (error) {
+      signal.throwIfAborted();
+      if (error instanceof ApiError) throw error;
+      // What exactly went wrong would tell of the network that we stand in.
+      throw rejected('could not be fetched: the connection failed or broke off', subject, error);
+    } finally {
+      await client.destroy();
+    }
+  }
+
+  #checkHead({ statusCode, headers }: Dispatcher.ResponseData, subject: Subject): void {
+    if (statusCode !== 200) throw rejected(`could not be fetched: its server answered ${statusCode}`, subject);
+    const encoding = single(headers['content-encoding'])?.trim().toLowerCase() ?? 'identity';
+    if (encoding !== 'identity') throw rejected('is sent compressed, which was not asked for', subject);
+    const type = single(headers['content-type'])?.split(';')[0]?.trim().toLowerCase();
+    if (type !== undefined && !subject.what.types.test(type))
+      throw rejected(`is not ${subject.what.wanted} by what its server says`, subject);
+    const length = Number(single(headers['content-length']) ?? 0);
+    if (length > this.#limits.bytesMax) throw this.#tooLarge(subject);
+  }
+
+  async #read({ body }: Dispatcher.ResponseData, subject: Subject, count: CountBytes): Promise<Buffer> {
+    const chunks: Buffer[] = [];
+    let length = 0;
+    for await (const chunk of body as AsyncIterable<Buffer>) {
+      length += chunk.length;
+      if (length > this.#limits.bytesMax) throw this.#tooLarge(subject);
+      count(chunk.length);
+      chunks.push(chunk);
+    }
+    return Buffer.concat(chunks, length);
+  }
+
+  #tooLarge(subject: Subject): ApiError {
+    return rejected(`has more than ${this.#limits.bytesMax} bytes`, subject);
+  }
+}
+
+const requestHeaders = {
+  'accept-encoding': 'identity',
+  'user-agent': 'Tokenhouse',
+  connection: 'close',
+};
+
+function redirectOf({ statusCode, headers }: Dispatcher.ResponseData): string | undefined {
+  const isRedirect = [301, 302, 303, 307, 308].includes(statusCode);
+  return isRedirect ? single(headers['location']) : undefined;
+}
+
+const single = (value: string | string[] | undefined): string | undefined =>
+  typeof value === 'string' || value === undefined ? value : value[0];
+
+/** Specification §7.2; the cause is for the log only. */
+const rejected = (why: string, { at, what }: Subject, cause?: unknown): ApiError =>
+  new ApiError('model_request_rejected', `The ${what.noun} ${why}.`, {
+    param: at,
+    ...(cause === undefined ? {} : { cause }),
+  });

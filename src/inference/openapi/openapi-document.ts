@@ -1,0 +1,279 @@
+import Type from 'typebox';
+
+import type { Capabilities, Model } from '../../catalog/model.ts';
+import type { EndpointDescription, ErrorForm, Need } from '../dialects/description.ts';
+import { self } from '../dialects/description.ts';
+import { commonHeaders, errorResponses, errorSchema, headersOf, limitHeaders } from './errors.ts';
+import { Components } from './json-schema.ts';
+import type { Json, JsonObject } from './json-schema.ts';
+import type { AnswerDescription, ParameterDescription, PlainOperation } from './operation.ts';
+
+/** An endpoint of an API family, with what the service knows of it beside its dialect. */
+export interface Endpoint {
+  readonly path: string;
+  readonly kind: 'generate' | 'count';
+  readonly description: EndpointDescription;
+  /** The part of a model's card that is about the family. */
+  flags(capabilities: Capabilities): Readonly<Record<Need | 'supported', boolean>>;
+}
+
+export interface DocumentFacts {
+  /** Of the program. */
+  readonly version: string;
+  readonly endpoints: readonly Endpoint[];
+  readonly operations: readonly PlainOperation[];
+  /** Models that examples may name, best first. */
+  readonly models: readonly Model[];
+  /** Where the pages of error codes are. */
+  readonly accountUrl: string;
+  readonly bodyBytesMax: number;
+}
+
+/** The description of the inference host: an OpenAPI 3.1 document. */
+export function openApiDocument(facts: DocumentFacts): JsonObject {
+  const components = new Components();
+  const responses = new Map<string, JsonObject>();
+  components.add('ErrorBody', self(errorSchema));
+  for (const { description } of facts.endpoints) {
+    for (const [name, schema] of Object.entries(description.named)) components.add(name, schema);
+  }
+  for (const { named = {} } of facts.operations) {
+    for (const [name, schema] of Object.entries(named)) components.add(name, schema);
+  }
+  const errors = new Map<string, Type.TObject>();
+  for (const { name, schema } of [
+    ...facts.endpoints.map(({ description }) => description.error),
+    ...facts.operations.map(({ error }) => error),
+  ]) {
+    if (!errors.has(name)) errors.set(name, schema(errorSchema));
+  }
+  for (const [name, schema] of errors) components.add(name, self(schema));
+
+  const shared: Shared = { components, responses, errors, facts };
+  const paths: Record<string, JsonObject> = {};
+  const put = (path: string, method: string, operation: JsonObject): void => {
+    paths[path] = { ...paths[path], [method]: operation };
+  };
+  for (const endpoint of facts.endpoints) put(endpoint.path, 'post', endpointOperation(endpoint, shared));
+  for (const operation of facts.operations) put(operation.path, operation.method, plainOperation(operation, shared));
+  const tags = [
+    ...new Set([...facts.endpoints.map(({ description: { tag } }) => tag), ...facts.operations.map(({ tag }) => tag)]),
+  ];
+  return {
+    openapi: '3.1.1',
+    info: {
+      title: 'Tokenhouse inference API',
+      version: facts.version,
+      description: `Every route of the inference host. Routes that take GET also take HEAD. Answers gain fields over time: ignore those that you do not know. Bodies must be smaller than ${facts.bodyBytesMax} bytes. Codes of errors: ${facts.accountUrl}/docs/errors`,
+      license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
+    },
+    servers: [{ url: '/', description: 'Where this document was read.' }],
+    security: eitherKey,
+    tags: tags.map((name) => ({ name })),
+    paths,
+    components: {
+      schemas: components.printAll(),
+      responses: Object.fromEntries([...responses].toSorted(([a], [b]) => (a < b ? -1 : 1))),
+      headers: headerComponents,
+      parameters: commonParameters,
+      securitySchemes: {
+        bearer: { type: 'http', scheme: 'bearer', description: '`Authorization: Bearer <key>`' },
+        apiKey: { type: 'apiKey', in: 'header', name: 'x-api-key', description: '`x-api-key: <key>`' },
+      },
+    },
+  };
+}
+
+interface Shared {
+  readonly components: Components;
+  readonly responses: Map<string, JsonObject>;
+  /** Bodies of error answers, by the name of their form. */
+  readonly errors: ReadonlyMap<string, Type.TObject>;
+  readonly facts: DocumentFacts;
+}
+
+const eitherKey: readonly Json[] = [{ bearer: [] }, { apiKey: [] }];
+
+const headerComponents: JsonObject = {
+  'cache-control': { description: 'Always `no-cache`.', schema: { type: 'string' } },
+  vary: {
+    description: '`origin`: to pages of allowed origins, CORS adds which may read the answer and which headers of it.',
+    schema: { type: 'string' },
+  },
+  'x-request-id': {
+    description: 'Id of the request: the one that it was sent with, or a new one.',
+    schema: { type: 'string' },
+  },
+  'request-id': { description: 'The same as `x-request-id`.', schema: { type: 'string' } },
+  'ratelimit-limit': {
+    description:
+      'Of all limits that are set for the account or the key, the one of which the smallest share is left: its cap. Absent where none is set.',
+    schema: { type: 'integer' },
+  },
+  'ratelimit-remaining': { description: 'What is left of it.', schema: { type: 'integer' } },
+  'ratelimit-reset': { description: 'Seconds until it begins anew.', schema: { type: 'integer' } },
+};
+
+const streamHeaders = { 'X-Accel-Buffering': 'Of a stream: `no`, so that proxies pass on each event at once.' };
+
+const commonParameters: JsonObject = {
+  'x-request-id': {
+    name: 'x-request-id',
+    in: 'header',
+    description:
+      'Id of the request, for the answer, the log and the ledger. The form `req_<12 hex>` is echoed as it is, any other text with the prefix `client_`.',
+    schema: { type: 'string' },
+  },
+  'service-zdr': {
+    name: 'Service-ZDR',
+    in: 'header',
+    description: 'Zero data retention: only backends that retain nothing see the request.',
+    schema: { type: 'string', enum: ['required'] },
+  },
+  'idempotency-key': {
+    name: 'Idempotency-Key',
+    in: 'header',
+    description:
+      'A text of your choice for this request, unique in the account, for example a UUID. Sent again within 24 hours with the same body, it is not generated or charged again: the answer is the first one, with `idempotent-replayed: true`.',
+    schema: { type: 'string', minLength: 1, maxLength: 255, pattern: '^[!-~]+$' },
+  },
+  'service-request-tag': {
+    name: 'Service-Request-Tag',
+    in: 'header',
+    description:
+      'Labels of usage, at most eight, separated by commas: for models that are dedicated to an account. Ignored elsewhere.',
+    schema: { type: 'string', example: 'nightly,search' },
+  },
+};
+
+const replayHeader: JsonObject = {
+  'idempotent-replayed': {
+    description:
+      'The answer is that of an earlier request with the same `Idempotency-Key`, whose id `x-request-id` is.',
+    schema: { type: 'string', enum: ['true'] },
+  },
+};
+
+const commonParameter = (name: keyof typeof commonParameters): JsonObject => ({
+  $ref: `#/components/parameters/${name}`,
+});
+
+function endpointOperation({ kind, description, flags }: Endpoint, shared: Shared): JsonObject {
+  const { components, errors, facts } = shared;
+  const { events } = description;
+  const error = errors.get(description.error.name) ?? errorSchema;
+  return {
+    operationId: description.operationId,
+    tags: [description.tag],
+    summary: description.summary,
+    description: description.description,
+    parameters: [
+      commonParameter('x-request-id'),
+      commonParameter('service-zdr'),
+      commonParameter('service-request-tag'),
+      ...(kind === 'generate' ? [commonParameter('idempotency-key')] : []),
+      ...(description.headers ?? []).map((header) => printParameter({ ...header, in: 'header' }, components)),
+    ],
+    requestBody: {
+      required: true,
+      content: {
+        'application/json': {
+          schema: components.print(description.request),
+          examples: Object.fromEntries(
+            description.examples.flatMap(({ name, summary, needs, body }) => {
+              const model = modelWith(facts.models, flags, needs);
+              return model === undefined ? [] : [[name, { summary, value: body(model.id) as JsonObject }]];
+            }),
+          ),
+        },
+      },
+    },
+    responses: {
+      '200': {
+        description: events === undefined ? 'The answer.' : `The answer. ${events.description}`,
+        headers: {
+          ...commonHeaders(kind),
+          ...limitHeaders,
+          ...(events === undefined ? {} : headersOf(streamHeaders)),
+          ...(kind === 'generate' ? replayHeader : {}),
+        },
+        content: {
+          'application/json': { schema: components.print(description.answer) },
+          ...(events === undefined ? {} : { 'text/event-stream': streamOf(components.print(events.schema(error))) }),
+        },
+      },
+      ...errorsOf(kind, description.error, shared),
+    },
+  };
+}
+
+/**
+ * To OpenAPI 3.1 the schema of a body is one of all of it, and a stream of events is a text; only 3.2 has a word for the schema
+ * of each event, `itemSchema`. So it stands beside, as an extension: its parts are components, for which generators make types.
+ */
+const streamOf = (event: JsonObject): JsonObject => ({
+  schema: {
+    type: 'string',
+    contentMediaType: 'text/event-stream',
+    description:
+      'Server-sent events. What stands behind `data:` is JSON, as `x-item-schema` beside this schema has it.',
+  },
+  'x-item-schema': event,
+});
+
+/** The first model that a request with these needs works with. */
+const modelWith = (models: readonly Model[], flags: Endpoint['flags'], needs: readonly Need[]): Model | undefined =>
+  models.find(({ capabilities }) => {
+    const has = flags(capabilities);
+    return has.supported && needs.every((need) => has[need]);
+  });
+
+function plainOperation(operation: PlainOperation, shared: Shared): JsonObject {
+  const { components } = shared;
+  const { body, answers } = operation;
+  return {
+    operationId: operation.operationId,
+    tags: [operation.tag],
+    summary: operation.summary,
+    description: operation.description,
+    ...(operation.key === 'required' ? {} : { security: operation.key === 'unused' ? [] : [{}, ...eitherKey] }),
+    parameters: [
+      commonParameter('x-request-id'),
+      ...(operation.parameters ?? []).map((parameter) => printParameter(parameter, components)),
+    ],
+    ...(body === undefined
+      ? {}
+      : {
+          requestBody: { required: true, content: { [body.contentType]: { schema: components.print(body.schema) } } },
+        }),
+    responses: {
+      ...errorsOf(operation.exposure, operation.error, shared),
+      ...Object.fromEntries(
+        answers.map((answer) => [String(answer.status), printAnswer(answer, operation, components)]),
+      ),
+    },
+  };
+}
+
+const errorsOf = (exposure: Parameters<typeof errorResponses>[0], form: ErrorForm, shared: Shared): JsonObject =>
+  errorResponses(exposure, form, shared.facts.accountUrl, shared.responses);
+
+const printParameter = (
+  { name, in: place, description, schema }: ParameterDescription,
+  components: Components,
+): JsonObject => ({
+  name,
+  in: place,
+  description,
+  ...(place === 'path' ? { required: true } : {}),
+  schema: components.print(schema),
+});
+
+function printAnswer(answer: AnswerDescription, { exposure, key }: PlainOperation, components: Components): JsonObject {
+  const { description, contentType, schema = Type.Unknown(), headers = {} } = answer;
+  return {
+    description,
+    headers: { ...commonHeaders(exposure), ...(key === 'required' ? limitHeaders : {}), ...headersOf(headers) },
+    ...(contentType === undefined ? {} : { content: { [contentType]: { schema: components.print(schema) } } }),
+  };
+}

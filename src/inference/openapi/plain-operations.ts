@@ -1,0 +1,81 @@
+import Type from 'typebox';
+
+import { cardSchema, modelListSchema } from '../../catalog/card-schema.ts';
+import { plainError, self } from '../dialects/description.ts';
+import { fileOperations } from './file-operations.ts';
+import type { PlainOperation } from './operation.ts';
+
+const status = (value: string) => Type.Object({ status: Type.Literal(value, { description: `Always \`${value}\`.` }) });
+const health = { tag: 'Service', key: 'unused', exposure: 'open', error: plainError } as const;
+
+/** What the inference host answers beside the API families. */
+export const plainOperations: readonly PlainOperation[] = [
+  {
+    path: '/v1/models',
+    method: 'get',
+    operationId: 'listModels',
+    tag: 'Models',
+    summary: 'List the models',
+    description:
+      'The catalog: limits, capabilities and prices of every model that the key can use. Without a key, all models at list prices. Queries are ignored: the list is always whole.',
+    key: 'optional',
+    exposure: 'models',
+    error: plainError,
+    answers: [{ status: 200, description: 'The models.', contentType: 'application/json', schema: modelListSchema }],
+    named: { ModelList: self(modelListSchema), Model: self(cardSchema) },
+  },
+  ...fileOperations,
+  {
+    ...health,
+    path: '/healthz',
+    method: 'get',
+    operationId: 'getHealth',
+    summary: 'Is the process alive?',
+    description: 'Answers as long as the process works.',
+    answers: [{ status: 200, description: 'It is.', contentType: 'application/json', schema: status('ok') }],
+  },
+  {
+    ...health,
+    path: '/readyz',
+    method: 'get',
+    operationId: 'getReadiness',
+    summary: 'Does the service want work?',
+    description: 'For load balancers.',
+    answers: [
+      { status: 200, description: 'It does.', contentType: 'application/json', schema: status('ready') },
+      {
+        status: 503,
+        description: 'It is being stopped, or cannot reach its database.',
+        contentType: 'application/json',
+        schema: status('not ready'),
+        headers: { 'Retry-After': 'Seconds until it is worth asking again.' },
+      },
+    ],
+  },
+  {
+    ...health,
+    path: '/openapi.json',
+    method: 'get',
+    operationId: 'getApiDescription',
+    summary: 'This document',
+    description: 'Printed from the schemas that requests are checked with. It changes with the configuration.',
+    parameters: [
+      {
+        name: 'if-none-match',
+        in: 'header',
+        description: 'The `ETag` of the document that the client has.',
+        schema: Type.String(),
+      },
+    ],
+    answers: [
+      {
+        status: 200,
+        description: 'An OpenAPI 3.1 document.',
+        contentType: 'application/json',
+        schema: Type.Object({ openapi: Type.String({ description: 'Version of OpenAPI.' }) }),
+        headers: { ETag: 'Of these bytes.' },
+      },
+      { status: 304, description: 'The client has it.', headers: { ETag: 'Of the document.' } },
+    ],
+  },
+];

@@ -1,0 +1,178 @@
+import type { EventSink } from './parsed-event.ts';
+import { blankRun, Malformed, type Marks, type Reading, type Source } from './source.ts';
+
+export interface CallRules {
+  /** What was offered, by name. A call of anything else is text: clients fail on names that they do not know. */
+  readonly tools: ReadonlyMap<string, OfferedTool>;
+  /** After so many calls the answer is over (`parallel_tool_calls: false` is 1). */
+  readonly callsMax: number;
+  /**
+   * What a grammar makes of the text: the whole answer is calls, what follows the mark that begins one is, or it may be anything.
+   * What must be a call is never text, also when it is cut before there is anything to tell of it.
+   */
+  readonly bound: 'answer' | 'marked' | 'nothing';
+}
+
+export interface OfferedTool {
+  /** JSON Schema of the arguments. */
+  readonly parameters: unknown;
+}
+
+/** The calls of one answer. */
+export class Calls {
+  readonly #source: Source;
+  readonly #sink: EventSink;
+  readonly #rules: CallRules;
+  /** The call that is read, until something of its arguments is there: nobody has written a call that is cut before. */
+  #pending: string | undefined;
+  #hasArguments = false;
+  #finished = 0;
+
+  constructor(source: Source, sink: EventSink, rules: CallRules) {
+    this.#source = source;
+    this.#sink = sink;
+    this.#rules = rules;
+    if (rules.bound === 'answer') sink.dropText();
+  }
+
+  /** Calls whose arguments are over. */
+  get finished(): number {
+    return this.#finished;
+  }
+
+  get announced(): number {
+    return this.#sink.calls;
+  }
+
+  isOffered(name: string): boolean {
+    return this.#rules.tools.has(name);
+  }
+
+  /** Whether a parameter is a string by its schema; one without a type is none. */
+  isText(name: string, parameter: string): boolean {
+    const properties = member(this.#rules.tools.get(name)?.parameters, 'properties');
+    return member(member(properties, parameter), 'type') === 'string';
+  }
+
+  /** A mark that begins calls was read. */
+  marked(mark: string, trigger: string | undefined): void {
+    if (this.#rules.bound === 'marked' && mark === trigger) this.#sink.dropText();
+  }
+
+  /** What is read is a call of this function. It is announced with the first of its arguments, or with its end. */
+  begin(name: string): void {
+    if (!this.isOffered(name)) throw new Malformed();
+    this.#pending = name;
+    this.#hasArguments = false;
+  }
+
+  readonly arguments = (text: string): void => {
+    if (text === '') return;
+    this.#announce();
+    this.#hasArguments = true;
+    this.#sink.arguments(text);
+  };
+
+  /** The text ended: whether anything of the call was there. */
+  get isAnnounced(): boolean {
+    return this.#pending === undefined;
+  }
+
+  /** Arguments that are not there are an object without fields: clients parse them. */
+  finish(): void {
+    this.#announce();
+    if (!this.#hasArguments) this.#sink.arguments('{}');
+    this.#finished++;
+    if (this.#finished >= this.#rules.callsMax) throw new Enough();
+    this.#source.record();
+  }
+
+  /** The text since the record began is a call: it is not taken back any more. */
+  #announce(): void {
+    if (this.#pending === undefined) return;
+    this.#source.settle();
+    this.#sink.call(this.#pending);
+    this.#pending = undefined;
+  }
+}
+
+function member(value: unknown, name: string): unknown {
+  if (typeof value !== 'object' || value === null || !Object.hasOwn(value, name)) return undefined;
+  return (value as Readonly<Record<string, unknown>>)[name];
+}
+
+/** No more calls are wanted, and nothing else that may follow. */
+export class Enough extends Error {
+  override readonly name = 'Enough';
+}
+
+/**
+ * Reads an answer of text and calls. What begins like a call and is none comes out as the text that it is, and blanks that
+ * only stand around calls are no text. `trigger`: the mark behind which a grammar may hold; `already`: blanks that were read
+ * before.
+ */
+export function* readAnswer(
+  source: Source,
+  sink: EventSink,
+  calls: Calls,
+  marks: Marks,
+  readCalls: (source: Source, calls: Calls, mark: string) => Reading,
+  trigger: string | undefined,
+  already = '',
+): Reading {
+  let before = already;
+  for (;;) {
+    let blanks = before + (yield* readBlanks(source, sink));
+    before = '';
+    const mark = yield* source.until(marks, (text) => {
+      sink.text(blanks + text);
+      blanks = '';
+    });
+    if (mark === undefined) {
+      if (calls.announced === 0) sink.text(blanks);
+      return;
+    }
+    calls.marked(mark, trigger);
+    yield* attempt(source, sink, calls, blanks, mark, readCalls(source, calls, mark));
+  }
+}
+
+/** Reads calls; what turns out to be none is text. */
+export function* attempt(
+  source: Source,
+  sink: EventSink,
+  calls: Calls,
+  blanks: string,
+  mark: string,
+  reading: Reading,
+): Reading {
+  const { announced } = calls;
+  source.record(mark);
+  try {
+    yield* reading;
+    source.settle();
+  } catch (error) {
+    if (!(error instanceof Malformed)) throw error;
+    const rest = source.settle();
+    if (calls.announced === announced) sink.text(blanks + rest);
+    // Cut off behind the arguments: what is missing says nothing, nor does half a mark.
+    else if (source.isCut || (yield* source.peek()) === undefined) source.skip();
+    else sink.text(rest);
+  }
+}
+
+/** Reads blanks that are text only when text follows; so many that they can hardly be layout are text anyway. */
+export function* readBlanks(source: Source, sink: EventSink): Reading<string> {
+  let blanks = '';
+  let length = 0;
+  yield* source.while(blankRun, (text) => {
+    length += text.length;
+    blanks += text;
+    if (length <= layoutBlanksMax) return;
+    sink.text(blanks);
+    blanks = '';
+  });
+  return blanks;
+}
+
+const layoutBlanksMax = 64;

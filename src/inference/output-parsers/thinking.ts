@@ -1,0 +1,45 @@
+import { readBlanks } from './calls.ts';
+import type { EventSink } from './parsed-event.ts';
+import { Marks, type Reading, type Source } from './source.ts';
+
+/** What stands around reasoning. */
+export interface ThinkMarks {
+  readonly start: string;
+  readonly end: string;
+}
+
+export const knownThinkMarks: readonly ThinkMarks[] = [
+  { start: '<think>', end: '</think>' },
+  { start: '[THINK]', end: '[/THINK]' },
+  { start: '<seed:think>', end: '</seed:think>' },
+];
+
+/** Whether a prompt leaves off inside reasoning, because its template opened it. */
+export function endsInThought(prompt: string, { start, end }: ThinkMarks): boolean {
+  return prompt.lastIndexOf(start) > prompt.lastIndexOf(end) && prompt.trimEnd().endsWith(start);
+}
+
+/**
+ * Reads what stands before the answer: reasoning, when the text begins with its mark or inside it. Without an end, all of it is
+ * reasoning. Blanks around the marks are layout.
+ */
+export function* readThought(
+  source: Source,
+  sink: EventSink,
+  marks: ThinkMarks,
+  startsInside: boolean,
+  enter: (phase: 'reasoning' | 'answer') => void,
+): Reading {
+  const blanks = yield* readBlanks(source, sink);
+  // Some models say the mark again that their template has set.
+  const isMarked = yield* source.accept(marks.start);
+  if (!startsInside && !isMarked) {
+    sink.text(blanks);
+    return enter('answer');
+  }
+  enter('reasoning');
+  yield* source.blanks();
+  yield* source.until(new Marks([marks.end]), (text) => sink.reasoning(text));
+  enter('answer');
+  yield* source.blanks();
+}

@@ -1,0 +1,66 @@
+import { isEntitled } from '../../accounts/directory.ts';
+import type { Caller } from '../../accounts/directory.ts';
+import type { Catalog } from '../../catalog/catalog.ts';
+import type { Model } from '../../catalog/model.ts';
+import { ApiError } from '../../platform/errors.ts';
+
+/** Where a request comes from, and what it is for. */
+export interface Origin {
+  /** Of the URL. */
+  readonly path: string;
+  /** Of the client: the peer of the connection, or whom a trusted proxy names. */
+  readonly address: string | undefined;
+}
+
+/** Specification §5.5: what the key is kept to; a management key makes no requests at all (contracts.md, section 2). Throws `http_403`. */
+export function checkAccess({ key }: Caller, { path, address }: Origin): void {
+  if (key.isManagement === true)
+    throw new ApiError('http_403', 'This is a management key, for the account host. Requests take an inference key.');
+  if (key.access === undefined) return;
+  if (!key.access.mayComeFrom(address))
+    throw new ApiError('http_403', 'This key may not be used from the address that the request comes from.');
+  if (!key.access.mayUse(path)) throw new ApiError('http_403', `This key may not use ${path}.`);
+}
+
+/**
+ * The models that a caller can use at a time, and thus sees; without a key, all that are nobody's in particular
+ * (specification §5.6).
+ */
+export function usableModels(caller: Caller | undefined, catalog: Catalog, time: number): readonly Model[] {
+  return catalog
+    .modelsAt(time)
+    .filter((model) => isShownTo(model, caller) && (caller === undefined || isEntitled(caller, model.id)));
+}
+
+/** What is dedicated to others does not exist for a caller: its name may say whose it is. */
+const isShownTo = ({ dedicatedTo }: Model, caller: Caller | undefined): boolean =>
+  dedicatedTo === undefined || (caller !== undefined && dedicatedTo.has(caller.account.id));
+
+/**
+ * The model that a request names: 404 when there is none, or no longer; 403 when there is one, but not for this key
+ * (specification §5.5, §7.2). The message lists what the key can use (§5.6).
+ */
+export function modelFor(id: string, caller: Caller, catalog: Catalog, time: number): Model {
+  const found = catalog.find(id, time);
+  const named = id.slice(0, idLengthShown);
+  const usable = (): string => listed(usableModels(caller, catalog, time));
+  if (found === undefined || !isShownTo(found.model, caller))
+    throw new ApiError('model_not_found', `No model '${named}'. ${usable()}`, { param: 'model' });
+  const { model, isRetired } = found;
+  if (isRetired)
+    throw new ApiError('model_not_found', `The model '${named}' has been retired. ${usable()}`, { param: 'model' });
+  if (isEntitled(caller, model.id)) return model;
+  throw new ApiError('model_not_allowed', `This key is not entitled to the model '${model.id}'. ${usable()}`, {
+    param: 'model',
+  });
+}
+
+const idLengthShown = 100;
+const modelsShown = 50;
+
+function listed(models: readonly Model[]): string {
+  if (models.length === 0) return 'This key can use no model.';
+  const ids = models.slice(0, modelsShown).map(({ id }) => id);
+  const more = models.length - ids.length;
+  return `This key can use: ${ids.join(', ')}${more === 0 ? '' : ` and ${more} more (GET /v1/models lists them)`}.`;
+}

@@ -1,0 +1,110 @@
+import type { CancelReason } from './cancellation.ts';
+
+/** A request that is being worked on, from its arrival to its last byte. */
+export interface RunningRequest {
+  readonly signal: AbortSignal;
+  /** Why it was stopped. Unlike `signal`, asking for it costs nothing: most refusals need no signal. */
+  readonly cancelled: CancelReason | undefined;
+  /** Stops the request; only the first reason counts. */
+  cancel(reason: CancelReason): void;
+  /** Whose it is, as soon as that is known. */
+  claim(accountId: string, keyId: string): void;
+  end(): void;
+}
+
+/** One of them. */
+class Entry implements RunningRequest {
+  readonly #controller = new AbortController();
+  /** A client waits for it. */
+  readonly isRequest: boolean;
+  readonly #ended: (entry: Entry) => void;
+  accountId: string | undefined;
+  keyId: string | undefined;
+  cancelled: CancelReason | undefined;
+
+  constructor(isRequest: boolean, ended: (entry: Entry) => void) {
+    this.isRequest = isRequest;
+    this.#ended = ended;
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  cancel(reason: CancelReason): void {
+    this.cancelled ??= reason;
+    this.#controller.abort(reason);
+  }
+
+  claim(accountId: string, keyId: string): void {
+    this.accountId = accountId;
+    this.keyId = keyId;
+  }
+
+  end(): void {
+    this.#ended(this);
+  }
+}
+
+/** All requests that run in this process: so that a revoked key, a deadline or a stop reaches them. */
+export class ActiveRequests {
+  readonly #entries = new Set<Entry>();
+  #requests = 0;
+  #whenEmpty: (() => void) | undefined;
+
+  /** Requests of clients that are under way. */
+  get count(): number {
+    return this.#requests;
+  }
+
+  begin(): RunningRequest {
+    return this.#begin(true);
+  }
+
+  /** A generation apart from the requests that read it; stopped like them, and waited for. */
+  beginGeneration(): RunningRequest {
+    return this.#begin(false);
+  }
+
+  #begin(isRequest: boolean): Entry {
+    const entry = new Entry(isRequest, (ended) => {
+      if (!this.#entries.delete(ended)) return;
+      if (ended.isRequest) this.#requests--;
+      if (this.#entries.size === 0) this.#whenEmpty?.();
+    });
+    this.#entries.add(entry);
+    if (isRequest) this.#requests++;
+    return entry;
+  }
+
+  cancelKey(keyId: string): void {
+    for (const entry of this.#entries) if (entry.keyId === keyId) entry.cancel('revoked');
+  }
+
+  cancelAccount(accountId: string): void {
+    for (const entry of this.#entries) if (entry.accountId === accountId) entry.cancel('revoked');
+  }
+
+  cancelAll(reason: CancelReason): void {
+    for (const entry of this.#entries) entry.cancel(reason);
+  }
+
+  /** Waits until nothing runs, at most `limitMs`; then stops what is left and waits `graceMs` for its last bytes. */
+  async drain(limitMs: number, graceMs: number): Promise<void> {
+    await this.#empty(limitMs);
+    this.cancelAll('drain');
+    await this.#empty(graceMs);
+  }
+
+  async #empty(limitMs: number): Promise<void> {
+    if (this.#entries.size === 0) return;
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, limitMs);
+      this.#whenEmpty = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+    this.#whenEmpty = undefined;
+  }
+}

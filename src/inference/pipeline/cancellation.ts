@@ -1,0 +1,60 @@
+import { ApiError } from '../../platform/errors.ts';
+import type { Ending } from '../../store/ledger.ts';
+
+/** Why a running request was stopped from outside; the reason of its abort signal. The first one wins. */
+export type CancelReason = 'client-left' | 'reader-stalled' | 'revoked' | 'drain' | 'deadline' | 'lost';
+
+/** The ending that the ledger records for it. */
+export function endingOfCancel(reason: CancelReason): Ending {
+  switch (reason) {
+    case 'client-left':
+      return 'client_left';
+    case 'reader-stalled':
+      return 'reader_stalled';
+    case 'revoked':
+      return 'revoked';
+    case 'drain':
+      return 'drained';
+    case 'deadline':
+      return 'deadline';
+    case 'lost':
+      return 'lost';
+  }
+}
+
+/** What a client that is still there is told. The model is undefined while the request has not been understood. */
+export function errorOfCancel(reason: CancelReason, model: string | undefined): ApiError {
+  const extra = model === undefined ? {} : { model };
+  switch (reason) {
+    case 'revoked':
+      return new ApiError(
+        'invalid_api_key',
+        'The API key was revoked, or its account suspended, while this request ran.',
+      );
+    case 'drain':
+      return new ApiError(
+        'no_healthy_backends',
+        'The service is being stopped. Nothing is charged; send the request again.',
+        {
+          extra,
+          retryAfterSeconds: 1,
+        },
+      );
+    case 'deadline':
+      return new ApiError('backend_timeout', 'The request ran longer than this service allows. Nothing is charged.', {
+        extra,
+      });
+    // Its money and its slot are others' by now (docs/money.md, "The fence").
+    case 'lost':
+      return new ApiError(
+        'internal_error',
+        'The database has not heard of this process for too long. Nothing is charged.',
+        {
+          retryAfterSeconds: 1,
+        },
+      );
+    case 'client-left':
+    case 'reader-stalled':
+      return new ApiError('http_408', 'The client stopped reading.');
+  }
+}

@@ -1,0 +1,227 @@
+import type { Model } from '../../catalog/model.ts';
+import { ApiError } from '../../platform/errors.ts';
+import type { GenerationRequest, ImageTokens, Message, Prompt, Tool } from '../../generation/request.ts';
+import type { LengthRefusal } from './length-refusal.ts';
+import { bytesPerToken } from './prompt-lengths.ts';
+import type { Route } from './route.ts';
+
+/** What of a route decides lengths. */
+type LengthPolicy = Pick<Route, 'defaultMaxTokens' | 'retryWithoutMaxTokens'>;
+
+/** The default of §4.2.1(1) for a model without an output cap. */
+const defaultMaxTokens = 65_536;
+
+/** Tokens that a chat template may add: around each message, and around the conversation. Generous on purpose. */
+const templateTokensPerMessage = 16;
+const templateTokens = 128;
+/** Tokens with which a template explains how tools are called, once. */
+const toolTemplateTokens = 1024;
+
+export interface Fitted {
+  readonly maxTokens: number;
+  /** Tokens that reasoning may take beyond these (§4.2.1(5)). */
+  readonly reasoningRoomTokens: number;
+  /** Tokens of all prompts together, exact when `counted`, else an upper bound from their bytes. */
+  readonly promptTokens: number;
+  readonly counted: boolean;
+  /** What no tokenizer and no template could make of all prompts together, whatever was counted. */
+  readonly promptTokensPossible: number;
+  /** `maxTokens` is what the window leaves, and less than was wanted. */
+  readonly limitedByContext: boolean;
+}
+
+/** What of a request decides its length. */
+export interface FittedRequest extends Pick<GenerationRequest, 'prompt' | 'tools' | 'maxTokens' | 'at'> {
+  /** Extra room that the model's card gives to reasoning; 0 without reasoning. */
+  readonly reasoningRoomTokens: number;
+}
+
+/**
+ * Decides how long the answer may be (specification §4.2.1). The prompt is bounded from its bytes; only where that
+ * bound and `max_tokens` exceed the window is the engine asked to count. Throws `context_length_exceeded` 400.
+ *
+ * Each prompt of a batch has the window for itself, so it is the longest one that decides (contracts §1.1). `countPrompt`
+ * counts one prompt and leaves images out. They count as `images` says (§4.2.4(3)): as many as is likely for the window, whose
+ * last judge is the backend, and as many as there can be for the hold.
+ *
+ * The room of §4.2.1(5) goes beyond `max_tokens`, never beyond what the card promises: answer and reasoning together stay
+ * within `max_output_tokens`, which caps the output, and within the window.
+ */
+export async function fit(
+  request: FittedRequest,
+  model: Model,
+  route: LengthPolicy,
+  countPrompt: (prompt: Prompt) => Promise<number | 'too-long' | undefined>,
+  suggestions: () => readonly Model[],
+  images: ImageTokens = noImages,
+): Promise<Fitted> {
+  const prompts = singlePrompts(request.prompt).map((prompt) => {
+    const bound = promptTokenBound(prompt, request.tools) + images.most;
+    // Ids are what they are, and none is added to them.
+    return { prompt, likely: bound, most: bound, isExact: prompt.type === 'token-ids' };
+  });
+  const wanted = wantedTokens(request.maxTokens, model, route);
+  // A server may put its beginning of text before ids too.
+  const promptTokensPossible = prompts.reduce((sum, { most, isExact }) => sum + most + (isExact ? 1 : 0), 0);
+  const roomy = capped(wanted + request.reasoningRoomTokens, model);
+  const fitted = (maxTokens: number): Fitted => {
+    const left = Math.max(0, model.contextLength - longest(prompts, 'most') - maxTokens);
+    const extra = Math.min(capped(maxTokens + request.reasoningRoomTokens, model) - maxTokens, left);
+    const promptTokens = prompts.reduce((sum, { most }) => sum + most, 0);
+    const counted = prompts.every(({ isExact }) => isExact);
+    return {
+      maxTokens,
+      reasoningRoomTokens: extra,
+      promptTokens,
+      counted,
+      promptTokensPossible,
+      limitedByContext: false,
+    };
+  };
+  const tooLong = (tokens: number | undefined): ApiError =>
+    contextLengthExceeded(model, tokens, wanted, suggestions(), request.at.prompt);
+  for (const one of prompts) {
+    if (one.isExact || one.most + roomy <= model.contextLength) continue;
+    const counted = await countPrompt(one.prompt);
+    if (counted === 'too-long') throw tooLong(undefined);
+    // Nobody can count here: the backend judges, and `dispatch` refits once when it refuses.
+    if (counted === undefined) return fitted(wanted);
+    one.likely = counted + images.likely;
+    one.most = counted + images.most;
+    one.isExact = images.most === 0;
+  }
+  const likely = longest(prompts, 'likely');
+  if (likely + wanted <= model.contextLength) return fitted(wanted);
+
+  const room = model.contextLength - likely;
+  // §4.2.1(4) with contracts decision 14: once more without max_tokens, as long as the window leaves room.
+  const mayShrink = route.retryWithoutMaxTokens || heeded(request.maxTokens, model) === undefined;
+  if (room < 1 || !mayShrink) throw tooLong(likely);
+  const maxTokens = capped(room, model);
+  return { ...fitted(maxTokens), limitedByContext: maxTokens === room };
+}
+
+/** A conversation, or each prompt of a batch as a request of its own. */
+function singlePrompts(prompt: Prompt): readonly Prompt[] {
+  switch (prompt.type) {
+    case 'messages':
+      return [prompt];
+    case 'texts':
+      return prompt.prompts.map((text) => ({ type: 'texts', prompts: [text] }));
+    case 'token-ids':
+      return prompt.prompts.map((ids) => ({ type: 'token-ids', prompts: [ids] }));
+  }
+}
+
+const longest = <Field extends 'likely' | 'most'>(
+  prompts: readonly Readonly<Record<Field, number>>[],
+  field: Field,
+): number => prompts.reduce((most, prompt) => Math.max(most, prompt[field]), 0);
+
+const noImages: ImageTokens = { likely: 0, most: 0 };
+
+/** §4.2.1(4) when it is the backend that refused: what the window leaves, by the backend's own count when it told one. */
+export function retryTokens(
+  model: Model,
+  { promptTokens, windowTokens = Infinity }: LengthRefusal,
+): number | undefined {
+  if (promptTokens === undefined) return undefined;
+  const room = Math.min(windowTokens, model.contextLength) - promptTokens;
+  return room < 1 ? undefined : capped(room, model);
+}
+
+/** §4.2.1(1) to (3). */
+function wantedTokens(asked: number | undefined, model: Model, route: LengthPolicy): number {
+  const limit = heeded(asked, model);
+  if (limit !== undefined) return capped(limit, model);
+  if (typeof route.defaultMaxTokens === 'number') return capped(route.defaultMaxTokens, model);
+  if (model.maxOutputTokens !== null) return model.maxOutputTokens;
+  return route.defaultMaxTokens === 'card'
+    ? Math.min(defaultMaxTokens, Math.floor(model.contextLength / 2))
+    : model.contextLength;
+}
+
+/** §4.2.1(3): larger than the whole window is as if it were not there. */
+const heeded = (asked: number | undefined, model: Model): number | undefined =>
+  asked !== undefined && asked <= model.contextLength ? asked : undefined;
+
+const capped = (tokens: number, model: Model): number =>
+  model.maxOutputTokens === null ? tokens : Math.min(tokens, model.maxOutputTokens);
+
+/** Specification §7.2: the message suggests what to do, the extra fields say it to programs. */
+export function contextLengthExceeded(
+  model: Model,
+  promptTokens: number | undefined,
+  maxTokens: number,
+  larger: readonly Model[],
+  param: string,
+  windowTokens = model.contextLength,
+): ApiError {
+  const prompt = promptTokens === undefined ? 'The prompt' : `The prompt of ${promptTokens} tokens`;
+  return new ApiError(
+    'context_length_exceeded',
+    `${prompt} with max_tokens ${maxTokens} does not fit the context window of ${windowTokens} tokens. Lower max_tokens, trim the prompt, or choose a model with a larger context.`,
+    {
+      param,
+      extra: {
+        model: model.id,
+        context_length_limit: windowTokens,
+        ...(promptTokens === undefined ? {} : { prompt_tokens: promptTokens }),
+        max_tokens: maxTokens,
+        suggested_models: larger.map(({ id, contextLength }) => ({ id, context_length: contextLength })),
+      },
+    },
+  );
+}
+
+/** What is charged for a prompt whose length nobody tells. */
+export const promptTokensLikely = (bound: number): number => Math.ceil(bound / bytesPerToken);
+
+/** No tokenizer makes more tokens of a text than it has UTF-8 bytes; the template adds a few to each message and tool. */
+export function promptTokenBound(prompt: Prompt, tools: readonly Tool[]): number {
+  const ofTools =
+    tools.length === 0 ? 0 : tools.reduce((sum, tool) => sum + toolBytes(tool) + templateTokens, toolTemplateTokens);
+  return promptBytes(prompt) + ofTools;
+}
+
+function promptBytes(prompt: Prompt): number {
+  switch (prompt.type) {
+    case 'messages':
+      return prompt.messages.reduce(
+        (sum, message) => sum + messageBytes(message) + templateTokensPerMessage,
+        templateTokens,
+      );
+    case 'token-ids':
+      return prompt.prompts.reduce((sum, ids) => sum + ids.length, 0);
+    case 'texts':
+      return prompt.prompts.reduce((sum, text) => sum + Buffer.byteLength(text) + 1, 0);
+  }
+}
+
+function messageBytes(message: Message): number {
+  let bytes = 0;
+  for (const part of message.content) if (part.type === 'text') bytes += Buffer.byteLength(part.text);
+  if (message.role === 'assistant') {
+    for (const reasoning of message.reasoning) bytes += Buffer.byteLength(reasoning.text);
+    for (const call of message.toolCalls)
+      bytes += 2 * quotedBytes(call.id) + quotedBytes(call.name) + argumentsBytes(call.arguments) + templateTokens;
+  }
+  // Some templates print results as JSON, and some models get them between tags.
+  if (message.role === 'tool') {
+    bytes += 2 * quotedBytes(message.toolCallId ?? '') + templateTokens;
+    for (const part of message.content)
+      if (part.type === 'text') bytes += quotedBytes(part.text) - Buffer.byteLength(part.text);
+  }
+  return bytes;
+}
+
+const quotedBytes = (text: string): number => Buffer.byteLength(JSON.stringify(text));
+
+/** Templates print them again, with a blank behind each comma and colon, or quote what is no JSON. */
+const argumentsBytes = (text: string): number => Math.max(2 * Buffer.byteLength(text), quotedBytes(text));
+
+/** Twice the schema: templates indent it. Decoding has bounded how deep it nests. */
+const toolBytes = (tool: Tool): number =>
+  quotedBytes(tool.name) +
+  quotedBytes(tool.description ?? '') +
+  2 * Buffer.byteLength(JSON.stringify(tool.parameters ?? {}));

@@ -1,0 +1,391 @@
+import { createHmac } from 'node:crypto';
+import type { KeyObject } from 'node:crypto';
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
+
+import type { Headers } from '../dialects/dialect.ts';
+import { ApiError } from '../../platform/errors.ts';
+import type { ErrorBody } from '../../platform/errors.ts';
+import { rowBytes } from '../../store/repositories/idempotency.ts';
+import type { Claimed } from '../../store/repositories/idempotency.ts';
+import type { Repositories } from '../../store/repositories/repositories.ts';
+import { StoreError } from '../../store/store-error.ts';
+import { errorOfCancel } from './cancellation.ts';
+import type { CancelReason } from './cancellation.ts';
+import type { Order } from './order.ts';
+import { Recording } from './recording.ts';
+import type { RecordingBudget } from './recording.ts';
+import type { ActiveRequests, RunningRequest } from './active-requests.ts';
+import type { InferenceRoute } from './route.ts';
+import { openAnswer, sealAnswer } from './sealed-answer.ts';
+
+/** How long a key stands for its request. */
+export const keptMs = 86_400_000;
+/** A longer answer is not kept, and nobody can join it. Of 65,536 tokens with 120 bytes of wire each. */
+export const answerCharactersMax = 8_388_608;
+/** Of answers under way, over all accounts. */
+export const underWayCharactersMax = 134_217_728;
+/** Of kept requests; the oldest make room. */
+export const accountBytesMax = 134_217_728;
+export const bytesMax = 4_294_967_296;
+/** An account whose kept requests have grown so much is tidied at once. */
+const grownBytesMax = accountBytesMax / 2;
+/** Requests that wait for the answer of one, in this process. */
+export const twinsMax = 256;
+/**
+ * How long a generation goes on for nobody: clients that lose their connection come back within eight seconds
+ * (docs/decisions/008-idempotency.md).
+ */
+const graceMs = 10_000;
+const keyLengthMax = 255;
+/** The store answers a claim, or the request is refused. */
+const claimTimeoutMs = 5_000;
+/** An answer waits so long to be kept, not longer. */
+const keepTimeoutMs = 2_000;
+/** Between two looks at a request that another process runs. */
+const lookMsMin = 50;
+const lookMsMax = 500;
+
+const headerName = 'Idempotency-Key';
+
+/** The key that a request carries. Throws `schema_validation_failed`. */
+export function idempotencyKeyOf(headers: Headers): string | undefined {
+  const value = headers['idempotency-key'];
+  if (value === undefined) return undefined;
+  if (typeof value === 'string' && value.length <= keyLengthMax && /^[\x21-\x7e]+$/.test(value)) return value;
+  throw new ApiError(
+    'schema_validation_failed',
+    `The header ${headerName} must be one value of 1 to ${keyLengthMax} visible ASCII characters, for example a UUID.`,
+    { param: headerName },
+  );
+}
+
+/** A request with a key: hashes of 32 bytes, which nobody who has the database can guess a key or a body by. */
+export interface KeyedRequest {
+  readonly keyHash: Uint8Array;
+  /** Of the body, and of what else decides the answer. */
+  readonly fingerprint: Uint8Array;
+  /**
+   * What its answer is sealed with. It follows from the client's own key and body, neither of which is kept, and is kept
+   * nowhere itself: an answer repeats what was asked (instructions, tools, metadata), and only who asks again may read it.
+   */
+  readonly answerKey: Uint8Array;
+}
+
+export interface IdempotencyOptions {
+  readonly repositories: Pick<Repositories, 'claimRequest' | 'keepAnswer' | 'leaveRequest' | 'tidyRequests'>;
+  readonly secret: KeyObject;
+  /** Of this process, among those that share the store. */
+  readonly owner: () => Uint8Array;
+  readonly running: ActiveRequests;
+  readonly now: () => number;
+  /** What became of a request, as far as its key decides it. */
+  readonly counted: (outcome: 'generated' | 'joined' | 'replayed' | 'refused') => void;
+  /** An answer could not be kept, a claim not be released, or old ones not be deleted. */
+  readonly failed: (what: 'keep' | 'leave' | 'tidy', code: string) => void;
+  readonly graceMs?: number;
+}
+
+/** What runs an order for its key: writes to the recording and returns its last text. */
+export interface Generate {
+  (generation: {
+    readonly recording: Recording;
+    /** Of the generation; its clients have their own. */
+    readonly signal: AbortSignal;
+    /** Keeps the answer, whose last text this is; to be called before the charge. Throws when it may not be charged. */
+    readonly keep: (last: string) => Promise<void>;
+  }): Promise<string>;
+}
+
+/** Where the answer of a key comes from. */
+export interface Origin {
+  /** `x-request-id` of the request that was, or is, generated. */
+  readonly publicId: string;
+  readonly isEarlier: boolean;
+}
+
+/** The requests of one key in this process, while the first of them is under way. */
+export class KeyedAnswer {
+  readonly recording: Recording;
+  readonly fingerprint: Uint8Array;
+  readonly generation: RunningRequest;
+  /** Known once it is. */
+  origin: Origin | undefined;
+  /** Prints what ends a stream of this answer early. */
+  errorText: ((error: ErrorBody) => string) | undefined;
+  #grace: NodeJS.Timeout | undefined;
+
+  constructor(request: KeyedRequest, generation: RunningRequest, budget: RecordingBudget, grace: number) {
+    this.fingerprint = request.fingerprint;
+    this.generation = generation;
+    this.recording = new Recording({
+      charactersMax: answerCharactersMax,
+      budget,
+      abandoned: (reason) => {
+        // Whoever has lost the connection may come back; whoever was told why it ended will not.
+        if (reason !== 'client-left' && reason !== 'reader-stalled') generation.cancel(reason);
+        else this.#grace = setTimeout(() => generation.cancel('client-left'), grace);
+      },
+      tooLate: () => answered(this.origin?.publicId ?? ''),
+    });
+  }
+
+  /** Somebody is about to read it. */
+  join(): void {
+    clearTimeout(this.#grace);
+  }
+
+  end(): void {
+    clearTimeout(this.#grace);
+    this.generation.end();
+  }
+}
+
+/**
+ * `Idempotency-Key` (docs/decisions/008-idempotency.md): of the requests of an account with one key one is generated and
+ * charged, and all get its answer, for a day, from every process.
+ *
+ * The claim is durable before the generation starts and the answer before the charge, so that after a crash at any moment
+ * the ledger tells what becomes of the key: charged, its answer is there; not charged, it is generated anew.
+ */
+export class Idempotency {
+  readonly #options: IdempotencyOptions;
+  readonly #answers = new Map<string, KeyedAnswer>();
+  readonly #budget: RecordingBudget = { charactersMax: underWayCharactersMax, characters: 0 };
+  /** Bytes by account that were kept since the last tidying. */
+  #grown = new Map<string, number>();
+  #tidying: Promise<void> | undefined;
+
+  constructor(options: IdempotencyOptions) {
+    this.#options = options;
+  }
+
+  /** Hashes a key and its request. A large body lets others have turns. */
+  async read(
+    key: string,
+    accountId: string,
+    request: {
+      readonly route: InferenceRoute;
+      readonly zdr: boolean;
+      readonly headers: Headers;
+      readonly blocks: readonly Uint8Array[];
+    },
+  ): Promise<KeyedRequest> {
+    const { secret } = this.#options;
+    const keyHash = createHmac('sha256', secret).update(`key\0${accountId}\0${key}`).digest();
+    const { route, zdr, headers, blocks } = request;
+    const said = [route.api, zdr, headers['anthropic-version'] ?? null];
+    const body = createHmac('sha256', secret).update(`request\0${JSON.stringify(said)}\0`);
+    const answerKey = createHmac('sha256', secret).update(`answer\0${accountId}\0${key}\0`);
+    for (const [index, block] of blocks.entries()) {
+      if (index > 0) await nextTurn();
+      body.update(block);
+      answerKey.update(block);
+    }
+    const [fingerprint, own] = [body.digest(), answerKey.digest()];
+    return {
+      keyHash: Uint8Array.from(keyHash),
+      fingerprint: Uint8Array.from(fingerprint),
+      answerKey: Uint8Array.from(own),
+    };
+  }
+
+  /**
+   * The answer that belongs to the key, and whether it is the caller who must `produce` it. Throws when the key stands for
+   * another request, or for too many.
+   */
+  enter(order: Order, request: KeyedRequest): { readonly answer: KeyedAnswer; readonly isFirst: boolean } {
+    const name = nameOf(order, request);
+    const there = this.#answers.get(name);
+    if (there !== undefined) {
+      if (Buffer.compare(there.fingerprint, request.fingerprint) !== 0) throw this.#refused(otherRequest());
+      if (there.recording.readers >= twinsMax) throw this.#refused(tooManyTwins());
+      there.join();
+      this.#options.counted('joined');
+      return { answer: there, isFirst: false };
+    }
+    const generation = this.#options.running.beginGeneration();
+    generation.claim(order.account.id, order.key.id);
+    const answer = new KeyedAnswer(request, generation, this.#budget, this.#options.graceMs ?? graceMs);
+    this.#answers.set(name, answer);
+    return { answer, isFirst: true };
+  }
+
+  /** Generates, or finds what was generated before, here or elsewhere. What goes wrong is told to those who read. */
+  async produce(answer: KeyedAnswer, order: Order, request: KeyedRequest, publicId: string, generate: Generate) {
+    const { recording } = answer;
+    const name = nameOf(order, request);
+    try {
+      const last =
+        (await this.#find(answer, order, request, publicId)) ?? (await this.#run(answer, order, request, generate));
+      this.#answers.delete(name);
+      recording.end(last);
+    } catch (error) {
+      // Whoever comes from now on begins anew.
+      this.#answers.delete(name);
+      recording.fail(error);
+    } finally {
+      answer.end();
+    }
+  }
+
+  /** Deletes what is too old or too much. Rounds do not overlap. */
+  tidy(): Promise<void> {
+    this.#tidying ??= this.#tidyOnce().finally(() => (this.#tidying = undefined));
+    return this.#tidying;
+  }
+
+  /** The whole answer when there is one; else the key is claimed. */
+  async #find(answer: KeyedAnswer, order: Order, request: KeyedRequest, publicId: string): Promise<string | undefined> {
+    const { signal } = answer.generation;
+    for (let waitMs = lookMsMin; ; waitMs = Math.min(2 * waitMs, lookMsMax)) {
+      if (signal.aborted) throw errorOfCancel(signal.reason as CancelReason, order.model.id);
+      const claimed = await this.#claim(order, request);
+      switch (claimed.outcome) {
+        case 'claimed':
+          answer.origin = { publicId, isEarlier: false };
+          this.#options.counted('generated');
+          return undefined;
+        case 'other':
+          throw this.#refused(otherRequest());
+        case 'answered': {
+          const kept = typeof claimed.answer === 'string' ? claimed.answer : opened(claimed.answer, request);
+          if (kept === undefined) throw this.#refused(answered(claimed.publicId));
+          this.#options.counted('replayed');
+          answer.origin = { publicId: claimed.publicId, isEarlier: true };
+          return kept;
+        }
+        case 'running':
+          answer.origin = { publicId: claimed.publicId, isEarlier: true };
+          await sleep(waitMs, undefined, { signal }).catch(() => {});
+      }
+    }
+  }
+
+  async #run({ recording, generation }: KeyedAnswer, order: Order, request: KeyedRequest, generate: Generate) {
+    const keep = (last: string): Promise<void> => this.#keep(recording, order, request, last);
+    try {
+      return await generate({ recording, signal: generation.signal, keep });
+    } catch (error) {
+      void this.#leave(order, request);
+      throw error;
+    }
+  }
+
+  async #claim(order: Order, request: KeyedRequest): Promise<Claimed> {
+    const { repositories, owner, now } = this.#options;
+    const at = now();
+    try {
+      return await withDeadline(
+        repositories.claimRequest({
+          accountId: order.account.id,
+          keyHash: request.keyHash,
+          fingerprint: request.fingerprint,
+          requestId: order.id,
+          publicId: order.publicId,
+          owner: owner(),
+          now: at,
+          expiredAt: at - keptMs,
+        }),
+        claimTimeoutMs,
+      );
+    } catch (error) {
+      // Without the claim there is no promise to be kept.
+      throw new ApiError('internal_error', `The store does not answer, which the ${headerName} needs.`, {
+        retryAfterSeconds: 1,
+        cause: error,
+      });
+    }
+  }
+
+  #refused(error: ApiError): ApiError {
+    this.#options.counted('refused');
+    return error;
+  }
+
+  async #keep(recording: Recording, order: Order, request: KeyedRequest, last: string): Promise<void> {
+    const { keyHash, answerKey } = request;
+    // §4.2.6: content is never kept; that the request was answered is in the ledger.
+    const whole = order.request.retain ? recording.whole(last) : undefined;
+    const answer = whole === undefined || whole.length > answerCharactersMax ? null : sealAnswer(whole, answerKey);
+    const accountId = order.account.id;
+    let isOwn: boolean;
+    try {
+      const { repositories } = this.#options;
+      isOwn = await withDeadline(
+        repositories.keepAnswer({ accountId, keyHash, requestId: order.id, answer }),
+        keepTimeoutMs,
+      );
+    } catch (error) {
+      // The claim stands: who comes later is told that it was answered.
+      this.#options.failed('keep', codeOf(error));
+      return;
+    }
+    // Its process was taken for dead, and another one runs the request.
+    if (!isOwn)
+      throw new ApiError('internal_error', 'Another process has taken this request over; nothing is charged here.', {
+        retryAfterSeconds: 1,
+      });
+    const grown = (this.#grown.get(accountId) ?? 0) + rowBytes + (answer?.byteLength ?? 0);
+    this.#grown.set(accountId, grown);
+    if (grown > grownBytesMax) void this.tidy();
+  }
+
+  async #leave(order: Order, { keyHash }: KeyedRequest): Promise<void> {
+    try {
+      await this.#options.repositories.leaveRequest({ accountId: order.account.id, keyHash, requestId: order.id });
+    } catch (error) {
+      // Whoever comes next finds in the ledger that it was not charged.
+      this.#options.failed('leave', codeOf(error));
+    }
+  }
+
+  async #tidyOnce(): Promise<void> {
+    const grown = this.#grown;
+    this.#grown = new Map();
+    try {
+      const { repositories, now } = this.#options;
+      const accountIds = [...grown.keys()];
+      await repositories.tidyRequests({ expiredAt: now() - keptMs, accountIds, accountBytesMax, bytesMax });
+    } catch (error) {
+      for (const [accountId, bytes] of grown) this.#grown.set(accountId, bytes + (this.#grown.get(accountId) ?? 0));
+      this.#options.failed('tidy', codeOf(error));
+    }
+  }
+}
+
+const opened = (sealed: Uint8Array | null, { answerKey }: KeyedRequest): string | undefined =>
+  sealed === null ? undefined : openAnswer(sealed, answerKey);
+
+const nameOf = (order: Pick<Order, 'account'>, { keyHash }: KeyedRequest): string =>
+  `${order.account.id} ${Buffer.from(keyHash).toString('hex')}`;
+
+/** Contracts decision 19. */
+const otherRequest = (): ApiError =>
+  new ApiError(
+    'schema_validation_failed',
+    `This ${headerName} stands for another request of the last 24 hours: with another body, on another endpoint, or with other headers. Use a new key for each request, and the same one only to repeat it.`,
+    { param: headerName },
+  );
+
+const tooManyTwins = (): ApiError =>
+  new ApiError('backend_at_capacity', `Too many requests wait for the answer of this ${headerName}.`, {
+    retryAfterSeconds: 1,
+  });
+
+/** It is not to be sent again: the same clients that send keys by themselves try again after a 409. */
+const answered = (publicId: string): ApiError =>
+  new ApiError(
+    'http_409',
+    `The request with this ${headerName} was answered and charged as ${publicId}. Its answer was not kept, because of zero data retention or of its length, so it cannot be sent again.`,
+    { param: headerName, extra: { first_request_id: publicId }, headers: { 'x-should-retry': 'false' } },
+  );
+
+const codeOf = (error: unknown): string => (error instanceof StoreError ? error.code : 'unexpected');
+
+function withDeadline<Value>(promise: Promise<Value>, deadlineMs: number): Promise<Value> {
+  let timer: NodeJS.Timeout | undefined;
+  const timeout = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => reject(new StoreError('failed', `no answer within ${deadlineMs} ms`)), deadlineMs);
+  });
+  return Promise.race([promise, timeout]).finally(() => clearTimeout(timer));
+}

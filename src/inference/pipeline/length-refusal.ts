@@ -1,0 +1,17 @@
+import { ApiError } from '../../platform/errors.ts';
+
+/** What a backend that refuses a request for its length tells of the prompt, and of its own window. */
+export interface LengthRefusal {
+  readonly promptTokens: number | undefined;
+  readonly windowTokens: number | undefined;
+}
+
+/** `undefined` for any other failure. */
+export function lengthRefusal(error: unknown): LengthRefusal | undefined {
+  if (!(error instanceof ApiError) || error.code !== 'context_length_exceeded') return undefined;
+  const figure = (name: string): number | undefined => {
+    const value = error.extra[name];
+    return typeof value === 'number' ? value : undefined;
+  };
+  return { promptTokens: figure('prompt_tokens'), windowTokens: figure('context_length_limit') };
+}

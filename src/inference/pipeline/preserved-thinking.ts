@@ -1,0 +1,52 @@
+import { ApiError } from '../../platform/errors.ts';
+import type { Message, Prompt, ReasoningText } from '../../generation/request.ts';
+import type { SealKeys } from './seals.ts';
+
+/**
+ * What becomes of the reasoning of earlier turns that a client sends back (specification §4.2.5(7)): it is dropped, or,
+ * when it is to be kept, put into its message as think-tag text. Engines see no other reasoning than that.
+ *
+ * What is sealed is opened for the account that it was sealed for. Throws `unsupported_value` 400 when that fails and the text
+ * would be used; what is dropped is not judged (contracts §1.2, "signature").
+ */
+export function withPreservedThinking(prompt: Prompt, isKept: boolean, seals: SealKeys, accountId: string): Prompt {
+  if (prompt.type !== 'messages' || !prompt.messages.some(hasReasoning)) return prompt;
+  const textOf = (reasoning: ReasoningText): string => opened(reasoning, seals, accountId);
+  return {
+    type: 'messages',
+    messages: prompt.messages.map((message) =>
+      hasReasoning(message) ? inlined(message, isKept ? message.reasoning.map(textOf) : []) : message,
+    ),
+  };
+}
+
+type AssistantMessage = Extract<Message, { readonly role: 'assistant' }>;
+
+const hasReasoning = (message: Message): message is AssistantMessage =>
+  message.role === 'assistant' && message.reasoning.length > 0;
+
+function opened({ text, seal }: ReasoningText, seals: SealKeys, accountId: string): string {
+  if (seal === undefined) return text;
+  const found = seals.open(seal, text, accountId);
+  if (found !== undefined) return found;
+  throw new ApiError(
+    'unsupported_value',
+    'The reasoning was not sealed here for this account, or was changed since. Send it back as it came, or leave it out.',
+    { param: seal.at },
+  );
+}
+
+function inlined(message: AssistantMessage, thoughts: readonly string[]): Message {
+  const thought = thoughts.join('\n').trim();
+  if (thought === '') return { ...message, reasoning: [] };
+  const [first, ...rest] = message.content;
+  const text = `<think>\n${withoutTags(thought)}\n</think>\n\n`;
+  const content =
+    first?.type === 'text'
+      ? [{ type: first.type, text: text + first.text }, ...rest]
+      : [{ type: 'text' as const, text }, ...message.content];
+  return { ...message, reasoning: [], content };
+}
+
+/** A tag inside would end the thought early, and what follows would count as said (reliability §3.4). */
+const withoutTags = (thought: string): string => thought.replace(/<(\/?think>)/gi, '<\u200b$1');

@@ -1,0 +1,305 @@
+import { setImmediate } from 'node:timers/promises';
+import { combineSignals } from '../../platform/combine-signals.ts';
+import { ApiError, atCap } from '../../platform/errors.ts';
+import { cleanName } from '../files/file-name.ts';
+import type { FileRow, Files } from '../files/files.ts';
+import { kindOf, TypeSniffer } from '../files/media-type.ts';
+import { UnreadablePdf } from '../files/pdf-text.ts';
+import type { PdfTexts } from '../files/pdf-text.ts';
+import type { ImagePart, Part } from '../../generation/request.ts';
+import type { FetchSettings, ImageFetcher } from '../images/fetcher.ts';
+import { checkUrl, fetchedDocument } from '../../platform/outbound/check-url.ts';
+import { decodeStep, decodeStepCharacters } from '../images/data-uri.ts';
+import { Gate } from '../../platform/outbound/gate.ts';
+import { imageFrom } from './request-images.ts';
+
+export type FilePart = Extract<Part, { type: 'file' }>;
+
+/** What of a request decides which files it may name. */
+export interface FileCall {
+  readonly accountId: string;
+  readonly zdr: boolean;
+  readonly signal: AbortSignal;
+  /** From where documents may be fetched. */
+  readonly fetching: FetchSettings;
+  /** Told of the time that the servers of documents took. */
+  waited(ms: number): void;
+  /** Told of memory that the request takes beyond its body; throws `backend_at_capacity` when there is none. */
+  holdBytes(bytes: number): void;
+}
+
+/** Files in one request: looked at where images are, read just before its length is judged (contracts decision 10). */
+export interface FileResolver {
+  /**
+   * Whether it may be used, and what it is. Looks up ids and reads the first bytes of what stands in the request, and nothing
+   * more. Throws `ApiError` naming the field.
+   */
+  check(part: FilePart): Promise<'image' | 'text'>;
+  /** Its content; only of parts that have been checked. */
+  read(part: FilePart): Promise<Part>;
+}
+
+/** Requests that read files at the same time, and those that wait for it: none of them has a slot of its account yet. */
+const readingMax = 4;
+const waitingMax = 64;
+const perAccountMax = 16;
+/** Of one document. */
+const fetchTimeoutMs = 10_000;
+
+/** Turns files that requests name, or bring along, into text and images (contracts §1.4). */
+export class FileParts {
+  readonly #files: Pick<Files, 'find' | 'read'>;
+  readonly #pdfs: Pick<PdfTexts, 'read'>;
+  readonly #fetcher: Pick<ImageFetcher, 'fetch'>;
+  readonly #gate = new Gate(readingMax);
+  readonly #inside = new Map<string, number>();
+  #insideCount = 0;
+
+  constructor(files: Pick<Files, 'find' | 'read'>, pdfs: Pick<PdfTexts, 'read'>, fetcher: Pick<ImageFetcher, 'fetch'>) {
+    this.#files = files;
+    this.#pdfs = pdfs;
+    this.#fetcher = fetcher;
+  }
+
+  for(call: FileCall): FileResolver {
+    const found = new Map<FilePart, Source>();
+    return {
+      check: async (part) => {
+        const source = await this.#sourceOf(part, call);
+        found.set(part, source);
+        return source.kind === 'image' ? 'image' : 'text';
+      },
+      read: async (part) => {
+        const source = found.get(part);
+        if (source === undefined) throw new Error('a file is read after it has been checked');
+        return await this.#counted(call, () => this.#read(part, source, call));
+      },
+    };
+  }
+
+  async #sourceOf({ fileId, data, url, at }: FilePart, call: FileCall): Promise<Source> {
+    if (url !== undefined) {
+      checkUrl(url, call.fetching.rules, at, fetchedDocument);
+      return { kind: 'fetched', url };
+    }
+    if (fileId === undefined && data === undefined) throw refused('needs an id or its data', at);
+    if (fileId === undefined) return inlineSource(data ?? '', at);
+    if (data !== undefined) throw refused('has an id and data; send one of the two', at);
+    // Reliability part 4: what is stored is retained.
+    if (call.zdr) {
+      throw new ApiError('unsupported_parameter', 'Stored files cannot be used with zero data retention.', {
+        param: at,
+      });
+    }
+    const file = await this.#files.find(call.accountId, fileId);
+    if (file === undefined) throw refused('does not exist: no file of this account has this id', at);
+    const kind = kindOf(file.mediaType);
+    if (kind === 'other') throw refused(unusable, at);
+    return { kind, file };
+  }
+
+  async #read(part: FilePart, source: Source, call: FileCall): Promise<Part> {
+    // Outside of the gate: servers may be slow, and must not keep everybody else from reading.
+    const fetched = 'url' in source ? await this.#fetched(source.url, part.at, call) : undefined;
+    const leave = await this.#gate.enter(call.signal);
+    try {
+      return await this.#content(part, source, fetched, call);
+    } finally {
+      leave();
+    }
+  }
+
+  async #content(part: FilePart, source: Source, fetched: Buffer | undefined, call: FileCall): Promise<Part> {
+    const { at } = part;
+    const bytes =
+      'file' in source
+        ? await this.#stored(source.file, at, call)
+        : 'url' in source
+          ? fetched!
+          : await decoded(source.base64, at, call);
+    switch (source.kind === 'fetched' ? kindOfDocument(bytes, at) : source.kind) {
+      case 'image': {
+        call.holdBytes(Math.ceil(bytes.length / 3) * 4);
+        const image: ImagePart | string = await imageFrom(bytes, at, call.signal);
+        if (typeof image === 'string') throw refused(image, at, 'image');
+        return image;
+      }
+      case 'pdf':
+        return textPart(part, source, await this.#textOfPdf(bytes, at, call.signal));
+      case 'text':
+        return textPart(part, source, await textOf(bytes, at, call.signal));
+    }
+  }
+
+  async #stored(file: FileRow, at: string, { signal, holdBytes }: FileCall): Promise<Buffer> {
+    holdBytes(file.bytes);
+    const stream = await this.#files.read(file, signal);
+    if (stream === undefined) throw refused('does not exist: it has just been deleted', at);
+    const bytes = Buffer.allocUnsafeSlow(file.bytes);
+    let length = 0;
+    try {
+      for await (const chunk of stream) {
+        const piece = chunk as Buffer;
+        if (length + piece.length > bytes.length) throw new Error('a file has grown since it was stored');
+        length += piece.copy(bytes, length);
+      }
+    } catch (error) {
+      // A stream that is aborted tells so in its own words.
+      throw signal.aborted ? signal.reason : error;
+    } finally {
+      stream.destroy();
+    }
+    if (length !== bytes.length) throw new Error('a file has shrunk since it was stored');
+    return bytes;
+  }
+
+  /** Unlike images, which need no reading, before there is a slot: their text decides the length. Few at a time, like all files. */
+  async #fetched(url: string, at: string, { fetching, signal, holdBytes, waited }: FileCall): Promise<Buffer> {
+    const begunMs = performance.now();
+    const late = AbortSignal.timeout(fetchTimeoutMs);
+    try {
+      const ending = combineSignals([signal, late]);
+      return await this.#fetcher.fetch(url, fetching, at, holdBytes, ending, fetchedDocument);
+    } catch (error) {
+      if (error !== late.reason || signal.aborted) throw error;
+      const words = `The document could not be fetched within ${fetchTimeoutMs / 1_000} seconds.`;
+      throw new ApiError('model_request_rejected', words, { param: at });
+    } finally {
+      waited(performance.now() - begunMs);
+    }
+  }
+
+  async #textOfPdf(bytes: Buffer, at: string, signal: AbortSignal): Promise<string> {
+    try {
+      return await this.#pdfs.read(bytes, signal);
+    } catch (error) {
+      if (error instanceof UnreadablePdf) throw refused(error.message, at, 'PDF');
+      throw error;
+    }
+  }
+
+  /** All files of all requests, read or waiting to be read, and those of one account. */
+  async #counted<T>({ accountId }: FileCall, act: () => Promise<T>): Promise<T> {
+    const own = this.#inside.get(accountId) ?? 0;
+    const max = readingMax + waitingMax;
+    if (this.#insideCount >= max || own >= perAccountMax) {
+      const message = 'Too many requests with files are being read. Try again shortly.';
+      throw new ApiError('backend_at_capacity', message, atCap(own >= perAccountMax ? perAccountMax : max, 1));
+    }
+    this.#insideCount++;
+    this.#inside.set(accountId, own + 1);
+    try {
+      return await act();
+    } finally {
+      this.#insideCount--;
+      const left = (this.#inside.get(accountId) ?? 0) - 1;
+      if (left > 0) this.#inside.set(accountId, left);
+      else this.#inside.delete(accountId);
+    }
+  }
+}
+
+type Source =
+  | { readonly kind: 'image' | 'pdf' | 'text'; readonly file: FileRow }
+  | { readonly kind: 'image' | 'pdf' | 'text'; readonly base64: string }
+  /** What it is, its bytes will say. */
+  | { readonly kind: 'fetched'; readonly url: string };
+
+/** Characters of base64 that tell what a file is, if it is no text. */
+const headCharacters = 64;
+
+function kindOfDocument(bytes: Buffer, at: string): 'pdf' | 'text' {
+  const sniffer = new TypeSniffer();
+  sniffer.push(bytes.subarray(0, headCharacters));
+  const kind = kindOf(sniffer.mediaType(''));
+  if (kind === 'image') throw refused('is an image; send it as one', at, 'document');
+  return kind === 'pdf' ? 'pdf' : 'text';
+}
+
+/** A data URI of base64, or base64 alone, as the vendor's own examples have it. Its type is what its bytes say. */
+function inlineSource(data: string, at: string): Source {
+  const [head, parameters] = /^data:([^,]{0,200}),/i.exec(data.slice(0, 256)) ?? ['', 'base64'];
+  if (!/(^|;)base64$/i.test(parameters ?? '') || /^data:/i.test(data.slice(head.length, head.length + 5))) {
+    throw refused('must be a data URI of base64, such as data:application/pdf;base64,…', at);
+  }
+  const base64 = data.slice(head.length);
+  if (base64.length % 4 !== 0) throw refused('is not base64: its length is no multiple of 4', at);
+  const sniffer = new TypeSniffer();
+  sniffer.push(Buffer.from(base64.slice(0, headCharacters), 'base64'));
+  const kind = kindOf(sniffer.mediaType(''));
+  // Whether the rest is text too is seen when it is read.
+  return { kind: kind === 'other' ? 'text' : kind, base64 };
+}
+
+async function decoded(
+  base64: string,
+  at: string,
+  { signal, holdBytes }: Pick<FileCall, 'signal' | 'holdBytes'>,
+): Promise<Buffer> {
+  const length = (base64.length / 4) * 3 - (base64.endsWith('==') ? 2 : base64.endsWith('=') ? 1 : 0);
+  holdBytes(length);
+  const bytes = Buffer.allocUnsafeSlow(length);
+  let used = 0;
+  for (let start = 0; start < base64.length; start += decodeStepCharacters) {
+    if (start > 0) {
+      await setImmediate();
+      signal.throwIfAborted();
+    }
+    const isLast = start + decodeStepCharacters >= base64.length;
+    const step = decodeStep(base64.slice(start, start + decodeStepCharacters), isLast);
+    if (step === undefined) throw refused('is not base64: it contains other characters', at);
+    used += step.copy(bytes, used);
+  }
+  return bytes;
+}
+
+/** Decoded at once: under a millisecond. */
+const textStepBytes = 262_144;
+
+async function textOf(bytes: Buffer, at: string, signal: AbortSignal): Promise<string> {
+  const decoder = new TextDecoder('utf-8', { fatal: true });
+  const pieces: string[] = [];
+  try {
+    for (let start = 0; start < bytes.length; start += textStepBytes) {
+      if (start > 0) {
+        await setImmediate();
+        signal.throwIfAborted();
+      }
+      const step = bytes.subarray(start, start + textStepBytes);
+      if (step.includes(0)) throw refused(unusable, at);
+      pieces.push(decoder.decode(step, { stream: true }));
+    }
+    pieces.push(decoder.decode());
+  } catch (error) {
+    if (error instanceof TypeError) throw refused(unusable, at);
+    throw error;
+  }
+  return pieces.join('');
+}
+
+const unusable = 'is neither an image, a PDF, nor text in UTF-8 (plain, Markdown, CSV or JSON)';
+
+function nameOf(source: Source): string | undefined {
+  if ('file' in source) return source.file.name;
+  // Of an address its last step; what follows may be a secret.
+  return 'url' in source ? new URL(source.url).pathname.split('/').at(-1) : undefined;
+}
+
+/** The model is told where the text is from. */
+function textPart(part: FilePart, source: Source, text: string): Part {
+  const name = cleanName(part.filename ?? nameOf(source));
+  const called = name === '' ? 'Attached file' : `Attached file ${name}`;
+  return { type: 'text', text: text === '' ? `${called} ${emptiness(source.kind)}` : `${called}:\n${text}` };
+}
+
+/**
+ * A file that an agent has read once is in every request that follows: refusing it would end the conversation, and saying nothing
+ * would let the model guess.
+ */
+const emptiness = (kind: Source['kind']): string =>
+  kind === 'pdf'
+    ? 'is a PDF without any text: it is empty, or a scan, whose pages would have to be sent as images.'
+    : 'is empty.';
+
+const refused = (why: string, at: string, what = 'file'): ApiError =>
+  new ApiError('unsupported_value', `The ${what} ${why}.`, { param: at });

@@ -1,0 +1,196 @@
+import { setImmediate } from 'node:timers/promises';
+import { ApiError } from '../../platform/errors.ts';
+import type { ImagePart, ImageTokens, Message, Part, Prompt } from '../../generation/request.ts';
+import type { FetchSettings, ImageFetcher } from '../images/fetcher.ts';
+import { measure } from '../images/measure.ts';
+import { errorOfCancel } from './cancellation.ts';
+import type { CancelReason } from './cancellation.ts';
+import type { Order } from './order.ts';
+import type { Backend } from './backend-pool.ts';
+
+/** Images that one request may have, wherever they come from. */
+export const imagesMax = 20;
+
+/** All fetches of one request together, their waiting included: a stream's head waits longer (`primeMs`). */
+const fetchTimeoutMs = 10_000;
+/** Of one request at the same time. */
+const parallelMax = 4;
+/** Of one request, as base64: what would fit into a body of the largest size. */
+const fetchedBytesMax = 52_428_800;
+
+/** The memory that all requests share. */
+export interface ByteBudget {
+  /** Throws `backend_at_capacity` when there is no room. */
+  take(bytes: number): void;
+  give(bytes: number): void;
+}
+
+export interface ImageServices {
+  readonly fetcher: ImageFetcher;
+  readonly settings: FetchSettings;
+  readonly budget: ByteBudget;
+}
+
+export interface WithImages {
+  readonly order: Order;
+  /** Milliseconds that went into fetching. */
+  readonly fetchMs: number;
+  /** Called once, when the order has ended: its images are no longer needed. */
+  release(): void;
+}
+
+/**
+ * Fetches what an order still has as URLs, after its slot and before its credit (contracts decisions 10 and 18), so that
+ * backends never fetch anything. Throws `model_request_rejected` or `unsupported_value`, naming the field.
+ */
+export async function fetchImages(
+  order: Order,
+  services: ImageServices,
+  backends: readonly Backend[],
+  signal: AbortSignal,
+): Promise<WithImages> {
+  const { prompt } = order.request;
+  const urls = [...new Map(imageUrls(prompt).map((part) => [part.url, part])).values()];
+  if (urls.length === 0) return { order, fetchMs: 0, release: () => {} };
+  const { budget } = services;
+  const begunMs = performance.now();
+  // Aborted by whatever ends the fetching first: a failure, the time, or the end of the request.
+  const ending = new AbortController();
+  const onAbort = (): void => ending.abort(signal.reason);
+  signal.addEventListener('abort', onAbort, { once: true });
+  if (signal.aborted) onAbort();
+  const fetched = new Map<string, ImagePart>();
+  const timer = setTimeout(() => {
+    const late = urls.find(({ url }) => !fetched.has(url));
+    ending.abort(rejected(`could not be fetched within ${fetchTimeoutMs / 1_000} seconds`, late?.at));
+  }, fetchTimeoutMs);
+  let heldBytes = 0;
+  try {
+    const waiting = urls.values();
+    const work = async (): Promise<void> => {
+      for (const { url, at } of waiting) {
+        const hold = (bytes: number): void => {
+          if (heldBytes + bytes > fetchedBytesMax) throw rejected('is too large together with the others', at);
+          budget.take(bytes);
+          heldBytes += bytes;
+        };
+        const bytes = await services.fetcher.fetch(url, services.settings, at, hold, ending.signal);
+        const image = await imageOf(bytes, at, ending.signal);
+        // The bytes go, their base64 stays.
+        hold(image.base64.length - bytes.length);
+        fetched.set(url, image);
+      }
+    };
+    const workers = Array.from({ length: parallelMax }, () => work().catch((error: unknown) => ending.abort(error)));
+    await Promise.all(workers);
+    ending.signal.throwIfAborted();
+    return {
+      order: withFetched(order, fetched, backends),
+      fetchMs: performance.now() - begunMs,
+      release: () => budget.give(heldBytes),
+    };
+  } catch (error) {
+    budget.give(heldBytes);
+    if (signal.aborted && error === signal.reason) throw errorOfCancel(error as CancelReason, order.model.id);
+    throw error;
+  } finally {
+    clearTimeout(timer);
+    signal.removeEventListener('abort', onAbort);
+  }
+}
+
+/** Characters of base64 that a prompt holds: what it keeps in memory of the request's body. */
+export const imageBytes = (prompt: Prompt): number =>
+  images(prompt).reduce((sum, { base64 }) => sum + base64.length, 0);
+
+/** What the images of a prompt are to the model's backends, all together, as far as it can be known. */
+export function imageTokens(prompt: Prompt, backends: readonly Backend[]): ImageTokens {
+  const sum = { likely: 0, most: 0 };
+  for (const part of parts(prompt)) {
+    if (part.type !== 'image' && part.type !== 'image-url') continue;
+    const size = part.type === 'image' ? part.size : undefined;
+    const each = backends.flatMap(({ engine }) => engine.imageTokens?.(size) ?? []);
+    if (each.length === 0) continue;
+    sum.likely += Math.min(...each.map(({ likely }) => likely));
+    sum.most += Math.max(...each.map(({ most }) => most));
+  }
+  return sum;
+}
+
+/** Nobody but the model itself counts images, so whoever counts a prompt is asked about the rest of it. */
+export function withoutImages(prompt: Prompt): Prompt {
+  if (prompt.type !== 'messages' || imageCount(prompt) === 0) return prompt;
+  const isNoImage = ({ type }: Part): boolean => type !== 'image' && type !== 'image-url';
+  return mapContent(prompt, (content) => content.filter(isNoImage));
+}
+
+export const imageCount = (prompt: Prompt): number => images(prompt).length + imageUrls(prompt).length;
+
+function withFetched(order: Order, fetched: ReadonlyMap<string, ImagePart>, backends: readonly Backend[]): Order {
+  const { request } = order;
+  const resolve = (part: Part): Part => (part.type === 'image-url' ? (fetched.get(part.url) ?? part) : part);
+  const prompt =
+    request.prompt.type === 'messages' ? mapContent(request.prompt, (content) => content.map(resolve)) : request.prompt;
+  const tokens = imageTokens(prompt, backends);
+  return {
+    ...order,
+    request: { ...request, prompt },
+    imageTokens: tokens,
+    // Sizes are known now.
+    promptTokensMax: order.promptTokensMax - order.imageTokens.most + tokens.most,
+    promptTokensLikely: order.promptTokensLikely - order.imageTokens.likely + tokens.likely,
+    promptTokensPossible: order.promptTokensPossible - order.imageTokens.most + tokens.most,
+    retryWithinContext: (refusal) => {
+      const shorter = order.retryWithinContext(refusal);
+      return shorter === undefined ? undefined : { ...shorter, prompt };
+    },
+  };
+}
+
+async function imageOf(bytes: Buffer, at: string, signal: AbortSignal): Promise<ImagePart> {
+  const image = await imageFrom(bytes, at, signal);
+  if (typeof image === 'string') throw rejected(image, at);
+  return image;
+}
+
+/** An image from the bytes of its file; a text says, in words for the client, why it is none. Gives way to other requests. */
+export async function imageFrom(bytes: Buffer, at: string, signal: AbortSignal): Promise<ImagePart | string> {
+  const found = measure({ length: bytes.length, at: (start, count) => bytes.subarray(start, start + count) });
+  if (typeof found === 'string') return found;
+  const pieces: string[] = [];
+  for (let start = 0; start < bytes.length; start += encodeBytes) {
+    if (start > 0) {
+      await setImmediate();
+      signal.throwIfAborted();
+    }
+    pieces.push(bytes.subarray(start, start + encodeBytes).toString('base64'));
+  }
+  return { type: 'image', ...found, base64: pieces.join(''), at };
+}
+
+/** Turned into base64 at once; a multiple of 3, and under a millisecond. */
+const encodeBytes = 786_432;
+
+/** All but text. Most prompts have none, and every request asks several times. */
+function parts(prompt: Prompt): readonly Part[] {
+  const found: Part[] = [];
+  if (prompt.type !== 'messages') return found;
+  for (const { content } of prompt.messages) for (const part of content) if (part.type !== 'text') found.push(part);
+  return found;
+}
+
+const images = (prompt: Prompt): readonly ImagePart[] => parts(prompt).filter((part) => part.type === 'image');
+
+const imageUrls = (prompt: Prompt) => parts(prompt).filter((part) => part.type === 'image-url');
+
+const mapContent = (
+  prompt: Extract<Prompt, { type: 'messages' }>,
+  change: (content: readonly Part[]) => readonly Part[],
+): Prompt => ({
+  type: 'messages',
+  messages: prompt.messages.map((message): Message => ({ ...message, content: change(message.content) })),
+});
+
+/** Specification §7.2. */
+const rejected = (why: string, at: string | undefined): ApiError =>
+  new ApiError('model_request_rejected', `The image ${why}.`, at === undefined ? {} : { param: at });

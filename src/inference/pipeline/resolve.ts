@@ -1,0 +1,96 @@
+import { ApiError } from '../../platform/errors.ts';
+import type { Message, Part, Prompt } from '../../generation/request.ts';
+import { isDataUri, readDataUri } from '../images/data-uri.ts';
+import { checkUrl } from '../../platform/outbound/check-url.ts';
+import type { ImageRules } from '../../platform/outbound/check-url.ts';
+import type { FileResolver } from './request-files.ts';
+import { imagesMax } from './request-images.ts';
+
+/**
+ * Turns the parts that a dialect leaves unresolved into content. On a model without vision images are removed before any
+ * check and are never fetched (specification §4.2.4(5), contracts decision 18). On the others data URIs are read, and
+ * URLs are judged by what they say; they are fetched when the order has its slot (`images.ts`). Files are judged too, and images
+ * among them count as such; they are read by `readFiles`.
+ */
+export async function resolveParts(
+  prompt: Prompt,
+  vision: boolean,
+  rules: ImageRules,
+  signal: AbortSignal,
+  files?: FileResolver,
+): Promise<Prompt> {
+  if (
+    prompt.type !== 'messages' ||
+    !prompt.messages.some((message) => message.content.some((part) => part.type !== 'text'))
+  )
+    return prompt;
+  const resolver: Resolver = { vision, rules, signal, files, images: 0 };
+  const messages: Message[] = [];
+  for (const message of prompt.messages) messages.push(await resolveMessage(message, resolver));
+  return { type: 'messages', messages };
+}
+
+interface Resolver {
+  readonly vision: boolean;
+  readonly rules: ImageRules;
+  readonly signal: AbortSignal;
+  /** `undefined`: files are refused. */
+  readonly files: FileResolver | undefined;
+  /** So far. */
+  images: number;
+}
+
+async function resolveMessage(message: Message, resolver: Resolver): Promise<Message> {
+  const content: Part[] = [];
+  for (const part of message.content) {
+    const resolved = await resolvePart(part, resolver);
+    if (resolved !== undefined) content.push(resolved);
+  }
+  return { ...message, content };
+}
+
+/** `undefined`: the part is left out. */
+async function resolvePart(part: Part, resolver: Resolver): Promise<Part | undefined> {
+  switch (part.type) {
+    case 'text':
+    case 'image':
+      return part;
+    case 'image-url': {
+      const { url, at } = part;
+      if (!resolver.vision) return undefined;
+      countImage(resolver, at);
+      if (isDataUri(url)) return await readDataUri(url, at, resolver.signal);
+      checkUrl(url, resolver.rules, at);
+      return part;
+    }
+    case 'file': {
+      if (resolver.files === undefined) {
+        throw new ApiError('unsupported_value', 'Files cannot be used here; send their text.', { param: part.at });
+      }
+      if ((await resolver.files.check(part)) === 'text') return part;
+      if (!resolver.vision) return undefined;
+      countImage(resolver, part.at);
+      return part;
+    }
+  }
+}
+
+function countImage(resolver: Resolver, at: string): void {
+  if (++resolver.images <= imagesMax) return;
+  throw new ApiError('unsupported_value', `There are more than ${imagesMax} images.`, { param: at });
+}
+
+/** Puts the content of files in their place: the last thing before the length of the prompt is judged. */
+export async function readFiles(prompt: Prompt, files: FileResolver): Promise<Prompt> {
+  if (prompt.type !== 'messages' || !hasFiles(prompt)) return prompt;
+  const messages: Message[] = [];
+  for (const message of prompt.messages) {
+    const content: Part[] = [];
+    for (const part of message.content) content.push(part.type === 'file' ? await files.read(part) : part);
+    messages.push({ ...message, content });
+  }
+  return { type: 'messages', messages };
+}
+
+export const hasFiles = (prompt: Prompt): boolean =>
+  prompt.type === 'messages' && prompt.messages.some(({ content }) => content.some(({ type }) => type === 'file'));

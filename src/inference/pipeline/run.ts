@@ -1,0 +1,244 @@
+import type { Billing } from '../../billing/billing.ts';
+import { budgetsOf, holdStepTokens } from '../../billing/bill.ts';
+import { isCharged } from '../../billing/endings.ts';
+import type { Receipt } from '../../billing/hold.ts';
+import { costMicrocents } from '../../catalog/pricing.ts';
+import { ApiError } from '../../platform/errors.ts';
+import type { GenerationBatch, Usage } from '../../generation/event.ts';
+import type { Admitted, Limits, Spent } from '../../billing/rate-limits/rate-limits.ts';
+import type { Ending } from '../../store/ledger.ts';
+import { endingOfCancel, errorOfCancel } from './cancellation.ts';
+import type { CancelReason } from './cancellation.ts';
+import { countPrompt } from './count.ts';
+import { dispatch } from './dispatch.ts';
+import type { DispatchTrace } from './dispatch.ts';
+import { fetchImages } from './request-images.ts';
+import type { ImageServices, WithImages } from './request-images.ts';
+import { Meter } from './meter.ts';
+import type { Order } from './order.ts';
+import type { BackendPool } from './backend-pool.ts';
+
+export interface RunServices {
+  readonly limits: Pick<Limits, 'admit'>;
+  readonly billing: Billing;
+  readonly images: ImageServices;
+  placesOf(modelId: string): BackendPool;
+  /** Called once for an order that no limit has refused. */
+  admitted(admitted: Admitted): void;
+  /**
+   * Called once for an order that had a hold, when its money is settled, with what it was charged and how long others, an
+   * engine and the servers of its images, were at work for it.
+   */
+  ended(receipt: Receipt, engineMs: number): void;
+  /** Is given the last batch before the charge is made; a throw leaves the answer uncharged, and fails it. */
+  settling?(closing: GenerationBatch): Promise<void>;
+  /** Takes the seconds between two batches of the model. */
+  chunkGaps(modelId: string): { observe(seconds: number): void };
+}
+
+/**
+ * Takes a batch for the client. A promise is waited for before the next batch is read, so a reader that is slow holds its
+ * backend back. `false`: there is nobody to read any more.
+ */
+export type Deliver = (batch: GenerationBatch) => boolean | Promise<boolean>;
+
+/**
+ * Acquires a slot, credit and a backend, and gives everything back on every way a request can end: by returning, by an
+ * error, by a cancellation through `signal` (whose reason is a `CancelReason`), or by a reader that is gone.
+ *
+ * The last batch, with the final usage, is delivered only after the charge is durable (reliability I4).
+ */
+export async function run(taken: Order, services: RunServices, signal: AbortSignal, deliver: Deliver): Promise<void> {
+  const admitted = await services.limits.admit(taken, 'generate', tokensLikely(taken)); // 429
+  services.admitted(admitted);
+  let images: WithImages | undefined;
+  let spent: Spent | undefined;
+  try {
+    // Contracts decision 10: after the limits, before the credit, which needs the sizes.
+    images = await fetchImages(taken, services.images, services.placesOf(taken.model.id).backends, signal); // 400
+    const { order, fetchMs } = images;
+    const hold = await services.billing.hold(billOf(order, services)); // 402
+    const meter = new Meter(order);
+    const trace: DispatchTrace = { backend: null, dispatched: false };
+    let settled: Receipt | undefined;
+    let ending: Ending | undefined;
+    let errorCode: string | null = null;
+    const gaps = services.chunkGaps(order.model.id);
+    const askedMs = performance.now();
+    let heardMs = 0;
+    let engineMs: number | undefined;
+    let before: Usage = meter.usage;
+    let isRead = true;
+    const delivered = (goesOn: boolean): boolean => (isRead = goesOn);
+    const cut = (usage: Usage): false => {
+      const { completionTokens, reasoningTokens } = before;
+      meter.cut('credit', { ...usage, completionTokens, reasoningTokens });
+      return false;
+    };
+    const pass = (usage: Usage): boolean | Promise<boolean> => {
+      before = usage;
+      if (meter.pass.length === 0) return true;
+      const goesOn = deliver(meter.pass);
+      return typeof goesOn === 'boolean' ? delivered(goesOn) : goesOn.then(delivered);
+    };
+    // For every batch, and most of them without a promise: with many streams each costs as much as all that is done here.
+    const take = (batch: GenerationBatch): boolean | Promise<boolean> => {
+      // One look at the clock for each batch (0.2 µs with the bucket): the gap to the one before, and the engine's last word.
+      const nowMs = performance.now();
+      if (heardMs > 0) gaps.observe((nowMs - heardMs) / 1_000);
+      heardMs = nowMs;
+      const usage = meter.read(batch);
+      const covered = hold.cover(usage);
+      if (covered === true) return pass(usage);
+      if (covered === false) return cut(usage);
+      return covered.then((isCovered) => (isCovered ? pass(usage) : cut(usage)));
+    };
+    try {
+      await dispatch(order, services.placesOf(order.model.id), trace, signal, take);
+      engineMs = performance.now() - askedMs;
+      // The reader has left; what was delivered until now is charged (see below).
+      if (!isRead) return;
+      if (!meter.complete)
+        throw new ApiError('backend_http_error', 'The backend ended its answer without finishing it.');
+      const receipt = receiptOf(order, meter, trace, meter.cutByCredit ? 'credit' : 'finished', null);
+      const closing = meter.closing();
+      if (services.settling !== undefined) await services.settling(closing);
+      await hold.settle(receipt);
+      settled = receipt;
+      learnLength(order, receipt, services.placesOf(order.model.id));
+      await deliver(closing);
+    } catch (error) {
+      engineMs ??= performance.now() - askedMs;
+      if (signal.aborted) {
+        const reason = signal.reason as CancelReason;
+        const reported = errorOfCancel(reason, order.model.id);
+        // A client that is gone is told nothing.
+        if (reason !== 'client-left' && reason !== 'reader-stalled') errorCode = reported.code;
+        throw reported;
+      }
+      // The first cause wins: a client that leaves after a failure does not pay for it.
+      ending = hold.lost ? 'lost' : 'failed';
+      errorCode = error instanceof ApiError ? error.code : 'internal_error';
+      throw error;
+    } finally {
+      if (settled === undefined) {
+        // Cancelled, or a reader that stopped before the end, which is a client that left.
+        ending ??= signal.aborted ? endingOfCancel(signal.reason as CancelReason) : 'client_left';
+        settled = await unfinished(receiptOf(order, meter, trace, ending, errorCode), order, services, meter, trace);
+        await hold.close(settled);
+      }
+      spent = spentBy(settled);
+      services.ended(settled, fetchMs + (engineMs ?? heardMs - askedMs));
+    }
+  } finally {
+    images?.release();
+    admitted.end(spent);
+  }
+}
+
+/** What a request counts for until it is known what it used: as its hold, the prompt and one step of the answer. */
+const tokensLikely = ({ request, choices, promptTokensLikely }: Order): number =>
+  promptTokensLikely + Math.min((request.maxTokens + request.reasoningRoomTokens) * choices, holdStepTokens);
+
+function spentBy({ ending, promptTokens, completionTokens }: Receipt): Spent {
+  const isCounted = isCharged(ending);
+  return { isCounted, tokens: isCounted ? promptTokens + completionTokens : 0 };
+}
+
+/** A client that left before the backend told the prompt's length pays the counted input, and nothing before dispatch. */
+async function unfinished(
+  receipt: Receipt,
+  order: Order,
+  services: RunServices,
+  meter: Meter,
+  trace: DispatchTrace,
+): Promise<Receipt> {
+  if (meter.started) return receipt;
+  const nothing = { ...receipt, promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
+  const left = receipt.ending === 'client_left' || receipt.ending === 'reader_stalled' || receipt.ending === 'revoked';
+  if (!left || !trace.dispatched) return nothing;
+  return {
+    ...receipt,
+    promptTokens: order.promptCounted
+      ? order.promptTokensMax
+      : ((await counted(order, services, order.imageTokens.likely)) ?? order.promptTokensLikely),
+    counted: true,
+  };
+}
+
+/** How long an engine may take to count; one that does not answer leaves us with our own estimate. */
+const countTimeoutMs = 2_000;
+
+async function counted(order: Order, services: RunServices, imageTokens: number): Promise<number | undefined> {
+  const { backends } = services.placesOf(order.model.id);
+  const count = await countPrompt(order.request, backends, AbortSignal.timeout(countTimeoutMs));
+  return count === 'too-long' || count === undefined ? undefined : count + imageTokens;
+}
+
+/** What the backend told of a prompt that nobody has counted. Zero data retention holds for this too. */
+function learnLength(order: Order, { counted, promptTokens }: Receipt, { promptLengths }: BackendPool): void {
+  const isReported = !counted && !order.promptCounted && order.imageTokens.most === 0;
+  if (isReported && order.request.retain) promptLengths.learn(order.account.id, order.promptTokensMax, promptTokens);
+}
+
+function billOf(order: Order, services: RunServices) {
+  return {
+    requestId: order.id,
+    accountId: order.account.id,
+    keyId: order.key.id,
+    modelId: order.model.id,
+    startedAt: order.startedAt,
+    isCovered: order.plan !== null,
+    budgets: order.plan === null ? budgetsOf(order.key, order.account, order.startedAt) : undefined,
+    promptTokens: order.promptTokensMax,
+    completionTokensMax: (order.request.maxTokens + order.request.reasoningRoomTokens) * order.choices,
+    cost: (usage: Usage) => costMicrocents(usage, order.prices),
+    countPrompt: async () => (order.promptCounted ? undefined : await counted(order, services, order.imageTokens.most)),
+  };
+}
+
+function receiptOf(
+  order: Order,
+  meter: Meter,
+  trace: DispatchTrace,
+  ending: Ending,
+  errorCode: string | null,
+): Receipt {
+  const { promptTokens, cachedTokens, completionTokens, reasoningTokens } = meter.usage;
+  const totalMs = order.elapsedMs();
+  return {
+    requestId: order.id,
+    publicId: order.publicId,
+    clientId: order.clientId,
+    accountId: order.account.id,
+    keyId: order.key.id,
+    modelId: order.model.id,
+    api: order.route.api,
+    streamed: order.stream,
+    startedAt: order.startedAt,
+    endedAt: order.startedAt + totalMs,
+    promptTokens,
+    cachedTokens,
+    completionTokens,
+    reasoningTokens,
+    ending,
+    finish: ending === 'finished' || ending === 'credit' ? meter.finishReason : null,
+    errorCode,
+    counted: meter.counted,
+    inputPrice: order.prices.input,
+    outputPrice: order.prices.output,
+    cacheReadPrice: order.prices.cacheRead,
+    backend: trace.backend,
+    firstTokenMs: meter.firstTokenMs,
+    totalMs,
+    tags: order.tags.length === 0 ? null : JSON.stringify(order.tags),
+    plan: order.plan,
+    keyBudget: order.plan === null ? (order.key.budget?.per ?? null) : null,
+    accountBudget: order.plan === null ? (order.account.budget?.per ?? null) : null,
+    zdr: !order.request.retain,
+    // The hold fills these in.
+    costMicrocents: 0n,
+    unchargedMicrocents: 0n,
+    holdMicrocents: 0n,
+  };
+}

@@ -1,0 +1,132 @@
+import type { Catalog } from '../../catalog/catalog.ts';
+import type { FetchSettings } from '../images/fetcher.ts';
+import type { AddressRanges } from '../../platform/ip/ranges.ts';
+import { placesOf } from './backend-pool.ts';
+import type { Backend, BackendPool } from './backend-pool.ts';
+
+/** Sizes and times that bound one request. */
+export interface RequestLimits {
+  /** How long the head of a stream waits for the first token (contracts §1.0). */
+  readonly primeMs: number;
+  /** Silence after which a stream gets a comment. */
+  readonly keepAliveMs: number;
+  /** How long a client may stop reading before its stream is cut (reliability C3). */
+  readonly readerStallMs: number;
+  /** Bodies of so many bytes and more are refused (specification part 8). */
+  readonly bodyBytesMax: number;
+  /** Longest life of a request (contracts decision 23). */
+  readonly requestDeadlineMs: number;
+}
+
+/** What one configuration says about requests. It never changes: a reload makes another one. */
+export interface RuntimeConfig {
+  readonly catalog: Catalog;
+  readonly limits: RequestLimits;
+  readonly images: FetchSettings;
+  /** Who may say where a request comes from; `undefined`: nobody. */
+  readonly trustedProxies: AddressRanges | undefined;
+  /** Pages of which origins may call from a browser, besides those of this computer; `*`: of all. */
+  readonly allowedOrigins: ReadonlySet<string>;
+  /** By the id of the model. */
+  readonly places: ReadonlyMap<string, BackendPool>;
+}
+
+/** A request's hold on the snapshot that it began with, so that it never sees half of two. */
+export interface Lease {
+  readonly runtimeConfig: RuntimeConfig;
+  placesOf(modelId: string): BackendPool;
+  /** From here on only the backends of this model are used: the others need not wait for this request. */
+  narrow(modelId: string): void;
+  /** Called once, when the request has ended. */
+  release(): void;
+}
+
+const none = placesOf([], 0);
+
+/** One snapshot is current; earlier ones stay for as long as requests use them, and so do their backends. */
+export class RuntimeConfigs {
+  #current: Holding;
+  readonly #unused: (backend: Backend) => void;
+  /** Earlier snapshots that requests have as a whole. */
+  readonly #retired = new Set<Holding>();
+  /** Requests by the list of backends that they have narrowed their lease to. */
+  readonly #narrowed = new Map<readonly Backend[], number>();
+  /** Backends of no current model that some request may still use. */
+  readonly #leaving = new Set<Backend>();
+
+  /** `unused` is called once for each backend that the current snapshot does not have and no request can reach any more. */
+  constructor(first: RuntimeConfig, unused: (backend: Backend) => void) {
+    this.#current = { runtimeConfig: first, users: 0 };
+    this.#unused = unused;
+  }
+
+  get current(): RuntimeConfig {
+    return this.#current.runtimeConfig;
+  }
+
+  /** Backends that have left the configuration and still work for requests that began before. */
+  get leaving(): number {
+    return this.#leaving.size;
+  }
+
+  /** Every lease from now on has this snapshot. */
+  swap(next: RuntimeConfig): void {
+    const before = this.#current;
+    const kept = new Set(backendsOf(next));
+    for (const backend of backendsOf(before.runtimeConfig)) {
+      if (!kept.has(backend)) this.#leaving.add(backend);
+    }
+    this.#current = { runtimeConfig: next, users: 0 };
+    if (before.users > 0) this.#retired.add(before);
+    this.#sweep();
+  }
+
+  lease(): Lease {
+    const holding = this.#current;
+    holding.users++;
+    let list: readonly Backend[] | undefined;
+    const giveBack = (): void => {
+      holding.users--;
+      if (holding.users === 0) this.#retired.delete(holding);
+    };
+    return {
+      runtimeConfig: holding.runtimeConfig,
+      placesOf: (modelId) => holding.runtimeConfig.places.get(modelId) ?? none,
+      narrow: (modelId) => {
+        if (list !== undefined) throw new Error('a lease is narrowed once');
+        list = (holding.runtimeConfig.places.get(modelId) ?? none).backends;
+        this.#narrowed.set(list, (this.#narrowed.get(list) ?? 0) + 1);
+        giveBack();
+        this.#sweep();
+      },
+      release: () => {
+        if (list === undefined) giveBack();
+        else {
+          const users = (this.#narrowed.get(list) ?? 0) - 1;
+          if (users > 0) this.#narrowed.set(list, users);
+          else this.#narrowed.delete(list);
+        }
+        this.#sweep();
+      },
+    };
+  }
+
+  #sweep(): void {
+    if (this.#leaving.size === 0) return;
+    const used = new Set<Backend>([...this.#narrowed.keys()].flat());
+    for (const { runtimeConfig } of this.#retired) for (const backend of backendsOf(runtimeConfig)) used.add(backend);
+    for (const backend of [...this.#leaving]) {
+      if (used.has(backend)) continue;
+      this.#leaving.delete(backend);
+      this.#unused(backend);
+    }
+  }
+}
+
+const backendsOf = ({ places }: RuntimeConfig): readonly Backend[] =>
+  [...places.values()].flatMap(({ backends }) => backends);
+
+interface Holding {
+  readonly runtimeConfig: RuntimeConfig;
+  users: number;
+}

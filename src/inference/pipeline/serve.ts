@@ -1,0 +1,352 @@
+import type { Caller, Directory } from '../../accounts/directory.ts';
+import { presentedKey } from '../../accounts/presented-key.ts';
+import type { AccountPrices } from '../../billing/account-prices.ts';
+import type { Catalog } from '../../catalog/catalog.ts';
+import { capabilitiesFor } from '../../catalog/model.ts';
+import type { Model } from '../../catalog/model.ts';
+import type { Decoded, Dialect, Headers } from '../dialects/dialect.ts';
+import { ApiError } from '../../platform/errors.ts';
+import type {
+  Effort,
+  EngineRequest,
+  GenerationRequest,
+  ImageTokens,
+  Prompt,
+  Sampling,
+  Tool,
+} from '../../generation/request.ts';
+import type { Admitted, Limits } from '../../billing/rate-limits/rate-limits.ts';
+import type { FetchSettings } from '../images/fetcher.ts';
+import { checkAccess, modelFor, usableModels } from './access.ts';
+import type { Origin } from './access.ts';
+import { formOf } from './constrain.ts';
+import type { Constraints } from './constraints.ts';
+import { countPrompt } from './count.ts';
+import { imageTokens } from './request-images.ts';
+import { refuseImpossible } from './backend-pool.ts';
+import type { BackendPool } from './backend-pool.ts';
+import { checkFeatures } from './features.ts';
+import { contextLengthExceeded, fit, promptTokenBound, promptTokensLikely, retryTokens } from './fit.ts';
+import type { Order } from './order.ts';
+import { reasoningOf } from './effort.ts';
+import type { KeptItems } from './stored-items.ts';
+import type { FileParts } from './request-files.ts';
+import { hasFiles, readFiles, resolveParts } from './resolve.ts';
+import { withPreservedThinking } from './preserved-thinking.ts';
+import type { CountingRoute, InferenceRoute, Route } from './route.ts';
+import type { SealKeys } from './seals.ts';
+import { requestTags } from './tags.ts';
+import { checkTools } from './tool-rules.ts';
+import { checkTokenIds } from './vocabulary.ts';
+
+export interface ServeServices {
+  readonly directory: Directory;
+  readonly catalog: Catalog;
+  /** From where images and documents may be fetched. */
+  readonly fetching: FetchSettings;
+  readonly files: FileParts;
+  readonly constraints: Constraints;
+  readonly prices: Pick<AccountPrices, 'of'>;
+  readonly seals: SealKeys;
+  readonly items: Pick<KeptItems, 'find'>;
+  readonly limits: Pick<Limits, 'admit' | 'coveringPlan'>;
+  placesOf(modelId: string): BackendPool;
+}
+
+/** Specification §5.1, §5.4 and §5.5; `undefined` when no credentials were sent. */
+export function authenticate(headers: Headers, directory: Directory, from: Origin): Caller | undefined {
+  const presented = presentedKey(headers);
+  if (presented === undefined) return undefined;
+  const found = directory.find(presented);
+  if (found === undefined || found === 'malformed') {
+    throw new ApiError(
+      'invalid_api_key',
+      found === 'malformed'
+        ? 'The API key is malformed: check that it was copied whole, without blanks.'
+        : 'The API key does not match a live key: it may be revoked, or belong to another server.',
+    );
+  }
+  checkAccess(found, from);
+  return found;
+}
+
+export function requireCaller(caller: Caller | undefined): Caller {
+  if (caller !== undefined) return caller;
+  throw new ApiError(
+    'missing_api_key',
+    'The request carries no API key. Send Authorization: Bearer <key>, or x-api-key: <key>.',
+  );
+}
+
+/** Specification §4.2.6: only the exact value counts, everything else is refused rather than read kindly. */
+export function zdrRequired(headers: Headers, { key }: Caller): boolean {
+  const value = headers['service-zdr'];
+  if (value === undefined) {
+    if (key.access?.zdrOnly !== true) return false;
+    throw new ApiError('http_403', 'This key is for requests with the header Service-ZDR: required only.', {
+      param: 'Service-ZDR',
+    });
+  }
+  if (value === 'required') return true;
+  throw new ApiError('invalid_zdr_header', "The header Service-ZDR must be 'required' or absent.", {
+    param: 'Service-ZDR',
+  });
+}
+
+/** The facts of a call that are not in its body. */
+export interface Call<On extends Route = InferenceRoute> {
+  /** UUIDv7, the ledger's key. */
+  readonly id: Uint8Array;
+  readonly route: On;
+  readonly headers: Headers;
+  readonly caller: Caller;
+  readonly zdr: boolean;
+  readonly publicId: string;
+  readonly clientId: string | null;
+  readonly startedAt: number;
+  elapsedMs(): number;
+  readonly signal: AbortSignal;
+  /** Told of the time that others took: a backend that counted the prompt, servers of documents. */
+  waited(engineMs: number): void;
+  /** Told that no limit refuses a request which `run` never sees. */
+  admitted(admitted: Admitted): void;
+  /** Told of memory that the request takes beyond its body; throws `backend_at_capacity` when there is none. */
+  holdBytes(bytes: number): void;
+}
+
+/**
+ * Decides whether a request is taken, in the order of contracts decision 10 from the required fields to the lengths:
+ * from parsed JSON to an order that only needs a slot, credit and a backend. Throws `ApiError`.
+ */
+export async function serve(json: unknown, call: Call, services: ServeServices): Promise<Order> {
+  const decoded = await decode(call.route.dialect, json, call, services);
+  const asked = decoded.request;
+  const prepared = await prepare(asked, call, services);
+  const { model, prompt, effort, choices, engineRequest, images } = prepared;
+  const plan = services.limits.coveringPlan(call.caller) ?? null; // 403
+  const { at } = asked;
+  const larger = (): readonly Model[] => largerModels(prepared.found, call, services);
+  const fitted = await fit(
+    {
+      prompt,
+      tools: prepared.tools,
+      maxTokens: asked.maxTokens,
+      // §4.2.1(5)
+      reasoningRoomTokens: effort === 'none' ? 0 : model.capabilities.reasoningRoomTokens,
+      at: asked.at,
+    },
+    model,
+    call.route,
+    (only) => count(prepared, call, services, only),
+    larger,
+    images,
+  );
+  const { id } = call;
+  return {
+    id,
+    idHex: engineRequest(1).id,
+    publicId: call.publicId,
+    clientId: call.clientId,
+    startedAt: call.startedAt,
+    elapsedMs: call.elapsedMs,
+    account: call.caller.account,
+    key: call.caller.key,
+    route: call.route,
+    format: decoded.format,
+    model,
+    plan,
+    prices: services.prices.of(model, call.caller.account.id, call.startedAt),
+    stream: asked.stream,
+    tags: prepared.tags,
+    request: engineRequest(fitted.maxTokens, fitted.reasoningRoomTokens),
+    choices: choicesOf(prompt) * choices,
+    promptTokensMax: fitted.promptTokens,
+    promptTokensLikely: fitted.counted
+      ? fitted.promptTokens
+      : promptTokensLikely(fitted.promptTokens - images.most) + images.likely,
+    promptCounted: fitted.counted,
+    promptTokensPossible: fitted.promptTokensPossible,
+    limitedByContext: fitted.limitedByContext,
+    imageTokens: images,
+    retryWithinContext: (refusal) => {
+      const maxTokens = call.route.retryWithoutMaxTokens ? retryTokens(model, refusal) : undefined;
+      return maxTokens === undefined ? undefined : engineRequest(maxTokens);
+    },
+    // What the backend has is its window, whatever the card says.
+    tooLong: ({ promptTokens, windowTokens }) =>
+      contextLengthExceeded(model, promptTokens, fitted.maxTokens, larger(), at.prompt, windowTokens),
+  };
+}
+
+/**
+ * Tells how many tokens the input of a request has, as it would be charged, with every check that the request itself would
+ * meet. Images that would be fetched are estimated. Throws `ApiError`.
+ */
+export async function serveCount(json: unknown, call: Call<CountingRoute>, services: ServeServices): Promise<string> {
+  const { request, format } = await decode(call.route.dialect, json, call, services);
+  const prepared = await prepare(request, call, services);
+  const admitted = await services.limits.admit(call.caller, 'count'); // 429
+  call.admitted(admitted);
+  try {
+    const counted = await count(prepared, call, services);
+    if (counted === 'too-long') {
+      const larger = largerModels(prepared.found, call, services);
+      throw contextLengthExceeded(prepared.model, undefined, 1, larger, request.at.prompt);
+    }
+    const tokens =
+      counted ??
+      services
+        .placesOf(prepared.model.id)
+        .promptLengths.likely(call.caller.account.id, promptTokenBound(prepared.prompt, prepared.tools));
+    return format.encodeCount(tokens + prepared.images.likely);
+  } finally {
+    admitted.end();
+  }
+}
+
+/** Reads a body; once more with what it names of earlier answers, when it does. */
+async function decode<Format>(
+  dialect: Dialect<Format>,
+  json: unknown,
+  { headers, caller, zdr: isZeroRetention }: Pick<Call, 'headers' | 'caller' | 'zdr'>,
+  services: Pick<ServeServices, 'items'>,
+): Promise<Decoded<Format>> {
+  const decoded = dialect.decodeRequest(json, { headers, items: undefined, isZeroRetention });
+  if (decoded.references.length === 0) return decoded;
+  const items = await services.items.find(caller.account.id, decoded.references);
+  return dialect.decodeRequest(json, { headers, items, isZeroRetention });
+}
+
+/** A request that its model can take, whatever the length of its answer. */
+interface Prepared {
+  /** With the flags of its partition, and as the catalog has it. */
+  readonly model: Model;
+  readonly found: Model;
+  readonly tags: readonly string[];
+  readonly prompt: Prompt;
+  readonly tools: readonly Tool[];
+  readonly choices: number;
+  readonly effort: Effort;
+  readonly images: ImageTokens;
+  engineRequest(maxTokens: number, reasoningRoomTokens?: number): EngineRequest;
+}
+
+/** The checks from the model to the features of its card (contracts decision 10). */
+async function prepare(asked: GenerationRequest, call: Call<Route>, services: ServeServices): Promise<Prepared> {
+  const found = modelFor(asked.model, call.caller, services.catalog, call.startedAt);
+  if (call.zdr && !found.capabilities.zdr) {
+    throw new ApiError('model_zdr_not_supported', `The model '${found.id}' does not offer zero data retention.`, {
+      param: 'model',
+    });
+  }
+  // Part 8: of no meaning where a model is everybody's, and ignored there whatever they are.
+  const own = found.dedicatedTo === undefined ? [] : requestTags(call.headers);
+  // Those of the key are its account's wish, for every model (docs/keys.md).
+  const tags = [...new Set([...(call.caller.key.tags ?? []), ...own])];
+  // §4.2.3(5): what a model can do may differ with zero data retention. From here on only this partition counts.
+  const model: Model = call.zdr ? { ...found, capabilities: capabilitiesFor(found, true) } : found;
+  const { capabilities } = model;
+  const flags = call.route.flags(capabilities);
+  checkTools(asked);
+  const form = formOf(asked, flags);
+  const { signal, zdr } = call;
+  const accountId = call.caller.account.id;
+  const { fetching } = services;
+  const holdBytes = (bytes: number): void => call.holdBytes(bytes);
+  const waited = (ms: number): void => call.waited(ms);
+  const fileCall = { accountId, zdr, signal, fetching, waited, holdBytes };
+  const files = hasFiles(asked.prompt) ? services.files.for(fileCall) : undefined;
+  const resolved = await resolveParts(asked.prompt, flags.vision, fetching.rules, signal, files);
+  // Part 1: `n` is one of the fields that are stripped for such a model.
+  const choices = model.sampling === 'fixed' ? 1 : asked.choices;
+  checkFeatures(choices === asked.choices ? asked : { ...asked, choices }, model, flags);
+  const { backends } = services.placesOf(model.id);
+  checkTokenIds(asked, backends);
+  const { effort, reasoningForm } = reasoningOf(asked, model, call.route, flags);
+  const constraint =
+    form.constraint === undefined
+      ? undefined
+      : await services.constraints.compile(form.constraint, asked.at.constraintText, !call.zdr);
+  const isKept = asked.preserveThinking && capabilities.preservesThinking;
+  const whole = files === undefined ? resolved : await readFiles(resolved, files);
+  const prompt = withPreservedThinking(whole, isKept, services.seals, call.caller.account.id);
+  const id = Buffer.from(call.id).toString('hex');
+  // Not `asked` as a whole: what it holds of files has been read, and would stay in memory as long as the order.
+  const { sampling, stop, parallelToolCalls, logprobs, logitBias, tokens } = asked;
+  const engineRequest = (maxTokens: number, reasoningRoomTokens = 0): EngineRequest => ({
+    id,
+    prompt,
+    choices,
+    maxTokens,
+    sampling: samplingFor(model, sampling),
+    stop,
+    tools: form.tools,
+    toolChoice: form.toolChoice,
+    parallelToolCalls: parallelToolCalls ?? true,
+    constraint,
+    effort,
+    reasoningForm,
+    reasoningRoomTokens,
+    logprobs,
+    logitBias,
+    ...(tokens === undefined ? {} : { tokens }),
+    cacheScope: call.caller.account.id,
+    retain: !call.zdr,
+  });
+  refuseImpossible(backends, engineRequest(Math.min(1, asked.maxTokens ?? 1)));
+  return {
+    model,
+    found,
+    tags,
+    prompt,
+    tools: form.tools,
+    choices,
+    effort,
+    images: imageTokens(prompt, backends),
+    engineRequest,
+  };
+}
+
+/** Tokens of the whole input, or of one prompt of it. */
+async function count(
+  { model, prompt, engineRequest }: Prepared,
+  call: Call<Route>,
+  services: ServeServices,
+  only: Prompt = prompt,
+) {
+  const askedMs = performance.now();
+  const counted = await countPrompt(
+    { ...engineRequest(1), prompt: only },
+    services.placesOf(model.id).backends,
+    call.signal,
+  );
+  call.waited(performance.now() - askedMs);
+  return counted;
+}
+
+/** What the caller may use instead, nearest larger window first (specification §7.2). */
+const largerModels = (model: Model, call: Call<Route>, { catalog }: ServeServices): readonly Model[] =>
+  usableModels(call.caller, catalog, call.startedAt)
+    .filter(({ capabilities: { zdr } }) => zdr || !call.zdr)
+    .filter((candidate) => candidate.contextLength > model.contextLength)
+    .sort((a, b) => a.contextLength - b.contextLength)
+    .slice(0, 5);
+
+const choicesOf = (prompt: Prompt): number => (prompt.type === 'messages' ? 1 : prompt.prompts.length);
+
+/** Specification part 1: models that do not honor the four fields never see them; the other fields reach every model. */
+function samplingFor(model: Model, sampling: Sampling): Sampling {
+  switch (model.sampling) {
+    case 'honor':
+      return sampling;
+    case 'ignore':
+    case 'fixed':
+      return {
+        ...sampling,
+        temperature: undefined,
+        topP: undefined,
+        presencePenalty: undefined,
+        frequencyPenalty: undefined,
+      };
+  }
+}

@@ -1,0 +1,199 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+
+import type { AnswerFormat, ResponseHead } from '../dialects/dialect.ts';
+import { ApiError } from '../../platform/errors.ts';
+import { Fold } from '../../generation/fold.ts';
+import type { Repositories } from '../../store/repositories/repositories.ts';
+import type { KeptItem } from '../../store/repositories/stored-items.ts';
+import { StoreError } from '../../store/store-error.ts';
+import type { Order } from './order.ts';
+import type { Deliver } from './run.ts';
+
+const dayMs = 86_400_000;
+/** A larger item is not kept: an answer of 65,536 tokens has a quarter of it. */
+const itemBytesMax = 1_048_576;
+/** What one request may name; more than a window of a million tokens. It is parsed on the main thread. */
+const foundBytesMax = 8_388_608;
+/** Parsed without letting others have a turn. */
+const parsedAtOnce = 524_288;
+/** What an account may have; its oldest items make room. */
+export const accountBytesMax = 268_435_456;
+/** Rows that one round of tidying deletes. */
+const tidiedRowsMax = 10_000;
+/** Of items that wait for the database; more are not kept. */
+const waitingBytesMax = 33_554_432;
+/** Items of one write to the database. */
+const writtenAtOnce = 256;
+/** An answer waits so long for its items to be kept, not longer. */
+const keepTimeoutMs = 2_000;
+
+export interface KeptItemsOptions {
+  readonly repositories: Pick<Repositories, 'keepItems' | 'findKeptItems' | 'tidyKeptItems'>;
+  /** 0: nothing is kept, and what was is deleted. A reload changes it. */
+  keepDays: number;
+  readonly now: () => number;
+  /** Items of an answer could not be kept, or old ones not be deleted. */
+  readonly failed: (what: 'keep' | 'tidy', code: string) => void;
+}
+
+interface Waiting {
+  readonly items: readonly KeptItem[];
+  readonly bytes: number;
+  readonly done: () => void;
+}
+
+/**
+ * What answers have said, for requests of the same account that name it by its id (contracts decision 2).
+ *
+ * Keeping never fails an answer: it is made and paid for by then. A client that names an item which is not there is told so
+ * in clear words, and can send it instead.
+ */
+export class KeptItems {
+  readonly #options: KeptItemsOptions;
+  #waiting: Waiting[] = [];
+  #waitingBytes = 0;
+  #isWriting = false;
+  /** Accounts that may have got too much since the last tidying. */
+  #grown = new Set<string>();
+
+  constructor(options: KeptItemsOptions) {
+    this.#options = options;
+  }
+
+  get isOn(): boolean {
+    return this.#options.keepDays > 0;
+  }
+
+  set keepDays(days: number) {
+    this.#options.keepDays = days;
+  }
+
+  /** Those that are kept, parsed. Throws when they are too much for one request. */
+  async find(accountId: string, ids: readonly string[]): Promise<ReadonlyMap<string, unknown>> {
+    const found = new Map<string, unknown>();
+    if (!this.isOn) return found;
+    const rows = await this.#options.repositories.findKeptItems({
+      accountId,
+      ids,
+      keptAfter: this.#keptAfter(),
+      bytesMax: foundBytesMax,
+    });
+    if (rows === 'too-large') {
+      throw new ApiError(
+        'request_body_too_large',
+        `The items that the request refers to have more than ${foundBytesMax} bytes together.`,
+      );
+    }
+    let parsed = 0;
+    for (const [id, body] of rows) {
+      found.set(id, JSON.parse(body));
+      parsed += body.length;
+      if (parsed < parsedAtOnce) continue;
+      parsed = 0;
+      await nextTurn();
+    }
+    return found;
+  }
+
+  /** Resolves when they are durable, or when it takes too long or fails, which is told to `failed` only. */
+  async keep(accountId: string, items: ReadonlyMap<string, unknown>): Promise<void> {
+    const keptAt = this.#options.now();
+    const rows: KeptItem[] = [];
+    let bytes = 0;
+    for (const [id, item] of items) {
+      const body = JSON.stringify(item);
+      const size = Buffer.byteLength(body);
+      if (size > itemBytesMax) {
+        this.#options.failed('keep', 'too_large');
+        continue;
+      }
+      rows.push({ accountId, id, keptAt, body });
+      bytes += size;
+    }
+    if (rows.length === 0) return;
+    if (this.#waitingBytes + bytes > waitingBytesMax) {
+      this.#options.failed('keep', 'busy');
+      return;
+    }
+    this.#grown.add(accountId);
+    let timer: NodeJS.Timeout | undefined;
+    await new Promise<void>((resolve) => {
+      timer = setTimeout(() => {
+        // It goes on in the background.
+        this.#options.failed('keep', 'slow');
+        resolve();
+      }, keepTimeoutMs);
+      this.#waitingBytes += bytes;
+      this.#waiting.push({ items: rows, bytes, done: resolve });
+      void this.#write();
+    });
+    clearTimeout(timer);
+  }
+
+  /** Deletes what is too old or too much. Rounds do not overlap, when the caller waits for them. */
+  async tidy(): Promise<void> {
+    const accountIds = [...this.#grown];
+    this.#grown = new Set();
+    try {
+      const keptBefore = this.isOn ? this.#keptAfter() : this.#options.now();
+      await this.#options.repositories.tidyKeptItems({
+        keptBefore,
+        accountIds,
+        accountBytesMax,
+        rowsMax: tidiedRowsMax,
+      });
+    } catch (error) {
+      for (const accountId of accountIds) this.#grown.add(accountId);
+      this.#options.failed('tidy', codeOf(error));
+    }
+  }
+
+  #keptAfter(): number {
+    return this.#options.now() - this.#options.keepDays * dayMs;
+  }
+
+  /** One write at a time: whatever arrives meanwhile shares the next one, because each costs a sync of the disk. */
+  async #write(): Promise<void> {
+    if (this.#isWriting) return;
+    this.#isWriting = true;
+    try {
+      while (this.#waiting.length > 0) {
+        const group = this.#waiting.splice(0, writtenAtOnce);
+        try {
+          await this.#options.repositories.keepItems({ items: group.flatMap(({ items }) => items) });
+        } catch (error) {
+          this.#options.failed('keep', codeOf(error));
+        }
+        for (const { bytes, done } of group) {
+          this.#waitingBytes -= bytes;
+          done();
+        }
+      }
+    } finally {
+      this.#isWriting = false;
+    }
+  }
+}
+
+const codeOf = (error: unknown): string => (error instanceof StoreError ? error.code : 'unexpected');
+
+/**
+ * Keeps the items of an answer between its settlement and its last batch, so that no client hears of the end before they are
+ * there. Nothing is kept under zero data retention, whatever the request says.
+ */
+export function keepingItems(
+  order: Pick<Order, 'account' | 'request'> & { readonly format: Pick<AnswerFormat, 'itemsOf'> },
+  head: ResponseHead,
+  items: KeptItems,
+  deliver: Deliver,
+): Deliver {
+  const { itemsOf } = order.format;
+  if (itemsOf === undefined || !order.request.retain || !items.isOn) return deliver;
+  const fold = new Fold();
+  return (batch) => {
+    fold.read(batch);
+    // The usage comes with the last batch, which `run` delivers when the charge is durable.
+    if (batch.at(-1)?.type !== 'usage') return deliver(batch);
+    return items.keep(order.account.id, itemsOf(fold.generation(), head)).then(() => deliver(batch));
+  };
+}

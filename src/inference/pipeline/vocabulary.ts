@@ -1,0 +1,29 @@
+import { ApiError } from '../../platform/errors.ts';
+import type { GenerationRequest } from '../../generation/request.ts';
+import type { Backend } from './backend-pool.ts';
+
+/**
+ * Refuses token ids that are none of the model's (contracts §1.1), as far as its backends tell how many it has; the others
+ * refuse them themselves. Throws `unsupported_value` 400.
+ */
+export function checkTokenIds({ prompt, tokens, at }: GenerationRequest, backends: readonly Backend[]): void {
+  const size = vocabularySize(backends);
+  if (size === undefined) return;
+  const refused = (param: string): ApiError =>
+    new ApiError('unsupported_value', `A token id is not between 0 and ${size - 1}, as those of the model are.`, {
+      param,
+    });
+  if (prompt.type === 'token-ids') {
+    for (const [index, ids] of prompt.prompts.entries()) {
+      const found = ids.findIndex((id) => id >= size);
+      if (found >= 0) throw refused(at.tokenId?.(index, found) ?? at.prompt);
+    }
+  }
+  if (tokens?.stopIds.some((id) => id >= size) === true) throw refused('stop_token_ids');
+}
+
+/** The smallest: any of them may get the request. */
+function vocabularySize(backends: readonly Backend[]): number | undefined {
+  const sizes = backends.flatMap(({ engine: { vocabularySize: size } }) => (size === undefined ? [] : [size]));
+  return sizes.length === 0 ? undefined : Math.min(...sizes);
+}

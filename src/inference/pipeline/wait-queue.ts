@@ -1,0 +1,86 @@
+export interface LineOptions {
+  /** Requests that may wait; one more is refused. */
+  readonly lengthMax: number;
+  readonly timeoutMs: number;
+  /** Whether a waiter could learn anything now. Spares asking each of them when everything is still taken. */
+  readonly mayHaveChanged: () => boolean;
+}
+
+/** How a wait ended without a place. When the signal was aborted, its own reason is thrown instead. */
+export type Refusal = 'line-full' | 'line-timed-out';
+
+/** Takes a place, if there is one for this request now; throws when there will be none. Must not wait. */
+export type Take<Place extends object> = () => Place | undefined;
+
+interface Waiter<Place extends object> {
+  readonly take: Take<Place>;
+  readonly settle: (outcome: Place | Refusal) => void;
+  readonly fail: (error: unknown) => void;
+}
+
+/**
+ * The line in front of the backends of one model, first come first served, bounded in length and time. One line for all of
+ * them: nobody waits for one backend while another is free, and nobody is overtaken, because a place is offered to those
+ * who wait before somebody new gets it. A waiter that cannot use what is free (it has failed there, or needs zero data
+ * retention) lets the next one pass.
+ */
+export class WaitQueue<Place extends object> {
+  readonly #options: LineOptions;
+  readonly #waiters = new Set<Waiter<Place>>();
+
+  constructor(options: LineOptions) {
+    this.#options = options;
+  }
+
+  get length(): number {
+    return this.#waiters.size;
+  }
+
+  /** A place, at once or after a wait. Whoever gets one gives it back and then calls `offer`. */
+  place(take: Take<Place>, signal: AbortSignal): Place | Promise<Place | Refusal> | Refusal {
+    signal.throwIfAborted();
+    if (this.#waiters.size > 0) this.offer();
+    const place = take();
+    if (place !== undefined) return place;
+    return this.#waiters.size < this.#options.lengthMax ? this.#wait(take, signal) : 'line-full';
+  }
+
+  /** Something may have changed: a place was given back, or a backend came or went. */
+  offer(): void {
+    if (this.#waiters.size === 0 || !this.#options.mayHaveChanged()) return;
+    for (const waiter of this.#waiters) {
+      try {
+        const place = waiter.take();
+        if (place !== undefined) waiter.settle(place);
+      } catch (error) {
+        waiter.fail(error);
+      }
+    }
+  }
+
+  #wait(take: Take<Place>, signal: AbortSignal): Promise<Place | Refusal> {
+    return new Promise((resolve, reject) => {
+      // Whoever has an outcome leaves the line in the same moment, so that no place is given to somebody who is gone.
+      const leave = (): void => {
+        this.#waiters.delete(waiter);
+        clearTimeout(timer);
+        signal.removeEventListener('abort', abort);
+      };
+      const waiter: Waiter<Place> = {
+        take,
+        settle: (outcome) => {
+          leave();
+          resolve(outcome);
+        },
+        fail: (error) => {
+          leave();
+          reject(error as Error);
+        },
+      };
+      const abort = (): void => waiter.fail(signal.reason);
+      const timer = setTimeout(() => waiter.settle('line-timed-out'), this.#options.timeoutMs);
+      signal.addEventListener('abort', abort, { once: true });
+      this.#waiters.add(waiter);
+    });
+  }
+}

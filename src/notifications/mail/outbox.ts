@@ -1,0 +1,159 @@
+import type { MailConfig } from '../../config/config.ts';
+import type { Log } from '../../platform/log.ts';
+import type { Repositories } from '../../store/repositories/repositories.ts';
+import type { OutboxMail } from '../../store/repositories/mail.ts';
+import type { Mail, Mailer } from './mailer.ts';
+import { sendBySmtp } from './smtp.ts';
+import type { Attempt, SmtpOptions, StoredAttachment } from './smtp.ts';
+
+export interface OutboxOptions {
+  readonly repositories: Pick<Repositories, 'addMail' | 'claimMail' | 'noteMailAttempt' | 'forgetMail'>;
+  readonly config: () => MailConfig;
+  readonly log: Log;
+  /** Makes UUIDv7s. */
+  readonly newId: () => Uint8Array;
+  /** What time it is for all who share the database. */
+  readonly now: () => number;
+  readonly trusted?: SmtpOptions['ca'];
+}
+
+/** How long mail is kept, and how much of it. */
+export const mailKeptMs = 7 * 86_400_000;
+export const mailsKeptMax = 10_000;
+
+/** Of one mail. */
+export const mailBounds = { subject: 200, text: 100_000, attachmentBytes: 5_000_000, attachments: 5 } as const;
+
+const lookEveryMs = 15_000;
+/** Mails of one look; what is more waits for the next one. */
+const mailsAtOnce = 100;
+/** A sender that has not said what became of a mail for so long is dead. */
+const claimedForMs = 300_000;
+
+/** After the first attempt, the second, and so on; after the last one a mail is given up: in 33 hours. */
+export const pausesMs = [60_000, 300_000, 900_000, 3_600_000, 3 * 3_600_000, 8 * 3_600_000, 20 * 3_600_000] as const;
+
+/**
+ * Mail on its way out: durable in the database first, sent from there by SMTP, again with growing pauses when the server
+ * cannot take it. A process that dies after the server took a mail sends it twice, with the same Message-ID. Where no
+ * server is configured mail waits for whoever reads the outbox, as long as it is kept.
+ *
+ * It has a clock of its own, and is no job: whoever is sent a link waits for it, so mail that comes while another is being
+ * sent goes right after that one, and the end of the service waits for what became of the mail under way.
+ */
+export class Outbox implements Mailer {
+  readonly #options: OutboxOptions;
+  #timer: NodeJS.Timeout | undefined;
+  #sending: Promise<void> | undefined;
+  #isWanted = false;
+  #isClosed = false;
+
+  constructor(options: OutboxOptions) {
+    this.#options = options;
+  }
+
+  start(): void {
+    this.#timer = setInterval(() => this.#poke(), lookEveryMs).unref();
+    this.#poke();
+  }
+
+  /** Ends after the mail that is being sent. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    clearInterval(this.#timer);
+    await this.#sending;
+  }
+
+  /** Throws a TypeError for a mail that no server would take; rejects with a StoreError. */
+  async send(mail: Mail): Promise<void> {
+    check(mail);
+    const { repositories, newId, now } = this.#options;
+    const attachments = mail.attachments?.map(({ name, contentType, content }): StoredAttachment => ({
+      name,
+      contentType,
+      content: Buffer.from(content.buffer, content.byteOffset, content.byteLength).toString('base64'),
+    }));
+    await repositories.addMail({
+      id: `mail_${Buffer.from(newId()).toString('hex')}`,
+      idempotencyKey: mail.idempotencyKey ?? null,
+      recipient: mail.to,
+      subject: mail.subject,
+      body: mail.text,
+      kind: mail.kind,
+      accountId: mail.accountId,
+      attachments: attachments === undefined || attachments.length === 0 ? null : JSON.stringify(attachments),
+      at: now(),
+    });
+    this.#poke();
+  }
+
+  /** Sends what is due, now or right after what is being sent. */
+  #poke(): void {
+    if (this.#timer === undefined || this.#isClosed) return;
+    this.#isWanted = true;
+    this.#sending ??= this.#sendDue().finally(() => {
+      this.#sending = undefined;
+    });
+  }
+
+  async #sendDue(): Promise<void> {
+    const { config, repositories, log, now } = this.#options;
+    while (this.#isWanted && !this.#isClosed) {
+      this.#isWanted = false;
+      try {
+        for (let sent = 0; sent < mailsAtOnce && !this.#isClosed; sent++) {
+          const { smtp, from } = config();
+          if (smtp === undefined || from === undefined) return;
+          const mail = await repositories.claimMail({ now: now(), untilAt: now() + claimedForMs });
+          if (mail === undefined) break;
+          const attempt = await sendBySmtp(mail, { smtp, from, ca: this.#options.trusted });
+          await this.#note(mail, attempt);
+        }
+      } catch {
+        // The store is busy or closed: what was claimed is due again soon.
+        log.service({ level: 'warn', event: 'outbox_failed' });
+        return;
+      }
+    }
+  }
+
+  async #note({ id, kind, attempts }: OutboxMail, attempt: Attempt): Promise<void> {
+    const { repositories, log, now } = this.#options;
+    const at = now();
+    if (attempt.kind === 'sent') {
+      await repositories.noteMailAttempt({ id, at, outcome: attempt });
+      return;
+    }
+    const pauseMs = attempt.kind === 'impossible' ? undefined : pausesMs[attempts - 1];
+    const { error } = attempt;
+    const outcome =
+      pauseMs === undefined
+        ? { kind: 'failed' as const, error }
+        : { kind: 'again' as const, dueAt: at + pauseMs, error };
+    await repositories.noteMailAttempt({ id, at, outcome });
+    log.service({
+      level: 'warn',
+      event: 'mail_not_sent',
+      detail: { mail: id, kind, attempts, given_up: pauseMs === undefined },
+    });
+  }
+
+  /** Forgets a batch of what is too old or too much; false: there was none. */
+  async tidy(): Promise<boolean> {
+    const { repositories, now } = this.#options;
+    return (await repositories.forgetMail({ before: now() - mailKeptMs, keepMax: mailsKeptMax })) > 0;
+  }
+}
+
+/** The last look, wider than the rule for what people give (accounts/mail-address.ts), so that what an older version took is sent. */
+const addressForm = /^[^\s<>@,;:"()[\]\\\p{Cc}]{1,64}@[^\s<>@,;:"()[\]\\\p{Cc}]{1,255}$/u;
+
+function check({ to, subject, text, attachments = [] }: Mail): void {
+  if (!addressForm.test(to)) throw new TypeError('this is not an address that mail can be sent to');
+  if (subject.length > mailBounds.subject || /\p{Cc}/u.test(subject))
+    throw new TypeError('this is no subject of a mail');
+  if (text.length > mailBounds.text) throw new TypeError(`a mail has at most ${mailBounds.text} characters`);
+  const bytes = attachments.reduce((sum, { content }) => sum + content.byteLength, 0);
+  if (attachments.length > mailBounds.attachments || bytes > mailBounds.attachmentBytes)
+    throw new TypeError(`a mail has at most ${mailBounds.attachmentBytes} bytes of attachments`);
+}

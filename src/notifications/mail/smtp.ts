@@ -1,0 +1,81 @@
+import type { SmtpConfig } from '../../config/config.ts';
+import type { OutboxMail } from '../../store/repositories/mail.ts';
+
+/** How a server answered to one mail. */
+export type Attempt =
+  | { readonly kind: 'sent' }
+  /** It may take it later. */
+  | { readonly kind: 'refused'; readonly error: string }
+  /** It never will. */
+  | { readonly kind: 'impossible'; readonly error: string };
+
+export interface SmtpOptions {
+  readonly smtp: SmtpConfig;
+  readonly from: string;
+  /** PEM certificates that are trusted beside the system's. */
+  readonly ca?: string | undefined;
+}
+
+/** Each wait of one attempt; an attempt has a handful of them. */
+const waitMs = 20_000;
+const errorLengthMax = 500;
+
+/** Hands one mail over to the server. The error is its own words, shortened. */
+export async function sendBySmtp(mail: OutboxMail, { smtp, from, ca }: SmtpOptions): Promise<Attempt> {
+  // Loaded with the first mail: most processes send none.
+  const { createTransport } = await import('nodemailer');
+  const transport = createTransport({
+    host: smtp.host,
+    port: smtp.port,
+    secure: smtp.secure === 'tls',
+    requireTLS: smtp.secure === 'starttls',
+    ignoreTLS: smtp.secure === 'none',
+    ...(smtp.user === undefined ? {} : { auth: { user: smtp.user, pass: smtp.password?.reveal() ?? '' } }),
+    tls: ca === undefined ? {} : { ca },
+    dnsTimeout: waitMs,
+    connectionTimeout: waitMs,
+    greetingTimeout: waitMs,
+    socketTimeout: waitMs,
+    // Nothing of a mail is a name of a file or an address to fetch.
+    disableFileAccess: true,
+    disableUrlAccess: true,
+  });
+  try {
+    await transport.sendMail({
+      from,
+      to: { name: '', address: mail.recipient },
+      subject: mail.subject,
+      text: mail.body ?? '',
+      // The same each time, so that a server that has it already can tell.
+      messageId: `<${mail.id}@${domainOf(from)}>`,
+      date: new Date(mail.createdAt),
+      headers: { 'auto-submitted': 'auto-generated' },
+      attachments: attachmentsOf(mail.attachments).map(({ name, contentType, content }) => ({
+        filename: name,
+        contentType,
+        content: Buffer.from(content, 'base64'),
+      })),
+    });
+    return { kind: 'sent' };
+  } catch (thrown) {
+    const { message, responseCode, command } = thrown as Error & { responseCode?: number; command?: string };
+    const error = message.replaceAll(/\p{Cc}+/gu, ' ').slice(0, errorLengthMax);
+    // What a server says of the recipient or the text; a sign-in or a sender that it refuses, the operator can mend.
+    const isFinal = (responseCode ?? 0) >= 500 && (command === 'RCPT TO' || command === 'DATA');
+    return { kind: isFinal ? 'impossible' : 'refused', error };
+  } finally {
+    transport.close();
+  }
+}
+
+const domainOf = (from: string): string => /@([^\s<>@]+)>?$/.exec(from)?.[1] ?? 'tokenhouse.invalid';
+
+/** As `mail.attachments` holds it; the content is base64. */
+export interface StoredAttachment {
+  readonly name: string;
+  readonly contentType: string;
+  readonly content: string;
+}
+
+const attachmentsOf = (text: string | null): readonly StoredAttachment[] =>
+  text === null ? [] : (JSON.parse(text) as readonly StoredAttachment[]);

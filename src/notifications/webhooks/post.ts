@@ -1,0 +1,80 @@
+import { combineSignals } from '../../platform/combine-signals.ts';
+import { ApiError } from '../../platform/errors.ts';
+import { clientTo, judgedAddresses } from '../../platform/outbound/dial.ts';
+import type { DialOptions } from '../../platform/outbound/dial.ts';
+import type { NameResolver } from '../../platform/outbound/resolver.ts';
+import { webhookTarget } from './target.ts';
+import type { WebhookRules } from './target.ts';
+
+export interface Posted {
+  /** null: there was no answer. */
+  readonly status: number | null;
+  /** Its beginning, as text. */
+  readonly answer: string | null;
+  /** null: it was taken. In our words: nothing of the network that we stand in. */
+  readonly failure: string | null;
+}
+
+/** From the look-up of the name to the end of the answer. */
+export const tryTimeoutMs = 10_000;
+export const answerBytesMax = 1_024;
+
+/**
+ * Posts JSON to an address that a customer has named, through the gates of images: no private network, no redirect, TLS
+ * verified, nothing of ours besides what is sent. Never rejects for what the other side does.
+ */
+export async function post(
+  url: string,
+  body: string,
+  headers: Readonly<Record<string, string>>,
+  services: { readonly rules: WebhookRules; readonly resolver: NameResolver; readonly dial: DialOptions },
+  stop: AbortSignal,
+): Promise<Posted> {
+  const signal = combineSignals([stop, AbortSignal.timeout(tryTimeoutMs)]);
+  const failed = (failure: string): Posted => ({ status: null, answer: null, failure });
+  try {
+    const target = webhookTarget(url, services.rules, 'url');
+    const addresses = await judgedAddresses(target, services.resolver, { at: 'url', noun: 'webhook' }, signal);
+    if (addresses.length === 0) return failed('the host of its URL is not known');
+    const client = clientTo(target, addresses, services.dial, signal);
+    try {
+      const response = await client.request({
+        method: 'POST',
+        path: target.url.pathname + target.url.search,
+        headers: {
+          'content-type': 'application/json',
+          'user-agent': 'Tokenhouse-Webhooks',
+          'accept-encoding': 'identity',
+          connection: 'close',
+          ...headers,
+        },
+        body,
+        signal,
+      });
+      const { statusCode: status } = response;
+      const answer = await beginningOf(response.body as AsyncIterable<Buffer>).catch(() => '');
+      if (status >= 200 && status < 300) return { status, answer, failure: null };
+      const what = status >= 300 && status < 400 ? 'a redirect, which is not followed' : 'not with success';
+      return { status, answer, failure: `the endpoint answered ${status}, ${what}` };
+    } finally {
+      await client.destroy();
+    }
+  } catch (error) {
+    if (stop.aborted) throw stop.reason;
+    if (signal.aborted) return failed(`no answer within ${tryTimeoutMs / 1_000} seconds`);
+    if (error instanceof ApiError) return failed(error.message);
+    return failed('the connection failed or broke off');
+  }
+}
+
+/** PostgreSQL takes no NUL in a text; what is not UTF-8 is replaced. */
+async function beginningOf(body: AsyncIterable<Buffer>): Promise<string> {
+  const chunks: Buffer[] = [];
+  let length = 0;
+  for await (const chunk of body) {
+    chunks.push(chunk);
+    length += chunk.length;
+    if (length >= answerBytesMax) break;
+  }
+  return Buffer.concat(chunks).subarray(0, answerBytesMax).toString('utf8').replaceAll('\0', '\ufffd');
+}

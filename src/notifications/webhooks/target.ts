@@ -1,0 +1,31 @@
+import { ApiError } from '../../platform/errors.ts';
+import { checkUrl } from '../../platform/outbound/check-url.ts';
+import type { FetchTarget } from '../../platform/outbound/check-url.ts';
+
+export interface WebhookRules {
+  /** Hosts that may be anywhere, and reached without TLS, as `URL.host` writes them. */
+  readonly allowedHosts: ReadonlySet<string>;
+  /** Names of this service itself. */
+  readonly ownHosts: ReadonlySet<string>;
+}
+
+export const urlCharactersMax = 2_000;
+const webhook = { noun: 'webhook', otherwise: '' } as const;
+
+/**
+ * Where deliveries may go: what images may be fetched from (reliability §3.2), and `http://` of hosts that the operator has
+ * named. Judged when an endpoint is made, and again before each try. Throws `unsupported_value` with `param: at`.
+ */
+export function webhookTarget(text: string, rules: WebhookRules, at: string): FetchTarget {
+  if (text.length > urlCharactersMax)
+    throw new ApiError('unsupported_value', `The webhook URL is longer than ${urlCharactersMax} characters.`, {
+      param: at,
+    });
+  const isPlain = /^http:\/\//i.test(text);
+  // The same rules for all that stands behind the scheme; its host has to be one that is named.
+  const target = checkUrl(isPlain ? `https${text.slice(4)}` : text, { ...rules, fetches: true }, at, webhook);
+  if (!isPlain) return target;
+  if (!target.isAllowed)
+    throw new ApiError('unsupported_value', 'The webhook URL must begin with https://.', { param: at });
+  return { ...target, url: new URL(text) };
+}

@@ -1,0 +1,50 @@
+/** Months as a time zone has them. Times are milliseconds since 1970. */
+import { dateAt, startOfZoneMonth } from './time-zone.ts';
+
+const dayMs = 86_400_000;
+/** Two ends of months are never closer, whatever the zone is changed to between them. */
+const halfMonthMs = 15 * dayMs;
+
+/** The year and the month, 1 to 12, that a zone has at a time. */
+export interface Month {
+  readonly year: number;
+  readonly month: number;
+}
+
+export function monthOf(ms: number, timeZone: string): Month {
+  const parts = formatOf(timeZone).formatToParts(ms);
+  const part = (type: string): number => Number(parts.find((one) => one.type === type)!.value);
+  return { year: part('year'), month: part('month') };
+}
+
+/** `2026-10`. */
+export const monthText = ({ year, month }: Month): string => `${year}-${String(month).padStart(2, '0')}`;
+
+/** The first moment that a zone counts to a month. */
+export const startOfMonthIn = ({ year, month }: Month, timeZone: string): number =>
+  startOfZoneMonth(timeZone, year, month);
+
+/**
+ * When a period ends that begins at `start`: with the month of the zone, at least half a month later, so that a change of the
+ * zone makes one period longer or shorter by hours, and never one of hours.
+ */
+export function endOfPeriod(start: number, timeZone: string): number {
+  const { year, month } = monthOf(start + halfMonthMs, timeZone);
+  return startOfMonthIn(month === 12 ? { year: year + 1, month: 1 } : { year, month: month + 1 }, timeZone);
+}
+
+/** `2026-10-31`, of a zone. */
+export const dateText = (ms: number, timeZone: string): string => dateAt(timeZone, ms);
+
+const formatOf = (timeZone: string): Intl.DateTimeFormat =>
+  new Intl.DateTimeFormat('en-US', { timeZone, year: 'numeric', month: 'numeric', calendar: 'gregory' });
+
+/** Whether this computer knows the rules of a zone. */
+export function isTimeZone(name: string): boolean {
+  try {
+    formatOf(name);
+    return true;
+  } catch {
+    return false;
+  }
+}

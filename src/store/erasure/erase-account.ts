@@ -1,0 +1,159 @@
+/** What goes when an account is deleted, and all that there is of one before. */
+import { sql, type Kysely } from 'kysely';
+import type { Database } from '../database.ts';
+
+type Db = Kysely<Database>;
+
+/** Whose rows nothing remains of. In this order: deliveries name their endpoints. */
+const erased = [
+  'member',
+  'invitation',
+  'kept_item',
+  'idempotent_request',
+  'mail',
+  'webhook_delivery',
+  'webhook_endpoint',
+  'notice',
+  'alert',
+  'auto_topup',
+  'payment_method',
+  'account_price',
+] as const satisfies readonly (keyof Database)[];
+
+/**
+ * Takes everything out of a suspended customer but what accounting needs: its people, files, stored items, answers, mail,
+ * webhooks, alerts, means of payment and prices, and names everywhere. Ledger, usage, payments, invoices, receipts and the
+ * audit log stay, with ids for names. `false`: there is no such account, or it is not suspended. Twice is as once.
+ */
+export async function eraseAccount(
+  db: Db,
+  { accountId, at, changeId }: { readonly accountId: string; readonly at: number; readonly changeId: Uint8Array },
+): Promise<boolean> {
+  return await db.transaction().execute(async (transaction) => {
+    const account = await transaction
+      .updateTable('account')
+      .set((is) => ({
+        name: 'deleted account',
+        legal_name: null,
+        address_lines: null,
+        country: null,
+        tax_id: null,
+        tax_status: 'standard',
+        invoice_email: null,
+        models: null,
+        plan: null,
+        limits: null,
+        deleted_at: at,
+        version: is('version', '+', 1n),
+      }))
+      .where('id', '=', accountId)
+      .where('kind', '=', 0n)
+      .where('status', '=', 'suspended')
+      .where('deleted_at', 'is', null)
+      .returning('id')
+      .executeTakeFirst();
+    if (account === undefined) return false;
+    for (const table of erased) await transaction.deleteFrom(table).where('account_id', '=', accountId).execute();
+    // Their bytes go with the next sweep, and then these rows.
+    await transaction
+      .updateTable('file')
+      .set({ state: 'leaving', name: 'deleted' })
+      .where('account_id', '=', accountId)
+      .where('state', '=', 'ready')
+      .execute();
+    await transaction
+      .updateTable('api_key')
+      .set({
+        status: 'revoked',
+        revoked_at: sql<bigint>`coalesce(revoked_at, ${BigInt(at)})`,
+        updated_at: at,
+        name: 'deleted',
+        user_id: null,
+        limits: null,
+        tags: null,
+        previous_hash: null,
+        previous_hash_until: null,
+      })
+      .where('account_id', '=', accountId)
+      .execute();
+    await transaction
+      .updateTable('audit_log')
+      .set({ actor_name: null, address: null, before: null, after: null, wish: null })
+      .where('account_id', '=', accountId)
+      .execute();
+    await transaction
+      .insertInto('change')
+      .values({ id: changeId, at, kind: 'account_deleted', ref: accountId })
+      .execute();
+    return true;
+  });
+}
+
+interface Section {
+  readonly table: keyof Database;
+  /** Columns that hold the id of the account. */
+  readonly of: readonly string[];
+  /** Unique, and in the order of pages. */
+  readonly key: readonly [string, ...string[]];
+  /** Secrets, and what means nothing outside. */
+  readonly without?: readonly string[];
+  /** Rows at once, where they may be large. */
+  readonly page?: number;
+}
+
+const ofAccount = ['account_id'] as const;
+
+/** Everything that there is of an account, by name, in the order of an export. */
+export const exportedSections = {
+  account: { table: 'account', of: ['id'], key: ['id'], without: ['kind', 'version'] },
+  members: { table: 'member', of: ofAccount, key: ['user_id'] },
+  invitations: { table: 'invitation', of: ofAccount, key: ['id'], without: ['token_hash'] },
+  keys: { table: 'api_key', of: ofAccount, key: ['id'], without: ['hash', 'previous_hash', 'pepper_id'] },
+  prices: { table: 'account_price', of: ofAccount, key: ['model_id', 'valid_from'] },
+  payments: { table: 'payment', of: ofAccount, key: ['provider', 'id'] },
+  auto_topup: { table: 'auto_topup', of: ofAccount, key: ['account_id'] },
+  ledger: { table: 'transfer', of: ['debit_account', 'credit_account'], key: ['at', 'id'] },
+  usage: { table: 'usage', of: ofAccount, key: ['ended_at', 'request_id'] },
+  invoices: { table: 'invoice', of: ofAccount, key: ['id'], page: 50 },
+  receipts: { table: 'receipt', of: ofAccount, key: ['id'], page: 50 },
+  files: { table: 'file', of: ofAccount, key: ['created_at', 'id'], without: ['replica_id'] },
+  items: { table: 'kept_item', of: ofAccount, key: ['id'], page: 10 },
+  alerts: { table: 'alert', of: ofAccount, key: ['id'] },
+  webhooks: { table: 'webhook_endpoint', of: ofAccount, key: ['id'] },
+  mail: { table: 'mail', of: ofAccount, key: ['id'] },
+  audit: { table: 'audit_log', of: ofAccount, key: ['id'] },
+} as const satisfies Readonly<Record<string, Section>>;
+export type ExportedSection = keyof typeof exportedSections;
+
+const pageMax = 500;
+type Row = Readonly<Record<string, string | number | bigint | Uint8Array | null>>;
+
+/** A page of a section in the order of its key, behind the values of the key that the last page ended with. */
+export async function exportPage(
+  db: Db,
+  request: {
+    readonly accountId: string;
+    readonly section: ExportedSection;
+    readonly after?: readonly (string | bigint | Uint8Array)[] | undefined;
+  },
+): Promise<{ readonly rows: readonly Row[]; readonly next: readonly (string | bigint | Uint8Array)[] | undefined }> {
+  const { accountId, after } = request;
+  const { table, of, key, without = [], page = pageMax }: Section = exportedSections[request.section];
+  const isTheirs = sql.join(
+    of.map((column) => sql`${sql.ref(column)} = ${accountId}`),
+    sql` or `,
+  );
+  const columns = sql.join(key.map((column) => sql.ref(column)));
+  const behind = after === undefined ? sql`` : sql`and (${columns}) > (${sql.join(after)})`;
+  const { rows } = await sql<Row>`
+    select * from ${sql.table(table)} where (${isTheirs}) ${behind} order by ${columns} limit ${sql.lit(page)}
+  `.execute(db);
+  const last = rows.at(-1);
+  return {
+    rows: rows.map((row) => Object.fromEntries(Object.entries(row).filter(([column]) => !without.includes(column)))),
+    next:
+      rows.length < page || last === undefined
+        ? undefined
+        : key.map((column) => last[column] as string | bigint | Uint8Array),
+  };
+}

@@ -1,0 +1,46 @@
+/** How whoever runs the server helps a person who cannot sign in any more. */
+import type { Kysely } from 'kysely';
+import type { Database } from '../database.ts';
+import { addMail } from '../repositories/mail.ts';
+
+/** Takes what proves a person besides their password, and their sessions, and leaves them a mail. Undefined: there is no such person. */
+export async function releasePerson(
+  db: Kysely<Database>,
+  request: {
+    readonly email: string;
+    readonly at: number;
+    readonly notice: { readonly id: string; readonly subject: string; readonly body: string };
+  },
+): Promise<
+  | {
+      readonly userId: string;
+      readonly hadTwoFactor: boolean;
+      readonly passkeys: number;
+      readonly sessions: number;
+    }
+  | undefined
+> {
+  const { email, at, notice } = request;
+  return await db.transaction().execute(async (transaction) => {
+    const person = await transaction
+      .selectFrom('auth_user')
+      .where('email', '=', email)
+      .select(['id', 'twoFactorEnabled'])
+      .executeTakeFirst();
+    if (person === undefined) return undefined;
+    const { id: userId, twoFactorEnabled } = person;
+    const remove = async (table: 'auth_two_factor' | 'auth_passkey' | 'auth_session'): Promise<number> =>
+      Number((await transaction.deleteFrom(table).where('userId', '=', userId).executeTakeFirst()).numDeletedRows);
+    await remove('auth_two_factor');
+    const passkeys = await remove('auth_passkey');
+    const sessions = await remove('auth_session');
+    await transaction
+      .updateTable('auth_user')
+      .set({ twoFactorEnabled: 0, updatedAt: at })
+      .where('id', '=', userId)
+      .execute();
+    const mail = { recipient: email, kind: 'released', accountId: null, attachments: null, idempotencyKey: null, at };
+    await addMail(transaction, { ...notice, ...mail });
+    return { userId, hadTwoFactor: twoFactorEnabled === 1n, passkeys, sessions };
+  });
+}

@@ -1,0 +1,67 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { isOfBudget, readBalanceId } from '../budget.ts';
+import type { Granted, LeaseServer } from '../leases.ts';
+import type { Session } from './connection.ts';
+import { isWorthAnotherTry, sqlState, storeErrorOf } from './postgres-error.ts';
+import { hexOf } from './settlements.ts';
+import { beginBalance, giveBack, giveBackToBudget, grant, grantOfBudget } from './statements.ts';
+
+const answerTimeoutMs = 2_000;
+const conflictTriesMax = 5;
+/** Replicas call to each other for idle remainders on this channel; admin events and poor accounts only, never per request. */
+export const returnChannel = 'tokenhouse_return';
+
+/** The database lends to each of its replicas. */
+export function postgresLeaseServer(session: Session, replica: () => Uint8Array): LeaseServer {
+  const begin = async (balanceId: string): Promise<void> => {
+    const { subject, per, startsAt, endsAt } = readBalanceId(balanceId);
+    await session.query(beginBalance, [balanceId, subject, per, startsAt, endsAt], answerTimeoutMs);
+  };
+  return {
+    grant: async ({ balanceId, missing, want, step, isFirst }) => {
+      const isBudget = isOfBudget(balanceId);
+      for (let conflicts = 0; ; conflicts++) {
+        const me = replica();
+        try {
+          if (isFirst && isBudget) await begin(balanceId);
+          const { rows } = await session.query<Granted>(
+            isBudget ? grantOfBudget : grant,
+            [me, balanceId, missing, want, step],
+            answerTimeoutMs,
+          );
+          // Leased by an earlier life, whose slices have gone back.
+          if (me !== replica()) continue;
+          return rows[0]!;
+        } catch (error) {
+          if (!(isWorthAnotherTry(error) || isOfOldRow(error)) || conflicts >= conflictTriesMax)
+            throw storeErrorOf(error);
+          await sleep(Math.random() * 10 * 2 ** conflicts);
+        }
+      }
+    },
+    giveBack: (balanceId, microcents) => {
+      const statement = isOfBudget(balanceId) ? giveBackToBudget : giveBack;
+      return session.query(statement, [replica(), balanceId, microcents], answerTimeoutMs);
+    },
+    callOthers: async (balanceId) => {
+      const call = { name: 'call', text: `select pg_notify('${returnChannel}', $1)` };
+      try {
+        await session.query(call, [`${hexOf(replica())} ${balanceId}`], answerTimeoutMs);
+      } catch (error) {
+        throw storeErrorOf(error);
+      }
+    },
+  };
+}
+
+/** The balance that another replica has called for; `undefined`: the call is this replica's own. */
+export function balanceCalled(payload: string, replica: Uint8Array): string | undefined {
+  const [caller, balanceId = ''] = payload.split(' ');
+  return caller === hexOf(replica) ? undefined : balanceId;
+}
+
+/**
+ * A lease is of what the locked row has, maybe more than the row of the snapshot had: somebody has just given back or
+ * topped up. PostgreSQL checks what the update makes of the old row before it finds the new one.
+ */
+const isOfOldRow = (error: unknown): boolean => sqlState(error) === '23514';

@@ -1,0 +1,44 @@
+/** What the usage of one account adds up to, read from as few rows as its roll-ups allow. */
+import type { Kysely } from 'kysely';
+import type { Database } from '../database.ts';
+import { daysOf, tagsSince } from './roll-ups.ts';
+import { closedBefore } from './usage-expressions.ts';
+import type { SumPlaces } from './usage-segments.ts';
+import { sumBuckets } from './usage-sums.ts';
+
+type Db = Kysely<Database>;
+
+/** UTC, where there is no such account. */
+export async function timeZoneOf(db: Db, accountId: string): Promise<string> {
+  const row = await db.selectFrom('account').select('time_zone').where('id', '=', accountId).executeTakeFirst();
+  return row?.time_zone ?? 'UTC';
+}
+
+export async function placesOf(db: Db, accountId: string, timeZone: string): Promise<SumPlaces> {
+  return {
+    closed: await closedBefore(db),
+    tagsSince: await tagsSince(db),
+    days: await daysOf(db, accountId, timeZone),
+  };
+}
+
+/** Later than the end of any request, and still a date. */
+const noEnd = Date.UTC(9999, 0);
+
+/** What an account was charged since each of some times, in microcents: of requests that ended then or later. */
+export async function costsSince(moment: Db, accountId: string, times: readonly number[]): Promise<CostSince> {
+  const places = await placesOf(moment, accountId, await timeZoneOf(moment, accountId));
+  const bounds = [...new Set(times), noEnd].sort((one, other) => one - other);
+  const sums = await sumBuckets(moment, { accountId }, { bounds, by: [], places });
+  const costs = new Map(sums.map(({ bucket, cost }) => [bucket, cost]));
+  const since = new Map<number, bigint>();
+  let total = 0n;
+  for (let index = bounds.length - 1; index >= 0; index--) {
+    total += costs.get(index) ?? 0n;
+    since.set(bounds[index]!, total);
+  }
+  return (at) => since.get(at)!;
+}
+
+/** Of one of the times that it was asked for. */
+export type CostSince = (at: number) => bigint;

@@ -1,0 +1,254 @@
+/** Reports of one account: what its usage adds up to, in buckets of its time zone (docs/usage.md). */
+import type { Kysely } from 'kysely';
+import type { Database } from '../database.ts';
+import { placesOf, timeZoneOf } from './account-usage.ts';
+import { inOneMoment } from '../one-moment.ts';
+import { addSums, listOf, type Sums } from './usage-expressions.ts';
+import { sumBuckets, type BucketSum, type SumDimension, type SumFilter } from './usage-sums.ts';
+
+type Db = Kysely<Database>;
+
+export type ReportDimension = SumDimension | 'user';
+
+/** What a bucket has for a model, a key, a person, a label, as asked; what was not asked for is null. */
+export interface ReportRow extends BucketSum {
+  /** null also for a key that is nobody's. */
+  readonly user: string | null;
+}
+
+export interface ReportRequest extends SumFilter {
+  /** Whose days are looked for; `bounds` are cut by it. */
+  readonly timeZone: string;
+  /** As `bucketBounds` makes them. */
+  readonly bounds: readonly number[];
+  readonly by: readonly ReportDimension[];
+}
+
+/**
+ * Adds usage up in buckets, in the order of buckets, models, keys, people and labels; empty groups are left out. A request
+ * with several labels counts under each, one without under none. Rejects as `invalid` when there are too many groups.
+ */
+export async function reportUsage(db: Db, request: ReportRequest): Promise<readonly ReportRow[]> {
+  if (request.bounds.length < 2) return [];
+  return await inOneMoment(db, async (moment) => {
+    const { timeZone, bounds, by } = request;
+    const byUser = by.includes('user');
+    const dimensions = [...new Set(by.map((one) => (one === 'user' ? 'key' : one)))];
+    const places = await placesOf(moment, request.accountId, timeZone);
+    const sums = await sumBuckets(moment, request, { bounds, by: dimensions, places });
+    if (!byUser) return sums.map((sum) => ({ ...sum, user: null }));
+    return ofUsers(sums, await ownersOf(moment, request.accountId), by.includes('key'));
+  });
+}
+
+/** What of charges was given back in a bucket, by the requests that were charged. */
+export interface RefundSum extends Pick<ReportRow, 'bucket' | 'model' | 'key' | 'user' | 'tag'> {
+  readonly amountMicrocents: bigint;
+}
+
+/** As `reportUsage`, of refunds by the time at which they were made. */
+export async function reportRefunds(db: Db, request: ReportRequest): Promise<readonly RefundSum[]> {
+  const { accountId, bounds, by } = request;
+  if (bounds.length < 2) return [];
+  return await inOneMoment(db, async (moment) => {
+    const refunds = await refundsBetween(moment, { accountId, from: bounds[0]!, to: bounds.at(-1)! });
+    if (refunds.length === 0) return [];
+    const charged = await usageOf(
+      moment,
+      accountId,
+      refunds.map(({ requestId }) => requestId),
+    );
+    const owners = await ownersOf(moment, accountId);
+    const sums = new Map<string, RefundSum>();
+    for (const { requestId, amountMicrocents, at } of refunds) {
+      const row = charged.get(Buffer.from(requestId).toString('hex'));
+      if (row === undefined) continue; // not a charge of this account
+      const user = owners.get(row.key_id) ?? null;
+      const tags = row.tags === null ? [] : listOf(row.tags)!;
+      if (request.modelId !== undefined && request.modelId !== row.model_id) continue;
+      if (request.keyId !== undefined && request.keyId !== row.key_id) continue;
+      if (request.userId !== undefined && request.userId !== user) continue;
+      if (request.ownerId !== undefined && (request.ownerId !== user || !owners.has(row.key_id))) continue;
+      if (request.tag !== undefined && !tags.includes(request.tag)) continue;
+      const bucket = bounds.findLastIndex((bound) => bound <= at);
+      const shown = request.tag === undefined ? tags : [request.tag];
+      for (const tag of by.includes('tag') ? shown : [null]) {
+        const group = {
+          bucket,
+          model: by.includes('model') ? row.model_id : null,
+          key: by.includes('key') ? row.key_id : null,
+          user: by.includes('user') ? user : null,
+          tag,
+        };
+        const name = JSON.stringify(group);
+        const sum = sums.get(name)?.amountMicrocents ?? 0n;
+        sums.set(name, { ...group, amountMicrocents: sum + amountMicrocents });
+      }
+    }
+    return [...sums.values()];
+  });
+}
+
+const requestsAtOnce = 500;
+
+async function usageOf(db: Db, accountId: string, requestIds: readonly Uint8Array[]) {
+  const found = new Map<string, { readonly model_id: string; readonly key_id: string; readonly tags: string | null }>();
+  for (let at = 0; at < requestIds.length; at += requestsAtOnce) {
+    const rows = await db
+      .selectFrom('usage')
+      .select(['request_id', 'model_id', 'key_id', 'tags'])
+      .where('request_id', 'in', requestIds.slice(at, at + requestsAtOnce))
+      .where('account_id', '=', accountId)
+      .execute();
+    for (const { request_id: id, ...row } of rows) found.set(Buffer.from(id).toString('hex'), row);
+  }
+  return found;
+}
+
+/** What was charged since a time, by whoever was charged. */
+export interface SpendRequest {
+  readonly accountId: string;
+  /** Milliseconds since 1970, of the end of requests: `from` is in, `to` is out. */
+  readonly from: number;
+  readonly to: number;
+  /** `user`: by all keys of a person. `id` is left out for the whole account. */
+  readonly by: 'account' | 'key' | 'user' | 'tag';
+  readonly id?: string;
+}
+
+/** Microcents that requests were charged; refunds are not taken off. */
+export async function spendSince(db: Db, { accountId, from, to, by, id = '' }: SpendRequest): Promise<bigint> {
+  if (from >= to) return 0n;
+  return await inOneMoment(db, async (moment) => {
+    const timeZone = await timeZoneOf(moment, accountId);
+    const filter = {
+      accountId,
+      ...(by === 'key' ? { keyId: id } : {}),
+      ...(by === 'user' ? { userId: id } : {}),
+      ...(by === 'tag' ? { tag: id } : {}),
+    };
+    const places = await placesOf(moment, accountId, timeZone);
+    const [sum] = await sumBuckets(moment, filter, { bounds: [from, to], by: [], places });
+    return sum?.cost ?? 0n;
+  });
+}
+
+/** What keys of an account were charged since each of some times; those that were charged nothing are left out. */
+export async function spendOfKeys(
+  db: Db,
+  request: {
+    readonly accountId: string;
+    /** One of them; left out: all. */
+    readonly keyId?: string;
+    readonly since: readonly number[];
+    readonly to: number;
+  },
+): Promise<readonly ReadonlyMap<string, bigint>[]> {
+  const { since, to, ...filter } = request;
+  return await inOneMoment(db, async (moment) => {
+    const places = await placesOf(moment, filter.accountId, await timeZoneOf(moment, filter.accountId));
+    const spends: ReadonlyMap<string, bigint>[] = [];
+    for (const from of since) {
+      const sums = await sumBuckets(moment, filter, { bounds: [from, to], by: ['key'], places });
+      spends.push(new Map(sums.map(({ key, cost }) => [key!, cost])));
+    }
+    return spends;
+  });
+}
+
+/** A charge, or a part of one, that was given back. */
+export interface Refund {
+  /** Of the ledger's row. */
+  readonly transferId: Uint8Array;
+  /** Of the request that was charged. */
+  readonly requestId: Uint8Array;
+  readonly amountMicrocents: bigint;
+  readonly at: number;
+  readonly reference: string | null;
+}
+
+const refundKey = 'refund:';
+const pageRows = 1000;
+
+/** All refunds of requests between two times, the oldest first. */
+export async function refundsBetween(
+  db: Db,
+  { accountId, from, to }: { readonly accountId: string; readonly from: number; readonly to: number },
+): Promise<readonly Refund[]> {
+  const refunds: Refund[] = [];
+  for (let last: { readonly at: bigint; readonly id: Uint8Array } | undefined; ;) {
+    let query = db
+      .selectFrom('transfer')
+      .select(['id', 'idempotency_key', 'amount', 'at', 'reference'])
+      .where('credit_account', '=', accountId)
+      .where('kind', '=', 'refund')
+      .where('at', '>=', BigInt(from))
+      .where('at', '<', BigInt(to))
+      .where('idempotency_key', 'like', `${refundKey}%`)
+      .orderBy('at')
+      .orderBy('id')
+      .limit(pageRows);
+    if (last !== undefined) {
+      const { at, id } = last;
+      query = query.where((is) => is(is.refTuple('at', 'id'), '>', is.tuple(at, id)));
+    }
+    const rows = await query.execute();
+    refunds.push(...rows.map(toRefund));
+    if (rows.length < pageRows) return refunds;
+    const row = rows.at(-1)!;
+    last = { at: row.at, id: row.id };
+  }
+}
+
+/** What of these requests was given back. */
+export async function refundsOf(
+  db: Db,
+  { accountId, requestIds }: { readonly accountId: string; readonly requestIds: readonly Uint8Array[] },
+): Promise<readonly Refund[]> {
+  if (requestIds.length === 0) return [];
+  const rows = await db
+    .selectFrom('transfer')
+    .select(['id', 'idempotency_key', 'amount', 'at', 'reference'])
+    .where(
+      'idempotency_key',
+      'in',
+      requestIds.map((id) => `${refundKey}${Buffer.from(id).toString('hex')}`),
+    )
+    .where('credit_account', '=', accountId)
+    .execute();
+  return rows.map(toRefund);
+}
+
+const toRefund = (row: {
+  readonly id: Uint8Array;
+  readonly idempotency_key: string;
+  readonly amount: bigint;
+  readonly at: bigint;
+  readonly reference: string | null;
+}): Refund => ({
+  transferId: row.id,
+  requestId: Uint8Array.from(Buffer.from(row.idempotency_key.slice(refundKey.length), 'hex')),
+  amountMicrocents: row.amount,
+  at: Number(row.at),
+  reference: row.reference,
+});
+
+async function ownersOf(db: Db, accountId: string): Promise<ReadonlyMap<string, string | null>> {
+  const keys = await db.selectFrom('api_key').select(['id', 'user_id']).where('account_id', '=', accountId).execute();
+  return new Map(keys.map(({ id, user_id: user }) => [id, user]));
+}
+
+function ofUsers(
+  sums: readonly BucketSum[],
+  owners: ReadonlyMap<string, string | null>,
+  byKey: boolean,
+): readonly ReportRow[] {
+  const rows = new Map<string, ReportRow & Sums>();
+  for (const sum of sums) {
+    const row = { ...sum, user: owners.get(sum.key!) ?? null, key: byKey ? sum.key : null };
+    const name = JSON.stringify([row.bucket, row.model, row.key, row.user, row.tag]);
+    const there = rows.get(name);
+    rows.set(name, there === undefined ? row : addSums(there, row));
+  }
+  return [...rows.values()];
+}

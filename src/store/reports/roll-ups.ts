@@ -1,0 +1,294 @@
+/**
+ * Sums of usage that reports read instead of its rows (money.md, "Ten million usage rows"): by the hour (`usage_hour`), by
+ * label (`usage_tag_hour`), and by the day of an account's time zone (`usage_day`, `usage_tag_day`). All are recomputed from
+ * usage, never incremented, so that the job may run at any time and as often as one likes.
+ */
+import { sql, type Insertable, type Kysely, type Selectable } from 'kysely';
+import type { Database, UsageDayTable, UsageHourTable, UsageTagDayTable, UsageTagHourTable } from '../database.ts';
+import { hourMs, nextDay, startOfDay } from '../../platform/calendar/time-zone.ts';
+import {
+  addSums,
+  closedBefore,
+  hourOfAll,
+  listOf,
+  quarterColumns,
+  quarterSumsOfUsage,
+  sumsOf,
+  type QuarterSums,
+  type Sums,
+} from './usage-expressions.ts';
+import { inMonthsOf } from './usage-months.ts';
+import { sumBuckets } from './usage-sums.ts';
+
+type Db = Kysely<Database>;
+
+/**
+ * Writes usage_hour and usage_tag_hour anew: the open hour, the one before it, and whatever a stopped service has missed
+ * since its last run. Returns the number of hours written.
+ */
+export async function recomputeUsageHours(db: Db, request: { readonly now: number }): Promise<number> {
+  const openHour = Math.floor(request.now / hourMs) * hourMs;
+  const from = Math.min(openHour - hourMs, await missedSince(db));
+  let written = 0;
+  // A day at a time: the sums are read first, and each hour is a short write of its own, so settlements do not wait.
+  for (let start = from; start <= openHour; start += 24 * hourMs)
+    written += await writeHours(db, start, Math.min(start + 24 * hourMs, openHour + hourMs));
+  return written;
+}
+
+async function writeHours(db: Db, from: number, to: number): Promise<number> {
+  const sums = await sumUsageByHour(db, from, to);
+  const labelled = await sumTagsByHour(db, from, to);
+  const hours = new Set([...sums.map((sum) => sum.hour), ...(await storedHours(db, from, to))]);
+  for (const hour of hours) {
+    await db.transaction().execute(async (transaction) => {
+      const ofHour = <Sum extends { readonly hour: unknown }>(all: readonly Sum[]) =>
+        all.filter((sum) => sum.hour === hour);
+      await transaction.deleteFrom('usage_hour').where(hourOfAll, '=', hour).execute();
+      await transaction.deleteFrom('usage_tag_hour').where(hourOfAll, '=', hour).execute();
+      await insertAll(transaction, 'usage_hour', ofHour(sums));
+      await insertAll(transaction, 'usage_tag_hour', ofHour(labelled));
+    });
+  }
+  return hours.size;
+}
+
+const olderHoursAtOnce = 6;
+
+/**
+ * Writes hours anew that may be from before quarters and labels were added up, from the newest backwards, some at a time: an
+ * upgrade waits for none of it. Returns whether there were any.
+ */
+async function writeOlderHours(db: Db): Promise<boolean> {
+  const { since } = await db.selectFrom('usage_quarters').select('since').executeTakeFirstOrThrow();
+  if (since === 0n) return false;
+  const newest = await db
+    .selectFrom('usage_hour')
+    .select('hour')
+    .where(hourOfAll, '<', since)
+    .orderBy(hourOfAll, 'desc')
+    .limit(1)
+    .executeTakeFirst();
+  const to = Number(newest?.hour ?? 0n) + hourMs;
+  const from = newest === undefined ? 0 : to - olderHoursAtOnce * hourMs;
+  if (newest !== undefined) await writeHours(db, from, to);
+  await db.transaction().execute(async (transaction) => {
+    await transaction.updateTable('usage_quarters').set({ since: from }).execute();
+    await transaction.updateTable('usage_tags').set({ since: from }).where('since', '>', BigInt(from)).execute();
+  });
+  return newest !== undefined;
+}
+
+/** From which hour on labels have been added up; 0: all. */
+export async function tagsSince(db: Db): Promise<number> {
+  return Number((await db.selectFrom('usage_tags').select('since').executeTakeFirstOrThrow()).since);
+}
+
+/** The days of an account that are added up, if they are those of this time zone. */
+export async function daysOf(
+  db: Db,
+  accountId: string,
+  timeZone: string,
+): Promise<{ readonly timeZone: string; readonly until: number } | undefined> {
+  const row = await db
+    .selectFrom('usage_days')
+    .select('until')
+    .where('account_id', '=', accountId)
+    .where('time_zone', '=', timeZone)
+    .executeTakeFirst();
+  return row === undefined ? undefined : { timeZone, until: Number(row.until) };
+}
+
+const accountsAtOnceMax = 20;
+const daysAtOnceMax = 31;
+/** Longer than any day: an account that is looked for has a whole one to add. */
+const dayMaxMs = 26 * hourMs;
+
+/**
+ * Adds up days that are over, a month of days at most for a few accounts, each in a short write of its own; and a few hours from
+ * before quarters or labels were added up. `isMore`: call it again. What is not added up yet is read from what it is made of, so
+ * it may be late without anything being wrong.
+ */
+export async function recomputeUsageDays(db: Db): Promise<{ readonly isMore: boolean }> {
+  const wereOlder = await writeOlderHours(db);
+  if ((await tagsSince(db)) !== 0) return { isMore: wereOlder };
+  const closed = await closedBefore(db);
+  const accounts = await db
+    .selectFrom('account')
+    .leftJoin('usage_days', 'usage_days.account_id', 'account.id')
+    .select(['account.id', 'account.time_zone', 'usage_days.time_zone as added_zone', 'until'])
+    .where('kind', '=', 0n)
+    .where((is) =>
+      is.or([
+        is('until', 'is', null),
+        is('until', '<=', BigInt(closed - dayMaxMs)),
+        is('usage_days.time_zone', '!=', is.ref('account.time_zone')),
+      ]),
+    )
+    .limit(accountsAtOnceMax)
+    .execute();
+  for (const { id, time_zone: timeZone, added_zone: addedZone, until } of accounts)
+    await addDays(db, { id, timeZone, until: addedZone === timeZone ? Number(until) : undefined }, closed);
+  return { isMore: wereOlder || accounts.length > 0 };
+}
+
+async function addDays(
+  db: Db,
+  { id, timeZone, until }: { readonly id: string; readonly timeZone: string; readonly until: number | undefined },
+  closed: number,
+): Promise<void> {
+  const first = await db
+    .selectFrom('usage_hour')
+    .select('hour')
+    .where('account_id', '=', id)
+    .where('hour', '>=', BigInt(until ?? 0))
+    .orderBy('hour')
+    .limit(1)
+    .executeTakeFirst();
+  // Days before the first hour with usage have no rows, which is what they come to.
+  const from = startOfDay(timeZone, Math.min(first === undefined ? closed : Number(first.hour), closed));
+  const bounds = [Math.max(from, until ?? from)];
+  while (bounds.length <= daysAtOnceMax && nextDay(timeZone, bounds.at(-1)!) <= closed)
+    bounds.push(nextDay(timeZone, bounds.at(-1)!));
+  const places = { closed, tagsSince: 0, days: undefined };
+  const ofDays = async (by: readonly ('model' | 'key' | 'tag')[]) =>
+    bounds.length === 1 ? [] : await sumBuckets(db, { accountId: id }, { bounds, by, places });
+  const days = (await ofDays(['model', 'key'])).map(({ bucket, model, key, tag: _, ...sums }) => ({
+    ...sums,
+    account_id: id,
+    day: bounds[bucket]!,
+    model_id: model!,
+    key_id: key!,
+  }));
+  const labelled = (await ofDays(['model', 'key', 'tag'])).map(({ bucket, model, key, tag, ...sums }) => ({
+    ...sums,
+    account_id: id,
+    day: bounds[bucket]!,
+    tag: tag!,
+    model_id: model!,
+    key_id: key!,
+  }));
+  await db.transaction().execute(async (transaction) => {
+    // All of them where the zone is another one.
+    const stale = until ?? 0;
+    for (const table of ['usage_day', 'usage_tag_day'] as const)
+      await transaction.deleteFrom(table).where('account_id', '=', id).where('day', '>=', BigInt(stale)).execute();
+    await insertAll(transaction, 'usage_day', days);
+    await insertAll(transaction, 'usage_tag_day', labelled);
+    const added = { time_zone: timeZone, until: bounds.at(-1)! };
+    await transaction
+      .insertInto('usage_days')
+      .values({ account_id: id, ...added })
+      .onConflict((conflict) => conflict.column('account_id').doUpdateSet(added))
+      .execute();
+  });
+}
+
+const rowsAtOnce = 500;
+
+interface Inserted {
+  readonly usage_hour: UsageHourTable;
+  readonly usage_tag_hour: UsageTagHourTable;
+  readonly usage_day: UsageDayTable;
+  readonly usage_tag_day: UsageTagDayTable;
+}
+
+async function insertAll<Table extends keyof Inserted>(
+  db: Db,
+  table: Table,
+  rows: readonly Insertable<Inserted[Table]>[],
+): Promise<void> {
+  for (let at = 0; at < rows.length; at += rowsAtOnce)
+    await db
+      .insertInto(table)
+      .values(rows.slice(at, at + rowsAtOnce) as never)
+      .execute();
+}
+
+/** As `sumUsageByHour`, once for each label, the rows of an account together as well. */
+export async function sumTagsByHour(
+  db: Db,
+  from: number,
+  to: number,
+  { everywhere = false } = {},
+): Promise<
+  readonly (Sums &
+    QuarterSums &
+    Pick<Selectable<UsageTagHourTable>, 'account_id' | 'hour' | 'tag' | 'model_id' | 'key_id'>)[]
+> {
+  const hour = sql<bigint>`ended_at - ended_at % ${sql.lit(hourMs)}`;
+  const rows = await db
+    .selectFrom('account')
+    .crossJoin('usage') // as in sumUsageByHour
+    .whereRef('usage.account_id', '=', 'account.id')
+    .where('ended_at', '>=', BigInt(from))
+    .where('ended_at', '<', BigInt(to))
+    .where('tags', 'is not', null)
+    .where(inMonthsOf(db, everywhere ? {} : { from, to }))
+    .select(['account_id', hour.as('hour'), 'model_id', 'key_id', 'tags'])
+    .select(sumsOf(sql`count(*)`))
+    .select(quarterSumsOfUsage)
+    .groupBy(['account_id', hour, 'model_id', 'key_id', 'tags'])
+    .orderBy('account_id')
+    .execute();
+  const sums = new Map<string, Omit<(typeof rows)[number], 'tags'> & { readonly tag: string }>();
+  for (const { tags, ...row } of rows)
+    for (const tag of listOf(tags)!) {
+      const name = JSON.stringify([row.account_id, Number(row.hour), tag, row.model_id, row.key_id]);
+      const sum = sums.get(name);
+      sums.set(name, sum === undefined ? { ...row, tag } : { ...addSums(sum, row), ...addQuarters(sum, row) });
+    }
+  return [...sums.values()];
+}
+
+const addQuarters = (one: QuarterSums, other: QuarterSums): QuarterSums =>
+  Object.fromEntries(
+    quarterColumns.map((column) => {
+      const [a, b] = [one[column], other[column]];
+      return [column, a === null ? b : a + (b ?? 0n)];
+    }),
+  ) as QuarterSums;
+
+/**
+ * What usage says about the hours of a span: one row for each account, hour, model and key. The rows of an account are together,
+ * so that they lie on one page of PostgreSQL, and a report of a week reads 168 pages instead of one for each row. `everywhere`:
+ * also where a key lies in a month that it should not.
+ */
+export function sumUsageByHour(db: Db, from: number, to: number, { everywhere = false } = {}) {
+  const hour = sql<bigint>`ended_at - ended_at % ${sql.lit(hourMs)}`;
+  return (
+    db
+      .selectFrom('account')
+      // By account, because that is the index there is; an account without usage costs one look. SQLite takes the tables of
+      // a cross join in the order given, and would else walk all usage there ever was.
+      .crossJoin('usage')
+      .whereRef('usage.account_id', '=', 'account.id')
+      .where('ended_at', '>=', BigInt(from))
+      .where('ended_at', '<', BigInt(to))
+      .where(inMonthsOf(db, everywhere ? {} : { from, to }))
+      .select(['account_id', hour.as('hour'), 'model_id', 'key_id'])
+      .select(sumsOf(sql`count(*)`))
+      .select(quarterSumsOfUsage)
+      .groupBy(['account_id', hour, 'model_id', 'key_id'])
+      .orderBy('account_id')
+      .execute()
+  );
+}
+
+async function missedSince(db: Db): Promise<number> {
+  const closed = await closedBefore(db);
+  if (closed > 0) return closed;
+  const first = await db.selectFrom('usage').select('started_at').orderBy('request_id').limit(1).executeTakeFirst();
+  return first === undefined ? Number.MAX_SAFE_INTEGER : Math.floor(Number(first.started_at) / hourMs) * hourMs;
+}
+
+async function storedHours(db: Db, from: number, to: number): Promise<readonly bigint[]> {
+  const rows = await db
+    .selectFrom('usage_hour')
+    .select('hour')
+    .distinct()
+    .where(hourOfAll, '>=', BigInt(from))
+    .where(hourOfAll, '<', BigInt(to))
+    .execute();
+  return rows.map((row) => row.hour);
+}

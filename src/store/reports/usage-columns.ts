@@ -1,0 +1,118 @@
+import { balanceAt, type BudgetPeriod } from '../budget.ts';
+import type { UsageRow } from '../ledger.ts';
+
+export type SqlValue = string | number | bigint | null;
+
+/** The columns of usage behind `request_id`, in the order in which `usageValues` gives them. */
+export const usageColumns = [
+  'public_id',
+  'client_id',
+  'account_id',
+  'key_id',
+  'model_id',
+  'api',
+  'streamed',
+  'started_at',
+  'ended_at',
+  'prompt_tokens',
+  'cached_tokens',
+  'completion_tokens',
+  'reasoning_tokens',
+  'cost',
+  'uncharged',
+  'hold',
+  'ending',
+  'finish',
+  'error_code',
+  'counted',
+  'input_price',
+  'output_price',
+  'cache_read_price',
+  'backend',
+  'first_token_ms',
+  'total_ms',
+  'tags',
+  'plan',
+  'key_budget',
+  'account_budget',
+  'zdr',
+] as const;
+
+export const accountColumn = usageColumns.indexOf('account_id');
+export const costColumn = usageColumns.indexOf('cost');
+const keyColumn = usageColumns.indexOf('key_id');
+const startedColumn = usageColumns.indexOf('started_at');
+const keyBudgetColumn = usageColumns.indexOf('key_budget');
+const accountBudgetColumn = usageColumns.indexOf('account_budget');
+
+export function usageValues(row: UsageRow): SqlValue[] {
+  return [
+    clean(row.publicId),
+    row.clientId === null ? null : clean(row.clientId),
+    row.accountId,
+    row.keyId,
+    clean(row.modelId),
+    row.api,
+    row.streamed ? 1 : 0,
+    row.startedAt,
+    row.endedAt,
+    row.promptTokens,
+    row.cachedTokens,
+    row.completionTokens,
+    row.reasoningTokens,
+    row.costMicrocents,
+    row.unchargedMicrocents,
+    row.holdMicrocents,
+    row.ending,
+    row.finish === null ? null : clean(row.finish),
+    row.errorCode,
+    row.counted ? 1 : 0,
+    row.inputPrice,
+    row.outputPrice,
+    row.cacheReadPrice,
+    row.backend === null ? null : clean(row.backend),
+    row.firstTokenMs,
+    row.totalMs,
+    row.tags === null ? null : clean(row.tags),
+    row.plan === null ? null : clean(row.plan),
+    row.keyBudget,
+    row.accountBudget,
+    row.zdr === undefined ? null : row.zdr ? 1 : 0,
+  ];
+}
+
+/** Ids of the budgets' balances that a row is charged to, of its values. */
+export const balancesOf = (values: readonly SqlValue[]): readonly string[] =>
+  balancesCharged({
+    accountId: values[accountColumn] as string,
+    keyId: values[keyColumn] as string,
+    startedAt: values[startedColumn] as number,
+    keyBudget: values[keyBudgetColumn] as BudgetPeriod | null,
+    accountBudget: values[accountBudgetColumn] as BudgetPeriod | null,
+  });
+
+/** The same, of the row itself. */
+export function balancesCharged({
+  accountId,
+  keyId,
+  startedAt,
+  keyBudget,
+  accountBudget,
+}: Pick<UsageRow, 'accountId' | 'keyId' | 'startedAt' | 'keyBudget' | 'accountBudget'>): readonly string[] {
+  if (keyBudget === null && accountBudget === null) return none;
+  const balances: string[] = [];
+  if (keyBudget !== null) balances.push(balanceAt(keyId, keyBudget, startedAt).id);
+  if (accountBudget !== null) balances.push(balanceAt(accountId, accountBudget, startedAt).id);
+  return balances;
+}
+
+const none: readonly string[] = [];
+
+/** reliability D9: PostgreSQL refuses U+0000, and a lone surrogate is no text; a settlement must not fail on a label. */
+export function clean(text: string): string {
+  return unclean.test(text) ? text.replace(uncleanAll, '\ufffd') : text;
+}
+
+// With the flag u a surrogate class matches lone surrogates only.
+const unclean = /[\0\ud800-\udfff]/u;
+const uncleanAll = /[\0\ud800-\udfff]/gu;

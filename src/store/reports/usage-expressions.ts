@@ -1,0 +1,71 @@
+/** What queries of usage and of its roll-ups share. */
+import { sql, type Kysely, type RawBuilder } from 'kysely';
+import type { Database } from '../database.ts';
+import { hourMs, quarterMs } from '../../platform/calendar/time-zone.ts';
+
+export type TokenColumn = 'prompt_tokens' | 'cached_tokens' | 'completion_tokens' | 'reasoning_tokens';
+
+export const sumColumns = [
+  'requests',
+  'prompt_tokens',
+  'cached_tokens',
+  'completion_tokens',
+  'reasoning_tokens',
+  'cost',
+  'uncharged',
+] as const;
+export type SumColumn = (typeof sumColumns)[number];
+export type Sums = Readonly<Record<SumColumn, bigint>>;
+
+export const quarters = [1, 2, 3] as const;
+export type QuarterColumn = `${SumColumn}_q${(typeof quarters)[number]}`;
+/** Of an hour: what fell into each of its first three quarters (database.ts, `UsageHourTable`). */
+export const quarterColumns: readonly QuarterColumn[] = quarters.flatMap((quarter) =>
+  sumColumns.map((column): QuarterColumn => `${column}_q${quarter}`),
+);
+export type QuarterSums = Readonly<Record<QuarterColumn, bigint | null>>;
+
+export function addSums<Sum extends Sums>(to: Sum, other: Sums): Sum {
+  return { ...to, ...Object.fromEntries(sumColumns.map((column) => [column, to[column] + other[column]])) };
+}
+
+/** What a query adds up; `requests` is how it counts them. */
+export function sumsOf(requests: RawBuilder<bigint>) {
+  const sum = <Column extends TokenColumn | 'cost' | 'uncharged'>(column: Column) =>
+    sql<bigint>`sum(${sql.ref(column)})`.as(column);
+  return [
+    requests.as('requests'),
+    sum('prompt_tokens'),
+    sum('cached_tokens'),
+    sum('completion_tokens'),
+    sum('reasoning_tokens'),
+    sum('cost'),
+    sum('uncharged'),
+  ] as const;
+}
+
+/** The quarters of rows of usage that are grouped by the hour. Null for 0, which takes no room. */
+export const quarterSumsOfUsage = quarters.flatMap((quarter) => {
+  const isThen = sql`ended_at % ${sql.lit(hourMs)} / ${sql.lit(quarterMs)} = ${sql.lit(quarter - 1)}`;
+  return sumColumns.map((column) => {
+    const name: QuarterColumn = `${column}_q${quarter}`;
+    const value = column === 'requests' ? sql`1` : sql.ref(column);
+    const sum = sql<bigint | null>`sum(case when ${isThen} then ${value} else 0 end)`;
+    return (name === 'requests_q1' ? sum : sql<bigint | null>`nullif(${sum}, 0)`).as(name);
+  });
+});
+
+/** Labels are kept as a list of JSON. */
+export const tagPattern = (tag: string): string => `%${JSON.stringify(tag).replace(/[%_!]/g, '!$&')}%`;
+
+export const listOf = (text: string | null): readonly string[] | null =>
+  text === null ? null : (JSON.parse(text) as readonly string[]);
+
+/** The hour of a roll-up, by the index over the hours of all accounts; one account's are found by the key. */
+export const hourOfAll = sql<bigint>`hour + 0`;
+
+/** Hours before this one are not written any more: the job writes the last hour with usage and the one before it. */
+export async function closedBefore(db: Kysely<Database>): Promise<number> {
+  const row = await db.selectFrom('usage_hour').select('hour').orderBy(hourOfAll, 'desc').limit(1).executeTakeFirst();
+  return row === undefined ? 0 : Number(row.hour) - hourMs;
+}

@@ -1,0 +1,313 @@
+/**
+ * Adds up the usage of one account between any times: days that are added up come from usage_day, closed hours and their quarters
+ * from usage_hour, and the ends, the open hours, and hours that other bounds go through, from the rows of usage. So the sums are
+ * exact for every span and every time zone, and most of a long span is read from few rows.
+ */
+import { sql, type Kysely, type RawBuilder, type SelectQueryBuilder, type SqlBool } from 'kysely';
+import type { Database } from '../database.ts';
+import { StoreError } from '../store-error.ts';
+import { hourMs, quarterMs } from '../../platform/calendar/time-zone.ts';
+import { addSums, listOf, quarters, sumColumns, sumsOf, tagPattern, type Sums } from './usage-expressions.ts';
+import { inMonthsOf } from './usage-months.ts';
+import { rollUpRange } from './usage-range.ts';
+import { mergedHours, runsOf, segmentsOf, type CutHour, type Segment, type SumPlaces } from './usage-segments.ts';
+
+type Db = Kysely<Database>;
+
+/** Whose usage, and which of it. */
+export interface SumFilter {
+  readonly accountId: string;
+  readonly modelId?: string;
+  readonly keyId?: string;
+  /** By keys of this person. */
+  readonly userId?: string;
+  /** By keys of this person only, null: of nobody in particular; whoever asks may see no others. */
+  readonly ownerId?: string | null;
+  readonly tag?: string;
+}
+
+export type SumDimension = 'model' | 'key' | 'tag';
+
+/** What a bucket has; what was not asked for is null. */
+export interface BucketSum extends Sums {
+  /** The one that begins at `bounds[bucket]`. */
+  readonly bucket: number;
+  readonly model: string | null;
+  readonly key: string | null;
+  readonly tag: string | null;
+}
+
+export interface BucketRequest {
+  /** Ascending; `bounds[i]` to `bounds[i + 1]` is a bucket. At least two. */
+  readonly bounds: readonly number[];
+  readonly by: readonly SumDimension[];
+  readonly places: SumPlaces;
+  /** Also rows whose key lies in a month that it should not: slow. */
+  readonly everywhere?: boolean;
+}
+
+/** What every part of a report is read by. */
+interface Question {
+  readonly filter: SumFilter;
+  readonly bounds: readonly number[];
+  readonly by: readonly SumDimension[];
+  readonly hasTags: boolean;
+  readonly everywhere: boolean;
+}
+
+/** More groups than anybody reads; each query and the answer have at most so many. */
+const groupsMax = 100_000;
+
+/** Rejects as `invalid` when there are too many groups. */
+export async function sumBuckets(
+  db: Db,
+  filter: SumFilter,
+  { bounds, by, places, everywhere = false }: BucketRequest,
+): Promise<readonly BucketSum[]> {
+  const hasTags = filter.tag !== undefined || by.includes('tag');
+  const question: Question = { filter, bounds, by, hasTags, everywhere };
+  const sums = new Map<string, BucketSum>();
+  const add = (bucket: number, { at: _, ...row }: SegmentRow): void => {
+    const name = JSON.stringify([bucket, row.model, row.key, row.tag]);
+    const sum = sums.get(name);
+    sums.set(name, sum === undefined ? { ...row, bucket } : addSums(sum, row));
+    if (sums.size > groupsMax) throw tooManyGroups();
+  };
+  const { segments, cuts } = segmentsOf(bounds, hasTags, places);
+  for (const segment of segments) {
+    // A whole hour counts for the bound that cuts it, until what was before that is moved.
+    const ends = segment.place === 'hour' ? bounds.map((bound) => Math.floor(bound / hourMs) * hourMs) : bounds;
+    for (const row of await readSegment(db, question, segment, ends)) add(bucketAt(ends, Number(row.at)), row);
+  }
+  for (const firstMs of new Set(cuts.map((cut) => cut.firstMs))) {
+    const hours = new Map(cuts.filter((cut) => cut.firstMs === firstMs).map((cut) => [cut.hour, cut]));
+    for (const row of await readFirstQuarters(db, question, [...hours.values()], firstMs)) {
+      const { hour, isAfter, isBefore } = hours.get(Number(row.at))!;
+      if (isBefore) add(bucketAt(bounds, hour), row);
+      if (isAfter) add(bucketAt(bounds, hour + firstMs), negative(row));
+    }
+  }
+  return [...sums.values()]
+    .filter((sum) => sum.requests > 0n)
+    .sort((a, b) => a.bucket - b.bucket || compare(a.model, b.model) || compare(a.key, b.key) || compare(a.tag, b.tag));
+}
+
+const tooManyGroups = (): StoreError =>
+  new StoreError('invalid', `there are more than ${groupsMax} groups: ask for fewer at a time`);
+
+const compare = (a: string | null, b: string | null): number => (a === b ? 0 : (a ?? '') < (b ?? '') ? -1 : 1);
+
+const negative = (row: SegmentRow): SegmentRow => ({
+  ...row,
+  ...Object.fromEntries(sumColumns.map((column) => [column, -row[column]])),
+});
+
+/** The last bound that is not behind the time. */
+function bucketAt(bounds: readonly number[], at: number): number {
+  let low = 0;
+  let high = bounds.length - 2;
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2);
+    if (bounds[middle]! <= at) low = middle;
+    else high = middle - 1;
+  }
+  return low;
+}
+
+type SegmentRow = Sums & Pick<BucketSum, 'model' | 'key' | 'tag'> & { readonly at: bigint };
+
+/** `ends`: of the buckets, in the steps of the place. */
+async function readSegment(
+  db: Db,
+  question: Question,
+  segment: Segment,
+  ends: readonly number[],
+): Promise<readonly SegmentRow[]> {
+  const { place, from, to, without } = segment;
+  const inner = [...new Set(ends)].filter((end) => end > from && end < to);
+  const rows: SegmentRow[] = [];
+  for (const run of place === 'day' ? [{ from, to, base: from, step: undefined }] : runsOf([from, ...inner, to])) {
+    const column = sql<bigint>`${sql.ref(place === 'usage' ? 'ended_at' : place)}`;
+    const { base, step } = run;
+    const isWhole = step === undefined || (place === 'hour' && step === hourMs);
+    const at = isWhole ? column : sql<bigint>`${column} - (${column} - ${sql.lit(base)}) % ${sql.lit(step)}`;
+    const isOne = place === 'day' ? inner.length === 0 : step === undefined;
+    const options = { from: run.from, to: run.to, at: isOne ? undefined : at };
+    const found =
+      place === 'usage'
+        ? await readUsage(db, question, options)
+        : await readRollUp(db, question, { ...options, place, without });
+    // The first step of a run may begin before it, in the bucket of another run.
+    for (const row of found) rows.push(Number(row.at) < run.from ? { ...row, at: BigInt(run.from) } : row);
+  }
+  return rows;
+}
+
+async function readRollUp(
+  db: Db,
+  question: Question,
+  {
+    place,
+    from,
+    to,
+    without,
+    at,
+  }: {
+    readonly place: 'day' | 'hour';
+    readonly from: number;
+    readonly to: number;
+    readonly without: readonly number[];
+    readonly at: RawBuilder<bigint> | undefined;
+  },
+): Promise<readonly SegmentRow[]> {
+  let query = rollUpOf(db, question, place, { from, to });
+  const missing = without.filter((hour) => hour >= from && hour < to);
+  if (missing.length > 0) query = query.where(place, 'not in', missing.map(BigInt) as never);
+  const tag = question.by.includes('tag') ? sql<string>`tag` : undefined;
+  return await grouped(query.select(sumsOf(sql`sum(requests)`) as never) as never, question, { from, at, tag });
+}
+
+/** One query for four tables of the same columns. */
+function rollUpOf(
+  db: Db,
+  { filter, hasTags }: Question,
+  place: 'day' | 'hour',
+  span: { readonly from: number; readonly to: number; readonly among?: readonly number[] },
+) {
+  const { accountId, tag } = filter;
+  return (db as Kysely<Record<string, Record<string, never>>>)
+    .selectFrom(hasTags ? (`usage_tag_${place}` as const) : (`usage_${place}` as const))
+    .where(rollUpRange({ accountId, tag, time: place, ...span }))
+    .where(conditions(filter));
+}
+
+const hoursAtOnce = 500;
+
+/** What of some hours ended in their first so many milliseconds, which are whole quarters; `at` is the hour. */
+async function readFirstQuarters(
+  db: Db,
+  question: Question,
+  cuts: readonly CutHour[],
+  firstMs: number,
+): Promise<readonly SegmentRow[]> {
+  const chosen = quarters.filter((quarter) => quarter * quarterMs <= firstMs);
+  const sums = sumColumns.map((column) => {
+    const terms = chosen.map((quarter) => sql`coalesce(sum(${sql.ref(`${column}_q${quarter}`)}), 0)`);
+    return sql<bigint>`${sql.join(terms, sql` + `)}`.as(column);
+  });
+  const lacking = sql<bigint>`sum(case when requests_q1 is null then 1 else 0 end)`.as('lacking');
+  const rows: SegmentRow[] = [];
+  const lackingHours = new Set<number>();
+  for (let index = 0; index < cuts.length; index += hoursAtOnce) {
+    const hours = cuts.slice(index, index + hoursAtOnce).map(({ hour }) => hour);
+    const found = await grouped<{ readonly lacking: bigint }>(
+      rollUpOf(db, question, 'hour', { from: hours[0]!, to: hours.at(-1)! + hourMs, among: hours }).select([
+        ...sums,
+        lacking,
+      ] as never) as never,
+      question,
+      {
+        from: hours[0]!,
+        at: sql<bigint>`hour`,
+        tag: question.by.includes('tag') ? sql<string>`tag` : undefined,
+        isAlsoEmpty: true,
+      },
+    );
+    for (const { lacking: count, at } of found) if (count > 0n) lackingHours.add(Number(at));
+    for (const { lacking: _, ...row } of found)
+      if (row.requests > 0n && !lackingHours.has(Number(row.at))) rows.push(row);
+  }
+  // Written by an older version, or not yet filled in.
+  const sorted = [...lackingHours].sort((a, b) => a - b);
+  for (const { from, to } of mergedHours(sorted)) {
+    const at = sql<bigint>`ended_at - ended_at % ${sql.lit(hourMs)}`;
+    rows.push(...(await readUsage(db, question, { from, to, at, firstMs })));
+  }
+  return rows;
+}
+
+async function readUsage(
+  db: Db,
+  question: Question,
+  {
+    from,
+    to,
+    at,
+    firstMs,
+  }: {
+    readonly from: number;
+    readonly to: number;
+    readonly at: RawBuilder<bigint> | undefined;
+    /** Only the first so many milliseconds of hours. */
+    readonly firstMs?: number;
+  },
+): Promise<readonly SegmentRow[]> {
+  const { filter, by, everywhere } = question;
+  let query = db
+    .selectFrom('usage')
+    .where('account_id', '=', filter.accountId)
+    .where('ended_at', '>=', BigInt(from))
+    .where('ended_at', '<', BigInt(to))
+    .where(inMonthsOf(db, everywhere ? {} : { from, to }))
+    .where(conditions(filter));
+  if (firstMs !== undefined) query = query.where(sql<SqlBool>`ended_at % ${sql.lit(hourMs)} < ${sql.lit(firstMs)}`);
+  if (filter.tag !== undefined) query = query.where(sql<SqlBool>`tags like ${tagPattern(filter.tag)} escape '!'`);
+  const byTag = by.includes('tag');
+  if (byTag) query = query.where('tags', 'is not', null);
+  const tag = byTag ? sql<string>`tags` : undefined;
+  const rows = await grouped(query.select(sumsOf(sql`count(*)`)) as never, question, { from, at, tag });
+  if (!byTag) return rows;
+  return rows.flatMap((row) =>
+    listOf(row.tag)!
+      .filter((tag) => filter.tag === undefined || filter.tag === tag)
+      .map((tag) => ({ ...row, tag })),
+  );
+}
+
+/** Of the columns that usage and its roll-ups share. */
+function conditions({ accountId, modelId, keyId, userId, ownerId }: SumFilter): RawBuilder<SqlBool> {
+  const all = [sql<SqlBool>`1 = 1`];
+  if (modelId !== undefined) all.push(sql`model_id = ${modelId}`);
+  if (keyId !== undefined) all.push(sql`key_id = ${keyId}`);
+  for (const user of [userId, ownerId]) if (user !== undefined) all.push(isKeyOf(accountId, user));
+  return sql`(${sql.join(all, sql` and `)})`;
+}
+
+/** `userId` null: of nobody in particular. */
+export const isKeyOf = (accountId: string, userId: string | null): RawBuilder<SqlBool> =>
+  userId === null
+    ? sql`key_id in (select id from api_key where account_id = ${accountId} and user_id is null)`
+    : sql`key_id in (select id from api_key where account_id = ${accountId} and user_id = ${userId})`;
+
+/** `at`: what tells buckets apart; undefined: all is the one at `from`. Groups of no requests are left out, or not. */
+async function grouped<Also extends object = object>(
+  query: SelectQueryBuilder<Database, 'usage', object>,
+  { by }: Question,
+  {
+    from,
+    at,
+    tag,
+    isAlsoEmpty = false,
+  }: {
+    readonly from: number;
+    readonly at: RawBuilder<bigint> | undefined;
+    readonly tag: RawBuilder<string> | undefined;
+    readonly isAlsoEmpty?: boolean;
+  },
+): Promise<readonly (SegmentRow & Also)[]> {
+  const model = by.includes('model') ? sql<string>`model_id` : undefined;
+  const key = by.includes('key') ? sql<string>`key_id` : undefined;
+  let select = query.limit(groupsMax + 1);
+  const named = { at, model, key, tag };
+  for (const [name, expression] of Object.entries(named))
+    if (expression !== undefined) select = select.select((expression as RawBuilder<string>).as(name)) as never;
+  const groups = Object.values(named).filter((one) => one !== undefined);
+  if (groups.length > 0) select = select.groupBy(groups);
+  const rows = (await select.execute()) as unknown as readonly (Partial<SegmentRow> & {
+    readonly requests: bigint | null;
+  })[];
+  if (rows.length > groupsMax) throw tooManyGroups();
+  return rows
+    .filter((row) => isAlsoEmpty || (row.requests !== null && row.requests > 0n)) // one row of nothing where nothing is grouped
+    .map((row) => ({ at: BigInt(from), model: null, key: null, tag: null, ...row }) as SegmentRow & Also);
+}

@@ -1,0 +1,146 @@
+/** Failed attempts to sign in, counted for all who share the database. */
+import type { Kysely } from 'kysely';
+import type { Database } from '../database.ts';
+
+type Db = Kysely<Database>;
+
+/** Failures that cost nothing, and the longest pause after more. */
+export interface AttemptRules {
+  /** Of one person from one network. */
+  readonly pair: { readonly free: number; readonly pauseMaxMs: number };
+  /** Of one network, whoever it tries to be. */
+  readonly network: { readonly free: number; readonly pauseMaxMs: number };
+  /** Failures at one person, from everywhere, from which on each network has one free attempt. */
+  readonly person: { readonly free: number };
+}
+
+/** Whom an attempt counts for: hashes, which tell nothing. */
+export interface Attempted {
+  readonly pair: string;
+  readonly network: string;
+  readonly person: string;
+}
+
+const firstPauseMs = 1_000;
+/** What was quiet for so long is forgotten. */
+const forgetAfterMs = 86_400_000;
+const forgottenAtOnce = 1_000;
+
+/** Counts a failure, before it is known whether it is one. Resolves with how long to wait instead, in milliseconds; 0: go on. */
+export async function beginAttempt(
+  db: Db,
+  { attempted, rules, at }: { readonly attempted: Attempted; readonly rules: AttemptRules; readonly at: number },
+): Promise<number> {
+  const { pair, network, person } = attempted;
+  // Who has to wait writes nothing: that is what most of a flood is.
+  const waits = await db
+    .selectFrom('sign_in_attempt')
+    .where('who', 'in', [pair, network])
+    .where('open_at', '>', BigInt(at))
+    .select('open_at')
+    .execute();
+  if (waits.length > 0) return longestOf(waits.map((row) => row.open_at)) - at;
+  return await db.transaction().execute(async (transaction) => {
+    // In this order everywhere, so that nobody waits in a circle.
+    const [ofPair, ofNetwork, ofPerson] = [
+      await taken(transaction, pair, at),
+      await taken(transaction, network, at),
+      await taken(transaction, person, at),
+    ];
+    const waitMs = longestOf([ofPair.open_at, ofNetwork.open_at]) - at;
+    if (waitMs > 0) return waitMs;
+    const isUnderAttack = Number(ofPerson.failures) >= rules.person.free;
+    const free = isUnderAttack ? 1 : rules.pair.free;
+    await fail(transaction, pair, ofPair, { ...rules.pair, free, at });
+    await fail(transaction, network, ofNetwork, { ...rules.network, at });
+    await fail(transaction, person, ofPerson, { free: Number.POSITIVE_INFINITY, pauseMaxMs: 0, at });
+    return 0;
+  });
+}
+
+/** What was begun was right: it is no failure, and the person begins anew from there. */
+export async function attemptWasRight(
+  db: Db,
+  { attempted, rules }: { readonly attempted: Attempted; readonly rules: AttemptRules },
+): Promise<void> {
+  const { pair, network, person } = attempted;
+  await db.transaction().execute(async (transaction) => {
+    await transaction.deleteFrom('sign_in_attempt').where('who', '=', pair).execute();
+    for (const who of [network, person])
+      await transaction
+        .updateTable('sign_in_attempt')
+        .set((is) => ({ failures: is('failures', '-', 1n) }))
+        .where('who', '=', who)
+        .where('failures', '>', 0n)
+        .execute();
+    await transaction
+      .updateTable('sign_in_attempt')
+      .set({ open_at: 0 })
+      .where('who', '=', network)
+      .where('failures', '<=', BigInt(rules.network.free))
+      .execute();
+  });
+}
+
+/** Deletes what was quiet for a day, and the longest quiet beyond a number; so many at most, and returns how many. */
+export async function forgetAttempts(
+  db: Db,
+  { at, keepMax }: { readonly at: number; readonly keepMax: number },
+): Promise<number> {
+  const surplus = await db
+    .selectFrom('sign_in_attempt')
+    .select('last_at')
+    .orderBy('last_at', 'desc')
+    .offset(keepMax)
+    .limit(1)
+    .executeTakeFirst();
+  const before = BigInt(at - forgetAfterMs);
+  const limit = surplus === undefined || surplus.last_at < before ? before : surplus.last_at;
+  const doomed = db
+    .selectFrom('sign_in_attempt')
+    .select('who')
+    .where('last_at', '<=', limit)
+    .orderBy('last_at')
+    .limit(forgottenAtOnce);
+  const { numDeletedRows } = await db.deleteFrom('sign_in_attempt').where('who', 'in', doomed).executeTakeFirst();
+  return Number(numDeletedRows);
+}
+
+interface Counted {
+  readonly failures: bigint;
+  readonly open_at: bigint;
+}
+
+/** A count, with its row locked on PostgreSQL until the transaction ends; on SQLite the repositories are alone. */
+async function taken(transaction: Db, who: string, at: number): Promise<Counted> {
+  const row = await transaction
+    .insertInto('sign_in_attempt')
+    .values({ who, failures: 0, open_at: 0, last_at: at })
+    // Changes nothing, and takes the lock.
+    .onConflict((on) => on.column('who').doUpdateSet((is) => ({ who: is.ref('excluded.who') })))
+    .returning(['failures', 'open_at', 'last_at'])
+    .executeTakeFirstOrThrow();
+  return row.last_at < BigInt(at - forgetAfterMs) ? { failures: 0n, open_at: 0n } : row;
+}
+
+async function fail(
+  transaction: Db,
+  who: string,
+  { failures, open_at: openAt }: Counted,
+  { free, pauseMaxMs, at }: { readonly free: number; readonly pauseMaxMs: number; readonly at: number },
+): Promise<void> {
+  const now = Number(failures) + 1;
+  const beyond = now - free;
+  const isPaused = beyond >= 0 && pauseMaxMs > 0;
+  await transaction
+    .updateTable('sign_in_attempt')
+    .set({
+      failures: now,
+      open_at: isPaused ? at + Math.min(firstPauseMs * 2 ** Math.min(beyond, 20), pauseMaxMs) : openAt,
+      last_at: at,
+    })
+    .where('who', '=', who)
+    .execute();
+}
+
+const longestOf = (times: readonly bigint[]): number => Math.max(0, ...times.map(Number));

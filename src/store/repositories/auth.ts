@@ -1,0 +1,236 @@
+/**
+ * The store of better-auth (decision 014): each of its calls is one request here, one statement or one short transaction,
+ * on tables and columns that are listed. Run like the queries of `queries.ts`.
+ */
+import { sql, type ExpressionBuilder, type Expression, type Kysely, type SqlBool } from 'kysely';
+import type { Database } from '../database.ts';
+import { StoreError } from '../store-error.ts';
+
+type Db = Kysely<Database>;
+
+/** By what a column holds: texts, flags (0 and 1), whole numbers, and times in milliseconds. */
+export type AuthColumn = 'text' | 'flag' | 'whole' | 'time';
+
+/** Every table that better-auth may touch, and every column of it; a test compares them with what it asks for. */
+export const authTables = {
+  auth_user: {
+    id: 'text',
+    name: 'text',
+    email: 'text',
+    emailVerified: 'flag',
+    image: 'text',
+    createdAt: 'time',
+    updatedAt: 'time',
+    twoFactorEnabled: 'flag',
+  },
+  auth_session: {
+    id: 'text',
+    expiresAt: 'time',
+    token: 'text',
+    createdAt: 'time',
+    updatedAt: 'time',
+    ipAddress: 'text',
+    userAgent: 'text',
+    userId: 'text',
+  },
+  auth_account: {
+    id: 'text',
+    accountId: 'text',
+    providerId: 'text',
+    userId: 'text',
+    accessToken: 'text',
+    refreshToken: 'text',
+    idToken: 'text',
+    accessTokenExpiresAt: 'time',
+    refreshTokenExpiresAt: 'time',
+    scope: 'text',
+    password: 'text',
+    createdAt: 'time',
+    updatedAt: 'time',
+  },
+  auth_verification: {
+    id: 'text',
+    identifier: 'text',
+    value: 'text',
+    expiresAt: 'time',
+    createdAt: 'time',
+    updatedAt: 'time',
+  },
+  auth_two_factor: {
+    id: 'text',
+    secret: 'text',
+    backupCodes: 'text',
+    userId: 'text',
+    verified: 'flag',
+    failedVerificationCount: 'whole',
+    lockedUntil: 'time',
+  },
+  auth_passkey: {
+    id: 'text',
+    name: 'text',
+    publicKey: 'text',
+    userId: 'text',
+    credentialID: 'text',
+    counter: 'whole',
+    deviceType: 'text',
+    backedUp: 'flag',
+    transports: 'text',
+    createdAt: 'time',
+    aaguid: 'text',
+  },
+} as const satisfies Readonly<Record<string, Readonly<Record<string, AuthColumn>>>>;
+
+export type AuthTable = keyof typeof authTables;
+/** Times and flags are numbers here. */
+export type AuthValue = string | number | null;
+export type AuthRow = Readonly<Record<string, AuthValue>>;
+
+export const authOperators = ['eq', 'ne', 'lt', 'lte', 'gt', 'gte', 'in', 'not_in'] as const;
+
+export interface AuthCondition {
+  readonly column: string;
+  readonly operator: (typeof authOperators)[number];
+  readonly value: AuthValue | readonly AuthValue[];
+  readonly connector: 'AND' | 'OR';
+}
+
+type Where = readonly AuthCondition[];
+
+export type AuthRequest = { readonly table: AuthTable } & (
+  | { readonly act: 'create'; readonly row: AuthRow }
+  | {
+      readonly act: 'find';
+      readonly where: Where;
+      readonly limit: number;
+      readonly offset?: number | undefined;
+      readonly sortBy?: { readonly column: string; readonly direction: 'asc' | 'desc' } | undefined;
+    }
+  | { readonly act: 'count'; readonly where: Where }
+  /** Changes one row at most, unless `many`. Numbers of `add` are added to what is there. */
+  | {
+      readonly act: 'update';
+      readonly where: Where;
+      readonly set: AuthRow;
+      readonly add?: AuthRow;
+      readonly many: boolean;
+    }
+  /** Answers with what is gone; `one`: of several that ask at once one gets it. */
+  | { readonly act: 'delete'; readonly where: Where; readonly one: boolean }
+);
+
+export interface AuthAnswer {
+  /** Found, made, or changed; of `delete` with `one`, gone. */
+  readonly rows: readonly AuthRow[];
+  readonly count: number;
+}
+
+const rowsMax = 1000;
+
+/** Answers one call. Throws a StoreError `invalid` for a table or column that is not listed. */
+export async function authStore(db: Db, request: AuthRequest): Promise<AuthAnswer> {
+  if (!Object.hasOwn(authTables, request.table)) throw new StoreError('invalid', 'no such table of sign-in');
+  const columns: Readonly<Record<string, AuthColumn>> = authTables[request.table];
+  const known = (column: string): string => {
+    if (!Object.hasOwn(columns, column)) throw new StoreError('invalid', `no such column of ${request.table}`);
+    return column;
+  };
+  const matching = (where: Where) => conditionOf(where, known);
+  const { table } = request;
+  // Tables and columns are checked by hand: there is no type for all of them at once.
+  const any = db as unknown as Kysely<Record<AuthTable, Record<string, unknown>>>;
+  switch (request.act) {
+    case 'create': {
+      for (const column of Object.keys(request.row)) known(column);
+      await any.insertInto(table).values(request.row).execute();
+      return { rows: [request.row], count: 1 };
+    }
+    case 'find': {
+      let query = any.selectFrom(table).selectAll().where(matching(request.where));
+      const { sortBy, offset } = request;
+      if (sortBy !== undefined) query = query.orderBy(known(sortBy.column), sortBy.direction);
+      if (offset !== undefined) query = query.offset(offset);
+      const rows = await query.limit(Math.max(0, Math.min(request.limit, rowsMax))).execute();
+      return { rows: rows.map(plain), count: rows.length };
+    }
+    case 'count': {
+      const row = await any
+        .selectFrom(table)
+        .select(({ fn }) => fn.countAll<bigint>().as('count'))
+        .where(matching(request.where))
+        .executeTakeFirstOrThrow();
+      return { rows: [], count: Number(row.count) };
+    }
+    case 'update':
+      return await update(any, request, known);
+    case 'delete': {
+      if (!request.one) {
+        const { numDeletedRows } = await any.deleteFrom(table).where(matching(request.where)).executeTakeFirst();
+        return { rows: [], count: Number(numDeletedRows) };
+      }
+      const one = any.selectFrom(table).select('id').where(matching(request.where)).limit(1);
+      const gone = await any.deleteFrom(table).where('id', 'in', one).returningAll().execute();
+      return { rows: gone.map(plain), count: gone.length };
+    }
+  }
+}
+
+async function update(
+  db: Kysely<Record<AuthTable, Record<string, unknown>>>,
+  { table, where, set, add = {}, many }: Extract<AuthRequest, { readonly act: 'update' }>,
+  known: (column: string) => string,
+): Promise<AuthAnswer> {
+  const changes: Record<string, unknown> = {};
+  for (const [column, value] of Object.entries(set)) changes[known(column)] = value;
+  for (const [column, value] of Object.entries(add))
+    changes[known(column)] = sql`coalesce(${sql.ref(column)}, 0) + ${value}`;
+  const condition = conditionOf(where, known);
+  const write = async (transaction: typeof db): Promise<AuthAnswer> => {
+    const chosen = many
+      ? transaction.updateTable(table).set(changes).where(condition)
+      : transaction
+          .updateTable(table)
+          .set(changes)
+          .where(condition)
+          .where('id', 'in', transaction.selectFrom(table).select('id').where(condition).limit(1));
+    const rows = await chosen.returningAll().execute();
+    return { rows: rows.map(plain), count: rows.length };
+  };
+  if (table !== 'auth_account' || !Object.hasOwn(set, 'password')) return await write(db);
+  // A new password ends all sessions, in the same moment: nobody stays in with the old one.
+  return await db.transaction().execute(async (transaction) => {
+    const written = await write(transaction);
+    const users = written.rows.map(({ userId }) => userId);
+    if (users.length > 0) await transaction.deleteFrom('auth_session').where('userId', 'in', users).execute();
+    return written;
+  });
+}
+
+const comparisons = { eq: '=', ne: '<>', lt: '<', lte: '<=', gt: '>', gte: '>=' } as const;
+
+/** Conditions with AND hold all, and of those with OR one does, as better-auth has it. */
+function conditionOf(where: Where, known: (column: string) => string) {
+  return (is: ExpressionBuilder<Record<AuthTable, Record<string, unknown>>, AuthTable>): Expression<SqlBool> => {
+    const one = ({ column, operator, value }: AuthCondition): Expression<SqlBool> => {
+      const name = known(column) as never;
+      if (operator === 'in' || operator === 'not_in') {
+        const values = Array.isArray(value) ? (value as readonly AuthValue[]) : [value as AuthValue];
+        if (values.length === 0) return operator === 'in' ? sql<SqlBool>`1 = 0` : sql<SqlBool>`1 = 1`;
+        return is(name, operator === 'in' ? 'in' : 'not in', values as never);
+      }
+      if (value === null) return is(name, operator === 'ne' ? 'is not' : 'is', null as never);
+      return is(name, comparisons[operator], value as never);
+    };
+    const all = where.filter(({ connector }) => connector === 'AND').map(one);
+    const some = where.filter(({ connector }) => connector === 'OR').map(one);
+    return is.and([...all, ...(some.length === 0 ? [] : [is.or(some)])]);
+  };
+}
+
+/** Whole numbers are read as bigint; better-auth knows none. */
+const plain = (row: Record<string, unknown>): AuthRow =>
+  Object.fromEntries(
+    Object.entries(row).map(([column, value]) => [
+      column,
+      typeof value === 'bigint' ? Number(value) : (value as AuthValue),
+    ]),
+  );

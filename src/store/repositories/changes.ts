@@ -1,0 +1,28 @@
+/** The rows that say what has been changed (`change`), for as long as somebody may look for them. */
+import type { Kysely } from 'kysely';
+import type { Database } from '../database.ts';
+
+/** Whoever follows changes looks a few times a second. */
+export const changesKeptMs = 3_600_000;
+/** Rows in one write: settlements wait for it. */
+export const changesAtOnce = 1_000;
+
+/** Deletes changes from before a time, so many at most, and returns how many. For a store that nobody else changes. */
+export async function forgetChanges(db: Kysely<Database>, { before }: { readonly before: number }): Promise<number> {
+  const oldest = db
+    .selectFrom('change')
+    .select('id')
+    .where('at', '<', BigInt(before))
+    .orderBy('at')
+    .limit(changesAtOnce);
+  const { numDeletedRows } = await db.deleteFrom('change').where('id', 'in', oldest).executeTakeFirst();
+  return Number(numDeletedRows);
+}
+
+/** What was changed under this id; undefined: nothing. */
+export async function findChange(
+  db: Kysely<Database>,
+  request: { readonly id: Uint8Array },
+): Promise<{ readonly kind: string; readonly ref: string } | undefined> {
+  return await db.selectFrom('change').where('id', '=', request.id).select(['kind', 'ref']).executeTakeFirst();
+}

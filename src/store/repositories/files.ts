@@ -1,0 +1,221 @@
+/** What is asked of the database about files. Every statement names the account: another account's file is not there (reliability §3.5). */
+import type { Kysely, Selectable } from 'kysely';
+import type { Database, FileTable } from '../database.ts';
+
+type Db = Kysely<Database>;
+
+/** A file that is whole. */
+export interface FileRow {
+  /** 32 hex digits. */
+  readonly id: string;
+  readonly accountId: string;
+  /** Cleaned; a label, never a path. */
+  readonly name: string;
+  /** As its bytes tell. */
+  readonly mediaType: string;
+  /** `null`: the client's family has no purposes. */
+  readonly purpose: string | null;
+  readonly bytes: number;
+  readonly createdAt: number;
+  readonly expiresAt: number | null;
+}
+
+/** What an account may have. */
+export interface FileBounds {
+  readonly filesMax: number;
+  readonly bytesMax: number;
+}
+
+/** What the only process on a database has no use for. */
+export interface AmongReplicas {
+  /** Of this process. */
+  readonly replica: Uint8Array;
+  /** Makes uploads to one account begin one after the other, until the transaction ends. */
+  readonly queue: (transaction: Db, accountId: string) => Promise<unknown>;
+}
+
+/**
+ * Notes that a file of at most so many bytes arrives: what arrives at the same time counts too, so the bounds hold for all of it.
+ * False: there is no room in the account.
+ */
+export async function beginFile(
+  db: Db,
+  request: {
+    readonly id: string;
+    readonly accountId: string;
+    readonly bytesMax: number;
+    readonly at: number;
+    readonly bounds: FileBounds;
+  },
+  among?: AmongReplicas,
+): Promise<boolean> {
+  const { id, accountId, bytesMax, at, bounds } = request;
+  return await db.transaction().execute(async (transaction) => {
+    await among?.queue(transaction, accountId);
+    const held = await transaction
+      .selectFrom('file')
+      .select(({ fn }) => [fn.countAll<bigint>().as('files'), fn.sum<bigint | null>('bytes').as('bytes')])
+      .where('account_id', '=', accountId)
+      .executeTakeFirstOrThrow();
+    const bytes = Number(held.bytes ?? 0n) + bytesMax;
+    if (Number(held.files) >= bounds.filesMax || bytes > bounds.bytesMax) return false;
+    await transaction
+      .insertInto('file')
+      .values({
+        id,
+        account_id: accountId,
+        state: 'arriving',
+        name: '',
+        media_type: '',
+        purpose: null,
+        bytes: bytesMax,
+        created_at: at,
+        expires_at: null,
+        replica_id: among?.replica ?? null,
+      })
+      .execute();
+    return true;
+  });
+}
+
+/** From here on it is a file; false: it has been given up meanwhile. */
+export async function finishFile(db: Db, request: FileRow): Promise<boolean> {
+  const updated = await db
+    .updateTable('file')
+    .set({
+      state: 'ready',
+      name: request.name,
+      media_type: request.mediaType,
+      purpose: request.purpose,
+      bytes: request.bytes,
+      created_at: request.createdAt,
+      expires_at: request.expiresAt,
+    })
+    .where('id', '=', request.id)
+    .where('account_id', '=', request.accountId)
+    .where('state', '=', 'arriving')
+    .executeTakeFirst();
+  return updated.numUpdatedRows === 1n;
+}
+
+export async function getFile(
+  db: Db,
+  request: { readonly accountId: string; readonly id: string; readonly now: number },
+): Promise<FileRow | undefined> {
+  const row = await readable(db, request).where('id', '=', request.id).executeTakeFirst();
+  return row === undefined ? undefined : toFile(row);
+}
+
+/** Where a page begins: after, or before, this place in the order. */
+export interface FileCursor {
+  readonly createdAt: number;
+  readonly id: string;
+}
+
+export interface FileListRequest {
+  readonly accountId: string;
+  readonly now: number;
+  readonly purpose?: string | undefined;
+  readonly ids?: readonly string[] | undefined;
+  readonly order: 'newest' | 'oldest';
+  /** Exclusive; in the direction of the order. */
+  readonly after?: FileCursor | undefined;
+  /** Exclusive: the page that ends just before it. */
+  readonly before?: FileCursor | undefined;
+  readonly limit: number;
+}
+
+export interface FilePage {
+  readonly files: readonly FileRow[];
+  /** There are further ones in the direction that was asked for. */
+  readonly hasMore: boolean;
+}
+
+export async function listFiles(db: Db, request: FileListRequest): Promise<FilePage> {
+  const { purpose, ids, order, after, before, limit } = request;
+  const isBackward = before !== undefined;
+  const isDescending = (order === 'newest') !== isBackward;
+  let query = readable(db, request)
+    .orderBy('created_at', isDescending ? 'desc' : 'asc')
+    .orderBy('id', isDescending ? 'desc' : 'asc')
+    .limit(limit + 1);
+  if (purpose !== undefined) query = query.where('purpose', '=', purpose);
+  if (ids !== undefined) query = query.where('id', 'in', ids);
+  const from = before ?? after;
+  if (from !== undefined) {
+    const beyond = isDescending ? ('<' as const) : ('>' as const);
+    query = query.where(({ eb, and, or }) =>
+      or([
+        eb('created_at', beyond, BigInt(from.createdAt)),
+        and([eb('created_at', '=', BigInt(from.createdAt)), eb('id', beyond, from.id)]),
+      ]),
+    );
+  }
+  const rows = (await query.execute()).map(toFile);
+  const page = rows.slice(0, limit);
+  return { files: isBackward ? page.reverse() : page, hasMore: rows.length > limit };
+}
+
+/** From here on it is no file any more; undefined: there is none. */
+export async function leaveFile(
+  db: Db,
+  request: { readonly accountId: string; readonly id: string; readonly now: number },
+): Promise<FileRow | undefined> {
+  return await db.transaction().execute(async (transaction) => {
+    const row = await readable(transaction, request).where('id', '=', request.id).executeTakeFirst();
+    if (row === undefined) return undefined;
+    await transaction.updateTable('file').set({ state: 'leaving' }).where('id', '=', request.id).execute();
+    return toFile(row);
+  });
+}
+
+/** Of files whose bytes are gone. */
+export async function forgetFiles(db: Db, request: { readonly ids: readonly string[] }): Promise<void> {
+  if (request.ids.length === 0) return;
+  await db.deleteFrom('file').where('id', 'in', request.ids).where('state', '<>', 'ready').execute();
+}
+
+/**
+ * Ids of what is no file, or no longer: arriving, leaving, and expired, which leave with this. Whoever asks knows which of
+ * them still arrive; what arrives at others that live is not among them.
+ */
+export async function unreadyFiles(
+  db: Db,
+  request: { readonly now: number; readonly limit: number },
+  among?: AmongReplicas,
+): Promise<readonly string[]> {
+  await db
+    .updateTable('file')
+    .set({ state: 'leaving' })
+    .where('state', '=', 'ready')
+    .where('expires_at', '<=', BigInt(request.now))
+    .execute();
+  let unready = db.selectFrom('file').select('id').where('state', '<>', 'ready').orderBy('id').limit(request.limit);
+  if (among !== undefined) {
+    const others = db.selectFrom('replica').select('id').where('id', '<>', among.replica);
+    unready = unready.where(({ eb, or }) =>
+      or([eb('state', '=', 'leaving'), eb('replica_id', 'is', null), eb('replica_id', 'not in', others)]),
+    );
+  }
+  return (await unready.execute()).map(({ id }) => id);
+}
+
+/** An expired file is gone at once, whenever its bytes are swept. */
+const readable = (db: Db, { accountId, now }: { readonly accountId: string; readonly now: number }) =>
+  db
+    .selectFrom('file')
+    .selectAll()
+    .where('account_id', '=', accountId)
+    .where('state', '=', 'ready')
+    .where(({ eb, or }) => or([eb('expires_at', 'is', null), eb('expires_at', '>', BigInt(now))]));
+
+const toFile = (row: Selectable<FileTable>): FileRow => ({
+  id: row.id,
+  accountId: row.account_id,
+  name: row.name,
+  mediaType: row.media_type,
+  purpose: row.purpose,
+  bytes: Number(row.bytes),
+  createdAt: Number(row.created_at),
+  expiresAt: row.expires_at === null ? null : Number(row.expires_at),
+});

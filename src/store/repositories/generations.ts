@@ -1,0 +1,91 @@
+/** The requests of one account, one by one. */
+import { sql, type Kysely, type SqlBool } from 'kysely';
+import type { Database } from '../database.ts';
+import type { Ending, UsageRow } from '../ledger.ts';
+import { toUsageRow, type UsageCursor } from './queries.ts';
+import { tagPattern } from '../reports/usage-expressions.ts';
+import { inMonthsOf } from '../reports/usage-months.ts';
+import { isKeyOf, type SumFilter } from '../reports/usage-sums.ts';
+
+/** Which requests. Times are of their end: `from` is in, `to` is out. */
+export interface GenerationFilter extends SumFilter {
+  readonly from?: number;
+  readonly to?: number;
+  readonly ending?: Ending;
+  readonly errorCode?: string;
+  readonly streamed?: boolean;
+}
+
+export interface GenerationPage {
+  readonly rows: readonly UsageRow[];
+  /** Behind which the next page begins; undefined: this is the last one. A page may have few rows, or none, and have a next one. */
+  readonly next: UsageCursor | undefined;
+}
+
+/** Rows that one call looks at, so that a filter that fits few of them holds nobody up. */
+const rowsLookedAtMax = 5_000;
+
+/** Newest end first. */
+export async function listGenerations(
+  db: Kysely<Database>,
+  request: GenerationFilter & { readonly before?: UsageCursor; readonly limit: number },
+): Promise<GenerationPage> {
+  const { accountId, before, limit, from, userId, ownerId } = request;
+  const to = Math.min(request.to ?? Infinity, before === undefined ? Infinity : before.endedAt + 1);
+  const span = { ...(from === undefined ? {} : { from }), ...(to === Infinity ? {} : { to }) };
+  let looked = db
+    .selectFrom('usage')
+    .where('account_id', '=', accountId)
+    .where(inMonthsOf(db, span))
+    .orderBy('ended_at', 'desc')
+    .orderBy('request_id', 'desc');
+  if (from !== undefined) looked = looked.where('ended_at', '>=', BigInt(from));
+  if (to !== Infinity) looked = looked.where('ended_at', '<', BigInt(to));
+  if (before !== undefined)
+    looked = looked.where((is) =>
+      is(is.refTuple('ended_at', 'request_id'), '<', is.tuple(BigInt(before.endedAt), before.requestId)),
+    );
+
+  let query = db
+    .selectFrom(looked.selectAll().limit(rowsLookedAtMax).as('looked'))
+    .selectAll()
+    .orderBy('ended_at', 'desc')
+    .orderBy('request_id', 'desc')
+    .limit(limit + 1);
+  if (request.modelId !== undefined) query = query.where('model_id', '=', request.modelId);
+  if (request.keyId !== undefined) query = query.where('key_id', '=', request.keyId);
+  if (request.ending !== undefined) query = query.where('ending', '=', request.ending);
+  if (request.errorCode !== undefined) query = query.where('error_code', '=', request.errorCode);
+  if (request.streamed !== undefined) query = query.where('streamed', '=', request.streamed ? 1n : 0n);
+  if (request.tag !== undefined) query = query.where(sql<SqlBool>`tags like ${tagPattern(request.tag)} escape '!'`);
+  for (const user of [userId, ownerId]) if (user !== undefined) query = query.where(isKeyOf(accountId, user));
+  const rows = (await query.execute()).map(toUsageRow);
+  if (rows.length > limit) {
+    const page = rows.slice(0, limit);
+    const { endedAt, requestId } = page.at(-1)!;
+    return { rows: page, next: { endedAt, requestId } };
+  }
+  const last = await looked
+    .select(['ended_at', 'request_id'])
+    .offset(rowsLookedAtMax - 1)
+    .limit(1)
+    .executeTakeFirst();
+  return {
+    rows,
+    next: last === undefined ? undefined : { endedAt: Number(last.ended_at), requestId: last.request_id },
+  };
+}
+
+/** Where a page begins that follows a request; undefined: the account has none of this id. */
+export async function cursorOf(
+  db: Kysely<Database>,
+  { accountId, requestId }: { readonly accountId: string; readonly requestId: Uint8Array },
+): Promise<UsageCursor | undefined> {
+  const row = await db
+    .selectFrom('usage')
+    .select('ended_at')
+    .where('request_id', '=', requestId)
+    .where('account_id', '=', accountId)
+    .executeTakeFirst();
+  return row === undefined ? undefined : { endedAt: Number(row.ended_at), requestId };
+}

@@ -1,0 +1,105 @@
+import { sql, type Kysely } from 'kysely';
+import type { Database } from '../database.ts';
+
+/** What was used in one window of one limit. */
+export interface WindowCount {
+  /** Id of an account or a key. */
+  readonly subject: string;
+  /** `quota`: requests that a plan includes. */
+  readonly kind: 'quota' | 'requests' | 'tokens';
+  readonly lengthMs: number;
+  readonly startsAt: number;
+  readonly used: number;
+}
+
+/** Where counts outlive the process. */
+export interface WindowStore {
+  /** A page of the counts whose window is not over; an empty one is the last. */
+  load(request: { readonly at: number; readonly after?: WindowCount }): Promise<readonly WindowCount[]>;
+  /** Adds `used` of each, which may be below 0, and answers what there is now. No two are of the same limit. */
+  add(changes: readonly WindowCount[]): Promise<readonly WindowCount[]>;
+}
+
+const pageRows = 1000;
+
+/** In the order of their keys. */
+export async function loadLimitWindows(
+  db: Kysely<Database>,
+  { at, after }: { readonly at: number; readonly after?: WindowCount },
+): Promise<readonly WindowCount[]> {
+  let query = db
+    .selectFrom('limit_window')
+    .selectAll()
+    .where(sql<bigint>`starts_at + length`, '>', BigInt(at))
+    .orderBy('subject')
+    .orderBy('kind')
+    .orderBy('length')
+    .limit(pageRows);
+  if (after !== undefined) {
+    query = query.where((is) =>
+      is(is.refTuple('subject', 'kind', 'length'), '>', is.tuple(after.subject, after.kind, BigInt(after.lengthMs))),
+    );
+  }
+  return (await query.execute()).map(toCount);
+}
+
+/**
+ * One row for each limit: a later window takes the place of the one before. A window that lies further ahead than the next
+ * one is of a clock that was wrong, and gives way as well.
+ */
+export async function addLimitWindows(
+  db: Kysely<Database>,
+  { changes }: { readonly changes: readonly WindowCount[] },
+): Promise<readonly WindowCount[]> {
+  if (changes.length === 0) return [];
+  const isSame = sql`excluded.starts_at = limit_window.starts_at`;
+  const isNext = sql`(excluded.starts_at > limit_window.starts_at or limit_window.starts_at > excluded.starts_at + limit_window.length)`;
+  const rows = await db
+    .insertInto('limit_window')
+    .values(
+      // In one order everywhere, so that two replicas cannot wait for each other.
+      changes
+        .toSorted((a, b) => compare(a.subject, b.subject) || compare(a.kind, b.kind) || a.lengthMs - b.lengthMs)
+        .map(({ subject, kind, lengthMs, startsAt, used }) => ({
+          subject,
+          kind,
+          length: lengthMs,
+          starts_at: startsAt,
+          used,
+        })),
+    )
+    .onConflict((conflict) =>
+      conflict.columns(['subject', 'kind', 'length']).doUpdateSet({
+        used: sql<bigint>`case when ${isSame} then limit_window.used + excluded.used when ${isNext} then excluded.used else limit_window.used end`,
+        starts_at: sql<bigint>`case when ${isNext} then excluded.starts_at else limit_window.starts_at end`,
+      }),
+    )
+    .returningAll()
+    .execute();
+  return rows.map(toCount);
+}
+
+const compare = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
+
+const toCount = (row: {
+  readonly subject: string;
+  readonly kind: string;
+  readonly length: bigint;
+  readonly starts_at: bigint;
+  readonly used: bigint;
+}): WindowCount => ({
+  subject: row.subject,
+  kind: row.kind as WindowCount['kind'],
+  lengthMs: Number(row.length),
+  startsAt: Number(row.starts_at),
+  used: Number(row.used),
+});
+
+/** The newest windows of an account or a key. With several processes `used` is what they have leased, which is never less than what is used. */
+export async function limitWindowsOf(
+  db: Kysely<Database>,
+  { subject }: { readonly subject: string },
+): Promise<readonly WindowCount[]> {
+  const rows = await db.selectFrom('limit_window').selectAll().where('subject', '=', subject).execute();
+  return rows.map(toCount);
+}

@@ -1,0 +1,121 @@
+/** Promotional credit that ends: what of it was not used is derived from the ledger alone. */
+import type { Kysely, Selectable } from 'kysely';
+import { costsSince } from '../reports/account-usage.ts';
+import type { Database, PromotionTable } from '../database.ts';
+import { inOneMoment } from '../one-moment.ts';
+
+type Db = Kysely<Database>;
+
+export interface Promotion {
+  /** The movement that has granted it. */
+  readonly transferId: Uint8Array;
+  readonly accountId: string;
+  readonly amountMicrocents: bigint;
+  readonly grantedAt: number;
+  /** What a request costs that ends at this time is not paid from it any more. */
+  readonly expiresAt: number;
+  readonly closedAt: number | null;
+  readonly unusedMicrocents: bigint | null;
+  readonly takenMicrocents: bigint | null;
+}
+
+/** Those that ended before a time and are not closed, the earliest first. */
+export async function duePromotions(
+  db: Db,
+  request: { readonly expiredBefore: number; readonly limit: number },
+): Promise<readonly Promotion[]> {
+  const rows = await db
+    .selectFrom('promotion')
+    .selectAll()
+    .where('closed_at', 'is', null)
+    .where('expires_at', '<', BigInt(request.expiredBefore))
+    .orderBy('expires_at')
+    .orderBy('transfer_id')
+    .limit(request.limit)
+    .execute();
+  return rows.map(toPromotion);
+}
+
+/** Of an account, the earliest end first. */
+export async function listPromotions(
+  db: Db,
+  request: { readonly accountId: string },
+): Promise<readonly (Promotion & { readonly leftMicrocents: bigint })[]> {
+  const promotions = await promotionsOf(db, request.accountId);
+  const left = await inOneMoment(db, (moment) => leftOf(moment, promotions));
+  return promotions.map((promotion) => ({ ...promotion, leftMicrocents: left.get(promotion)! }));
+}
+
+/** What was left of a promotion at its end. */
+export async function promotionUnused(
+  db: Db,
+  request: { readonly accountId: string; readonly transferId: Uint8Array },
+): Promise<bigint> {
+  const promotions = await promotionsOf(db, request.accountId);
+  const own = promotions.find(({ transferId }) => Buffer.compare(transferId, request.transferId) === 0);
+  if (own === undefined) throw new Error('there is no such promotion');
+  return (await inOneMoment(db, (moment) => leftOf(moment, promotions))).get(own)!;
+}
+
+/** Nothing was left of it that could be taken. */
+export async function closePromotion(
+  db: Db,
+  request: { readonly transferId: Uint8Array; readonly at: number; readonly unusedMicrocents: bigint },
+): Promise<void> {
+  await db
+    .updateTable('promotion')
+    .set({ closed_at: request.at, unused: request.unusedMicrocents, taken: 0n })
+    .where('transfer_id', '=', request.transferId)
+    .where('closed_at', 'is', null)
+    .execute();
+}
+
+async function promotionsOf(db: Db, accountId: string): Promise<readonly Promotion[]> {
+  const rows = await db
+    .selectFrom('promotion')
+    .selectAll()
+    .where('account_id', '=', accountId)
+    .orderBy('expires_at')
+    .orderBy('granted_at')
+    .orderBy('transfer_id')
+    .execute();
+  return rows.map(toPromotion);
+}
+
+/**
+ * The rule (docs/payments.md): what requests cost that ended between the grant and its end is paid from promotional credit
+ * first, and of several from the one that ends first. Between two of those times the same promotions hold, so the sum of
+ * the charges is all that has to be known.
+ */
+async function leftOf(moment: Db, promotions: readonly Promotion[]): Promise<ReadonlyMap<Promotion, bigint>> {
+  const left = new Map(promotions.map((promotion) => [promotion, promotion.amountMicrocents]));
+  const times = [...new Set(promotions.flatMap(({ grantedAt, expiresAt }) => [grantedAt, expiresAt]))];
+  times.sort((one, other) => one - other);
+  const [first] = promotions;
+  if (first === undefined) return left;
+  const costSince = await costsSince(moment, first.accountId, times);
+  for (let index = 0; index + 1 < times.length; index++) {
+    const [from, to] = [times[index]!, times[index + 1]!];
+    const live = promotions.filter(({ grantedAt, expiresAt }) => grantedAt <= from && expiresAt >= to);
+    if (live.length === 0) continue;
+    let cost = costSince(from) - costSince(to);
+    for (const promotion of live) {
+      const has = left.get(promotion)!;
+      const paid = cost < has ? cost : has;
+      left.set(promotion, has - paid);
+      cost -= paid;
+    }
+  }
+  return left;
+}
+
+const toPromotion = (row: Selectable<PromotionTable>): Promotion => ({
+  transferId: row.transfer_id,
+  accountId: row.account_id,
+  amountMicrocents: row.amount,
+  grantedAt: Number(row.granted_at),
+  expiresAt: Number(row.expires_at),
+  closedAt: row.closed_at === null ? null : Number(row.closed_at),
+  unusedMicrocents: row.unused,
+  takenMicrocents: row.taken,
+});

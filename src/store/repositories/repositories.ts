@@ -1,0 +1,227 @@
+import type { Kysely } from 'kysely';
+import * as audit from './audit.ts';
+import * as attempts from './attempts.ts';
+import { authStore } from './auth.ts';
+import * as accounts from './accounts.ts';
+import * as alerts from './alerts.ts';
+import * as notices from './notices.ts';
+import * as budgets from './budgets.ts';
+import * as erasing from '../erasure/erase-account.ts';
+import * as persons from '../erasure/erase-person.ts';
+import { releasePerson } from '../erasure/release-person.ts';
+import type { Database } from '../database.ts';
+import * as changes from './changes.ts';
+import * as keys from './keys.ts';
+import * as generations from './generations.ts';
+import * as keptItems from './stored-items.ts';
+import * as files from './files.ts';
+import * as limitWindows from './limit-windows.ts';
+import * as idempotency from './idempotency.ts';
+import * as mail from './mail.ts';
+import * as credits from './credit.ts';
+import * as autoTopups from './auto-topups.ts';
+import * as promotions from './promotions.ts';
+import * as payments from './payments.ts';
+import * as demoPayments from './demo-payments.ts';
+import * as invoices from './invoices.ts';
+import * as receipts from '../receipt-queries.ts';
+import * as users from './users.ts';
+import * as queries from './queries.ts';
+import * as reports from '../reports/reports.ts';
+import * as rollUps from '../reports/roll-ups.ts';
+import * as webhooks from './webhooks.ts';
+
+/** What the repositories do for the main thread, by name: one line here makes a query callable from there. */
+const repositoryOperations = {
+  listAccounts: queries.listAccounts,
+  getAccount: queries.getAccount,
+  listCustomers: accounts.listCustomers,
+  heldByAccounts: accounts.heldByAccounts,
+  chargedUsage: accounts.chargedUsage,
+  eraseAccount: erasing.eraseAccount,
+  exportPage: erasing.exportPage,
+  whyPersonStays: persons.whyPersonStays,
+  erasePerson: persons.erasePerson,
+  createKey: queries.createKey,
+  listKeys: queries.listKeys,
+  revokeKey: queries.revokeKey,
+  loadKeys: queries.loadKeys,
+  allowKey: queries.allowKey,
+  allowAccount: queries.allowAccount,
+  planAccount: queries.planAccount,
+  limitAccount: queries.limitAccount,
+  limitKey: queries.limitKey,
+  editKey: queries.editKey,
+  rotateKey: queries.rotateKey,
+  editAccount: queries.editAccount,
+  getBudget: budgets.getBudget,
+  budgetsOf: budgets.budgetsOf,
+  spentBesideBudget: budgets.spentBesideBudget,
+  loadLimitWindows: limitWindows.loadLimitWindows,
+  addLimitWindows: limitWindows.addLimitWindows,
+  limitWindowsOf: limitWindows.limitWindowsOf,
+  addAccountPrice: queries.addAccountPrice,
+  endAccountPrices: queries.endAccountPrices,
+  listAccountPrices: queries.listAccountPrices,
+  findChange: changes.findChange,
+  listTransfers: queries.listTransfers,
+  listUsage: queries.listUsage,
+  findUsage: queries.findUsage,
+  sumUsage: queries.sumUsage,
+  sumUsageByTag: queries.sumUsageByTag,
+  recomputeUsageHours: rollUps.recomputeUsageHours,
+  recomputeUsageDays: (db: Kysely<Database>, _request: object) => rollUps.recomputeUsageDays(db),
+  forgetChanges: changes.forgetChanges,
+  keepItems: keptItems.keepItems,
+  findKeptItems: keptItems.findKeptItems,
+  tidyKeptItems: keptItems.tidyKeptItems,
+  deleteKeptItems: keptItems.deleteKeptItems,
+  beginFile: files.beginFile,
+  finishFile: files.finishFile,
+  getFile: files.getFile,
+  listFiles: files.listFiles,
+  leaveFile: files.leaveFile,
+  forgetFiles: files.forgetFiles,
+  unreadyFiles: files.unreadyFiles,
+  claimRequest: idempotency.claimRequest,
+  keepAnswer: idempotency.keepAnswer,
+  leaveRequest: idempotency.leaveRequest,
+  tidyRequests: idempotency.tidyRequests,
+  invoicesSince: invoices.invoicesSince,
+  readLedgerSpan: invoices.readLedgerSpan,
+  transferredBefore: invoices.transferredBefore,
+  listOpenPeriods: invoices.listOpenPeriods,
+  closePeriod: invoices.closePeriod,
+  listInvoices: invoices.listInvoices,
+  getInvoice: invoices.getInvoice,
+  statementAt: invoices.statementAt,
+  lastStatement: invoices.lastStatement,
+  receiptsSince: receipts.receiptsSince,
+  listUnreceipted: receipts.listUnreceipted,
+  listUncorrectedReturns: receipts.listUncorrectedReturns,
+  issueReceipt: receipts.issueReceipt,
+  listReceipts: receipts.listReceipts,
+  getReceipt: receipts.getReceipt,
+  receiptsOfTopups: receipts.receiptsOfTopups,
+  addAlert: alerts.addAlert,
+  listAlerts: alerts.listAlerts,
+  getAlert: alerts.getAlert,
+  changeAlert: alerts.changeAlert,
+  deleteAlert: alerts.deleteAlert,
+  alertsToLookAt: alerts.alertsToLookAt,
+  noteLook: alerts.noteLook,
+  listNotices: notices.listNotices,
+  forgetNotice: notices.forgetNotice,
+  memberAddresses: notices.memberAddresses,
+  addWebhookEndpoint: webhooks.addWebhookEndpoint,
+  listWebhookEndpoints: webhooks.listWebhookEndpoints,
+  getWebhookEndpoint: webhooks.getWebhookEndpoint,
+  changeWebhookEndpoint: webhooks.changeWebhookEndpoint,
+  deleteWebhookEndpoint: webhooks.deleteWebhookEndpoint,
+  addWebhookEvent: webhooks.addWebhookEvent,
+  claimDeliveries: webhooks.claimDeliveries,
+  noteTry: webhooks.noteTry,
+  listDeliveries: webhooks.listDeliveries,
+  replayDelivery: webhooks.replayDelivery,
+  forgetDeliveries: webhooks.forgetDeliveries,
+  findPresentedKey: keys.findPresentedKey,
+  getKey: keys.getKey,
+  listAccountKeys: keys.listAccountKeys,
+  lastUseOfKeys: keys.lastUseOfKeys,
+  beginAttempt: attempts.beginAttempt,
+  attemptWasRight: attempts.attemptWasRight,
+  forgetAttempts: attempts.forgetAttempts,
+  recordAudit: audit.recordAudit,
+  listAudit: audit.listAudit,
+  addMail: mail.addMail,
+  claimMail: mail.claimMail,
+  noteMailAttempt: mail.noteMailAttempt,
+  listMail: mail.listMail,
+  getMail: mail.getMail,
+  forgetMail: mail.forgetMail,
+  heldOf: credits.heldOf,
+  creditSummary: credits.creditSummary,
+  listLedger: credits.listLedger,
+  getAutoTopup: autoTopups.getAutoTopup,
+  setAutoTopup: autoTopups.setAutoTopup,
+  dueAutoTopups: autoTopups.dueAutoTopups,
+  claimAutoTopup: autoTopups.claimAutoTopup,
+  chargedSince: autoTopups.chargedSince,
+  endAutoTopup: autoTopups.endAutoTopup,
+  failAutoTopup: autoTopups.failAutoTopup,
+  payersOf: autoTopups.payersOf,
+  duePromotions: promotions.duePromotions,
+  listPromotions: promotions.listPromotions,
+  promotionUnused: promotions.promotionUnused,
+  closePromotion: promotions.closePromotion,
+  beginTopup: payments.beginTopup,
+  noteCheckout: payments.noteCheckout,
+  getTopup: payments.getTopup,
+  listTopups: payments.listTopups,
+  findPayment: payments.findPayment,
+  findPaymentEvent: payments.findPaymentEvent,
+  recordPaymentEvent: payments.recordPaymentEvent,
+  paymentsSeenUntil: payments.paymentsSeenUntil,
+  notePaymentsSeen: payments.notePaymentsSeen,
+  findPaymentReturn: payments.findPaymentReturn,
+  recordUndoneReturn: payments.recordUndoneReturn,
+  savePaymentMethod: payments.savePaymentMethod,
+  getPaymentMethod: payments.getPaymentMethod,
+  makeDemoObject: demoPayments.makeDemoObject,
+  getDemoObject: demoPayments.getDemoObject,
+  changeDemoObject: demoPayments.changeDemoObject,
+  listDemoObjects: demoPayments.listDemoObjects,
+  spendSince: reports.spendSince,
+  spendOfKeys: reports.spendOfKeys,
+  reportUsage: reports.reportUsage,
+  reportRefunds: reports.reportRefunds,
+  refundsBetween: reports.refundsBetween,
+  refundsOf: reports.refundsOf,
+  authStore,
+  findSession: users.findSession,
+  listSessions: users.listSessions,
+  endSessions: users.endSessions,
+  forgetExpired: users.forgetExpired,
+  findMembership: users.findMembership,
+  listMemberships: users.listMemberships,
+  listMembers: users.listMembers,
+  getMember: users.getMember,
+  setMemberRole: users.setMemberRole,
+  addMember: users.addMember,
+  createInvitation: users.createInvitation,
+  listInvitations: users.listInvitations,
+  deleteInvitation: users.deleteInvitation,
+  findInvitation: users.findInvitation,
+  isInvited: users.isInvited,
+  acceptInvitation: users.acceptInvitation,
+  hasOperator: users.hasOperator,
+  hasPerson: users.hasPerson,
+  joinAnew: users.joinAnew,
+  setOwnerLink: users.setOwnerLink,
+  getOwnerLink: users.getOwnerLink,
+  isOwnerLink: users.isOwnerLink,
+  createOwner: users.createOwner,
+  releasePerson,
+  keysOfMember: users.keysOfMember,
+  listGenerations: generations.listGenerations,
+  cursorOf: generations.cursorOf,
+} as const;
+
+type Operations = typeof repositoryOperations;
+export type RepositoryOperation = keyof Operations;
+export type RepositoryRequest<Name extends RepositoryOperation> = Parameters<Operations[Name]>[1];
+export type RepositoryAnswer<Name extends RepositoryOperation> = Awaited<ReturnType<Operations[Name]>>;
+
+/** Keys, lists and reports. Rejects with a StoreError. */
+export type Repositories = {
+  readonly [Name in RepositoryOperation]: (request: RepositoryRequest<Name>) => Promise<RepositoryAnswer<Name>>;
+};
+
+/** The same operations on a connection at hand, without a thread: for the command line. */
+export function repositoriesOn(db: Kysely<Database>): Repositories {
+  const call = (name: RepositoryOperation) => (request: unknown) =>
+    (repositoryOperations[name] as (db: Kysely<Database>, request: unknown) => Promise<unknown>)(db, request);
+  return Object.fromEntries(
+    (Object.keys(repositoryOperations) as RepositoryOperation[]).map((name) => [name, call(name)]),
+  ) as unknown as Repositories;
+}

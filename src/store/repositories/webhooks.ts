@@ -1,0 +1,446 @@
+/** Endpoints of webhooks, and what is sent to them. Every statement of an account names it. */
+import { sql, type Kysely, type Selectable } from 'kysely';
+import type { Database, DeliveryState, WebhookDeliveryTable, WebhookEndpointTable } from '../database.ts';
+import { StoreError } from '../store-error.ts';
+
+type Db = Kysely<Database>;
+
+export interface WebhookEndpoint {
+  readonly id: string;
+  readonly accountId: string;
+  readonly url: string;
+  readonly description: string;
+  /** null: all there are and will be. */
+  readonly events: readonly string[] | null;
+  readonly secretVersion: number;
+  readonly status: 'active' | 'disabled';
+  readonly reason: 'asked' | 'failing' | null;
+  readonly createdAt: number;
+  readonly updatedAt: number;
+  readonly failingSince: number | null;
+}
+
+/** False: the account has as many as it may. */
+export async function addWebhookEndpoint(
+  db: Db,
+  request: Pick<WebhookEndpoint, 'id' | 'accountId' | 'url' | 'description' | 'events'> & {
+    readonly at: number;
+    readonly max: number;
+  },
+): Promise<boolean> {
+  const { id, accountId, url, description, events, at, max } = request;
+  return await db.transaction().execute(async (transaction) => {
+    const { count } = await transaction
+      .selectFrom('webhook_endpoint')
+      .where('account_id', '=', accountId)
+      .where('status', '<>', 'deleted')
+      .select((of) => of.fn.countAll<bigint>().as('count'))
+      .executeTakeFirstOrThrow();
+    if (Number(count) >= max) return false;
+    await transaction
+      .insertInto('webhook_endpoint')
+      .values({
+        id,
+        account_id: accountId,
+        url,
+        description,
+        events: events === null ? null : JSON.stringify(events),
+        secret_version: 1,
+        status: 'active',
+        reason: null,
+        created_at: at,
+        updated_at: at,
+        failing_since: null,
+      })
+      .execute();
+    return true;
+  });
+}
+
+/** Newest first. */
+export async function listWebhookEndpoints(
+  db: Db,
+  request: { readonly accountId?: string; readonly after?: string; readonly limit: number },
+): Promise<readonly WebhookEndpoint[]> {
+  let query = db
+    .selectFrom('webhook_endpoint')
+    .selectAll()
+    .where('status', '<>', 'deleted')
+    .orderBy('id', 'desc')
+    .limit(request.limit);
+  if (request.accountId !== undefined) query = query.where('account_id', '=', request.accountId);
+  if (request.after !== undefined) query = query.where('id', '<', request.after);
+  return (await query.execute()).map(toEndpoint);
+}
+
+/** Of an account, or of any. */
+export async function getWebhookEndpoint(
+  db: Db,
+  request: { readonly accountId?: string; readonly id: string },
+): Promise<WebhookEndpoint | undefined> {
+  let query = db
+    .selectFrom('webhook_endpoint')
+    .selectAll()
+    .where('id', '=', request.id)
+    .where('status', '<>', 'deleted');
+  if (request.accountId !== undefined) query = query.where('account_id', '=', request.accountId);
+  const row = await query.executeTakeFirst();
+  return row === undefined ? undefined : toEndpoint(row);
+}
+
+/** What is undefined stays. undefined: there is no such endpoint. One that is made active begins anew. */
+export async function changeWebhookEndpoint(
+  db: Db,
+  request: {
+    readonly accountId: string;
+    readonly id: string;
+    readonly url?: string;
+    readonly description?: string;
+    readonly events?: readonly string[] | null;
+    readonly isEnabled?: boolean;
+    readonly at: number;
+  },
+): Promise<WebhookEndpoint | undefined> {
+  const { url, description, events, isEnabled } = request;
+  const row = await db
+    .updateTable('webhook_endpoint')
+    .set({
+      updated_at: request.at,
+      ...(url === undefined ? {} : { url }),
+      ...(description === undefined ? {} : { description }),
+      ...(events === undefined ? {} : { events: events === null ? null : JSON.stringify(events) }),
+      ...(isEnabled === undefined
+        ? {}
+        : isEnabled
+          ? { status: 'active', reason: null, failing_since: null }
+          : { status: 'disabled', reason: 'asked' }),
+    })
+    .where('id', '=', request.id)
+    .where('account_id', '=', request.accountId)
+    .where('status', '<>', 'deleted')
+    .returningAll()
+    .executeTakeFirst();
+  return row === undefined ? undefined : toEndpoint(row);
+}
+
+/** False: there is none. What waits for it is dropped. */
+export async function deleteWebhookEndpoint(
+  db: Db,
+  { accountId, id, at }: { readonly accountId: string; readonly id: string; readonly at: number },
+): Promise<boolean> {
+  return await db.transaction().execute(async (transaction) => {
+    const { numUpdatedRows } = await transaction
+      .updateTable('webhook_endpoint')
+      .set({ status: 'deleted', updated_at: at })
+      .where('id', '=', id)
+      .where('account_id', '=', accountId)
+      .where('status', '<>', 'deleted')
+      .executeTakeFirst();
+    if (numUpdatedRows !== 1n) return false;
+    await transaction
+      .updateTable('webhook_delivery')
+      .set({ state: 'dropped', next_at: null })
+      .where('endpoint_id', '=', id)
+      .where('state', '=', 'waiting')
+      .execute();
+    return true;
+  });
+}
+
+export interface Emitted {
+  readonly waiting: number;
+  /** The account's queue was full. */
+  readonly dropped: number;
+}
+
+/**
+ * Notes an event for each endpoint of an account that wants it; the same event twice is noted once. Where too many wait
+ * already, it is kept as dropped, for whoever looks, and can be replayed.
+ */
+export async function addWebhookEvent(
+  db: Db,
+  request: {
+    readonly accountId: string;
+    readonly eventId: string;
+    readonly type: string;
+    /** As it is sent. */
+    readonly body: string;
+    readonly at: number;
+    readonly waitingMax: number;
+    /** One for each endpoint that the account may have. */
+    readonly ids: readonly string[];
+    /** Only this one, whatever it wants: a test. */
+    readonly endpointId?: string;
+  },
+): Promise<Emitted> {
+  const { accountId, eventId, type, body, at, waitingMax, ids, endpointId } = request;
+  return await db.transaction().execute(async (transaction) => {
+    const endpoints = await transaction
+      .selectFrom('webhook_endpoint')
+      .select(['id', 'events'])
+      .where('account_id', '=', accountId)
+      .where('status', '=', 'active')
+      .orderBy('id')
+      .limit(ids.length)
+      .execute();
+    const wanted = endpoints.filter(({ id, events }) =>
+      endpointId === undefined
+        ? events === null || (JSON.parse(events) as readonly string[]).includes(type)
+        : id === endpointId,
+    );
+    if (wanted.length === 0) return { waiting: 0, dropped: 0 };
+    const { count } = await transaction
+      .selectFrom('webhook_delivery')
+      .where('account_id', '=', accountId)
+      .where('state', '=', 'waiting')
+      .select((of) => of.fn.countAll<bigint>().as('count'))
+      .executeTakeFirstOrThrow();
+    let waiting = Number(count);
+    const emitted = { waiting: 0, dropped: 0 };
+    for (const [index, { id }] of wanted.entries()) {
+      const isRoom = waiting < waitingMax;
+      const { numInsertedOrUpdatedRows } = await transaction
+        .insertInto('webhook_delivery')
+        .values({
+          id: ids[index]!,
+          endpoint_id: id,
+          account_id: accountId,
+          event_id: eventId,
+          type,
+          body,
+          state: isRoom ? 'waiting' : 'dropped',
+          tries: 0,
+          next_at: isRoom ? at : null,
+          created_at: at,
+          tried_at: null,
+          delivered_at: null,
+          status: null,
+          answer: null,
+          failure: isRoom ? null : 'too many deliveries of the account were waiting',
+        })
+        .onConflict((conflict) => conflict.columns(['endpoint_id', 'event_id']).doNothing())
+        .executeTakeFirst();
+      if (numInsertedOrUpdatedRows !== 1n) continue;
+      if (isRoom) waiting++;
+      emitted[isRoom ? 'waiting' : 'dropped']++;
+    }
+    return emitted;
+  });
+}
+
+export interface WebhookDelivery {
+  readonly id: string;
+  readonly endpointId: string;
+  readonly accountId: string;
+  readonly eventId: string;
+  readonly type: string;
+  readonly body: string;
+  readonly state: DeliveryState;
+  readonly tries: number;
+  readonly nextAt: number | null;
+  readonly createdAt: number;
+  readonly triedAt: number | null;
+  readonly deliveredAt: number | null;
+  readonly status: number | null;
+  readonly answer: string | null;
+  readonly failure: string | null;
+}
+
+/** A delivery that is due, and where it goes. */
+export interface DueDelivery extends WebhookDelivery {
+  readonly url: string;
+  readonly secretVersion: number;
+}
+
+/**
+ * Takes deliveries that are due, at most `perAccountMax` of one account, so that a slow receiver holds up its own account
+ * only. They are the caller's until `claimedUntil`; after that, as when it has died, others take them.
+ */
+export async function claimDeliveries(
+  db: Db,
+  request: {
+    readonly now: number;
+    readonly claimedUntil: number;
+    readonly limit: number;
+    readonly perAccountMax: number;
+  },
+): Promise<readonly DueDelivery[]> {
+  const { now, claimedUntil, limit, perAccountMax } = request;
+  const due = db
+    .selectFrom('webhook_delivery')
+    .innerJoin('webhook_endpoint', 'webhook_endpoint.id', 'webhook_delivery.endpoint_id')
+    .selectAll('webhook_delivery')
+    .select(['webhook_endpoint.url', 'webhook_endpoint.secret_version'])
+    .select(
+      sql<bigint>`row_number() over (partition by webhook_delivery.account_id order by next_at, webhook_delivery.id)`.as(
+        'place',
+      ),
+    )
+    .where('next_at', '<=', BigInt(now))
+    .where('webhook_endpoint.status', '=', 'active');
+  const rows = await db
+    .selectFrom(due.as('due'))
+    .selectAll()
+    .where('place', '<=', BigInt(perAccountMax))
+    .orderBy('next_at')
+    .orderBy('id')
+    .limit(limit)
+    .execute();
+  const claimed: DueDelivery[] = [];
+  for (const row of rows) {
+    const { numUpdatedRows } = await db
+      .updateTable('webhook_delivery')
+      .set({ next_at: claimedUntil })
+      .where('id', '=', row.id)
+      // Of several that find it at once, one.
+      .where('next_at', '=', row.next_at)
+      .executeTakeFirst();
+    if (numUpdatedRows === 1n)
+      claimed.push({
+        ...toDelivery({ ...row, next_at: BigInt(claimedUntil) }),
+        url: row.url,
+        secretVersion: Number(row.secret_version),
+      });
+  }
+  return claimed;
+}
+
+export interface Tried {
+  readonly id: string;
+  readonly endpointId: string;
+  /** As it was claimed: another who took over meanwhile is not disturbed. */
+  readonly claimedUntil: number;
+  readonly at: number;
+  readonly isDelivered: boolean;
+  readonly status: number | null;
+  readonly answer: string | null;
+  readonly failure: string | null;
+  /** When it is tried again; null: never. */
+  readonly nextAt: number | null;
+  /** An endpoint that has failed since then or longer is disabled. */
+  readonly disableBefore: number;
+}
+
+/** Notes what became of a try. `disabled`: the endpoint is disabled by this one. */
+export async function noteTry(db: Db, tried: Tried): Promise<'noted' | 'disabled' | 'taken'> {
+  return await db.transaction().execute(async (transaction) => {
+    const { isDelivered, at, nextAt } = tried;
+    const { numUpdatedRows } = await transaction
+      .updateTable('webhook_delivery')
+      .set((is) => ({
+        state: isDelivered ? 'delivered' : nextAt === null ? 'failed' : 'waiting',
+        tries: is('tries', '+', 1n),
+        next_at: isDelivered ? null : nextAt,
+        tried_at: at,
+        delivered_at: isDelivered ? at : null,
+        status: tried.status,
+        answer: tried.answer,
+        failure: tried.failure,
+      }))
+      .where('id', '=', tried.id)
+      .where('next_at', '=', BigInt(tried.claimedUntil))
+      .executeTakeFirst();
+    if (numUpdatedRows !== 1n) return 'taken';
+    const endpoint = transaction.updateTable('webhook_endpoint').where('id', '=', tried.endpointId);
+    if (isDelivered) {
+      await endpoint.set({ failing_since: null }).where('failing_since', 'is not', null).execute();
+      return 'noted';
+    }
+    await endpoint.set({ failing_since: at }).where('failing_since', 'is', null).execute();
+    const disabled = await endpoint
+      .set({ status: 'disabled', reason: 'failing', updated_at: at })
+      .where('status', '=', 'active')
+      .where('failing_since', '<=', BigInt(tried.disableBefore))
+      .executeTakeFirst();
+    return disabled.numUpdatedRows === 1n ? 'disabled' : 'noted';
+  });
+}
+
+/** Newest first. */
+export async function listDeliveries(
+  db: Db,
+  request: { readonly accountId: string; readonly endpointId: string; readonly after?: string; readonly limit: number },
+): Promise<readonly WebhookDelivery[]> {
+  let query = db
+    .selectFrom('webhook_delivery')
+    .selectAll()
+    .where('endpoint_id', '=', request.endpointId)
+    .where('account_id', '=', request.accountId)
+    .orderBy('id', 'desc')
+    .limit(request.limit);
+  if (request.after !== undefined) query = query.where('id', '<', request.after);
+  return (await query.execute()).map(toDelivery);
+}
+
+/** Sends one again from the beginning of its pauses. undefined: there is none, or its endpoint is gone or disabled. */
+export async function replayDelivery(
+  db: Db,
+  { accountId, id, at }: { readonly accountId?: string; readonly id: string; readonly at: number },
+): Promise<WebhookDelivery | undefined> {
+  let query = db
+    .updateTable('webhook_delivery')
+    .set({ state: 'waiting', next_at: at, tries: 0, failure: null })
+    .where('id', '=', id)
+    .where('endpoint_id', 'in', (of) =>
+      of.selectFrom('webhook_endpoint').select('webhook_endpoint.id').where('status', '=', 'active'),
+    );
+  if (accountId !== undefined) query = query.where('account_id', '=', accountId);
+  const row = await query.returningAll().executeTakeFirst();
+  return row === undefined ? undefined : toDelivery(row);
+}
+
+/** Deletes old deliveries, a bounded number; what still waits of disabled endpoints too. Returns how many. */
+export async function forgetDeliveries(
+  db: Db,
+  { before, limit }: { readonly before: number; readonly limit: number },
+): Promise<number> {
+  const { numDeletedRows } = await db
+    .deleteFrom('webhook_delivery')
+    .where('id', 'in', (of) =>
+      of
+        .selectFrom('webhook_delivery')
+        .select('id')
+        .where('created_at', '<', BigInt(before))
+        .orderBy('created_at')
+        .limit(limit),
+    )
+    .executeTakeFirst();
+  return Number(numDeletedRows);
+}
+
+function toEndpoint(row: Selectable<WebhookEndpointTable>): WebhookEndpoint {
+  if (row.status === 'deleted') throw new StoreError('not_found', 'this endpoint is deleted');
+  return {
+    id: row.id,
+    accountId: row.account_id,
+    url: row.url,
+    description: row.description,
+    events: row.events === null ? null : (JSON.parse(row.events) as readonly string[]),
+    secretVersion: Number(row.secret_version),
+    status: row.status,
+    reason: row.reason,
+    createdAt: Number(row.created_at),
+    updatedAt: Number(row.updated_at),
+    failingSince: numberOrNull(row.failing_since),
+  };
+}
+
+const toDelivery = (row: Selectable<WebhookDeliveryTable>): WebhookDelivery => ({
+  id: row.id,
+  endpointId: row.endpoint_id,
+  accountId: row.account_id,
+  eventId: row.event_id,
+  type: row.type,
+  body: row.body,
+  state: row.state,
+  tries: Number(row.tries),
+  nextAt: numberOrNull(row.next_at),
+  createdAt: Number(row.created_at),
+  triedAt: numberOrNull(row.tried_at),
+  deliveredAt: numberOrNull(row.delivered_at),
+  status: numberOrNull(row.status),
+  answer: row.answer,
+  failure: row.failure,
+});
+
+const numberOrNull = (value: bigint | null): number | null => (value === null ? null : Number(value));

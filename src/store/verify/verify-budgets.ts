@@ -1,0 +1,92 @@
+import type { Kysely } from 'kysely';
+import { leasedOfBalance } from '../repositories/budgets.ts';
+import { budgetPeriods, balanceAt, type BudgetPeriod } from '../budget.ts';
+import type { Database } from '../database.ts';
+import type { Difference } from './difference.ts';
+
+const pageRows = 2000;
+
+interface LedgerSpan {
+  readonly amount: bigint;
+  readonly spentBefore: bigint;
+  /** Neither spent nor leased, and what is leased. */
+  readonly left: bigint;
+  /** By usage rows that are charged to it, and by those of its period that are not. */
+  charged: bigint;
+  beside: bigint;
+}
+
+type Charge = Readonly<Record<'account_id' | 'key_id', string>> &
+  Readonly<Record<'started_at' | 'cost', bigint>> &
+  Readonly<Record<'key_budget' | 'account_budget', BudgetPeriod | null>>;
+
+/**
+ * What every budget has spent in every period, derived from the usage rows: `amount` − `spent_before` − what was charged to
+ * it = `available` + what is leased, and what it found spent is in the rows that are older than it.
+ */
+export class BudgetTotals {
+  readonly #balances: ReadonlyMap<string, LedgerSpan>;
+  readonly #subjects: ReadonlySet<string>;
+  readonly #unknown = new Map<string, { readonly accountId: string; cost: bigint }>();
+
+  private constructor(balances: ReadonlyMap<string, LedgerSpan>) {
+    this.#balances = balances;
+    this.#subjects = new Set([...balances.keys()].map((id) => id.slice(0, id.indexOf(':'))));
+  }
+
+  static async read(db: Kysely<Database>): Promise<BudgetTotals> {
+    const balances = new Map<string, LedgerSpan>();
+    for (let last = ''; ;) {
+      const rows = await db
+        .selectFrom('purse')
+        .select(['id', 'amount', 'spent_before', 'available', leasedOfBalance()])
+        .where('id', '>', last)
+        .orderBy('id')
+        .limit(pageRows)
+        .execute();
+      for (const { id, amount, spent_before: spentBefore, available, leased } of rows)
+        balances.set(id, { amount, spentBefore, left: available + leased, charged: 0n, beside: 0n });
+      if (rows.length < pageRows) return new BudgetTotals(balances);
+      last = rows.at(-1)!.id;
+    }
+  }
+
+  /** Every usage row, once. */
+  add(row: Charge): void {
+    this.#addTo(row, row.key_id, row.key_budget);
+    this.#addTo(row, row.account_id, row.account_budget);
+  }
+
+  #addTo({ account_id: accountId, started_at, cost }: Charge, subject: string, chargedPer: BudgetPeriod | null): void {
+    if (cost === 0n || (chargedPer === null && !this.#subjects.has(subject))) return;
+    for (const per of budgetPeriods) {
+      const { id } = balanceAt(subject, per, Number(started_at));
+      const books = this.#balances.get(id);
+      if (books === undefined) {
+        if (per === chargedPer) this.#unknown.set(id, { accountId, cost: (this.#unknown.get(id)?.cost ?? 0n) + cost });
+      } else if (per === chargedPer) books.charged += cost;
+      else books.beside += cost;
+    }
+  }
+
+  *differences(): Generator<Difference> {
+    for (const [id, { amount, spentBefore, left, charged, beside }] of this.#balances) {
+      const expected = amount - spentBefore - charged;
+      if (left !== expected) yield { accountId: null, what: `budget ${id}: left`, expected, found: left };
+      if (spentBefore > beside)
+        yield {
+          accountId: null,
+          what: `budget ${id}: spent before it was set`,
+          expected: `at most ${beside}`,
+          found: spentBefore,
+        };
+    }
+    for (const [id, { accountId, cost }] of this.#unknown)
+      yield {
+        accountId,
+        what: `budget ${id}`,
+        expected: `exists, because ${cost} was charged to it`,
+        found: 'missing',
+      };
+  }
+}

@@ -1,0 +1,196 @@
+import { sql, type Kysely, type RawBuilder } from 'kysely';
+import type { Database } from '../database.ts';
+import { systemAccounts } from '../ledger.ts';
+import { promotionUnused } from '../repositories/promotions.ts';
+import { uuidText } from '../../platform/ids/uuid.ts';
+
+/** As `Difference` in verify.ts. */
+type Report = (difference: {
+  readonly accountId: string | null;
+  readonly what: string;
+  readonly expected: bigint | string;
+  readonly found: bigint | string;
+}) => void;
+
+const pageRows = 1000;
+
+/** What was recorded with movements of money, against the movements: payments, what was taken back, and promotions that ended. */
+export async function verifyPayments(db: Kysely<Database>, report: Report): Promise<void> {
+  await comparePayments(db, report);
+  await compareReturns(db, report);
+  await comparePromotions(db, report);
+}
+
+/** A payment and its movement are one, and its top-up says so; no other movement stands for a payment. */
+async function comparePayments(db: Kysely<Database>, report: Report): Promise<void> {
+  const wrong = await db
+    .selectFrom('payment')
+    .leftJoin('transfer', 'transfer.id', 'payment.transfer_id')
+    .leftJoin('topup', 'topup.id', 'payment.topup_id')
+    .select(['payment.id', 'payment.account_id', 'payment.amount', 'transfer.amount as moved', 'topup.status'])
+    .where(
+      sql<boolean>`transfer.amount is null or transfer.amount <> payment.amount
+        or transfer.credit_account <> payment.account_id or transfer.kind <> 'topup'
+        or topup.payment_id is null or topup.payment_id <> payment.id or topup.amount <> payment.amount
+        or topup.account_id <> payment.account_id or topup.status not in ('paid', 'refunded', 'disputed')`,
+    )
+    .limit(pageRows)
+    .execute();
+  for (const row of wrong)
+    report({
+      accountId: row.account_id,
+      what: `payment ${row.id}`,
+      expected: row.amount,
+      found: `${row.moved ?? 'no movement'}, top-up ${row.status ?? 'missing'}`,
+    });
+  const stray = await db
+    .selectFrom('transfer')
+    .leftJoin('payment', 'payment.transfer_id', 'transfer.id')
+    .select(['transfer.id', 'transfer.credit_account', 'transfer.amount'])
+    .where('transfer.idempotency_key', 'like', 'payment:%')
+    .where('transfer.kind', '=', 'topup')
+    .where('payment.id', 'is', null)
+    .limit(pageRows)
+    .execute();
+  for (const row of stray)
+    report({
+      accountId: row.credit_account,
+      what: `transfer ${uuidText(row.id)}`,
+      expected: 'a payment',
+      found: 'none',
+    });
+  const unpaid = await db
+    .selectFrom('topup')
+    .leftJoin('payment', 'payment.topup_id', 'topup.id')
+    .select(['topup.id', 'topup.account_id', 'topup.status'])
+    .where('topup.status', 'in', ['paid', 'refunded', 'disputed'])
+    .where('payment.id', 'is', null)
+    .limit(pageRows)
+    .execute();
+  for (const row of unpaid)
+    report({ accountId: row.account_id, what: `top-up ${row.id}`, expected: 'a payment', found: row.status });
+}
+
+/**
+ * A refund or a dispute has taken from the account what its row says, once, and given all back if it is undone. Its rest,
+ * which was the house's, follows by itself where it is not there yet. Top-ups say how much of them holds as returned.
+ */
+async function compareReturns(db: Kysely<Database>, report: Report): Promise<void> {
+  const undone = sql<string>`case when payment_return.kind = 'refund' then 'refund_failed:' else 'dispute_won:' end`;
+  const key = sql<string>`payment_return.provider || ':' || payment_return.id`;
+  const moved = (start: RawBuilder<string>, end: '' | ':rest') =>
+    sql<bigint>`coalesce((select amount from transfer where idempotency_key = ${start} || ${key} || ${sql.lit(end)}), 0)`;
+  const kind = sql<string>`payment_return.kind || ':'`;
+  let last: { readonly provider: string; readonly id: string } | undefined;
+  for (;;) {
+    let query = db
+      .selectFrom('payment_return')
+      .select(['provider', 'id', 'account_id', 'amount', 'taken', 'undone_at'])
+      .select([
+        moved(kind, '').as('debited'),
+        moved(kind, ':rest').as('rest'),
+        moved(undone, '').as('credited'),
+        moved(undone, ':rest').as('restored'),
+      ])
+      .orderBy('provider')
+      .orderBy('id')
+      .limit(pageRows);
+    if (last !== undefined) {
+      const { provider, id } = last;
+      query = query.where((is) => is(is.refTuple('provider', 'id'), '>', is.tuple(provider, id)));
+    }
+    const rows = await query.execute();
+    for (const row of rows) {
+      const { account_id: accountId, amount, taken, debited, credited, rest, restored } = row;
+      const what = `return ${row.id}`;
+      const back = row.undone_at === null ? 0n : taken;
+      if (debited !== taken) report({ accountId, what, expected: taken, found: debited });
+      if (credited !== back) report({ accountId, what: `${what}: given back`, expected: back, found: credited });
+      if (rest !== 0n && rest !== amount - taken)
+        report({ accountId, what: `${what}: rest`, expected: amount - taken, found: rest });
+      // Of one that is being undone it comes first.
+      if (restored !== rest && (row.undone_at !== null || restored !== 0n))
+        report({ accountId, what: `${what}: rest given back`, expected: rest, found: restored });
+    }
+    if (rows.length < pageRows) break;
+    last = rows.at(-1)!;
+  }
+  const stray = await db
+    .selectFrom('transfer')
+    .select(['transfer.id', 'transfer.debit_account', 'transfer.amount'])
+    .where('transfer.by', '=', 'system')
+    .where('transfer.kind', 'in', ['refund', 'chargeback'])
+    .where((is) =>
+      is.or([
+        is('transfer.debit_account', '=', systemAccounts.cash),
+        is('transfer.credit_account', '=', systemAccounts.cash),
+      ]),
+    )
+    .where((is) =>
+      is.not(
+        is.exists(
+          is
+            .selectFrom('payment_return')
+            .select(sql`1`.as('one'))
+            .whereRef('payment_return.topup_id', '=', 'transfer.reference')
+            .where(
+              sql<boolean>`transfer.idempotency_key in (${kind} || ${key}, ${kind} || ${key} || ':rest',
+                ${undone} || ${key}, ${undone} || ${key} || ':rest')`,
+            ),
+        ),
+      ),
+    )
+    .limit(pageRows)
+    .execute();
+  for (const row of stray)
+    report({
+      accountId: row.debit_account,
+      what: `transfer ${uuidText(row.id)}`,
+      expected: 'a refund or a dispute',
+      found: 'none',
+    });
+  const sums = await db
+    .selectFrom('topup')
+    .leftJoin('payment_return', (join) =>
+      join.onRef('payment_return.topup_id', '=', 'topup.id').on('payment_return.undone_at', 'is', null),
+    )
+    .select(['topup.id', 'topup.account_id', 'topup.returned'])
+    .select(sql<bigint>`coalesce(sum(payment_return.amount), 0)`.as('sum'))
+    .groupBy(['topup.id', 'topup.account_id', 'topup.returned'])
+    .having(sql<boolean>`topup.returned <> coalesce(sum(payment_return.amount), 0)`)
+    .limit(pageRows)
+    .execute();
+  for (const row of sums)
+    report({ accountId: row.account_id, what: `top-up ${row.id}: returned`, expected: row.sum, found: row.returned });
+}
+
+/** What was left of each promotion that ended is derived again from the charges; no more than that was taken. */
+async function comparePromotions(db: Kysely<Database>, report: Report): Promise<void> {
+  let last = new Uint8Array(0);
+  for (;;) {
+    const rows = await db
+      .selectFrom('promotion')
+      .selectAll()
+      .where('transfer_id', '>', last)
+      .orderBy('transfer_id')
+      .limit(pageRows)
+      .execute();
+    for (const row of rows) {
+      const what = `promotion ${uuidText(row.transfer_id)}`;
+      const accountId = row.account_id;
+      const taken = await db
+        .selectFrom('transfer')
+        .select('amount')
+        .where('idempotency_key', '=', `expiry:${uuidText(row.transfer_id)}`)
+        .executeTakeFirst();
+      const found = taken?.amount ?? 0n;
+      if (found !== (row.taken ?? 0n)) report({ accountId, what: `${what}: taken`, expected: row.taken ?? 0n, found });
+      if (row.unused === null) continue;
+      const unused = await promotionUnused(db, { accountId, transferId: row.transfer_id });
+      if (unused !== row.unused) report({ accountId, what: `${what}: unused`, expected: unused, found: row.unused });
+      if (found > unused) report({ accountId, what, expected: `at most ${unused}`, found });
+    }
+    if (rows.length < pageRows) return;
+    last = Uint8Array.from(rows.at(-1)!.transfer_id);
+  }
+}

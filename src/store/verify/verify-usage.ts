@@ -1,0 +1,177 @@
+/** Whether the roll-ups of usage say what its rows come to. Reads a day, or a week of one account, at a time. */
+import type { Kysely } from 'kysely';
+import type { Database } from '../database.ts';
+import { sumTagsByHour, sumUsageByHour, tagsSince } from '../reports/roll-ups.ts';
+import { hourMs, nextDay, startOfDay } from '../../platform/calendar/time-zone.ts';
+import {
+  closedBefore,
+  hourOfAll,
+  quarterColumns,
+  sumColumns,
+  type QuarterColumn,
+  type QuarterSums,
+  type SumColumn,
+  type Sums,
+} from '../reports/usage-expressions.ts';
+import { sumBuckets } from '../reports/usage-sums.ts';
+import type { Difference } from './difference.ts';
+
+type Db = Kysely<Database>;
+type Report = (difference: Difference) => void;
+
+export interface RollUpOptions {
+  /** Rows lie in months that they should not: all are searched, which is slow. */
+  readonly everywhere: boolean;
+}
+
+/** Resolves with the number of hours of usage_hour that were compared. */
+export async function verifyRollUps(db: Db, options: RollUpOptions, report: Report): Promise<number> {
+  const hours = await compareHours(db, options, report);
+  await compareDays(db, options, report);
+  return hours;
+}
+
+type Row = Sums &
+  Partial<QuarterSums> & {
+    readonly account_id: string;
+    readonly hour?: bigint;
+    readonly day?: bigint;
+    readonly tag?: string;
+    readonly model_id: string;
+    readonly key_id: string;
+  };
+
+/** Closed hours of both tables, a day at a time. */
+async function compareHours(db: Db, { everywhere }: RollUpOptions, report: Report): Promise<number> {
+  const closed = await closedBefore(db);
+  const labelledSince = await tagsSince(db);
+  const seen = new Set<number>();
+  for (let start = await firstHour(db); start < closed; start += 24 * hourMs) {
+    const end = Math.min(start + 24 * hourMs, closed);
+    const stored = (table: 'usage_hour' | 'usage_tag_hour', from: number) =>
+      db
+        .selectFrom(table)
+        .selectAll()
+        .where(hourOfAll, '>=', BigInt(from))
+        .where(hourOfAll, '<', BigInt(end))
+        .execute();
+    const expected = await sumUsageByHour(db, start, end, { everywhere });
+    const found = await stored('usage_hour', start);
+    for (const { hour } of [...expected, ...found]) seen.add(Number(hour));
+    compare('usage_hour', expected, found, report);
+    const tagsFrom = Math.max(start, labelledSince);
+    if (tagsFrom < end) {
+      const labelled = await sumTagsByHour(db, tagsFrom, end, { everywhere });
+      compare('usage_tag_hour', labelled, await stored('usage_tag_hour', tagsFrom), report);
+    }
+  }
+  return seen.size;
+}
+
+/** The earliest hour that any of the tables knows. */
+async function firstHour(db: Db): Promise<number> {
+  const used = await db.selectFrom('usage').select('started_at').orderBy('request_id').limit(1).executeTakeFirst();
+  const times = [used?.started_at];
+  for (const table of ['usage_hour', 'usage_tag_hour'] as const)
+    times.push((await db.selectFrom(table).select('hour').orderBy(hourOfAll).limit(1).executeTakeFirst())?.hour);
+  const known = times.filter((time) => time !== undefined).map(Number);
+  return Math.floor(Math.min(...known) / hourMs) * hourMs; // Infinity when there is nothing: no hour is compared
+}
+
+const accountsAtOnce = 500;
+const daysAtOnce = 7;
+
+/** The days of every account that have been added up, by its rows. */
+async function compareDays(db: Db, options: RollUpOptions, report: Report): Promise<void> {
+  for (let last = ''; ;) {
+    const accounts = await db
+      .selectFrom('usage_days')
+      .selectAll()
+      .where('account_id', '>', last)
+      .orderBy('account_id')
+      .limit(accountsAtOnce)
+      .execute();
+    for (const { account_id: accountId, time_zone: timeZone, until } of accounts)
+      await compareDaysOf(db, { accountId, timeZone, until: Number(until) }, options, report);
+    if (accounts.length < accountsAtOnce) return;
+    last = accounts.at(-1)!.account_id;
+  }
+}
+
+async function compareDaysOf(
+  db: Db,
+  { accountId, timeZone, until }: { readonly accountId: string; readonly timeZone: string; readonly until: number },
+  { everywhere }: RollUpOptions,
+  report: Report,
+): Promise<void> {
+  // Nothing but the rows.
+  const places = { closed: 0, tagsSince: 0, days: undefined };
+  for (let start = startOfDay(timeZone, await firstDay(db, accountId, until)); start < until;) {
+    const bounds = [start];
+    while (bounds.length <= daysAtOnce && bounds.at(-1)! < until) bounds.push(nextDay(timeZone, bounds.at(-1)!));
+    const end = bounds.at(-1)!;
+    for (const table of ['usage_day', 'usage_tag_day'] as const) {
+      const by = table === 'usage_day' ? (['model', 'key'] as const) : (['model', 'key', 'tag'] as const);
+      const sums = await sumBuckets(db, { accountId }, { bounds, by, places, everywhere });
+      const expected = sums.map(({ bucket, model, key, tag, ...rest }): Row => ({
+        ...rest,
+        account_id: accountId,
+        day: BigInt(bounds[bucket]!),
+        model_id: model!,
+        key_id: key!,
+        ...(tag === null ? {} : { tag }),
+      }));
+      const found = await db
+        .selectFrom(table)
+        .selectAll()
+        .where('account_id', '=', accountId)
+        .where('day', '>=', BigInt(start))
+        .where('day', '<', BigInt(end))
+        .execute();
+      compare(table, expected, found, report);
+    }
+    start = end;
+  }
+}
+
+/** When the account's usage begins, or what stands for its days; `until` when there is none. */
+async function firstDay(db: Db, accountId: string, until: number): Promise<number> {
+  const used = await db
+    .selectFrom('usage')
+    .select('ended_at')
+    .where('account_id', '=', accountId)
+    .orderBy('ended_at')
+    .limit(1)
+    .executeTakeFirst();
+  const times = [used?.ended_at];
+  for (const table of ['usage_day', 'usage_tag_day'] as const) {
+    const query = db.selectFrom(table).select('day').where('account_id', '=', accountId);
+    times.push((await query.orderBy('day').limit(1).executeTakeFirst())?.day);
+  }
+  return Math.min(until, ...times.filter((time) => time !== undefined).map(Number));
+}
+
+function compare(table: string, expected: readonly Row[], found: readonly Row[], report: Report): void {
+  const should = new Map(expected.map((row) => [nameOf(row), row]));
+  const is = new Map(found.map((row) => [nameOf(row), row]));
+  for (const name of new Set([...should.keys(), ...is.keys()])) {
+    const [one, other] = [should.get(name), is.get(name)];
+    const differs = (column: SumColumn | QuarterColumn): boolean => (one?.[column] ?? 0n) !== (other?.[column] ?? 0n);
+    const wrong = sumColumns.filter(differs);
+    // Null where a row has no quarters yet: reports do without. A wrong hour has wrong quarters: said once.
+    const hasQuarters = (other?.requests_q1 ?? null) !== null;
+    const quarters = hasQuarters && wrong.length === 0 ? quarterColumns.filter(differs) : [];
+    for (const column of [...wrong, ...quarters])
+      report({
+        accountId: (one ?? other)!.account_id,
+        what: `${table} ${name}: ${column}`,
+        expected: one?.[column] ?? 0n,
+        found: other?.[column] ?? 0n,
+      });
+  }
+}
+
+function nameOf({ account_id: account, hour, day, model_id: model, key_id: key, tag }: Row): string {
+  const words = [new Date(Number(hour ?? day)).toISOString(), account, model, key];
+  return (tag === undefined ? words : [...words, tag]).join(' ');
+}

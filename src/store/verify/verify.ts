@@ -1,0 +1,259 @@
+import type { Kysely } from 'kysely';
+import type { Database } from '../database.ts';
+import type { Ending } from '../ledger.ts';
+import { leased } from '../repositories/queries.ts';
+import { isInMonthsOf } from '../reports/usage-months.ts';
+import { verifyPayments } from './verify-payments.ts';
+import { verifyRollUps } from './verify-usage.ts';
+import type { Difference } from './difference.ts';
+import { BudgetTotals } from './verify-budgets.ts';
+import { timeOfUuid, uuidText } from '../../platform/ids/uuid.ts';
+
+export interface Verification {
+  /** Empty when every balance and every row is right. At most `differencesMax`. */
+  readonly differences: readonly Difference[];
+  readonly accounts: number;
+  readonly transfers: number;
+  readonly usageRows: number;
+  /** Hours of usage_hour that were compared. */
+  readonly hours: number;
+}
+
+export interface VerifyOptions {
+  /** Whether a process owns the database now. Without one, nothing can be running (M8). */
+  readonly owned: boolean;
+}
+
+const differencesMax = 1000;
+const pageRows = 2000;
+
+/**
+ * Derives every balance, every budget and every roll-up again from the rows that made it, and every price from its tokens. Sums are made here in bigint,
+ * so they are exact at any size, and nothing is taken from a figure that the hot path has computed. Reads one moment of
+ * the database, beside a running service if there is one.
+ */
+export function verifyLedger(db: Kysely<Database>, options: VerifyOptions): Promise<Verification> {
+  return db
+    .transaction()
+    .setAccessMode('read only')
+    .setIsolationLevel('repeatable read') // PostgreSQL: one moment for all of it; SQLite has no other kind
+    .execute(async (transaction) => {
+      const differences: Difference[] = [];
+      const report = (difference: Difference): void => {
+        if (differences.length < differencesMax) differences.push(difference);
+      };
+      const transfers = await sumTransfers(transaction);
+      const budgets = await BudgetTotals.read(transaction);
+      const usage = await sumUsage(transaction, budgets, report);
+      for (const difference of budgets.differences()) report(difference);
+      const accounts = await compareBalances(transaction, transfers.net, usage.cost, report);
+      if (!options.owned) await refuseOpenRequests(transaction, report);
+      const hours = await verifyRollUps(transaction, { everywhere: usage.strays > 0 }, report);
+      await verifyPayments(transaction, report);
+      return { differences, accounts, transfers: transfers.count, usageRows: usage.count, hours };
+    });
+}
+
+type Report = (difference: Difference) => void;
+
+/** Credits less debits of every account. */
+async function sumTransfers(db: Kysely<Database>): Promise<{ net: Map<string, bigint>; count: number }> {
+  const net = new Map<string, bigint>();
+  let count = 0;
+  let last = new Uint8Array(0);
+  for (;;) {
+    const rows = await db
+      .selectFrom('transfer')
+      .select(['id', 'debit_account', 'credit_account', 'amount'])
+      .where('id', '>', last)
+      .orderBy('id')
+      .limit(pageRows)
+      .execute();
+    for (const row of rows) {
+      add(net, row.debit_account, -row.amount);
+      add(net, row.credit_account, row.amount);
+    }
+    count += rows.length;
+    if (rows.length < pageRows) return { net, count };
+    last = Uint8Array.from(rows.at(-1)!.id);
+  }
+}
+
+/** The cost of every account's usage; each row is looked at on the way. `strays`: rows that a look by time does not find. */
+async function sumUsage(
+  db: Kysely<Database>,
+  budgets: BudgetTotals,
+  report: Report,
+): Promise<{ cost: Map<string, bigint>; count: number; strays: number }> {
+  const cost = new Map<string, bigint>();
+  let count = 0;
+  let strays = 0;
+  let last = new Uint8Array(0);
+  for (;;) {
+    const rows = await db
+      .selectFrom('usage')
+      .select([
+        'request_id',
+        'account_id',
+        'key_id',
+        'key_budget',
+        'account_budget',
+        'started_at',
+        'ended_at',
+        'prompt_tokens',
+        'cached_tokens',
+        'completion_tokens',
+        'reasoning_tokens',
+        'cost',
+        'uncharged',
+        'hold',
+        'ending',
+        'input_price',
+        'output_price',
+        'cache_read_price',
+      ])
+      .where('request_id', '>', last)
+      .orderBy('request_id')
+      .limit(pageRows)
+      .execute();
+    for (const row of rows) {
+      add(cost, row.account_id, row.cost);
+      budgets.add(row);
+      if (!isInMonthsOf(Number(row.ended_at), timeOfUuid(row.request_id))) strays += 1;
+      for (const { what, expected, found } of faultsOf(row)) {
+        report({ accountId: row.account_id, what: `usage ${uuidText(row.request_id)}: ${what}`, expected, found });
+      }
+    }
+    count += rows.length;
+    if (rows.length < pageRows) return { cost, count, strays };
+    last = Uint8Array.from(rows.at(-1)!.request_id);
+  }
+}
+
+interface UsageFigures {
+  readonly started_at: bigint;
+  readonly ended_at: bigint;
+  readonly prompt_tokens: bigint;
+  readonly cached_tokens: bigint;
+  readonly completion_tokens: bigint;
+  readonly reasoning_tokens: bigint;
+  readonly cost: bigint;
+  readonly uncharged: bigint;
+  readonly hold: bigint;
+  readonly ending: string;
+  readonly input_price: bigint;
+  readonly output_price: bigint;
+  readonly cache_read_price: bigint;
+}
+
+/** What is wrong with a usage row by itself. */
+function* faultsOf(row: UsageFigures): Generator<{ what: string; expected: string | bigint; found: string | bigint }> {
+  const charge = chargeOf[row.ending as Ending];
+  if (charge === undefined) yield { what: 'ending', expected: 'one of the table of endings', found: row.ending };
+  if (row.cost < 0n) yield { what: 'cost', expected: 'at least 0', found: row.cost };
+  if (row.cost > row.hold) yield { what: 'cost', expected: `at most the hold of ${row.hold}`, found: row.cost }; // M2
+  if (row.uncharged < 0n) yield { what: 'uncharged', expected: 'at least 0', found: row.uncharged };
+  for (const column of ['prompt_tokens', 'cached_tokens', 'completion_tokens', 'reasoning_tokens'] as const) {
+    if (row[column] < 0n) yield { what: column, expected: 'at least 0', found: row[column] };
+  }
+  if (row.cached_tokens > row.prompt_tokens) {
+    yield {
+      what: 'cached_tokens',
+      expected: `at most the ${row.prompt_tokens} of the prompt`,
+      found: row.cached_tokens,
+    };
+  }
+  if (row.reasoning_tokens > row.completion_tokens) {
+    yield {
+      what: 'reasoning_tokens',
+      expected: `at most the ${row.completion_tokens} of the completion`,
+      found: row.reasoning_tokens,
+    };
+  }
+  if (row.ended_at < row.started_at) {
+    yield { what: 'ended_at', expected: `not before the start at ${row.started_at}`, found: row.ended_at };
+  }
+  // Nothing is known of a crashed request but its hold.
+  const list = charge === 'hold' ? row.hold : listCost(row);
+  const cost = charge === 'list' ? (list < row.hold ? list : row.hold) : 0n;
+  if (row.cost !== cost) yield { what: 'cost, from tokens and prices', expected: cost, found: row.cost };
+  if (row.uncharged !== list - cost)
+    yield { what: 'uncharged, from tokens and prices', expected: list - cost, found: row.uncharged };
+}
+
+/** Which part of the table of endings (docs/money.md) an ending falls under. */
+const chargeOf: Readonly<Record<Ending, 'list' | 'nothing' | 'hold'>> = {
+  finished: 'list',
+  credit: 'list',
+  client_left: 'list',
+  reader_stalled: 'list',
+  revoked: 'list',
+  failed: 'nothing',
+  deadline: 'nothing',
+  drained: 'nothing',
+  lost: 'nothing',
+  crashed: 'hold',
+};
+
+/** ceil(Σ tokens × price / 10⁶), cached tokens at their own price. Written again here on purpose: it checks the pricing. */
+function listCost(row: UsageFigures): bigint {
+  const millionths =
+    (row.prompt_tokens - row.cached_tokens) * row.input_price +
+    row.cached_tokens * row.cache_read_price +
+    row.completion_tokens * row.output_price;
+  return (millionths + 999_999n) / 1_000_000n;
+}
+
+/** M4: credits − debits − usage = available + what is leased, for each account and in total. */
+async function compareBalances(
+  db: Kysely<Database>,
+  net: ReadonlyMap<string, bigint>,
+  cost: ReadonlyMap<string, bigint>,
+  report: Report,
+): Promise<number> {
+  let count = 0;
+  let total = 0n;
+  let last = '';
+  const unknown = new Set([...net.keys(), ...cost.keys()]);
+  for (;;) {
+    const rows = await db
+      .selectFrom('account')
+      .select(['id', 'kind', 'available', 'credit_limit', leased()])
+      .where('id', '>', last)
+      .orderBy('id')
+      .limit(pageRows)
+      .execute();
+    for (const { id, kind, available, leased: inSlices, credit_limit } of rows) {
+      unknown.delete(id);
+      const balance = available + inSlices;
+      total += balance;
+      const expected = (net.get(id) ?? 0n) - (cost.get(id) ?? 0n);
+      if (balance !== expected) report({ accountId: id, what: 'balance', expected, found: balance });
+      if (kind === 0n && available < -credit_limit) {
+        report({ accountId: id, what: 'balance', expected: `at least ${-credit_limit}`, found: available }); // I2
+      }
+    }
+    count += rows.length;
+    if (rows.length < pageRows) break;
+    last = rows.at(-1)!.id;
+  }
+  for (const id of unknown) report({ accountId: id, what: 'account', expected: 'exists', found: 'missing' });
+  // Transfers move money between accounts and make none; what all together lack is what has been used.
+  const used = [...cost.values()].reduce((sum, value) => sum + value, 0n);
+  if (total + used !== 0n)
+    report({ accountId: null, what: 'all balances and all usage', expected: 0n, found: total + used });
+  return count;
+}
+
+/** M8. */
+async function refuseOpenRequests(db: Kysely<Database>, report: Report): Promise<void> {
+  const rows = await db.selectFrom('open_request').select(['request_id', 'account_id']).limit(differencesMax).execute();
+  for (const row of rows) {
+    const what = `open request ${uuidText(row.request_id)}`;
+    report({ accountId: row.account_id, what, expected: 'none, because no process runs', found: 'open' });
+  }
+}
+
+function add(sums: Map<string, bigint>, key: string, value: bigint): void {
+  sums.set(key, (sums.get(key) ?? 0n) + value);
+}

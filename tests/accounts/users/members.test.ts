@@ -1,0 +1,213 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { TestContext } from 'node:test';
+
+import { memberRoutes } from '../../../src/account-api/routes/members.ts';
+import { userRoutes } from '../../../src/account-api/routes/users.ts';
+import type { Role } from '../../../src/account-api/route.ts';
+import { operate } from '../../../src/accounts/operations.ts';
+import { openHost } from '../../account-api/host.ts';
+import type { TestHost } from '../../account-api/host.ts';
+import { Browser, password, person, tokenOf } from './person.ts';
+
+interface Scene {
+  readonly host: TestHost;
+  readonly clock: { now: number };
+  /** Somebody with a role in `acct_a`, signed in. */
+  readonly join: (name: string, role: Role) => Promise<Browser & { readonly id: string }>;
+}
+
+async function scene(t: TestContext): Promise<Scene> {
+  const clock = { now: Date.now() };
+  const host = await openHost(t, [...userRoutes, ...memberRoutes], () => clock.now, {
+    signIn: { signUp: 'open', oidc: [] },
+  });
+  await host.account('acct_a');
+  await host.account('acct_b');
+  return {
+    host,
+    clock,
+    join: async (name, role) => {
+      const id = await person(host, `${name}@example.org`, name);
+      await host.services.operations.repositories.addMember({ accountId: 'acct_a', userId: id, role, at: clock.now++ });
+      const browser = new Browser(host);
+      await browser.signIn(`${name}@example.org`, password);
+      return Object.assign(browser, { id });
+    },
+  };
+}
+
+test('somebody is invited, joins with a password, and is a member with that role', async (t) => {
+  const { host, join } = await scene(t);
+  const owner = await join('owner', 'owner');
+  const made = await owner.ask('POST', '/v1/invites', { email: 'New@Example.org', role: 'developer' });
+  assert.equal(made.status, 200, JSON.stringify(made.body));
+  assert.ok(!JSON.stringify(made.body).includes(tokenOf(host, 'invitation')));
+  assert.equal((await owner.ask('GET', '/v1/invites')).body['data'][0].email, 'new@example.org');
+  const token = tokenOf(host, 'invitation');
+  const newcomer = new Browser(host);
+  const bare = await newcomer.ask('POST', '/v1/invites/accept', { token });
+  assert.deepEqual([bare.status, bare.body['error'].param], [400, 'name']);
+  const joined = await newcomer.ask('POST', '/v1/invites/accept', { token, name: 'Newcomer', password });
+  assert.deepEqual(joined, { status: 200, body: { object: 'membership', account_id: 'acct_a', role: 'developer' } });
+  const { body: me } = await newcomer.ask('GET', '/v1/me');
+  assert.deepEqual(
+    [me['email'], me['accounts']],
+    ['new@example.org', [{ id: 'acct_a', name: 'acct_a', role: 'developer', status: 'active' }]],
+  );
+  const members = await newcomer.ask('GET', '/v1/members?limit=1');
+  assert.deepEqual([members.body['data'].length, members.body['has_more']], [1, true]);
+  const rest = await newcomer.ask('GET', `/v1/members?after=${members.body['next_after']}`);
+  assert.deepEqual([rest.body['data'].length, rest.body['has_more']], [1, false]);
+  assert.equal((await newcomer.ask('POST', '/v1/invites', { email: 'x@example.org', role: 'viewer' })).status, 403);
+  const again = { token, name: 'Again', password };
+  assert.equal((await new Browser(host).ask('POST', '/v1/invites/accept', again)).status, 404, 'once');
+});
+
+test('an invitation is for one address, for seven days, until it is taken back or a newer one is sent', async (t) => {
+  const { host, clock, join } = await scene(t);
+  const owner = await join('owner', 'owner');
+  await person(host, 'guest@example.org');
+  const invite = async (): Promise<[string, string]> => {
+    const { body } = await owner.ask('POST', '/v1/invites', { email: 'guest@example.org', role: 'viewer' });
+    return [tokenOf(host, 'invitation'), body['id'] as string];
+  };
+  const eve = new Browser(host);
+  await person(host, 'eve@example.org');
+  await eve.signIn('eve@example.org', password);
+  const accept = (browser: Browser, token: string) => browser.ask('POST', '/v1/invites/accept', { token });
+
+  const [first] = await invite();
+  const [second, id] = await invite();
+  const guest = new Browser(host);
+  assert.equal((await accept(guest, second)).status, 401, 'they are known, so they sign in first');
+  await guest.signIn('guest@example.org', password);
+  assert.equal((await accept(guest, first)).status, 404);
+  assert.equal((await accept(eve, second)).status, 404, 'for others it is as dead as any');
+  assert.equal((await accept(guest, 'A'.repeat(43))).status, 404);
+  assert.equal((await owner.ask('DELETE', `/v1/invites/${id}`)).status, 200);
+  assert.equal((await owner.ask('DELETE', `/v1/invites/${id}`)).status, 404);
+  assert.equal((await accept(guest, second)).status, 404);
+  const [third] = await invite();
+  clock.now += 7 * 86_400_000;
+  const { operations, users } = host.services;
+  const late = await operations.repositories.listInvitations({ accountId: 'acct_a', at: clock.now, limit: 10 });
+  assert.deepEqual(late, []);
+  assert.equal((await accept(new Browser(host), third)).status, 404);
+  assert.equal(await users.tidy(), true, 'there may be more');
+  assert.equal(await users.tidy(), false);
+});
+
+test('owners see in the log who of their people signed in, since they belong to the account', async (t) => {
+  const { host, clock, join } = await scene(t);
+  const owner = await join('owner', 'owner');
+  const early = new Browser(host);
+  const id = await person(host, 'late@example.org', 'late');
+  await early.signIn('late@example.org', password);
+  clock.now += 1000;
+  const { repositories } = host.services.operations;
+  await repositories.addMember({ accountId: 'acct_a', userId: id, role: 'viewer', at: clock.now });
+  const logged = async (limit: number) =>
+    (await repositories.listAudit({ accountId: 'acct_a', limit })).map(({ action, actor }) => [action, actor.name]);
+  assert.deepEqual(await logged(10), [['session.create', 'owner@example.org']], 'what was before is their own affair');
+  clock.now += 1000;
+  const browser = new Browser(host);
+  await browser.signIn('late@example.org', password);
+  await browser.ask('POST', '/v1/auth/sign-out');
+  await owner.ask('POST', '/v1/invites', { email: 'new@example.org', role: 'viewer' });
+  const all = [
+    ['invite.create', 'owner@example.org'],
+    ['session.delete', 'late@example.org'],
+    ['session.create', 'late@example.org'],
+    ['session.create', 'owner@example.org'],
+  ];
+  assert.deepEqual(await logged(10), all);
+  assert.deepEqual(await logged(2), all.slice(0, 2));
+  assert.deepEqual(await repositories.listAudit({ accountId: 'acct_b', limit: 10 }), []);
+  await repositories.setMemberRole({ accountId: 'acct_a', userId: id, role: null });
+  assert.deepEqual(await logged(10), [all[0], all[3]], 'nor when they have left');
+});
+
+test('nobody gives or takes a role above their own, and an account keeps an owner', async (t) => {
+  const { join } = await scene(t);
+  const [owner, admin, billing] = [
+    await join('owner', 'owner'),
+    await join('admin', 'admin'),
+    await join('billing', 'billing'),
+  ];
+  const set = (browser: Browser, id: string, role: Role) => browser.ask('PATCH', `/v1/members/${id}`, { role });
+  assert.equal((await admin.ask('POST', '/v1/invites', { email: 'x@example.org', role: 'owner' })).status, 403);
+  assert.equal((await set(admin, billing.id, 'owner')).status, 403);
+  assert.equal((await set(admin, admin.id, 'owner')).status, 403);
+  assert.equal((await set(admin, owner.id, 'viewer')).status, 403);
+  assert.equal((await admin.ask('DELETE', `/v1/members/${owner.id}`)).status, 403);
+  assert.equal((await set(billing, billing.id, 'admin')).status, 403);
+  assert.equal((await billing.ask('DELETE', `/v1/members/${admin.id}`)).status, 403);
+  assert.equal((await set(owner, owner.id, 'admin')).status, 409);
+  assert.equal((await owner.ask('DELETE', `/v1/members/${owner.id}`)).status, 409);
+  assert.equal((await set(owner, admin.id, 'owner')).status, 200);
+  // Two owners who leave at once: one stays.
+  const left = await Promise.all([owner, admin].map((one) => one.ask('DELETE', `/v1/members/${one.id}`)));
+  assert.deepEqual(left.map(({ status }) => status).toSorted(), [200, 409]);
+});
+
+test('a role that changes, and a member who is removed, feel it in the session that runs', async (t) => {
+  const { host, join } = await scene(t);
+  const [owner, admin] = [await join('owner', 'owner'), await join('admin', 'admin')];
+  const { operations } = host.services;
+  const keyOf = async (userId: string | undefined) => {
+    const made = await operate(
+      { kind: 'create_key', accountId: 'acct_a', name: 'x', userId, expiresAt: undefined },
+      operations,
+    );
+    assert.ok(made.kind === 'key');
+    return made.keyId;
+  };
+  const [own, shared] = [await keyOf(admin.id), await keyOf(undefined)];
+  assert.equal((await admin.ask('GET', '/v1/invites')).status, 200);
+  assert.equal((await owner.ask('PATCH', `/v1/members/${admin.id}`, { role: 'viewer' })).status, 200);
+  assert.equal((await admin.ask('GET', '/v1/invites')).status, 403);
+  assert.equal((await admin.ask('GET', '/v1/members')).status, 200);
+  const removed = await owner.ask('DELETE', `/v1/members/${admin.id}`);
+  assert.deepEqual(removed.body, { id: admin.id, object: 'member', deleted: true, revoked_keys: [own] });
+  assert.equal((await admin.ask('GET', '/v1/members')).status, 403);
+  assert.equal((await admin.ask('GET', '/v1/me')).body['accounts'].length, 0);
+  const keys = await operations.repositories.listKeys({ accountId: 'acct_a' });
+  assert.deepEqual(
+    new Map(keys.map(({ id, status }) => [id, status])),
+    new Map([
+      [own, 'revoked'],
+      [shared, 'active'],
+    ]),
+  );
+});
+
+test('members of another account are not there', async (t) => {
+  const { host, join } = await scene(t);
+  const member = await join('member', 'owner');
+  const stranger = new Browser(host);
+  const strangerId = await person(host, 'stranger@example.org');
+  await stranger.signIn('stranger@example.org', password);
+  for (const [browser, id] of [
+    [stranger, member.id],
+    [member, strangerId],
+    [member, '0'.repeat(32)],
+  ] as const)
+    for (const [method, body] of [
+      ['GET', undefined],
+      ['PATCH', { role: 'viewer' }],
+      ['DELETE', undefined],
+    ] as const) {
+      const { status, body: answer } = await browser.ask(method, `/v1/members/${id}`, body);
+      assert.deepEqual([status, answer['error'].message], [404, 'There is nothing with this id.'], `${method} ${id}`);
+    }
+});
+
+test('what takes a fresh sign-in is refused a quarter of an hour after it', async (t) => {
+  const { clock, join } = await scene(t);
+  const owner = await join('owner', 'owner');
+  clock.now += 15 * 60_000 + 1000;
+  const stale = await owner.ask('POST', '/v1/invites', { email: 'x@example.org', role: 'viewer' });
+  assert.deepEqual([stale.status, stale.body['error'].step_up_required], [403, true]);
+  assert.equal((await owner.ask('GET', '/v1/invites')).status, 200);
+});

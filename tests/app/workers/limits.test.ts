@@ -1,0 +1,111 @@
+/** Limits of accounts and keys, and budgets, hold for all workers together, and exactly (docs/decisions/010). */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { TestContext } from 'node:test';
+
+import { ask as bodyOf, errorOf, house, slots } from '../../endings/house.ts';
+import { LedgerSpan } from '../../support/books.ts';
+import { until } from '../../support/service.ts';
+import type { TestService } from '../../support/service.ts';
+import { longMs, replaced, send, report, whole, workersOf } from './workers.ts';
+import type { Sent } from './workers.ts';
+
+const workers = 3;
+
+async function begin(t: TestContext): Promise<TestService> {
+  const service = house({ workers, firstCreditCents: '100000' });
+  t.after(() => service.dispose());
+  return await service.start();
+}
+
+const codeOf = (text: string): string => errorOf(text.slice(text.indexOf('\r\n\r\n') + 4)).code;
+
+/** So many streams that stand still, at whichever workers take them; what is refused is asked for again. */
+async function standing(service: TestService, count: number): Promise<Sent[]> {
+  const streams: Sent[] = [];
+  await until(async () => {
+    const sent = await send(service, bodyOf('first token then silence', { stream: true, max_tokens: 2 }));
+    await until(() => sent.client.status !== 0, longMs);
+    if (sent.client.status === 200) streams.push(sent);
+    else assert.equal(codeOf(await whole(sent)), 'concurrency_limit_exceeded');
+    return streams.length === count;
+  }, longMs);
+  return streams;
+}
+
+test('requests that run: as many as the account may at all workers together, also after one of them was killed', async (t) => {
+  const service = await begin(t);
+  const first = await standing(service, slots);
+  for (let index = 0; index < 4 * workers; index++) {
+    const refused = await send(service, bodyOf('three words'));
+    assert.equal(codeOf(await whole(refused)), 'concurrency_limit_exceeded');
+  }
+  first.pop()!.client.reset();
+  const again = await standing(service, 1);
+  for (const { client } of [...first, ...again]) client.reset();
+
+  await standing(service, slots);
+  for (const pid of workersOf(service)) await replaced(service, pid, workers);
+  const last = await standing(service, slots);
+  const refused = await send(service, bodyOf('three words'));
+  assert.equal(codeOf(await whole(refused)), 'concurrency_limit_exceeded');
+  for (const { client } of last) client.reset();
+  assert.equal(await service.stop(), 0);
+  await service.verify();
+});
+
+test('requests a minute of a key: exactly as many as it may, at whichever workers they arrive', async (t) => {
+  const service = await begin(t);
+  const made = await report(service, {
+    kind: 'create_key',
+    accountId: service.accountId,
+    name: 'x',
+    expiresAt: undefined,
+  });
+  assert.ok(made.kind === 'key');
+  const allowed = 7;
+  await report(service, { kind: 'limit_key', keyId: made.keyId, limits: { requestsPerMinute: allowed } });
+  const begun = performance.now();
+  const counts = new Map<number, number>();
+  for (let index = 0; index < 5 * allowed; index++) {
+    const sent = await send(service, bodyOf('three words'), { key: made.key });
+    await whole(sent);
+    const { status } = sent.client;
+    counts.set(status, (counts.get(status) ?? 0) + 1);
+  }
+  const windows = Math.ceil((performance.now() - begun) / 60_000) + 1;
+  assert.ok(counts.get(200)! >= allowed && counts.get(200)! <= allowed * windows, JSON.stringify([...counts]));
+  assert.equal(counts.get(200)! + (counts.get(429) ?? 0), 5 * allowed);
+  assert.equal(await service.stop(), 0);
+});
+
+test('a budget of a key is never passed by workers that spend at the same time, and all of it can be spent', async (t) => {
+  const service = await begin(t);
+  const { accountId } = service;
+  const made = await report(service, { kind: 'create_key', accountId, name: 'x', expiresAt: undefined });
+  assert.ok(made.kind === 'key');
+  // One answer of three words holds and costs the same: its prompt, and as many tokens as it may have.
+  const body = bodyOf('three words', { max_tokens: 3 });
+  const books = new LedgerSpan(service);
+  const probe = await send(service, body);
+  await whole(probe);
+  const { costMicrocents, holdMicrocents } = await books.row(probe.id);
+  const paidFor = 5n;
+  const amount = holdMicrocents + (paidFor - 1n) * costMicrocents;
+  await report(service, {
+    kind: 'budget_key',
+    keyId: made.keyId,
+    budget: { microcents: String(amount), per: 'total' },
+  });
+  let served = 0n;
+  for (let index = 0; index < 60; index++) {
+    const sent = await send(service, body, { key: made.key });
+    const text = await whole(sent);
+    if (sent.client.status === 200) served++;
+    else assert.equal(codeOf(text), 'insufficient_credits');
+  }
+  const spent = served * costMicrocents;
+  assert.ok(served >= paidFor && spent <= amount, `${served} of ${paidFor}`);
+  assert.equal(await service.stop(), 0);
+  await service.verify();
+});

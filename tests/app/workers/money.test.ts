@@ -1,0 +1,156 @@
+/** Several workers spend out of one balance: never more than there is, and all of it (money M2, M4, M5). */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { TestContext } from 'node:test';
+
+import { LedgerSpan } from '../../support/books.ts';
+import { newRequestId } from '../../support/raw-client.ts';
+import { TestService, until } from '../../support/service.ts';
+import { at, figure, longMs, send, report, whole, workersOf } from './workers.ts';
+
+const paidFor = 10;
+const offered = 20 * paidFor;
+const promptTokens = 100;
+const completionTokens = 20;
+/** Microcents: 100 × 10,000 + 20 × 50,000. */
+const price = 2_000_000n;
+const credit = price * BigInt(paidFor);
+
+/** The window is too small for the bound that is made from bytes, so prompts are counted, and every hold is the price. */
+const config = `models:
+  - id: demo
+    context_length: 160
+    pricing: { input_cents_per_million: 10000, output_cents_per_million: 50000 }
+    backends:
+      - engine: scripted
+        scripts:
+          - when: { last_text: endless }
+            say: [ { text: [ "word " ] } ]
+            repeat: ${completionTokens}
+            pace_ms: 5000
+            prompt_tokens: ${promptTokens}
+          - when: { last_text: half }
+            say: [ { text: [ "word " ] } ]
+            repeat: ${completionTokens / 2}
+            prompt_tokens: ${promptTokens}
+          - say: [ { text: [ "word " ] } ]
+            repeat: ${completionTokens}
+            pace_ms: 10
+            prompt_tokens: ${promptTokens}
+`;
+
+async function startService(t: TestContext, workers: number): Promise<TestService> {
+  const service = new TestService({
+    config,
+    workers,
+    firstCreditCents: String(credit / 1_000_000n),
+    limits: '  concurrency_per_account_max: 2000',
+  });
+  t.after(() => service.dispose());
+  return await service.start();
+}
+
+const bodyOf = (text: string, stream: boolean) => ({
+  model: 'demo',
+  max_tokens: completionTokens,
+  stream,
+  messages: [{ role: 'user', content: text.padEnd(200, '.') }],
+});
+
+/** Sent again while the ledger does not answer in time, as its client is told to: machines may be that busy. */
+async function ask(service: TestService, index: number): Promise<{ readonly id: string; readonly status: number }> {
+  const deadline = performance.now() + longMs;
+  for (;;) {
+    const id = newRequestId();
+    const response = await service.chat(bodyOf('quick', index % 2 === 0), {
+      headers: { 'x-request-id': id, connection: 'close' },
+    });
+    const text = await response.text();
+    const { status } = response;
+    if (status !== 500 || performance.now() > deadline) return { id, status };
+    assert.match(text, /The ledger does not answer/);
+  }
+}
+
+for (const workers of [2, 4]) {
+  test(`credit for ${paidFor}, ${offered} requests at once to ${workers} workers: exactly ${paidFor} are served`, async (t) => {
+    const service = await startService(t, workers);
+    const books = new LedgerSpan(service);
+    const outcomes = await Promise.all(Array.from({ length: offered }, (_, index) => ask(service, index)));
+    const count = (status: number): number => outcomes.filter((outcome) => outcome.status === status).length;
+    const other = outcomes.filter(({ status }) => status !== 200 && status !== 402);
+    assert.deepEqual([count(200), count(402)], [paidFor, offered - paidFor], JSON.stringify(other));
+    for (const { id, status } of outcomes) {
+      if (status !== 200) continue;
+      const row = await books.row(id);
+      assert.deepEqual([row.ending, row.costMicrocents, row.holdMicrocents], ['finished', price, price]);
+    }
+    assert.deepEqual(await books.sums(), { count: paidFor, costMicrocents: credit });
+    assert.equal(await books.balance(), 0n);
+    await service.verify();
+
+    await service.command('credits', 'grant', '--cents', String(price / 1_000_000n));
+    const more = await Promise.all(Array.from({ length: 50 }, (_, index) => ask(service, index)));
+    assert.equal(more.filter(({ status }) => status === 200).length, 1, 'credit for one more pays for one more');
+    assert.equal(await books.balance(), 0n);
+    await service.verify();
+  });
+}
+
+test('what is left over at two workers is brought together for the one that needs it', async (t) => {
+  const service = await startService(t, 2);
+  const books = new LedgerSpan(service);
+  const [one, two] = workersOf(service) as [number, number];
+  // Each costs three quarters of its hold, and what it has left stays at its worker, until another one needs it.
+  const cost = 1_500_000n;
+  let left = credit;
+  for (let index = 0; left >= price; index++) {
+    const asking = () => send(service, bodyOf('half', false));
+    const sent = await (left > credit / 2n ? at(service, index % 2 === 0 ? one : two, asking) : asking());
+    assert.match(await whole(sent), /^HTTP\/1\.1 200/);
+    left -= cost;
+    assert.equal((await books.row(sent.id)).costMicrocents, cost);
+  }
+  assert.equal(await books.balance(), left);
+  const refused = await send(service, bodyOf('half', false));
+  assert.match(await whole(refused), /^HTTP\/1\.1 402/);
+  await report(service, {
+    kind: 'move_credit',
+    movement: 'grant',
+    accountId: service.accountId,
+    microcents: String(price - left),
+    reference: undefined,
+    idempotencyKey: 'the rest',
+  });
+  const last = await send(service, bodyOf('quick', false));
+  assert.match(await whole(last), /^HTTP\/1\.1 200/);
+  assert.equal(await books.balance(), 0n);
+  await service.verify();
+});
+
+test('money that a request holds at one worker cannot be had at the other, and can when it has ended', async (t) => {
+  const service = await startService(t, 2);
+  const books = new LedgerSpan(service);
+  const [one, two] = workersOf(service) as [number, number];
+  const holding = [];
+  for (let index = 0; index < paidFor; index++)
+    holding.push(await at(service, one, () => send(service, bodyOf('endless', true))));
+  for (const { client } of holding) assert.equal(client.status, 200);
+  assert.match(await whole(await at(service, two, () => send(service, bodyOf('quick', false)))), /^HTTP\/1\.1 402/);
+  holding[0]!.client.reset();
+  const { costMicrocents } = await books.row(holding[0]!.id, 60_000);
+  assert.ok(costMicrocents < price);
+  for (const { client } of holding.slice(1)) client.reset();
+  for (const { id } of holding.slice(1)) await books.row(id, 60_000);
+  // The row is there before its worker hears of it.
+  await until(async () => (await figure(service, 'tokenhouse_holds_open')) === 0, longMs);
+  // The other worker refuses from memory for a quarter of a second, and knows nothing of what others have got back.
+  await sleep(500);
+  const balance = await books.balance();
+  const more = Number(balance / price);
+  assert.ok(more > 0);
+  const served = await Promise.all(Array.from({ length: 4 * more }, (_, index) => ask(service, index)));
+  assert.equal(served.filter(({ status }) => status === 200).length, more);
+  await service.verify();
+});

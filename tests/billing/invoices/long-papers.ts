@@ -1,0 +1,115 @@
+/** Documents with the longest names and the largest amounts, for whoever looks at them. */
+import type { ReceiptData } from '../../../src/billing/invoices/receipt.ts';
+import { statementData } from '../../../src/billing/invoices/statement.ts';
+import type { Invoice } from '../../../src/store/repositories/invoices.ts';
+import type { Receipt } from '../../../src/store/receipt-queries.ts';
+import { defaultTaxNotes } from '../../../src/tax/tax.ts';
+import { settings } from './house.ts';
+
+const october = Date.UTC(2026, 9, 1);
+const november = Date.UTC(2026, 10, 1);
+const buyer = {
+  name: 'Müller & Söhne Donaudampfschifffahrtsgesellschaftskapitänsmützenherstellung mit beschränkter Haftung',
+  address: ['Llanfairpwllgwyngyllgogerychwyrndrobwllllantysiliogogogoch Street 1', '04109 Leipzig', 'FR'],
+  email: 'accounts-payable-of-the-whole-group@a-very-long-name-of-a-company.example.org',
+  country: 'FR',
+  taxId: 'FR12345678901',
+  taxStatus: 'reverse_charge',
+} as const;
+const parties = {
+  timeZone: 'America/Argentina/ComodRivadavia',
+  seller: settings.seller,
+  buyer,
+  account: { id: 'acct_a65T2UXdn1ly', name: 'a' },
+};
+const tax = { name: 'VAT', ratePerMille: 0, treatment: 'reverse_charge', note: defaultTaxNotes.reverseCharge } as const;
+
+export function longStatement(): Invoice {
+  const models = [
+    'small',
+    'meta-llama/Llama-3.3-70B-Instruct-Turbo-FP8-128k-with-a-very-long-context',
+    'amodelwithoutanysigninitsnamewhichgoesonandonandonandon',
+    ...Array.from({ length: 60 }, (_, index) => `qwen3-${index}b-instruct`),
+  ];
+  const data = statementData(
+    {
+      usage: models.map((modelId, index) => ({
+        modelId,
+        plan: index === 3 ? 'team' : null,
+        inputPrice: 15_000_000n,
+        outputPrice: 60_000_000n,
+        cacheReadPrice: index % 2 === 0 ? 7_500_000n : 15_000_000n,
+        requests: 1_234_567,
+        promptTokens: 5_000_000_000,
+        cachedTokens: 250_000_000,
+        completionTokens: 70_000_000_000,
+        costMicrocents: index === 1 ? 123_456_789_000_000n : 1_234_567_891n - BigInt(index),
+      })),
+      movements: [{ kind: 'topup', ofRevenue: false, count: 2, microcents: 123_506_789_000_000n }],
+      payments: [
+        {
+          at: october + 5,
+          microcents: 50_000_000_000n,
+          reference: 'top_0123456789abcdef0123456789abcdef',
+          receipt: null,
+          method: null,
+        },
+        {
+          at: october + 86_400_005,
+          microcents: 123_456_789_000_000n,
+          reference: 'top_0123456789abcdef0123456789abcdef',
+          receipt: 'TH-R2026-000012',
+          method: 'American Express ending in 4242',
+        },
+      ],
+      receiptlessMicrocents: 50_000_000_000n,
+      refunds: [],
+    },
+    { openingMicrocents: 0n, earlierMicrocents: 0n, refundsMicrocents: 5n, receiptlessMicrocents: 0n },
+    { ...parties, tax },
+  );
+  return {
+    id: 'inv_000000000000',
+    accountId: parties.account.id,
+    kind: 'statement',
+    number: 'TH-2026-000007',
+    month: '2026-10',
+    corrects: '',
+    periodStart: october,
+    periodEnd: november,
+    issuedAt: november + 3_600_000,
+    totalMicrocents: BigInt(data.totalMicrocents),
+    closingMicrocents: 0n,
+    data: JSON.stringify(data),
+  };
+}
+
+export function longReceipt(kind: Receipt['kind']): Receipt {
+  const data: ReceiptData = {
+    ...parties,
+    version: 1,
+    currency: 'USD',
+    paidAt: october,
+    method: 'American Express ending in 4242',
+    origin: 'auto',
+    topupId: 'top_0123456789abcdef0123456789abcdef',
+    paymentId: 'pi_3QwertyuiopAsdfghjklZxcvbnm0123456789',
+    reference: null,
+    totalMicrocents: '123456789000000',
+    totalCents: 123_456_789,
+    tax: { ...tax, cents: 0, percent: '0' },
+    corrects: kind === 'receipt' ? null : { number: 'TH-R2026-000011', why: 'dispute' },
+  };
+  return {
+    id: 'rcpt_000000000000',
+    accountId: parties.account.id,
+    kind,
+    number: 'TH-R2026-000012',
+    corrects: kind === 'receipt' ? '' : 'rcpt_000000000001',
+    topupId: data.topupId,
+    issuedAt: october,
+    totalMicrocents: 123_456_789_000_000n,
+    method: data.method,
+    data: JSON.stringify(data),
+  };
+}

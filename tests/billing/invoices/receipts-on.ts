@@ -1,0 +1,18 @@
+import { Receipts } from '../../../src/billing/invoices/receipts.ts';
+import type { Repositories } from '../../../src/store/repositories/repositories.ts';
+import { uuid } from '../../store/fixture.ts';
+import { settings } from './house.ts';
+
+/** Issues receipts on a store, for a provider that always answers. */
+export const receiptsOn = (store: { readonly repositories: Repositories; now(): number }): Receipts =>
+  new Receipts({
+    repositories: store.repositories,
+    settings: () => settings,
+    timeZoneOf: () => Promise.resolve('UTC'),
+    buyerOf: ({ name }) =>
+      Promise.resolve({ name, address: [], email: null, country: null, taxId: null, taxStatus: 'standard' }),
+    factsOf: () => Promise.resolve({ method: { type: 'card', brand: 'visa', last4: '4242' }, tax: undefined }),
+    issued: () => {},
+    newId: uuid,
+    now: () => store.now(),
+  });

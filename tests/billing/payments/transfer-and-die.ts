@@ -1,0 +1,47 @@
+/**
+ * Moves money with what it carries, and is killed at the statement that its arguments name: `FILE TRANSFER COUNT`, the
+ * transfer in a file, as `v8.serialize` writes it.
+ */
+import { readFileSync } from 'node:fs';
+import { deserialize } from 'node:v8';
+
+import type { Transfer } from '../../../src/store/ledger.ts';
+import { openConnection, type Connection } from '../../../src/store/sqlite/connection.ts';
+import { LedgerWriter } from '../../../src/store/sqlite/ledger-writer.ts';
+
+const [file = '', transferFile = '', count = ''] = process.argv.slice(2);
+let left = Number(count);
+const connection = openConnection(file);
+const transfer = deserialize(readFileSync(transferFile)) as Transfer;
+
+const dying = new Proxy(connection, {
+  get: (target, name) => {
+    const value: unknown = Reflect.get(target, name);
+    if (typeof value !== 'function') return value;
+    if (name !== 'prepare') return value.bind(target) as unknown;
+    return (text: string) => {
+      const statement = target.prepare(text);
+      return new Proxy(statement, {
+        get: (inner, method) => {
+          const call: unknown = Reflect.get(inner, method);
+          if (method !== 'run' || typeof call !== 'function')
+            return typeof call === 'function' ? call.bind(inner) : call;
+          return (...values: unknown[]): unknown => {
+            if (--left === 0) process.kill(process.pid, 'SIGKILL');
+            return (call as (...values: unknown[]) => unknown).apply(inner, values);
+          };
+        },
+      });
+    };
+  },
+}) as Connection;
+
+const writer = new LedgerWriter(dying);
+const reply = writer.write({
+  ids: new Uint8Array(0),
+  rows: [],
+  opens: [],
+  operations: [{ kind: 'transfer', transfer, reserved: false }],
+});
+process.stdout.write(JSON.stringify(reply.results));
+writer.close();

@@ -1,0 +1,465 @@
+/** Limits on accounts and keys (specification §7.5 and part 8; money.md, "Plans" and "Limits across replicas"). */
+import fc from 'fast-check';
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+
+import { ApiError } from '../../../src/platform/errors.ts';
+import { LimitServer } from '../../../src/billing/rate-limits/limit-server.ts';
+import { Limits } from '../../../src/billing/rate-limits/rate-limits.ts';
+import type {
+  Admitted,
+  KeyRates,
+  LimitedCaller,
+  LimitedWork,
+  Plan,
+} from '../../../src/billing/rate-limits/rate-limits.ts';
+import { steadyClock } from '../../../src/billing/rate-limits/steady-clock.ts';
+import { Windows } from '../../../src/billing/rate-limits/windows.ts';
+import { MemoryWindows } from './memory-windows.ts';
+
+const hourMs = 3_600_000;
+const begin = Date.UTC(2026, 10, 22, 9, 30);
+
+/** Limits under a clock that the test moves. */
+class House {
+  ms = 0;
+  /** What somebody has set the time of day ahead. */
+  aheadMs = 0;
+  readonly store: MemoryWindows;
+  readonly windows: Windows;
+  readonly limits: Limits;
+
+  constructor(plans: readonly Plan[], concurrencyPerAccountMax = 64, store = new MemoryWindows(), at = begin) {
+    this.store = store;
+    this.windows = new Windows({ store, now: steadyClock(at, () => this.ms) });
+    this.limits = new Limits({
+      counts: new LimitServer(this.windows),
+      concurrencyPerAccountMax,
+      plans,
+      wall: () => at + this.ms + this.aheadMs,
+    });
+  }
+
+  /** At once: where one process has every limit whole, nobody is asked. */
+  admit(who: LimitedCaller, work: LimitedWork, tokens = 0): Admitted {
+    const admitted = this.limits.admit(who, work, tokens);
+    if (admitted instanceof Promise) assert.fail('it was not decided at once');
+    return admitted;
+  }
+
+  refusal(who: LimitedCaller, tokens = 0): ApiError {
+    try {
+      this.admit(who, 'generate', tokens);
+    } catch (error) {
+      if (error instanceof ApiError) return error;
+      throw error;
+    }
+    return assert.fail('it was let in');
+  }
+
+  /** Lets in as many as it can, at most a thousand. */
+  fill(who: LimitedCaller, tokens = 0): Admitted[] {
+    const admitted: Admitted[] = [];
+    try {
+      while (admitted.length < 1000) admitted.push(this.admit(who, 'generate', tokens));
+    } catch (error) {
+      assert.ok(error instanceof ApiError, String(error));
+    }
+    return admitted;
+  }
+}
+
+const caller = (plan?: string, rates?: KeyRates, key = 'key_a', account = 'acct_a'): LimitedCaller => ({
+  account: { id: account, plan },
+  key: { id: key, rates, isPlanKey: plan !== undefined },
+});
+const counted = (tokens = 0) => ({ tokens, isCounted: true });
+
+/** Code, plan, key, and what the refusal says. */
+const rows: readonly {
+  readonly name: string;
+  readonly plan?: Omit<Plan, 'name'>;
+  readonly rates?: KeyRates;
+  readonly tokens?: number;
+  readonly letsIn: number;
+  readonly code: string;
+  readonly limit: number;
+  readonly message: RegExp;
+}[] = [
+  {
+    name: 'running requests of an account, by the configuration',
+    letsIn: 3,
+    code: 'concurrency_limit_exceeded',
+    limit: 3,
+    message: /^The account has 3 requests running/,
+  },
+  {
+    name: 'running requests of an account, by its plan',
+    plan: { concurrencyMax: 5 },
+    letsIn: 5,
+    code: 'concurrency_limit_exceeded',
+    limit: 5,
+    message: /^The account has 5 requests running/,
+  },
+  {
+    name: 'running requests of a key',
+    rates: { concurrencyMax: 2 },
+    letsIn: 2,
+    code: 'concurrency_limit_exceeded',
+    limit: 2,
+    message: /^This key has 2 requests running/,
+  },
+  {
+    name: 'requests that a plan includes',
+    plan: { quota: { requests: 2, windowMs: hourMs } },
+    letsIn: 2,
+    code: 'request_quota_exceeded',
+    limit: 2,
+    message: /used the 2 requests/,
+  },
+  {
+    name: 'requests in a minute, of an account',
+    plan: { requestsPerMinute: 2 },
+    letsIn: 2,
+    code: 'rate_limit_exceeded',
+    limit: 2,
+    message: /^The account may send 2 requests a minute/,
+  },
+  {
+    name: 'requests in a minute, of a key',
+    rates: { requestsPerMinute: 1 },
+    letsIn: 1,
+    code: 'rate_limit_exceeded',
+    limit: 1,
+    message: /^This key may send 1 requests a minute/,
+  },
+  {
+    name: 'tokens in a minute, of an account',
+    plan: { tokensPerMinute: 1000 },
+    tokens: 400,
+    letsIn: 2,
+    code: 'rate_limit_exceeded',
+    limit: 1000,
+    message: /^The account may use 1000 tokens a minute/,
+  },
+  {
+    name: 'tokens in a minute, of a key; what is larger than the limit has a minute for itself',
+    rates: { tokensPerMinute: 300 },
+    tokens: 400,
+    letsIn: 1,
+    code: 'rate_limit_exceeded',
+    limit: 300,
+    message: /^This key may use 300 tokens a minute/,
+  },
+];
+
+describe('§7.5 a refusal names its limit, and says when to come back', () => {
+  for (const { name, plan, rates, tokens = 0, letsIn, code, limit, message } of rows) {
+    test(name, () => {
+      const house = new House(plan === undefined ? [] : [{ name: 'p', ...plan }], 3);
+      const who = caller(plan === undefined ? undefined : 'p', rates);
+      assert.equal(house.fill(who, tokens).length, letsIn);
+      const refusal = house.refusal(who, tokens);
+      assert.deepEqual([refusal.code, refusal.status], [code, 429]);
+      assert.match(refusal.message, message);
+      assert.deepEqual(refusal.headers, {
+        'ratelimit-limit': String(limit),
+        'ratelimit-remaining': '0',
+        'ratelimit-reset': String(refusal.retryAfterSeconds),
+      });
+      if (code === 'concurrency_limit_exceeded') assert.equal(refusal.retryAfterSeconds, 1);
+    });
+  }
+});
+
+test('§7.5 request_quota_exceeded has request_limit, window_end and plan_tier', () => {
+  const house = new House([{ name: 'standard', quota: { requests: 1, windowMs: 24 * hourMs } }]);
+  house.fill(caller('standard'));
+  const { extra, retryAfterSeconds = 0 } = house.refusal(caller('standard'));
+  assert.deepEqual(Object.keys(extra), ['request_limit', 'window_end', 'plan_tier']);
+  assert.deepEqual([extra['request_limit'], extra['plan_tier']], [1, 'standard']);
+  assert.match(String(extra['window_end']), /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+  const restMs = Date.parse(String(extra['window_end'])) - begin;
+  assert.equal(Math.ceil(restMs / 1000), retryAfterSeconds);
+  assert.ok(restMs > 0 && restMs <= 24 * hourMs);
+});
+
+test('money.md, "Plans": only plan keys count against the quota, and it is given back when it was our fault', () => {
+  const house = new House([{ name: 'p', quota: { requests: 2, windowMs: hourMs } }]);
+  const serverless = { ...caller('p'), key: { id: 'key_s' } };
+  assert.equal(house.fill(serverless).length, 64);
+  const two = new House([{ name: 'p', quota: { requests: 2, windowMs: hourMs } }]);
+  const [first, second] = two.fill(caller('p'));
+  first?.end({ tokens: 0, isCounted: false });
+  second?.end(counted());
+  const third = two.admit(caller('p'), 'generate');
+  assert.throws(() => third.end() ?? third.end(), /once/);
+  // The third came to nothing as well.
+  assert.equal(two.fill(caller('p')).length, 1);
+});
+
+test('tokens are counted by estimate, and by what was used in the end', () => {
+  const house = new House([{ name: 'p', tokensPerMinute: 1000 }]);
+  const one = house.admit(caller('p'), 'generate', 900);
+  assert.equal(house.refusal(caller('p'), 200).code, 'rate_limit_exceeded');
+  one.end(counted(100));
+  const two = house.admit(caller('p'), 'generate', 900);
+  two.end(counted(5000));
+  const { retryAfterSeconds = 0 } = house.refusal(caller('p'), 1);
+  house.ms += retryAfterSeconds * 1000;
+  // Began in one window and ended in a later one: what goes beyond the estimate counts where it was used.
+  const long = house.admit(caller('p'), 'generate', 100);
+  house.ms += 60_000;
+  long.end(counted(700));
+  assert.equal(house.admit(caller('p'), 'generate', 300).headers()['ratelimit-remaining'], '100');
+});
+
+test('an account can have a limit of its own, and a changed plan or configuration holds from the next request on', () => {
+  const house = new House([{ name: 'p', concurrencyMax: 3 }], 2);
+  const own = { account: { id: 'acct_o', plan: 'p', concurrencyMax: 4 }, key: { id: 'key_o' } };
+  assert.equal(house.fill(own).length, 4);
+  assert.equal(house.fill(caller('p')).length, 3);
+  house.limits.plans = [{ name: 'p', concurrencyMax: 5 }];
+  assert.equal(house.fill(caller('p')).length, 2);
+  // A plan that the configuration has no longer limits nothing of its own.
+  house.limits.plans = [];
+  assert.equal(house.fill({ ...caller('p', undefined, 'key_b', 'acct_b') }).length, 2);
+});
+
+test('a plan key needs a plan', () => {
+  const { limits } = new House([{ name: 'p' }]);
+  assert.equal(limits.coveringPlan(caller('p')), 'p');
+  assert.equal(limits.coveringPlan({ account: { id: 'a', plan: 'p' }, key: { id: 'k' } }), undefined);
+  for (const plan of [undefined, 'gone'])
+    assert.throws(
+      () => limits.coveringPlan({ account: { id: 'a', plan }, key: { id: 'k', isPlanKey: true } }),
+      (error: unknown) => error instanceof ApiError && error.code === 'http_403',
+    );
+});
+
+test('files take a place, counting does not, and both are requests; neither is one that a plan includes', () => {
+  const plan = { name: 'p', quota: { requests: 1, windowMs: hourMs }, requestsPerMinute: 3, tokensPerMinute: 10 };
+  const house = new House([{ ...plan, concurrencyMax: 1 }]);
+  house.admit(caller('p'), 'count');
+  house.admit(caller('p'), 'file');
+  assert.throws(() => house.admit(caller('p'), 'file'), /running/);
+  assert.equal(house.limits.running, 1);
+  house.admit(caller('p'), 'count');
+  assert.throws(() => house.admit(caller('p'), 'count'), /a minute/);
+});
+
+test('§7.5 headers of an answer: the limit of which the smallest share is left; none without limits', () => {
+  const house = new House([
+    { name: 'p', quota: { requests: 100, windowMs: 30 * 24 * hourMs }, requestsPerMinute: 4, tokensPerMinute: 10_000 },
+  ]);
+  assert.deepEqual(house.admit(caller(), 'generate', 10).headers(), {});
+  const one = house.admit(caller('p'), 'generate', 5000);
+  const headers = one.headers();
+  assert.deepEqual([headers['ratelimit-limit'], headers['ratelimit-remaining']], ['10000', '5000']);
+  one.end(counted(10));
+  const after = one.headers();
+  assert.deepEqual([after['ratelimit-limit'], after['ratelimit-remaining']], ['4', '3']);
+  house.ms += Number(after['ratelimit-reset']) * 1000;
+  assert.notEqual(one.headers()['ratelimit-limit'], '4');
+});
+
+const plan: fc.Arbitrary<Plan> = fc.record(
+  {
+    name: fc.constant('p'),
+    quota: fc.option(
+      fc.record({ requests: fc.integer({ min: 1, max: 20 }), windowMs: fc.constantFrom(10_000, hourMs, 24 * hourMs) }),
+      { nil: undefined },
+    ),
+    requestsPerMinute: fc.option(fc.integer({ min: 1, max: 20 }), { nil: undefined }),
+    tokensPerMinute: fc.option(fc.integer({ min: 1, max: 5000 }), { nil: undefined }),
+    concurrencyMax: fc.option(fc.integer({ min: 1, max: 8 }), { nil: undefined }),
+  },
+  { requiredKeys: ['name'] },
+);
+const rates: fc.Arbitrary<KeyRates> = fc.record({
+  concurrencyMax: fc.option(fc.integer({ min: 1, max: 8 }), { nil: undefined }),
+  requestsPerMinute: fc.option(fc.integer({ min: 1, max: 20 }), { nil: undefined }),
+  tokensPerMinute: fc.option(fc.integer({ min: 1, max: 5000 }), { nil: undefined }),
+});
+
+type Step =
+  | { readonly does: 'ask'; readonly key: number; readonly tokens: number }
+  | { readonly does: 'end'; readonly which: number; readonly tokens: number; readonly isCounted: boolean }
+  | { readonly does: 'wait'; readonly ms: number }
+  | { readonly does: 'jump'; readonly hours: number };
+const step: fc.Arbitrary<Step> = fc.oneof(
+  { weight: 5, arbitrary: fc.record({ does: fc.constant('ask' as const), key: fc.nat(1), tokens: fc.nat(3000) }) },
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      does: fc.constant('end' as const),
+      which: fc.nat(),
+      tokens: fc.nat(4000),
+      isCounted: fc.boolean(),
+    }),
+  },
+  { weight: 2, arbitrary: fc.record({ does: fc.constant('wait' as const), ms: fc.nat(90_000) }) },
+  { weight: 1, arbitrary: fc.record({ does: fc.constant('jump' as const), hours: fc.constantFrom(1, -1, 9600) }) },
+);
+
+interface Played {
+  readonly code: string;
+  readonly retryAfterSeconds: number | undefined;
+}
+
+/** Asks, ends and waits; after each refusal looks whether it said the truth, on a house that has lived through the same. */
+function play(terms: Plan, of: readonly KeyRates[], steps: readonly Step[], jumps: boolean): Played[] {
+  const played: Played[] = [];
+  const live = (until: number): { house: House; running: Admitted[]; refused: ApiError | undefined } => {
+    const house = new House([terms], 4);
+    const running: Admitted[] = [];
+    let refused: ApiError | undefined;
+    for (const one of steps.slice(0, until)) {
+      refused = undefined;
+      switch (one.does) {
+        case 'wait':
+          house.ms += one.ms;
+          break;
+        case 'jump':
+          if (jumps) house.aheadMs += one.hours * hourMs;
+          break;
+        case 'end':
+          if (running.length > 0) running.splice(one.which % running.length, 1)[0]!.end(counted(one.tokens));
+          break;
+        case 'ask':
+          try {
+            running.push(house.admit(callerOf(one.key), 'generate', one.tokens));
+          } catch (error) {
+            assert.ok(error instanceof ApiError, String(error));
+            refused = error;
+          }
+      }
+    }
+    return { house, running, refused };
+  };
+  const callerOf = (key: number) => caller('p', of[key], `key_${key}`);
+  for (const [index, one] of steps.entries()) {
+    if (one.does !== 'ask') continue;
+    const { house, running, refused } = live(index + 1);
+    if (refused === undefined) continue;
+    const { code, retryAfterSeconds, headers, extra } = refused;
+    played.push({ code, retryAfterSeconds });
+    assert.equal(headers['ratelimit-reset'], String(retryAfterSeconds));
+    if (code === 'request_quota_exceeded') {
+      const restMs = Date.parse(String(extra['window_end'])) - (begin + house.ms + house.aheadMs);
+      assert.equal(Math.ceil(restMs / 1000), retryAfterSeconds);
+    }
+    // Refusing counts nothing: asked at once again, it says the same.
+    assert.equal(house.refusal(callerOf(one.key), one.tokens).code, code);
+    if (code === 'concurrency_limit_exceeded') {
+      // Nobody knows when a request ends; as soon as they have, and the second is over, there is room.
+      house.ms += 1000;
+      for (const each of running.splice(0)) each.end(counted(0));
+    } else {
+      const seconds = retryAfterSeconds ?? 0;
+      house.ms += seconds * 1000 - 1001;
+      if (seconds > 1)
+        assert.equal(house.refusal(callerOf(one.key), one.tokens).status, 429, 'it could have come sooner');
+      house.ms += 1001;
+      for (const each of running.splice(0)) each.end(counted(0));
+    }
+    house.admit(callerOf(one.key), 'generate', one.tokens).end();
+  }
+  return played;
+}
+
+test('§7.5 Retry-After is true: so many seconds later the request is let in, and not a second earlier', () => {
+  fc.assert(
+    fc.property(plan, fc.tuple(rates, rates), fc.array(step, { maxLength: 40 }), (terms, of, steps) => {
+      play(terms, of, steps, false);
+    }),
+    { numRuns: 300 },
+  );
+});
+
+test('reliability S5: a clock that jumps an hour, back or by 400 days changes nothing', () => {
+  fc.assert(
+    fc.property(plan, fc.tuple(rates, rates), fc.array(step, { maxLength: 40 }), (terms, of, steps) => {
+      assert.deepEqual(play(terms, of, steps, true), play(terms, of, steps, false));
+    }),
+    { numRuns: 100 },
+  );
+});
+
+test('no window is ever passed, whatever comes and goes; what is given back can be used again', () => {
+  const step = fc.record({ waitMs: fc.nat(4000), isCounted: fc.boolean(), ends: fc.boolean() });
+  fc.assert(
+    fc.property(fc.integer({ min: 1, max: 6 }), fc.array(step, { maxLength: 200 }), (requests, steps) => {
+      const windowMs = 10_000;
+      const house = new House([{ name: 'p', quota: { requests, windowMs }, concurrencyMax: 1000 }]);
+      const rule = { subject: 'acct_a', kind: 'quota', lengthMs: windowMs, limit: requests } as const;
+      const letIn = new Map<number, number>();
+      const running: { readonly at: number; readonly admitted: Admitted }[] = [];
+      for (const { waitMs, isCounted, ends } of steps) {
+        house.ms += waitMs;
+        const at = house.windows.startOf(rule);
+        const before = letIn.get(at) ?? 0;
+        if (ends && running.length > 0) {
+          const { at: then, admitted } = running.shift()!;
+          admitted.end({ tokens: 0, isCounted });
+          if (!isCounted && then === at) letIn.set(at, before - 1);
+        } else if (before < requests) {
+          running.push({ at, admitted: house.admit(caller('p'), 'generate') });
+          letIn.set(at, before + 1);
+        } else {
+          assert.equal(house.refusal(caller('p')).code, 'request_quota_exceeded');
+        }
+        assert.equal(house.windows.used(rule), letIn.get(at) ?? 0);
+      }
+    }),
+  );
+});
+
+describe('counts outlive the process', () => {
+  const terms = { name: 'p', quota: { requests: 5, windowMs: 24 * hourMs } };
+  const rule = { subject: 'acct_a', kind: 'quota', lengthMs: 24 * hourMs, limit: 5 } as const;
+
+  test('what was counted is counted after a restart, until its window is over', async () => {
+    const first = new House([terms]);
+    for (let i = 0; i < 3; i++) first.admit(caller('p'), 'generate').end(counted());
+    await first.windows.write();
+    const second = new House([terms], 64, first.store, begin + 60_000);
+    await second.windows.load();
+    assert.equal(second.fill(caller('p')).length, first.windows.restMs(rule) > 60_000 ? 2 : 5);
+    await second.windows.write();
+    const later = new House([terms], 64, first.store, begin + 24 * hourMs);
+    await later.windows.load();
+    assert.equal(later.fill(caller('p')).length, 5);
+  });
+
+  test('a store that is away loses nothing, and what it is told later is all there was', async () => {
+    const house = new House([terms]);
+    const reported: boolean[] = [];
+    const windows = new Windows({ store: house.store, now: () => begin, kept: (isKept) => reported.push(isKept) });
+    house.store.isBroken = true;
+    windows.add(rule, 2);
+    await windows.write();
+    windows.add(rule, 1);
+    await windows.write();
+    assert.equal(windows.used(rule), 3);
+    house.store.isBroken = false;
+    await windows.write();
+    assert.deepEqual(
+      [...house.store.rows.values()].map(({ used }) => used),
+      [3],
+    );
+    assert.deepEqual(reported, [false, true]);
+  });
+
+  test('windows that are over are forgotten', async () => {
+    let now = begin;
+    const windows = new Windows({ store: new MemoryWindows(), now: () => now });
+    for (let i = 0; i < 1000; i++) windows.add({ ...rule, subject: `acct_${i}`, lengthMs: 60_000 }, 1);
+    await windows.write();
+    assert.equal(windows.size, 1000);
+    now += 180_000;
+    windows.add(rule, 1);
+    await windows.write();
+    assert.equal(windows.size, 1);
+  });
+});

@@ -1,0 +1,185 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import fc from 'fast-check';
+import { Acceptor } from '../../../src/inference/constraints/acceptor.ts';
+import { ebnfGrammar } from '../../../src/inference/constraints/ebnf.ts';
+import type { Expression, Grammar } from '../../../src/inference/constraints/grammar.ts';
+import { jsonSchemaGrammar } from '../../../src/inference/constraints/json-schema.ts';
+import { jsonObjectGrammar } from '../../../src/inference/constraints/json-text.ts';
+import { compileProgram } from '../../../src/inference/constraints/program.ts';
+import { regexGrammar } from '../../../src/inference/constraints/regex.ts';
+import { matches } from './matcher.ts';
+
+const acceptor = (grammar: Grammar): Acceptor => new Acceptor(compileProgram(grammar));
+const regex = (pattern: string): Grammar => regexGrammar(pattern, 'regex');
+const ebnf = (text: string): Grammar => ebnfGrammar(text, 'ebnf');
+const schema = (value: unknown): Grammar => jsonSchemaGrammar(value, 'schema');
+
+/** What is said of a text, and where it left the grammar. */
+function judged(grammar: Grammar, text: string): string {
+  const reader = acceptor(grammar);
+  const characters = [...text];
+  for (const [at, character] of characters.entries()) {
+    const verdict = reader.push(character);
+    if (verdict !== 'inside') return `${verdict} at ${at}`;
+  }
+  return reader.isComplete ? 'complete' : 'begun';
+}
+
+describe('a text is followed through a grammar', () => {
+  const object = schema({
+    type: 'object',
+    properties: { city: { type: 'string', maxLength: 5 }, unit: { enum: ['c', 'f', 'k', 'r'] } },
+    required: ['city'],
+  });
+  const list = ebnf('root ::= item ("," root)?\nitem ::= [a-c]+ | "(" root ")"');
+  const table: readonly (readonly [Grammar, string, string])[] = [
+    [regex('[/a]{4}'), '/a/a', 'complete'],
+    [regex('[/a]{4}'), '/a/', 'begun'],
+    [regex('[/a]{4}'), '˺˺˺', 'left at 0'],
+    [regex('[/a]{4}'), '/a/a/', 'left at 4'],
+    [regex('(?:ab?){2,}'), 'aba', 'complete'],
+    [regex('(?:a?b?){3}'), '', 'complete'],
+    [regex('(?:a?b?){3}'), 'abab', 'complete'],
+    [regex('(?:a?b?){3}'), 'aaaa', 'left at 3'],
+    [regex('.*🙂'), 'x🙂🙂', 'complete'],
+    [regex('yes|no'), '-10000', 'left at 0'],
+    [object, '{"city": "Paris", "unit": "c"}', 'complete'],
+    [object, '{"city": "Paris"}', 'complete'],
+    [object, '{"city": "Paris", "unit": "x"}', 'left at 27'],
+    [object, '{"city": "Parisx', 'left at 15'],
+    [object, '"Paris"', 'left at 0'],
+    [object, '{"unit"', 'left at 2'],
+    [jsonObjectGrammar(), '{"a": [1, {"b": null}], "c": "\\u00e9"}', 'complete'],
+    [jsonObjectGrammar(), '{"a": [1, {"b": null}', 'begun'],
+    [jsonObjectGrammar(), '{"a": ]', 'left at 6'],
+    [list, 'a,b,(c,(aa,b)),c', 'complete'],
+    [list, 'a,b,(c', 'begun'],
+    [list, 'a,b)', 'left at 3'],
+  ];
+  for (const [grammar, text, expected] of table)
+    it(`${text === '' ? 'the empty text' : text}: ${expected}`, () => assert.equal(judged(grammar, text), expected));
+
+  it('the same in pieces of any size, with characters of two halves cut in the middle', () => {
+    for (const size of [1, 2, 3, 7]) {
+      const reader = acceptor(regex('(?:🙂é漢)+'));
+      const text = '🙂é漢🙂é漢';
+      for (let at = 0; at < text.length; at += size) assert.equal(reader.push(text.slice(at, at + size)), 'inside');
+      assert.equal(reader.isComplete, true);
+    }
+  });
+
+  it('half a character at the end, where the answer was cut, is not outside, and nothing may follow it', () => {
+    const reader = acceptor(regex('é+'));
+    assert.equal(reader.push('é\ufffd'), 'inside');
+    assert.equal(reader.isComplete, false);
+    assert.equal(reader.push('é'), 'left');
+  });
+
+  it('blanks in front may be missing, when they may', () => {
+    const grammar = regex('\\n{2}yes');
+    assert.equal(acceptor(grammar).push('yes'), 'left');
+    for (const text of ['yes', '\nyes', '\n\nyes']) {
+      const reader = acceptor(grammar);
+      reader.mayLackBlanks();
+      assert.equal(reader.push(text), 'inside');
+      assert.equal(reader.isComplete, true);
+    }
+  });
+
+  it('says as the slow matcher of every grammar what matches it, and leaves no text too early', () => {
+    const texts = ['', ...textsOf(4)];
+    fc.assert(
+      fc.property(grammars, (grammar) => {
+        const matching = new Set(texts.filter((text) => matches(grammar, text)));
+        for (const text of texts) {
+          const said = judged(grammar, text);
+          assert.equal(said === 'complete', matching.has(text), `${JSON.stringify(grammar.rules.get('root'))} ${text}`);
+          if (said.startsWith('left')) {
+            const begin = [...text].slice(0, Number(said.slice('left at '.length)) + 1).join('');
+            assert.ok(![...matching].some((other) => other.startsWith(begin)));
+          }
+        }
+      }),
+      { numRuns: 300 },
+    );
+  });
+});
+
+describe('following a text is bounded', () => {
+  it('a list that names itself at its end takes the same for every item', () => {
+    const reader = acceptor(ebnf('root ::= [a-z] ("," root)?'));
+    const startMs = performance.now();
+    for (let i = 0; i < 20; i++) assert.equal(reader.push('a,'.repeat(10_000)), 'inside');
+    assert.ok(performance.now() - startMs < 10_000);
+  });
+
+  it('a large enum is followed, in a list of them too', () => {
+    const names = Array.from({ length: 600 }, (_, i) => `name-${i}-${(i * 7919) % 600}`);
+    const reader = acceptor(schema({ type: 'array', items: { enum: names } }));
+    assert.equal(reader.push(JSON.stringify(names).replaceAll(',', ', ')), 'inside');
+    assert.equal(reader.isComplete, true);
+  });
+
+  it('knows nothing any more where too many ways stay open, in bounded time, and holds nothing', () => {
+    // Built by hand: the checks of clients' grammars refuse the like.
+    const any: Expression = { kind: 'characters', set: [[97, 97]] };
+    const maybe: Expression = { kind: 'repetition', item: { kind: 'sequence', items: [any, any] }, min: 0, max: 1 };
+    const items = Array.from({ length: 2_000 }, (): Expression => ({ kind: 'alternatives', items: [any, maybe] }));
+    const reader = acceptor({ root: 'root', rules: new Map([['root', { kind: 'sequence', items } as const]]) });
+    const startMs = performance.now();
+    let verdict = 'inside';
+    for (let i = 0; i < 2_000 && verdict === 'inside'; i++) verdict = reader.push('a');
+    assert.equal(verdict, 'unknown');
+    assert.equal(reader.push('b'), 'unknown');
+    assert.ok(performance.now() - startMs < 5_000);
+  });
+});
+
+/** Texts of a, b and c, up to a length. */
+function textsOf(length: number): readonly string[] {
+  const shorter = length === 1 ? [''] : textsOf(length - 1);
+  return [...new Set([...shorter, ...shorter.flatMap((text) => ['a', 'b', 'c'].map((last) => text + last))])];
+}
+
+/** Grammars of few rules over a, b and c; rules name later ones only, or themselves at their end. */
+const grammars: fc.Arbitrary<Grammar> = fc
+  .tuple(expressions(['x', 'y']), expressions(['y']), expressions([]))
+  .map(([root, x, y]) => {
+    const again: Expression = {
+      kind: 'sequence',
+      items: [
+        { kind: 'literal', text: 'c' },
+        { kind: 'rule', name: 'y' },
+      ],
+    };
+    return {
+      root: 'root',
+      rules: new Map<string, Expression>([
+        ['root', root],
+        ['x', x],
+        ['y', { kind: 'alternatives', items: [y, again] }],
+      ]),
+    };
+  });
+
+function expressions(names: readonly string[]): fc.Arbitrary<Expression> {
+  return fc.letrec<{ any: Expression }>((tie) => ({
+    any: fc.oneof(
+      { maxDepth: 3, depthSize: 'small' },
+      fc.constantFrom('a', 'b', 'ab', 'ca', 'abc').map((text): Expression => ({ kind: 'literal', text })),
+      fc.constantFrom<Expression>(
+        { kind: 'characters', set: [[97, 98]] },
+        { kind: 'characters', set: [[99, 99]] },
+        ...names.map((name): Expression => ({ kind: 'rule', name })),
+      ),
+      fc.array(tie('any'), { maxLength: 3 }).map((items): Expression => ({ kind: 'sequence', items })),
+      fc
+        .array(tie('any'), { minLength: 1, maxLength: 6 })
+        .map((items): Expression => ({ kind: 'alternatives', items })),
+      fc.tuple(tie('any'), fc.nat(2), fc.option(fc.nat(2), { nil: undefined })).map(([item, min, more]): Expression => {
+        return { kind: 'repetition', item, min, max: more === undefined ? undefined : min + more };
+      }),
+    ),
+  })).any;
+}

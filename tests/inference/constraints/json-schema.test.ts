@@ -1,0 +1,390 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import fc from 'fast-check';
+import {
+  composeGrammar,
+  literal,
+  printGbnf,
+  rule,
+  sequence,
+  type Grammar,
+} from '../../../src/inference/constraints/grammar.ts';
+import { jsonSchemaGrammar } from '../../../src/inference/constraints/json-schema.ts';
+import { jsonObjectGrammar } from '../../../src/inference/constraints/json-text.ts';
+import { openGrammarJudge, type GrammarJudge } from '../../support/grammar-judge.ts';
+import { matches } from './matcher.ts';
+import { refusal } from './refusal.ts';
+
+interface Row {
+  readonly name: string;
+  readonly schema: unknown;
+  readonly accepted: readonly string[];
+  readonly rejected: readonly string[];
+}
+const integer = { type: 'integer' };
+const object = (properties: Readonly<Record<string, unknown>>, required: readonly string[] = []) => ({
+  type: 'object',
+  properties,
+  required,
+});
+
+const rows: readonly Row[] = [
+  {
+    name: 'required and optional members in their order',
+    schema: object({ a: integer, b: {}, c: { type: 'null' } }, ['b']),
+    accepted: ['{"b":1}', '{"a":1,"b":"x","c":null}', '{"b":[],"c":null}'],
+    rejected: ['{}', '{"a":1}', '{"b":1,"a":1}', '{"b":1,"d":1}', '{"a":"x","b":1}'],
+  },
+  {
+    name: 'all optional',
+    schema: object({ a: integer, b: integer }),
+    accepted: ['{}', '{"b":2}', '{"a":1}', '{"a":1,"b":2}', '{\n  "a": 1\n}'],
+    rejected: ['{"c":1}', '{,"b":2}', '{"a":1,}'],
+  },
+  {
+    name: 'members beside the declared ones, whose names they cannot take',
+    schema: { ...object({ a: integer }), additionalProperties: { type: 'string' } },
+    accepted: ['{"a":1,"ab":"x","":"y"}', '{"b":"x"}'],
+    rejected: ['{"a":"x"}', '{"a":1,"a":"x"}', '{"\\u0061":"x"}', '{"b":1}'],
+  },
+  {
+    name: 'additionalProperties false without properties',
+    schema: { type: 'object', additionalProperties: false },
+    accepted: ['{}'],
+    rejected: ['{"a":1}'],
+  },
+  {
+    name: 'patternProperties',
+    schema: {
+      type: 'object',
+      properties: { x_known: {} },
+      patternProperties: { '^x_': integer, _y$: { minimum: 5 } },
+      additionalProperties: { type: 'null' },
+    },
+    accepted: ['{"x_known":3,"x_a":1}', '{"x_y":5}', '{"a_y":7,"b":null}'],
+    rejected: ['{"x_known":"s"}', '{"x_y":4}', '{"x_a":null}', '{"b":1}'],
+  },
+  {
+    name: 'propertyNames',
+    schema: { type: 'object', propertyNames: { pattern: '^[a-z]+$', maxLength: 3 }, additionalProperties: integer },
+    accepted: ['{"abc":1}', '{}'],
+    rejected: ['{"Abc":1}', '{"abcd":1}'],
+  },
+  {
+    name: 'minProperties and maxProperties',
+    schema: { ...object({ a: integer, b: integer, c: integer }), minProperties: 1, maxProperties: 2 },
+    accepted: ['{"a":1}', '{"b":1,"c":2}'],
+    rejected: ['{}', '{"a":1,"b":1,"c":2}'],
+  },
+  {
+    name: 'dependentRequired',
+    schema: { ...object({ a: integer, b: integer }), dependentRequired: { a: ['b'] } },
+    accepted: ['{}', '{"b":1}', '{"a":1,"b":1}'],
+    rejected: ['{"a":1}'],
+  },
+  {
+    name: 'unevaluatedProperties beside allOf',
+    schema: { allOf: [object({ a: integer }, ['a'])], unevaluatedProperties: false },
+    accepted: ['{"a":1}'],
+    rejected: ['{"a":1,"b":2}'],
+  },
+  {
+    name: 'unevaluatedProperties alone',
+    schema: { type: 'object', unevaluatedProperties: integer },
+    accepted: ['{"b":2}'],
+    rejected: ['{"b":"x"}'],
+  },
+  {
+    name: 'arrays',
+    schema: { type: 'array', items: integer, minItems: 1, maxItems: 3 },
+    accepted: ['[1]', '[1,2,3]', '[ 1, 2 ]'],
+    rejected: ['[]', '[1,2,3,4]', '["x"]'],
+  },
+  {
+    name: 'tuples',
+    schema: { prefixItems: [{ type: 'string' }, integer], items: { type: 'null' }, minItems: 1, maxItems: 3 },
+    accepted: ['["a"]', '["a",1]', '["a",1,null]'],
+    rejected: ['[]', '[1]', '["a",1,null,null]', '["a",1,1]'],
+  },
+  {
+    name: 'tuples of draft 7',
+    schema: { type: 'array', items: [{ type: 'string' }, integer], additionalItems: false },
+    accepted: ['["a",1]'],
+    rejected: ['["a",1,2]'],
+  },
+  {
+    name: 'length in characters, however they are escaped',
+    schema: { type: 'string', minLength: 2, maxLength: 3 },
+    accepted: ['"ab"', '"😀😀😀"', '"\\ud83d\\ude00\\n"'],
+    rejected: ['"a"', '"abcd"', '"\\ud83d\\ude00"', '"\\ud83d\\ud83d"'],
+  },
+  {
+    name: 'pattern and length',
+    schema: { type: 'string', pattern: '^(ab|c)*$', minLength: 3, maxLength: 4 },
+    accepted: ['"abc"', '"cccc"', '"abab"'],
+    rejected: ['"ab"', '"ababc"'],
+  },
+  {
+    name: 'pattern in a JSON string',
+    schema: { type: 'string', pattern: '^a"\\\\b\\n$' },
+    accepted: ['"a\\"\\\\b\\n"'],
+    rejected: ['"a"', '"a\\"\\\\b"'],
+  },
+  {
+    name: 'zod integers (contracts 1.5)',
+    schema: { type: 'integer', minimum: -9007199254740991, maximum: 9007199254740991 },
+    accepted: ['0', '-1', '9007199254740991', '-9007199254740991'],
+    rejected: ['9007199254740992', '-9007199254740992', '90071992547409910', '1.5', '01'],
+  },
+  {
+    name: 'exclusive bounds, old and new',
+    schema: {
+      anyOf: [
+        { type: 'integer', exclusiveMinimum: 0, maximum: 12 },
+        { type: 'integer', minimum: 100, exclusiveMinimum: true },
+      ],
+    },
+    accepted: ['1', '12', '101'],
+    rejected: ['0', '13', '100'],
+  },
+  {
+    name: 'numbers',
+    schema: { type: 'number', minimum: -0.5, exclusiveMaximum: 10.25 },
+    accepted: ['-0.5', '-0.49', '0', '10', '10.2499', '3.14'],
+    rejected: ['-0.51', '10.25', '10.3', '11', '-1'],
+  },
+  {
+    name: 'enum and const of any JSON',
+    schema: { enum: ['a', 1, null, true, { k: [1] }, 'é"'] },
+    accepted: ['"a"', '1', 'null', '{"k":[1]}', '{ "k": [ 1 ] }', '"é\\""'],
+    rejected: ['2', '{"k":[2]}', 'false'],
+  },
+  {
+    name: 'enum bound by what stands beside it',
+    schema: { enum: ['a', 'bb', 3], type: 'string', minLength: 2 },
+    accepted: ['"bb"'],
+    rejected: ['"a"', '3'],
+  },
+  {
+    name: 'nullable and lists of types',
+    schema: { anyOf: [{ type: 'string', nullable: true }, { type: ['integer', 'boolean'] }] },
+    accepted: ['null', '"x"', '1', 'true'],
+    rejected: ['[]', '1.5'],
+  },
+  {
+    name: 'allOf',
+    schema: {
+      allOf: [object({ a: integer }, ['a']), object({ b: integer, a: { minimum: 3 } }, ['b'])],
+      properties: { c: { type: 'null' } },
+    },
+    accepted: ['{"c":null,"a":3,"b":1}', '{"a":3,"b":1}'],
+    rejected: ['{"a":2,"b":1}', '{"a":3}'],
+  },
+  {
+    name: 'oneOf of parts that exclude each other',
+    schema: {
+      oneOf: [
+        object({ kind: { const: 'a' }, x: {} }, ['kind']),
+        object({ kind: { const: 'b' } }, ['kind']),
+        { type: 'null' },
+      ],
+    },
+    accepted: ['{"kind":"a","x":1}', '{"kind":"b"}', 'null'],
+    rejected: ['{"kind":"b","x":1}', '{}'],
+  },
+  {
+    name: '§4.2.3(3) dropped keywords',
+    schema: {
+      type: 'array',
+      items: { type: 'integer', multipleOf: 5, not: { const: 3 } },
+      uniqueItems: true,
+      if: {},
+      then: false,
+      else: {},
+      format: 'x',
+    },
+    accepted: ['[3,3]'],
+    rejected: ['["x"]'],
+  },
+  {
+    name: 'a schema that names no type is about the type of its keywords',
+    schema: { properties: { a: integer } },
+    accepted: ['{"a":1}'],
+    rejected: ['1', '"x"', '{"a":"x"}'],
+  },
+  {
+    name: 'any value',
+    schema: {},
+    accepted: ['1', '"x"', '{"a":[true,null]}', '-1.5e3'],
+    rejected: ['', '{', '01', '"\n"', "'a'", '1e999'],
+  },
+  {
+    name: 'names of prototypes',
+    schema: JSON.parse(
+      '{"type":"object","properties":{"__proto__":{"type":"integer"},"constructor":{}},"required":["__proto__"]}',
+    ) as unknown,
+    accepted: ['{"__proto__":1}', '{"__proto__":1,"constructor":2}'],
+    rejected: ['{}', '{"__proto__":"x"}'],
+  },
+  {
+    name: '§4.2.3(2) references',
+    schema: {
+      $defs: { 'a/b~c d': integer },
+      definitions: { list: { type: 'array', items: { $ref: '#/$defs/a~1b~0c%20d' } } },
+      ...object({ x: { $ref: '#/definitions/list', maxItems: 1, description: 'd' } }, ['x']),
+    },
+    accepted: ['{"x":[1]}', '{"x":[]}'],
+    rejected: ['{"x":[1,2]}', '{"x":["a"]}'],
+  },
+];
+
+const refused: readonly (readonly [string, unknown, RegExp])[] = [
+  ['contains', { type: 'array', contains: {} }, /at #: 'contains' cannot be enforced/],
+  ['overlapping oneOf', { oneOf: [{ type: 'number' }, integer] }, /at #\/oneOf: a value can match both 0 and 1/],
+  [
+    'lookaround in a pattern',
+    { properties: { 'a/b': { pattern: '(?=x)' } } },
+    /#\/properties\/a~1b\/pattern: .*lookaround/,
+  ],
+  ['an unknown type', { properties: { a: { type: 'file' } } }, /#\/properties\/a\/type/],
+  ['no value', { type: 'string', enum: [1] }, /allows no value/],
+  ['an empty range', { type: 'integer', minimum: 3, maximum: 2 }, /allows no value/],
+  [
+    'a required member that cannot be',
+    { type: 'object', properties: { a: false }, required: ['a'] },
+    /allows no value/,
+  ],
+  ['a schema that is none', 5, /a schema is an object/],
+  ['a keyword of the wrong type', { type: 'string', minLength: '3' }, /'minLength' is not a number/],
+  ['65 levels', Array.from({ length: 65 }).reduce<unknown>((inner) => ({ not: inner }), {}), /nests deeper than 64/],
+  ['64 KB', { description: 'x'.repeat(65_536) }, /longer than 65536/],
+];
+
+const faultyReferences: readonly (readonly [string, unknown, RegExp])[] = [
+  ['remote', { $ref: 'https://example.com/s.json' }, /remote/],
+  ['unresolved', { properties: { a: { $ref: '#/$defs/none' } } }, /#\/properties\/a: .*names nothing/],
+  ['of a prototype', { $ref: '#/constructor' }, /names nothing/],
+  ['recursive', { $defs: { a: { items: { $ref: '#/$defs/a' } } }, $ref: '#/$defs/a' }, /back to itself/],
+  ['to the root', { properties: { a: { $ref: '#' } } }, /back to itself/],
+  ['to an anchor', { $ref: '#a' }, /anchor/],
+  ['dynamic', { $dynamicRef: '#a' }, /\$dynamicRef is not supported/],
+  [
+    'oversized',
+    {
+      $defs: { a: { enum: Array.from({ length: 3000 }, (_, i) => i) } },
+      anyOf: Array.from({ length: 10 }, () => ({ $ref: '#/$defs/a' })),
+    },
+    /larger than 20000 values/,
+  ],
+];
+
+describe('JSON Schema as a grammar', () => {
+  let judge: GrammarJudge;
+  before(async () => (judge = await openGrammarJudge()));
+  after(() => judge.dispose());
+
+  for (const { name, schema, accepted, rejected } of rows) {
+    it(`${name}`, async () => {
+      const grammar = jsonSchemaGrammar(schema, 'schema');
+      const all = [...accepted, ...rejected];
+      const answers = await judge.accepts(printGbnf(grammar), all);
+      assert.deepEqual(
+        all.filter((_, index) => answers[index]),
+        accepted,
+      );
+    });
+  }
+
+  for (const [name, schema, message] of refused) {
+    it(`contracts decision 15: ${name} is refused with its place`, () => {
+      assert.match(
+        refusal(() => jsonSchemaGrammar(schema, 'tools[0]'), 'unsupported_value', 'tools[0]'),
+        message,
+      );
+    });
+  }
+
+  for (const [name, schema, message] of faultyReferences) {
+    it(`§4.2.3(2), contracts decision 21: a reference that is ${name} is refused`, () => {
+      const found = refusal(() => jsonSchemaGrammar(schema, 'schema'), 'json_schema_refs_unsupported', 'schema');
+      assert.match(found, message);
+    });
+  }
+
+  it('§4.2.3(1) json_object: any object, and nothing else', async () => {
+    const gbnf = printGbnf(jsonObjectGrammar());
+    const all = ['{}', '{"a":{"b":[1]}}', '{\n  "a": 1\n}', '[]', '1', '{} ', '```json\n{}'];
+    assert.deepEqual(await judge.accepts(gbnf, all), [true, true, true, false, false, false, false]);
+  });
+
+  it('random numbers are judged by their bounds', () => {
+    const value = fc.oneof(
+      fc.integer({ min: -2000, max: 2000 }),
+      fc.integer({ min: -200000, max: 200000 }).map((n) => n / 100),
+    );
+    fc.assert(
+      fc.property(
+        value,
+        value,
+        fc.boolean(),
+        fc.boolean(),
+        fc.array(value, { minLength: 10, maxLength: 20 }),
+        (a, b, low, high, samples) => {
+          const [min, max] = [Math.min(a, b), Math.max(a, b) + 1];
+          const schema = {
+            type: 'number',
+            [low ? 'exclusiveMinimum' : 'minimum']: min,
+            [high ? 'exclusiveMaximum' : 'maximum']: max,
+          };
+          const grammar = jsonSchemaGrammar(schema, 'schema');
+          for (const sample of [...samples, min, max]) {
+            const isIn = (low ? sample > min : sample >= min) && (high ? sample < max : sample <= max);
+            assert.equal(matches(grammar, JSON.stringify(sample)), isIn, `${sample} in ${JSON.stringify(schema)}`);
+          }
+        },
+      ),
+      { numRuns: 300 },
+    );
+  });
+
+  it('grammars are put into larger ones; rules of JSON are there once', async () => {
+    const first = jsonSchemaGrammar(object({ a: { type: 'string' }, b: {} }, ['a']), 'schema');
+    const second = jsonSchemaGrammar(object({ c: integer, d: {} }, ['c']), 'schema');
+    const whole = composeGrammar((embed) =>
+      sequence(
+        literal('<call>'),
+        embed(first),
+        literal('|'),
+        embed(second),
+        embed(jsonObjectGrammar()),
+        literal('</call>'),
+      ),
+    );
+    assert.equal([...whole.rules.keys()].filter((name) => name.startsWith('json-string')).length, 1);
+    const all = [
+      '<call>{"a":"x"}|{"c":1}{}</call>',
+      '<call>{"c":1}|{"c":1}{}</call>',
+      '<call>{"a":"x"}|{"c":1}</call>',
+    ];
+    assert.deepEqual(await judge.accepts(printGbnf(whole), all), [true, false, false]);
+  });
+
+  it('different rules of one name stay apart, also where the name that one would get is taken', async () => {
+    const grammarOf = (text: string): Grammar => ({
+      root: 'root',
+      rules: new Map([
+        ['root', sequence(rule('word'), rule('word-2'), rule('part-2'))],
+        ['word', literal(text)],
+        ['word-2', literal('-')],
+        ['part-2', literal(`${text};`)],
+      ]),
+    });
+    const texts = ['a', 'b', 'c', 'a', 'd'];
+    const whole = composeGrammar((embed) => sequence(...texts.map((text) => embed(grammarOf(text)))));
+    assert.deepEqual(await judge.accepts(printGbnf(whole), ['a-a;b-b;c-c;a-a;d-d;', 'a-a;b-b;c-c;a-a;a-a;', 'a-a;']), [
+      true,
+      false,
+      false,
+    ]);
+  });
+});

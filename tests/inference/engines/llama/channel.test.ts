@@ -1,0 +1,69 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { Channel } from '../../../../src/inference/engines/llama/channel.ts';
+import { CrashQuarantine } from '../../../../src/inference/engines/llama/crash-quarantine.ts';
+import type { GenerationEvent } from '../../../../src/generation/event.ts';
+
+const text = (value: string): GenerationEvent => ({ type: 'text', choice: 0, text: value });
+const usage = (completionTokens: number): GenerationEvent => ({
+  type: 'usage',
+  usage: { promptTokens: 1, cachedTokens: 0, completionTokens, reasoningTokens: 0 },
+});
+const late = () => new Error('late');
+
+describe('a mailbox', () => {
+  test('gives everything at once, with the latest usage only', async () => {
+    const channel = new Channel();
+    channel.put([text('a'), usage(1)], 1, false);
+    channel.put([text('b'), usage(2)], 1, true);
+    assert.deepEqual(await channel.take(1000, late), {
+      events: [text('a'), text('b'), usage(2)],
+      tokens: 2,
+      last: true,
+    });
+  });
+
+  test('wakes its reader for letters and for failures', async () => {
+    const channel = new Channel();
+    const first = channel.take(60_000, late);
+    channel.put([text('a')], 1, false);
+    assert.equal((await first).events.length, 1);
+    const second = channel.take(60_000, late);
+    channel.fail(new Error('gone'));
+    await assert.rejects(second, /gone/);
+  });
+
+  test('drops what was not read when it fails, and keeps to the first failure', async () => {
+    const channel = new Channel();
+    channel.put([text('a')], 1, true);
+    channel.fail(new Error('first'));
+    channel.fail(new Error('second'));
+    channel.put([text('b')], 1, false);
+    await assert.rejects(channel.take(1000, late), /first/);
+  });
+
+  test('is late when nothing comes in time', async () => {
+    await assert.rejects(new Channel().take(1, late), /late/);
+  });
+});
+
+describe('suspects', () => {
+  test('are condemned after two deaths and acquitted by one good end', () => {
+    const quarantine = new CrashQuarantine();
+    const poison = [{ type: 'texts', prompts: ['poison'] }];
+    quarantine.record([poison, structuredClone(poison)]);
+    assert.equal(quarantine.isQuarantined(poison), false);
+    quarantine.record([structuredClone(poison)]);
+    assert.equal(quarantine.isQuarantined(poison), true);
+    assert.equal(quarantine.isQuarantined(['other']), false);
+    quarantine.clear(poison);
+    assert.equal(quarantine.isQuarantined(poison), false);
+  });
+
+  test('are at most 256', () => {
+    const quarantine = new CrashQuarantine();
+    for (let index = 0; index < 300; index++) for (let death = 0; death < 2; death++) quarantine.record([index]);
+    assert.equal(quarantine.isQuarantined(255), true);
+    assert.equal(quarantine.isQuarantined(256), false);
+  });
+});

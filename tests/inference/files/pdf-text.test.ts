@@ -1,0 +1,70 @@
+/** Hostile PDFs harm nobody: each has a process of its own with little memory and time (reliability §3.4). */
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+
+import { ApiError } from '../../../src/platform/errors.ts';
+import { defaultPdfLimits, PdfTexts, UnreadablePdf } from '../../../src/inference/files/pdf-text.ts';
+import { pdfOf } from '../../support/pdf-files.ts';
+import { until } from '../../support/service.ts';
+
+const pdfs = new PdfTexts();
+const small = new PdfTexts({ ...defaultPdfLimits, pagesMax: 2, charactersMax: 20 });
+after(() => {
+  pdfs.close();
+  small.close();
+});
+const never = new AbortController().signal;
+const unreadable = (why: RegExp) => (error: unknown) => error instanceof UnreadablePdf && why.test(error.message);
+
+test('the text of each page, in order', async () => {
+  assert.equal(await pdfs.read(pdfOf(['One', '', 'Three']), never), 'One\n\n\n\nThree');
+});
+
+test('nothing but the first line: no page, no text, no failure', async () => {
+  for (const text of ['%PDF-1.1', '%PDF-1.7\n', '%PDF-2.0\r\n'])
+    assert.equal(await pdfs.read(Buffer.from(text), never), '');
+});
+
+test('what is damaged, encrypted, too long, or without text is told apart', async () => {
+  const whole = pdfOf(['Some text.']);
+  await assert.rejects(pdfs.read(Buffer.from('%PDF-1.7\njunk that goes on for a while'), never), unreadable(/damaged/));
+  await assert.rejects(pdfs.read(whole.subarray(0, 200), never), unreadable(/damaged/));
+  await assert.rejects(pdfs.read(pdfOf(['x'], { isEncrypted: true }), never), unreadable(/encrypted/));
+  assert.equal(await pdfs.read(pdfOf(['', '']), never), '', 'pages without text, as a scan has them');
+  await assert.rejects(small.read(pdfOf(['a', 'b', 'c']), never), unreadable(/3 pages/));
+  await assert.rejects(small.read(pdfOf(['a text that is too long for it']), never), unreadable(/characters/));
+});
+
+test('a page that inflates to 3 GB ends its own process, and nothing else', async () => {
+  const before = process.memoryUsage().rss;
+  let peak = 0;
+  const watch = setInterval(() => (peak = Math.max(peak, process.memoryUsage().rss)), 20);
+  try {
+    await assert.rejects(pdfs.read(pdfOf(['x'], { bombBytes: 3e9 }), never), UnreadablePdf);
+  } finally {
+    clearInterval(watch);
+  }
+  assert.ok(peak - before < 400_000_000, `${peak - before} bytes more in this process`);
+  assert.equal(pdfs.count, 0);
+  assert.equal(await pdfs.read(pdfOf(['And on']), never), 'And on');
+});
+
+test('one that takes too long is ended', async () => {
+  const hasty = new PdfTexts({ ...defaultPdfLimits, timeoutMs: 1 });
+  await assert.rejects(hasty.read(pdfOf(['x']), never), unreadable(/too long/));
+  assert.equal(hasty.count, 0);
+});
+
+test('whoever leaves takes the process along; those who wait go on, and more than may wait are refused', async () => {
+  const narrow = new PdfTexts({ ...defaultPdfLimits, childrenMax: 1, waitingMax: 1 });
+  const leaving = new AbortController();
+  const first = narrow.read(pdfOf(['x'], { bombBytes: 3e8 }), leaving.signal);
+  const second = narrow.read(pdfOf(['second']), never);
+  await assert.rejects(narrow.read(pdfOf(['third']), never), (error) => {
+    return error instanceof ApiError && error.code === 'backend_at_capacity';
+  });
+  leaving.abort('client-left');
+  await assert.rejects(first, (error) => error === 'client-left');
+  assert.equal(await second, 'second');
+  await until(() => narrow.count === 0, 60_000);
+});

@@ -1,0 +1,101 @@
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import type { Constraint } from '../../../src/generation/request.ts';
+import { Constraints } from '../../../src/inference/pipeline/constraints.ts';
+import type { ConstraintsOptions } from '../../../src/inference/pipeline/constraints.ts';
+
+const opened: Constraints[] = [];
+const open = (options: ConstraintsOptions = {}): Constraints => {
+  const constraints = new Constraints({ timeLimitMs: 120_000, ...options });
+  opened.push(constraints);
+  return constraints;
+};
+after(() => Promise.all(opened.map((constraints) => constraints.close())));
+
+const regex = (pattern: string): Constraint => ({ type: 'regex', pattern });
+
+test('a constraint is compiled once, for all who send it', async () => {
+  const constraints = open();
+  const sources: readonly Constraint[] = [
+    { type: 'json-object' },
+    { type: 'json-schema', schema: { type: 'object', properties: { a: { type: 'string' } } }, name: 'a' },
+    regex('[a-z]+'),
+  ];
+  for (const source of sources) {
+    const [first, second] = await Promise.all([
+      constraints.compile(source, 'regex', true),
+      constraints.compile(source, 'regex', true),
+    ]);
+    assert.match(first.gbnf ?? '', /^root ::= /);
+    assert.equal(first.gbnf, second.gbnf);
+    assert.equal(first.source, source);
+    assert.deepEqual(await constraints.compile(source, 'regex', true), first);
+  }
+  assert.equal(constraints.count, sources.length);
+});
+
+test('what is refused is refused each time, with its code and place, and is not remembered', async () => {
+  const constraints = open();
+  for (let round = 0; round < 2; round++) {
+    await assert.rejects(constraints.compile(regex('(a'), 'regex', true), {
+      code: 'unsupported_value',
+      status: 400,
+      param: 'regex',
+    });
+  }
+  assert.equal(constraints.count, 0);
+  assert.match((await constraints.compile(regex('a'), 'regex', true)).gbnf ?? '', /^root/);
+});
+
+test('§4.2.6 under zero data retention nothing is remembered', async () => {
+  const constraints = open();
+  assert.match((await constraints.compile(regex('secret'), 'regex', false)).gbnf ?? '', /^root ::= /);
+  assert.equal(constraints.count, 0);
+});
+
+test('the oldest go when there are too many, or too many bytes', async () => {
+  const few = open({ grammarsMax: 3 });
+  for (const pattern of ['a', 'b', 'c', 'a', 'd']) await few.compile(regex(pattern), 'regex', true);
+  assert.equal(few.count, 3);
+  const small = open({ bytesMax: 600 });
+  for (const pattern of ['a'.repeat(60), 'b'.repeat(60), 'c'.repeat(200)]) {
+    await small.compile(regex(pattern), 'regex', true);
+    assert.ok(small.count <= 1);
+  }
+});
+
+test('a thread that is too slow ends with its constraint only; the next gets another', async () => {
+  const constraints = open({ timeLimitMs: 1 });
+  await assert.rejects(constraints.compile(regex('a'), 'regex', true), { code: 'backend_at_capacity', status: 429 });
+  await constraints.close();
+});
+
+test('what a thread says after its time is not taken for the grammar of the next constraint', async () => {
+  const constraints = open({ timeLimitMs: 500 });
+  const warm = (): Promise<boolean> =>
+    constraints.compile(regex('warm'), 'regex', false).then(
+      () => true,
+      () => false,
+    );
+  while (!(await warm()));
+  // From here the timers are looked at first, and then what threads have said.
+  await new Promise((resolve) => setImmediate(resolve));
+  const patterns = ['first', 'second'];
+  const asked = patterns.map((pattern) => constraints.compile(regex(pattern), 'regex', true));
+  // Meanwhile the thread answers, and its time is over: both are seen in the same turn.
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1500);
+  for (const [index, outcome] of (await Promise.allSettled(asked)).entries()) {
+    if (outcome.status === 'fulfilled') assert.equal(outcome.value.gbnf?.trim(), `root ::= "${patterns[index]}"`);
+    else assert.equal((outcome.reason as { code?: unknown }).code, 'backend_at_capacity');
+  }
+});
+
+test('what cannot wait is refused', async () => {
+  const constraints = open({ waitingMax: 1 });
+  const asked = ['a', 'b', 'c'].map((pattern) => constraints.compile(regex(pattern), 'regex', true));
+  const outcomes = await Promise.allSettled(asked);
+  assert.deepEqual(
+    outcomes.map(({ status }) => status),
+    ['fulfilled', 'fulfilled', 'rejected'],
+  );
+});

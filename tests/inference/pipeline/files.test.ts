@@ -1,0 +1,91 @@
+import assert from 'node:assert/strict';
+import { setMaxListeners } from 'node:events';
+import { after, test } from 'node:test';
+
+import { ApiError } from '../../../src/platform/errors.ts';
+import { PdfTexts } from '../../../src/inference/files/pdf-text.ts';
+import { FileParts } from '../../../src/inference/pipeline/request-files.ts';
+import type { FilePart } from '../../../src/inference/pipeline/request-files.ts';
+import { ImageFetcher } from '../../../src/inference/images/fetcher.ts';
+import { dataUri, pngOf } from '../../support/image-files.ts';
+import { defaultFetchSettings } from '../../support/image-settings.ts';
+import { pdfOf } from '../../support/pdf-files.ts';
+
+const pdfs = new PdfTexts();
+after(() => pdfs.close());
+/** None is stored: everything here comes with the request. */
+const nothing = { find: () => Promise.resolve(undefined), read: () => Promise.resolve(undefined) };
+const never = new AbortController().signal;
+const inline = (bytes: Uint8Array): FilePart => ({
+  type: 'file',
+  fileId: undefined,
+  data: dataUri('application/octet-stream', Buffer.from(bytes)),
+  filename: 'a',
+  at: 'x',
+});
+const callOf = (accountId: string, signal: AbortSignal = never) => ({
+  accountId,
+  zdr: false,
+  signal,
+  fetching: defaultFetchSettings,
+  waited: () => {},
+  holdBytes: () => undefined,
+});
+
+test('requests without a slot read few files at a time: one account has 16, the others go on', async () => {
+  const parts = new FileParts(nothing, pdfs, new ImageFetcher());
+  const stopping = new AbortController();
+  setMaxListeners(0, stopping.signal);
+  const slow = inline(pdfOf(['x'], { bombBytes: 2e8 }));
+  const greedy = parts.for(callOf('greedy', stopping.signal));
+  await greedy.check(slow);
+  const reads = Array.from({ length: 16 }, () => greedy.read(slow).catch((error: unknown) => error));
+  const isFull = (error: unknown): boolean => error instanceof ApiError && error.code === 'backend_at_capacity';
+  await assert.rejects(greedy.read(slow), isFull);
+  const other = parts.for(callOf('other'));
+  const text = inline(Buffer.from('hello'));
+  await other.check(text);
+  const waits = other.read(text);
+  stopping.abort('client-left');
+  assert.ok((await Promise.all(reads)).every((error) => error === 'client-left' || error instanceof ApiError));
+  assert.deepEqual(await waits, { type: 'text', text: 'Attached file a:\nhello' });
+  // Everything is given back.
+  const again = parts.for(callOf('greedy'));
+  await again.check(text);
+  const all = await Promise.all(Array.from({ length: 16 }, () => again.read(text)));
+  assert.equal(all.length, 16);
+});
+
+test('memory beyond the body is held before it is taken, and a request that finds none is refused', async () => {
+  const parts = new FileParts(nothing, pdfs, new ImageFetcher());
+  const image = inline(pngOf(30, 20));
+  const bytes = pngOf(30, 20).length;
+  let held = 0;
+  const files = parts.for({ ...callOf('a'), holdBytes: (count) => void (held += count) });
+  assert.equal(await files.check(image), 'image');
+  assert.equal(held, 0, 'looking takes nothing');
+  assert.equal((await files.read(image)).type, 'image');
+  assert.equal(held, bytes + Math.ceil(bytes / 3) * 4);
+  const full = parts.for({
+    ...callOf('a'),
+    holdBytes: () => {
+      throw new ApiError('backend_at_capacity', 'full');
+    },
+  });
+  await full.check(image);
+  await assert.rejects(full.read(image), (error) => error instanceof ApiError && error.code === 'backend_at_capacity');
+});
+
+test('a file is looked at before anything of it is decoded: what it is, from its first bytes', async () => {
+  const files = new FileParts(nothing, pdfs, new ImageFetcher()).for(callOf('a'));
+  for (const [bytes, kind] of [
+    [pngOf(1, 1), 'image'],
+    [Buffer.from('\xff\xd8\xff\xe0', 'latin1'), 'image'],
+    [Buffer.from('GIF89a'), 'image'],
+    [Buffer.from('RIFF\x00\x00\x00\x00WEBP', 'latin1'), 'image'],
+    [Buffer.from('%PDF-1.7'), 'text'],
+    [Buffer.from('text'), 'text'],
+    [Buffer.alloc(0), 'text'],
+  ] as const)
+    assert.equal(await files.check(inline(bytes)), kind);
+});

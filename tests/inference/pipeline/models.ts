@@ -1,0 +1,112 @@
+import type { Capabilities, Model } from '../../../src/catalog/model.ts';
+import { decodeChatRequest } from '../../../src/inference/dialects/chat/request.ts';
+import type { GenerationRequest } from '../../../src/generation/request.ts';
+import { inferenceRoutes } from '../../../src/inference/http/routes.ts';
+import type { FamilyFlags, InferenceRoute } from '../../../src/inference/pipeline/route.ts';
+
+/** Everything. */
+export const fullCapabilities: Capabilities = {
+  vision: true,
+  tools: true,
+  reasoning: true,
+  chat: {
+    supported: true,
+    streaming: true,
+    tools: true,
+    toolStreaming: true,
+    jsonObject: true,
+    jsonSchema: true,
+    jsonSchemaRefs: true,
+    toolsWithResponseFormat: true,
+    n: true,
+    regex: true,
+    grammar: true,
+    logprobs: true,
+    logitBias: true,
+  },
+  responses: {
+    supported: true,
+    streaming: true,
+    tools: true,
+    textFormats: ['text', 'json_object', 'json_schema'],
+    rawJsonSchemaText: true,
+  },
+  messages: {
+    supported: true,
+    streaming: true,
+    tools: true,
+    toolStreaming: true,
+    vision: true,
+    reasoning: true,
+  },
+  zdr: true,
+  efforts: ['none', 'low', 'medium', 'high'],
+  defaultEffort: 'none',
+  reasoningRoomTokens: 0,
+  hidesReasoning: false,
+  inlinesReasoning: false,
+  preservesThinking: false,
+};
+
+/** Text in, text out, streamed or not. */
+export const textCapabilities: Capabilities = {
+  ...fullCapabilities,
+  vision: false,
+  tools: false,
+  reasoning: false,
+  chat: {
+    supported: true,
+    streaming: true,
+    tools: false,
+    toolStreaming: false,
+    jsonObject: false,
+    jsonSchema: false,
+    jsonSchemaRefs: false,
+    toolsWithResponseFormat: false,
+    n: false,
+    regex: false,
+    grammar: false,
+    logprobs: false,
+    logitBias: false,
+  },
+  responses: { ...fullCapabilities.responses, tools: false, textFormats: ['text'], rawJsonSchemaText: false },
+  messages: { ...fullCapabilities.messages, tools: false, toolStreaming: false, vision: false, reasoning: false },
+  zdr: false,
+  efforts: ['none'],
+  defaultEffort: 'none',
+};
+
+/** A model that can do everything; tests take away what they are about. */
+export const capableModel: Model = {
+  id: 'capable',
+  displayName: 'Capable',
+  description: undefined,
+  tier: undefined,
+  ownedBy: 'tests',
+  contextLength: 8192,
+  maxOutputTokens: 4096,
+  prices: { input: 5_000_000n, output: 20_000_000n, cacheRead: 2_500_000n },
+  sampling: 'honor',
+  capabilities: fullCapabilities,
+  zdrCapabilities: fullCapabilities,
+  deprecationDate: undefined,
+};
+
+export type ChatFlag = keyof Model['capabilities']['chat'];
+
+export const withoutFlags = (...flags: readonly ChatFlag[]): Model => {
+  const chat = { ...fullCapabilities.chat, ...Object.fromEntries(flags.map((flag) => [flag, false])) };
+  const capabilities = { ...fullCapabilities, chat };
+  return { ...capableModel, capabilities, zdrCapabilities: capabilities };
+};
+
+export const chatRoute = inferenceRoutes.get('/v1/chat/completions') as InferenceRoute;
+
+export const chatFlags = (model: Model): FamilyFlags => chatRoute.flags(model.capabilities);
+
+/** The policy of the messages and responses families (§4.2.1(4), §4.2.5(3)). */
+export const strictRoute: InferenceRoute = { ...chatRoute, retryWithoutMaxTokens: false, unknownEffort: 'off' };
+
+/** A chat request with further fields, given as the client writes them. */
+export const chatRequest = (fields: Readonly<Record<string, unknown>> = {}): GenerationRequest =>
+  decodeChatRequest({ model: 'capable', messages: [{ role: 'user', content: 'x' }], ...fields });
