@@ -24,7 +24,8 @@ import { betaZodTool } from '@anthropic-ai/sdk/helpers/beta/zod';
 import { zodOutputFormat } from '@anthropic-ai/sdk/helpers/zod';
 import { z } from 'zod';
 
-import { InnerService, TestService, scriptedModel, until } from '../support/service.ts';
+import type { TestService} from '../support/service.ts';
+import { InnerService, scriptedModel, until } from '../support/service.ts';
 import { weatherScripts } from './weather-scripts.ts';
 
 /** The vendor's own client against the running service: what it returns and what it throws is what an application sees. */

@@ -1,4 +1,5 @@
-import { InnerService, TestService } from '../support/service.ts';
+import type { TestService } from '../support/service.ts';
+import { InnerService } from '../support/service.ts';
 import { Upstream, chatChunk, usageChunk } from '../support/upstream.ts';
 
 /** A service with a model that sees images, on a backend of ours that answers `Seen.` to every chat: for files in messages. */

@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 
-import { InnerService, TestService } from '../support/service.ts';
+import type { TestService } from '../support/service.ts';
+import { InnerService } from '../support/service.ts';
 import { Upstream, chatChunk, usageChunk } from '../support/upstream.ts';
 import { MessagesClient, assistant, inputTokensOf, user, weather } from './messages-ask.ts';
 import { inRepository } from '../support/repository.ts';

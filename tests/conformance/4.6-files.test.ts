@@ -18,7 +18,8 @@ import {
 import { exchange } from '../inference/http/raw.ts';
 import { dataUri, pngOf } from '../support/image-files.ts';
 import { pdfOf } from '../support/pdf-files.ts';
-import { InnerService, TestService, scriptedModel } from '../support/service.ts';
+import type { TestService} from '../support/service.ts';
+import { InnerService, scriptedModel } from '../support/service.ts';
 import { Upstream, chatChunk, usageChunk } from '../support/upstream.ts';
 
 /** Specification §4.6, §5.5 and §7.4; contracts §1.4 and decision 6. */
