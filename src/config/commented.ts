@@ -82,8 +82,10 @@ function exampleItem(node: Node, indent: string): readonly string[] {
 
 /** A group that is not there, as a comment. */
 function exampleGroup(node: Node, indent: string): readonly string[] {
-  return Object.entries(node.properties ?? {}).map(
-    ([key, { examples, description }]) => `${indent}${key}: ${scalar(examples?.[0])} # ${description ?? ''}`,
+  return Object.entries(node.properties ?? {}).flatMap(([key, { examples, description, items }]) =>
+    isOfGroups(items)
+      ? [`${indent}${key}: # ${description ?? ''}`, ...exampleItem(items!, indent)]
+      : [`${indent}${key}: ${scalar(examples?.[0])} # ${description ?? ''}`],
   );
 }
 

@@ -9,6 +9,7 @@ import type { AccountServices } from '../../src/account-api/services.ts';
 import { issueKey } from '../../src/accounts/key.ts';
 import { openSecret } from '../../src/accounts/secret.ts';
 import type { Config, SignInConfig } from '../../src/config/config.ts';
+import { noTax } from '../notifications/webhooks/receiver.ts';
 import { defaultListenerLimits } from '../../src/platform/http/listener.ts';
 import type { AddressRanges } from '../../src/platform/ip/ranges.ts';
 import { Jobs } from '../../src/platform/jobs/jobs.ts';
@@ -82,7 +83,7 @@ export async function openHost(
       now,
       directory: undefined,
     },
-    config: () => ({ ...config, signIn }) as Config,
+    config: () => ({ invoices: { tax: noTax }, ...config, signIn }) as Config,
     accountUrl: () => url,
     mailer: { send: (mail: Mail) => Promise.resolve(void mails.push(mail)) },
   };

@@ -123,6 +123,7 @@ models:
   test('has every key of the schema', async () => {
     const own = new CommandFolder(
       `plans: [ { name: a, requests_per_minute: 1 } ]
+invoices: { tax: { name: VAT, rate_per_mille: 190, countries: [ { country: FR, rate_per_mille: 200 } ] } }
 sign_in: { oidc: [ { id: a, issuer: "https://a.example.org", client_id: b, domains: [ example.org ] } ] }
 models:
   - id: a

@@ -24,7 +24,7 @@ import { betaZodTool } from '@anthropic-ai/sdk/helpers/beta/zod';
 import { zodOutputFormat } from '@anthropic-ai/sdk/helpers/zod';
 import { z } from 'zod';
 
-import type { TestService} from '../support/service.ts';
+import type { TestService } from '../support/service.ts';
 import { InnerService, scriptedModel, until } from '../support/service.ts';
 import { weatherScripts } from './weather-scripts.ts';
 

@@ -5,7 +5,7 @@ import OpenAI, { APIConnectionError, APIUserAbortError, InternalServerError, Rat
 import { zodFunction, zodResponseFormat } from 'openai/helpers/zod';
 import { z } from 'zod';
 
-import type { TestService} from '../support/service.ts';
+import type { TestService } from '../support/service.ts';
 import { InnerService, until } from '../support/service.ts';
 import { Upstream, chatChunk } from '../support/upstream.ts';
 import { weatherScripts } from './weather-scripts.ts';

@@ -13,7 +13,7 @@ import OpenAI, {
 } from 'openai';
 import type { ChatCompletionMessageParam } from 'openai/resources/chat/completions';
 
-import type { TestService} from '../support/service.ts';
+import type { TestService } from '../support/service.ts';
 import { InnerService, scriptedModel, until } from '../support/service.ts';
 import { ServiceOnUpstream } from './service-on-upstream.ts';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 
 import { InnerService, until } from '../support/service.ts';
-import type { UsageLine , TestService} from '../support/service.ts';
+import type { UsageLine, TestService } from '../support/service.ts';
 import { Upstream, chatChunk } from '../support/upstream.ts';
 
 /** A service in front of a backend of ours, which says two words and then nothing until its client leaves. */

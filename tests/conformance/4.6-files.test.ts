@@ -18,7 +18,7 @@ import {
 import { exchange } from '../inference/http/raw.ts';
 import { dataUri, pngOf } from '../support/image-files.ts';
 import { pdfOf } from '../support/pdf-files.ts';
-import type { TestService} from '../support/service.ts';
+import type { TestService } from '../support/service.ts';
 import { InnerService, scriptedModel } from '../support/service.ts';
 import { Upstream, chatChunk, usageChunk } from '../support/upstream.ts';
 

@@ -11,7 +11,7 @@ import { sendUpload, uploadBody } from '../inference/http/file-requests.ts';
 import { RawConnection, exchange } from '../inference/http/raw.ts';
 import type { RawAnswer, RawRequest } from '../inference/http/raw.ts';
 import { RawClient, chatBytes, newRequestId } from '../support/raw-client.ts';
-import type { TestService} from '../support/service.ts';
+import type { TestService } from '../support/service.ts';
 import { InnerService, noFeatures, scriptedModel, until } from '../support/service.ts';
 import { Upstream } from '../support/upstream.ts';
 

@@ -4,7 +4,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-import type { TestService} from '../support/service.ts';
+import type { TestService } from '../support/service.ts';
 import { InnerService, until } from '../support/service.ts';
 import { writeTinyGguf } from '../support/tiny-gguf.ts';
 import { readChatCompletion, readChatStream } from './chat-reader.ts';

@@ -5,7 +5,7 @@ import { printGbnf } from '../../src/inference/constraints/grammar.ts';
 import { jsonSchemaGrammar } from '../../src/inference/constraints/json-schema.ts';
 import { boundOutput, type Reply } from '../support/bound-reply.ts';
 import { InnerService } from '../support/service.ts';
-import type { TestServiceOptions , TestService } from '../support/service.ts';
+import type { TestServiceOptions, TestService } from '../support/service.ts';
 import { chatChunk, event, Upstream, usageChunk } from '../support/upstream.ts';
 import type { UpstreamExchange } from '../support/upstream.ts';
 

@@ -110,7 +110,7 @@ describe('what it says is so', options, () => {
   });
 
   test('every route of the program is in it', () => {
-    const source = readFileSync(inRepository('src', 'http', 'server.ts'), 'utf8');
+    const source = readFileSync(inRepository('src', 'inference', 'http', 'inference-server.ts'), 'utf8');
     const plain = [...source.matchAll(/case '(\/[^']*)'/g)].map(([, path = '']) => path);
     assert.ok(plain.length >= 4);
     const documented = new Set(operations().map(({ path }) => path));

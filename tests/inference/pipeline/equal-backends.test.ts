@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 
-import type { TestService} from '../../support/service.ts';
+import type { TestService } from '../../support/service.ts';
 import { InnerService, until } from '../../support/service.ts';
 import { chatChunk, event, Upstream, usageChunk } from '../../support/upstream.ts';
 import type { UpstreamExchange } from '../../support/upstream.ts';
