@@ -32,6 +32,7 @@ export const accountSegments: ReadonlySet<string> = new Set([
     'members',
     'owner',
     'payments',
+    'receipts',
     'spend_alerts',
     'spend_limit',
   ],
