@@ -24,6 +24,6 @@ test('every entry begins with the names of our files in stacks', async () => {
   };
   for (const { in: file } of programEntries()) {
     const [first] = /^import .*$/m.exec(readFileSync(file, 'utf8')) ?? [];
-    assert.match(first ?? '', /^import '[./]+(platform/)?stack-traces\.ts';$/, basename(file));
+    assert.match(first ?? '', /^import '[./]+(platform\/)?stack-traces\.ts';$/, basename(file));
   }
 });
