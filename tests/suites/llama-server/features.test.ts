@@ -74,7 +74,7 @@ async function choiceOf(body: Body) {
 
 const place = {
   type: 'object',
-  properties: { city: { type: 'string', maxLength: 20 }, users: { type: 'integer', minimum: 1, maximum: 9_999_999 } },
+  properties: { city: { type: 'string', maxLength: 20 }, people: { type: 'integer', minimum: 1, maximum: 9_999_999 } },
   required: ['city', 'people'],
   additionalProperties: false,
 };
