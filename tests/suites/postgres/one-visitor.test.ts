@@ -92,8 +92,9 @@ test('one visitor at two replicas: each knows at once what the other did, and no
   assert.match(JSON.stringify(await atA.get('/v1/usage')), new RegExp(`"cost_microcents":${cost}\\b`));
 
   // A payment that one begins and the other hears of, three times over, is credited once.
-  const topup = done(await atA.ask('POST', '/v1/credits/topups', { amount_cents: 700 }, 'once'));
-  const again = done(await atB.ask('POST', '/v1/credits/topups', { amount_cents: 700 }, 'once'));
+  const wanted = { amount_cents: 700, save_payment_method: true };
+  const topup = done(await atA.ask('POST', '/v1/credits/topups', wanted, 'once'));
+  const again = done(await atB.ask('POST', '/v1/credits/topups', wanted, 'once'));
   assert.equal(again.id, topup.id);
   assert.equal((await atB.press(String(topup.checkout_url), 'outcome', 'duplicate')).status, 303);
   await until(async () => (await atA.get(`/v1/credits/topups/${topup.id}`)).status === 'paid', longMs);
