@@ -62,8 +62,8 @@ export interface LimitListener {
 }
 
 /**
- * Where the limits of all processes are kept, and leased in shares (money.md, "Limits across replicas"; docs/decisions/010-limits-across-replicas.md).
- * One exchange runs at a time; what is asked meanwhile is the next one.
+ * Where the limits of all processes are kept, and leased in shares (money.md, "Limits across replicas";
+ * docs/decisions/010-limits-across-replicas.md). One exchange runs at a time; what is asked meanwhile is the next one.
  */
 export interface LimitLeases {
   /** Called once, before all else. */
@@ -74,9 +74,9 @@ export interface LimitLeases {
    */
   readonly trustedUntilMs: number;
   /**
-   * Carries out what `collect` asks for; `collect` is called at the last moment, after `restored`, with each limit at most once.
-   * Resolves with an answer to each. Rejects with a StoreError; then the outcome is unknown, and `restored` tells it before the
-   * next exchange.
+   * Carries out what `collect` asks for; it is called at the last moment, after `restored`, with each limit at most once.
+   * Resolves with an answer to each. Rejects with a StoreError: the outcome is unknown, and `restored` tells it before the next
+   * exchange.
    */
   exchange(collect: () => readonly LimitExchange[]): Promise<readonly LimitAnswer[]>;
   /** The limits of which this process has a share and others lack one, within the last second. */

@@ -257,10 +257,7 @@ export interface InvitationRow {
 /** The most open invitations of one account. */
 export const invitationsMax = 1000;
 
-/**
- * An offer to join; an earlier one of the account to the same address no longer counts. Throws `conflict` when there are too
- * many.
- */
+/** An offer to join; an earlier one of the account to the same address no longer counts. Throws `conflict` beyond the maximum. */
 export async function createInvitation(
   db: Db,
   request: InvitationRow & { readonly accountId: string; readonly tokenHash: Uint8Array },
