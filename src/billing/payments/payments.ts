@@ -97,8 +97,7 @@ export class Payments {
   }
 
   /**
-   * A webhook call. Throws `PaymentError`: `refused` for one that is not the provider's, `unavailable` for one that must come
-   * again.
+   * A webhook call. Throws `PaymentError`: `refused` for one that is not the provider's, `unavailable` for one to repeat later.
    */
   async receive(bytes: Uint8Array, signature: string | undefined): Promise<EventOutcome> {
     const { provider, now, log } = this.#services;

@@ -41,9 +41,7 @@ const timeoutMs = 20_000;
 const retriesMax = 2;
 const pageMax = 100;
 
-/**
- * Payments through Stripe: Checkout for users, PaymentIntents for charges in their absence. Loads its library at the first call.
- */
+/** Payments through Stripe: Checkout for users, PaymentIntents in their absence. Its library is loaded at the first call. */
 export class StripeProvider implements PaymentProvider {
   readonly name = 'stripe';
   readonly #options: StripeOptions;

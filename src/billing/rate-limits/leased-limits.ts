@@ -106,8 +106,8 @@ export interface LeasedLimitsOptions {
 }
 
 /**
- * Limits that are leased in shares from a limit server which several processes have in common (money.md, "Limits across replicas").
- * What is held here is taken at once; a round trip is made when it is used up, for all that wait together.
+ * Limits that are leased in shares from a limit server which several processes have in common (money.md, "Limits across
+ * replicas"). What is held here is taken at once; a round trip is made when it is used up, for all that wait together.
  *
  * A process that lacks something makes the others return what is idle, tries a few times, and refuses. A slot that becomes free
  * while others want one goes back when this process has more than its part; otherwise the next request here takes it.
