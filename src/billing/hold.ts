@@ -40,7 +40,7 @@ export class Hold {
   #heldMicrocents: bigint;
   #covered: Usage;
   #state: 'open' | 'lost' | 'settled' = 'open';
-  /** Its row has been written, so the amount it holds is fixed. */
+  /** Its row has been priced, so the amount it holds is fixed. */
   #isClosing = false;
 
   constructor(bill: Bill, heldMicrocents: bigint, covered: Usage, services: HoldServices) {

@@ -19,7 +19,7 @@ export interface AttemptServices {
 
 /** Maximum of rows: for users, networks and both together. */
 export const countsMax = 150_000;
-/** Every how many attempts the rows are tidied, besides the job. */
+/** The rows are tidied after this many attempts, besides the job. */
 const tidyEvery = 500;
 
 /**

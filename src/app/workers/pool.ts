@@ -65,7 +65,7 @@ interface Place {
 
 /**
  * The worker processes: starts them, replaces those that end, and queries all of them. They share one listening socket, from
- * which the system hands out connections: the next idle worker takes one (docs/decisions/012-workers.md).
+ * which the system hands out connections: an idle worker takes the next one (docs/decisions/012-workers.md).
  */
 export class Pool {
   readonly #options: PoolOptions;

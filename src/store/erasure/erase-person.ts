@@ -66,7 +66,7 @@ export async function erasePerson(
     readonly userId: string;
     readonly at: number;
     readonly requestId: string | null;
-    /** Ids for the audit entries: one, and one for each account that they leave; the length is the maximum. */
+    /** Ids for entries of the audit log: one, and one for each account that they leave, so their number is the maximum. */
     readonly entryIds: readonly Uint8Array[];
   },
 ): Promise<PersonStays | undefined> {
