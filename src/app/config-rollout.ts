@@ -36,7 +36,7 @@ export class ConfigRollout {
     return this.#backends;
   }
 
-  /** Resolves when every model that answers now would keep answering. Rejects, with nothing left open, when that is not to be. */
+  /** Resolves when every model that answers now would keep answering; otherwise rejects, with nothing left open. */
   async prepare(next: Config, signal: AbortSignal): Promise<Prepared> {
     const opened: OpenBackend[] = [];
     const abandon = async (): Promise<void> => {

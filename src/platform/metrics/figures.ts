@@ -20,7 +20,7 @@ export interface Description {
   readonly across: Across;
 }
 
-/** Of a histogram: the count in each bucket, the last one without an upper end. */
+/** The counts of a histogram's buckets, the last one without an upper end. */
 export interface BucketFigures {
   /** Upper ends, ascending; one fewer than counts. */
   readonly bounds: readonly number[];

@@ -23,7 +23,7 @@ export interface FetchTarget {
 /** The fetched object, in the words of errors, and the types that its server may declare. */
 export interface Fetched {
   readonly noun: 'image' | 'document' | 'webhook';
-  /** What may replace a URL. */
+  /** What may be sent instead of a URL. */
   readonly otherwise: string;
   readonly accept: string;
   readonly types: RegExp;

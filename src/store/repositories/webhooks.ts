@@ -73,7 +73,7 @@ export async function listWebhookEndpoints(
   return (await query.execute()).map(toEndpoint);
 }
 
-/** Of one account, or of any. */
+/** An endpoint of one account, or of any. */
 export async function getWebhookEndpoint(
   db: Db,
   request: { readonly accountId?: string; readonly id: string },

@@ -108,7 +108,7 @@ async function compareReturns(db: Kysely<Database>, report: Report): Promise<voi
       if (credited !== back) report({ accountId, what: `${what}: given back`, expected: back, found: credited });
       if (rest !== 0n && rest !== amount - taken)
         report({ accountId, what: `${what}: rest`, expected: amount - taken, found: rest });
-      // Of a return that is being undone, the rest comes first.
+      // For a return that is being undone, the rest comes first.
       if (restored !== rest && (row.undone_at !== null || restored !== 0n))
         report({ accountId, what: `${what}: rest given back`, expected: rest, found: restored });
     }
