@@ -132,7 +132,6 @@ async function invite(
   };
 }
 
-/** Suspended, or active again. */
 /** Everything that the service has of an account, as JSON on standard output. */
 export async function exportAccountData(context: Context, accountId: string): Promise<number> {
   await reading(context, async (repositories) => {
