@@ -54,7 +54,7 @@ export const accountSchema = Type.Object({
 export type AccountObject = Static<typeof accountSchema>;
 type SpendLimit = Static<typeof spendLimitSchema>;
 
-/** What the accounts of the ids may spend; those without a limit are left out. */
+/** The spending limits of these accounts; those without a limit are left out. */
 export async function spendLimits(
   ids: readonly string[],
   repositories: Repositories,

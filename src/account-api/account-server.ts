@@ -24,16 +24,16 @@ export interface MetricsPage extends MetricsAccess {
   text(): string | Promise<string>;
 }
 
-/** What the account host answers with, beside its pages. */
+/** What the account host answers with, besides its pages. */
 export interface AccountHostOptions {
-  /** Of the program. */
+  /** Version of the program. */
   readonly version: string;
   readonly newRequestId: () => string;
   readonly metrics: MetricsPage;
   readonly limits: ListenerLimits;
-  /** Who may say now where a request comes from; `undefined`: nobody. */
+  /** The proxies trusted now for a client's address; `undefined`: none. */
   readonly trustedProxies: () => AddressRanges | undefined;
-  /** Of the inference host, without `/v1`; undefined while nothing is known of it. */
+  /** Address of the inference host, without `/v1`; undefined while it is unknown. */
   readonly inferenceUrl: () => string | undefined;
   /** An answer that failed by our own fault. */
   readonly failed: (error: unknown, publicId: string) => void;
@@ -133,14 +133,14 @@ export function createAccountHost(
   return createListener(onRequest, { newRequestId, accountUrl }, limits);
 }
 
-/** A button of one of our pages was pressed: what comes of it is looked at, not parsed. */
+/** The form of one of our pages was submitted: the result is displayed, not parsed. */
 const isFormOfPerson = ({ headers }: IncomingMessage): boolean =>
   headers['content-type']?.startsWith('application/x-www-form-urlencoded') === true &&
   headers.accept?.includes('text/html') === true;
 
 const htmlType = pageHeaders['content-type'];
 
-/** Of pages about one person, with our one script, which may talk to us alone. */
+/** For pages about one user, with our one script, which may talk only to us. */
 const scriptedHeaders = {
   'cache-control': 'no-store',
   'content-security-policy': `${pageHeaders['content-security-policy']}; script-src 'self'; connect-src 'self'; form-action 'self'`,

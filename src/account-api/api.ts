@@ -18,21 +18,21 @@ import { admit, senderOf } from './senders.ts';
 import { refuseCrossSite } from './cross-site.ts';
 import type { AccountServices } from './services.ts';
 
-/** Requests in a minute: of a sender, of an address without one, and attempts with credentials that are none (docs/accounts.md). */
+/** Requests in a minute: of a sender, of an address without one, and attempts with invalid credentials (docs/accounts.md). */
 export const perMinute = { sender: 600, address: 120, failures: 300 } as const;
 const bodiesInFlightBytesMax = 16 * 1_048_576;
 
-/** A request to the API, with what the host knows of it. */
+/** A request to the API, with the host's facts about it. */
 export interface ApiRequest {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly path: string;
-  /** Behind the question mark. */
+  /** The part after the question mark. */
   readonly query: string;
   readonly publicId: string;
 }
 
-/** The API of accounts: finds the route, lets in who may call it, checks what was sent, and answers. */
+/** The API of accounts: finds the route, checks access and input, and answers. */
 export class AccountApi {
   readonly #router: Router;
   readonly #checks = new Map<AccountRoute, InputChecks>();
@@ -43,7 +43,7 @@ export class AccountApi {
   readonly #senders: RateLimit;
   readonly #addresses: RateLimit;
   readonly #failures: RateLimit;
-  /** Of the routes that have their own. */
+  /** For the routes with a limit of their own. */
   readonly #ofRoutes: ReadonlyMap<AccountRoute, RateLimit>;
 
   constructor(
@@ -161,7 +161,7 @@ export class AccountApi {
   }
 }
 
-/** Who a sender is in the audit log. */
+/** A sender's identity in the audit log. */
 export function actorOf(principal: Principal): {
   readonly kind: 'user' | 'key' | 'system';
   readonly id: string | null;
@@ -197,7 +197,7 @@ function jsonReply({ answers: [first] }: AccountRoute, value: unknown): Reply {
     : new Reply(first.status, { 'content-type': first.contentType ?? 'application/json' }, JSON.stringify(value));
 }
 
-/** Answers are about one sender: nobody keeps them, and no page of another site reads or frames them. */
+/** Answers are about one sender: no cache keeps them, and no page of another site reads or frames them. */
 const guardHeaders = {
   'cache-control': 'no-store',
   'content-security-policy': "default-src 'none'; frame-ancestors 'none'; base-uri 'none'",
@@ -239,7 +239,7 @@ async function send(
     }
     response.end();
   } catch {
-    // Its status has gone out: a cut connection is how the client sees that this is not all.
+    // The status has been sent: a cut connection shows the client that the answer is incomplete.
     response.destroy();
   }
 }

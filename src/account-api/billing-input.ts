@@ -9,7 +9,7 @@ import { nullable } from './wire.ts';
 
 const line = Type.String({ minLength: 1, maxLength: 100 });
 
-/** To whom documents are made out, and how they are taxed. What is left out stays; what is null is taken away. */
+/** The party that documents are made out to, and its tax status. What is left out stays; null removes. */
 export const billingInput = Type.Object(
   {
     legal_name: Type.Optional(nullable(line)),
@@ -24,8 +24,8 @@ export const billingInput = Type.Object(
 type BillingInput = Static<typeof billingInput>;
 
 /**
- * The change of an account's billing details, with its tax status as it fits the others. A customer says of themselves that
- * reverse charge is for them, with a VAT id; that they are exempt an operator enters, who has seen the proof. Throws ApiError.
+ * The change of an account's billing details, with a tax status that fits them. Customers may claim reverse charge themselves,
+ * with a VAT id; an exemption is entered by an operator, who has seen the proof. Throws ApiError.
  */
 export function billingChange(
   input: BillingInput,

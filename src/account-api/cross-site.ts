@@ -3,10 +3,10 @@ import type { IncomingMessage } from 'node:http';
 import { ApiError } from '../platform/errors.ts';
 
 /**
- * Refuses what another site makes a browser send (reliability §3.6), by the rules of Go's `http.CrossOriginProtection`. A
- * browser says itself where a request comes from: `Sec-Fetch-Site`, which no script can set, decides wherever it stands.
- * Browsers leave it out towards plain `http://` that is not this computer, and old ones everywhere: then `Origin` decides.
- * A program sends neither, and has no cookies that another site could use.
+ * Refuses what another site makes a browser send (reliability §3.6), by the rules of Go's `http.CrossOriginProtection`. A browser
+ * itself reports where a request comes from: `Sec-Fetch-Site`, which no script can set, decides wherever it is present. Browsers
+ * omit it towards plain `http://` that is not this computer, and old ones everywhere: then `Origin` decides. A program sends
+ * neither, and has no cookies that another site could use.
  */
 export function refuseCrossSite(request: IncomingMessage, accountUrl: string): void {
   if (request.method === 'GET' || request.method === 'HEAD' || request.method === 'OPTIONS') return;
@@ -19,8 +19,8 @@ export function refuseCrossSite(request: IncomingMessage, accountUrl: string): v
 }
 
 /**
- * By the public address, which a proxy may have replaced in `Host` (decision 019: nothing else that a proxy says of it is read),
- * or by the one that was typed. Of the latter the scheme cannot be known, because a proxy may have ended TLS.
+ * Compares with the public address, which a proxy may have replaced in `Host` (decision 019: nothing else that a proxy says of it
+ * is read), or with the one that was typed. The scheme of the latter is unknown, because a proxy may have ended TLS.
  */
 function isOwn(origin: string, host: string | undefined, accountUrl: string): boolean {
   const own = new URL(accountUrl);
@@ -29,7 +29,7 @@ function isOwn(origin: string, host: string | undefined, accountUrl: string): bo
   return typed !== undefined && typed === host?.toLowerCase() && typed !== own.host;
 }
 
-/** `undefined` for `null`, the origin of pages that have none: of files, of frames in a sandbox. */
+/** `undefined` for `null`, the origin of pages without one: of files, of frames in a sandbox. */
 function hostOf(origin: string): string | undefined {
   const url = URL.canParse(origin) ? new URL(origin) : undefined;
   return url !== undefined && url.host !== '' && url.origin === origin.toLowerCase() ? url.host : undefined;

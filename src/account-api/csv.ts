@@ -1,6 +1,6 @@
 export type Cell = string | number | bigint | boolean | null;
 
-/** A line of RFC 4180, with its end. Text that a spreadsheet would take for a formula has an apostrophe before it. */
+/** A line of RFC 4180, with its end. Text that a spreadsheet would interpret as a formula is prefixed with an apostrophe. */
 export const csvLine = (cells: readonly Cell[]): string => `${cells.map(csvCell).join(',')}\r\n`;
 
 function csvCell(cell: Cell): string {

@@ -1,17 +1,17 @@
 import { csvLine } from './csv.ts';
 import type { Cell } from './csv.ts';
 
-/** Rows of one export, by the names of their columns, which are the same in each. */
+/** A row of an export by column names, which are the same in every row. */
 export type Exported = Readonly<Record<string, Cell | readonly string[]>>;
 
 export type ExportFormat = 'csv' | 'json';
 
-/** About so much text goes out at once. */
+/** Approximate length of each piece that is sent. */
 const pieceLength = 16_384;
 
 /**
- * Prints rows as they come, and behind them the sums of the columns that are `added`, of what was printed. A page of rows is
- * asked for when the text of the one before is read, so an export of any length takes the memory of a page.
+ * Prints rows as they come, followed by the sums of the `added` columns of the printed rows. A page of rows is requested when the
+ * text of the one before is read, so an export of any length takes the memory of a page.
  */
 export async function* printExport(
   format: ExportFormat,
@@ -46,7 +46,7 @@ const isList = (value: Cell | readonly string[]): value is readonly string[] => 
 const footer = (columns: readonly string[], totals: ReadonlyMap<string, bigint>): string =>
   csvLine(columns.map((name, index) => totals.get(name) ?? (index === 0 ? 'total' : null)));
 
-/** Integers of any size, as they are. */
+/** Integers of any size, unchanged. */
 const jsonText = (value: Cell | readonly string[]): string =>
   typeof value === 'bigint' ? String(value) : JSON.stringify(value);
 

@@ -38,7 +38,7 @@ export const generationColumns = [
   'zdr',
 ] as const;
 
-/** What is added up behind them. */
+/** The columns that are summed at the end. */
 export const generationTotals = [
   'tokens_prompt',
   'tokens_cached',
@@ -87,7 +87,7 @@ function exportedGeneration(
 
 const rowsAtOnce = 500;
 
-/** All requests that a filter means, newest first, page by page as they are asked for. */
+/** All requests that match a filter, newest first, page by page on demand. */
 export async function* exportedGenerations(
   repositories: Pick<Repositories, 'listGenerations' | 'refundsOf'>,
   filter: GenerationFilter,

@@ -3,9 +3,9 @@ import { ApiError, toApiError } from '../platform/errors.ts';
 import { StoreError } from '../store/store-error.ts';
 import { notThere } from './input.ts';
 
-/** What the client is told of a failure: what was wrong with its wish, or that the service failed. */
+/** What the client learns of a failure: what was wrong with its request, or that the service failed. */
 export function operateError(error: unknown): ApiError {
-  // What the store says is for the operator's log; what an operation says is for whoever asked for it.
+  // Messages of the store are for the operator's log; messages of an operation are for its caller.
   const isRequested = error instanceof OperationError;
   const cause = isRequested ? error.cause : error;
   if (cause instanceof StoreError) {

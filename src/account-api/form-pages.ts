@@ -1,7 +1,7 @@
 import type { SignInConfig } from '../config/config.ts';
 import { escaped, page } from '../platform/html.ts';
 
-/** A page with a form, most of which a link with a token opens, and what the form is sent to as JSON. */
+/** A page with a form, most of which a link with a token opens; the form is sent to `post` as JSON. */
 interface FormPage {
   readonly title: string;
   /** HTML. */
@@ -9,13 +9,13 @@ interface FormPage {
   readonly post: `/v1/${string}`;
   readonly fields: readonly Field[];
   readonly button: string;
-  /** Said when it is done. */
+  /** Displayed when it is done. */
   readonly done: string;
-  /** Where it leads then by itself: `requested`, to where the person came from. */
+  /** Where it then goes automatically: `wished`, to where the user came from. */
   readonly next?: 'wished';
-  /** Where a link leads then. */
+  /** Where a link then leads. */
   readonly link?: `/${string}`;
-  /** Nothing is behind its `#`. */
+  /** Its URL has nothing after the `#`. */
   readonly hasNoToken?: true;
 }
 
@@ -125,10 +125,10 @@ const pages: Readonly<Record<string, FormPage>> = {
   },
 };
 
-/** Every path that has one, also those that a configuration leaves out. */
+/** Every path with a page, including those that a configuration leaves out. */
 export const formPaths: readonly string[] = Object.keys(pages);
 
-/** The HTML of a page at a path, undefined where there is none. */
+/** The HTML of the page at a path; undefined where there is none. */
 export function formPageAt(path: string, signIn: SignInConfig): string | undefined {
   if (!Object.hasOwn(pages, path) || (path === '/sign-up' && signIn.signUp !== 'open')) return undefined;
   const { title, intro, post, fields, button, done, next, link, hasNoToken } = pages[path]!;
@@ -145,10 +145,10 @@ ${path === '/sign-in' ? otherWays(signIn) : ''}${pageScriptTag}`,
   );
 }
 
-/** What a page with `pageScript` ends with. It says what it does in the element with the role `status`. */
+/** Ends each page with `pageScript`, which reports what it does in the element with the role `status`. */
 export const pageScriptTag = '<script src="/page.js" defer></script>';
 
-/** How else somebody signs in, and what they do who cannot. */
+/** Other ways to sign in, and help for users who cannot. */
 function otherWays({ signUp, oidc }: SignInConfig): string {
   const providers = oidc.map(
     ({ id, name }) =>

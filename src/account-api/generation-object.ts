@@ -71,7 +71,7 @@ export const receiptSchema = Type.Object({
 export type GenerationReceipt = Static<typeof receiptSchema>;
 export type GenerationSummary = Static<typeof generationSummarySchema>;
 
-/** A request without anything that was said in it. */
+/** A request without its content. */
 export function generationSummary(row: UsageRow, refunds: readonly Refund[]): GenerationSummary {
   const { firstTokenMs, totalMs } = row;
   return {
@@ -103,7 +103,7 @@ export function generationSummary(row: UsageRow, refunds: readonly Refund[]): Ge
   };
 }
 
-/** The same with its arithmetic, and why it cost what it did. */
+/** The same with its arithmetic, and the reasons for its cost. */
 export function generationReceipt(
   row: UsageRow,
   { refunds, keyName }: { readonly refunds: readonly Refund[]; readonly keyName: string | null },
@@ -145,7 +145,7 @@ export function generationReceipt(
   };
 }
 
-/** What of the cost of a request was given back. */
+/** How much of a request's cost was refunded. */
 export const refundedOf = (row: UsageRow, refunds: readonly Refund[]): bigint =>
   refunds.filter(isOf(row)).reduce((sum, { amountMicrocents }) => sum + amountMicrocents, 0n);
 

@@ -6,7 +6,7 @@ import { centsOf } from './wire.ts';
 
 const accountsMax = 10;
 
-/** `/`: what runs here, and for whoever is signed in who they are and what credit their accounts have. */
+/** `/`: what runs here and, for a signed-in user, who they are and the credit of their accounts. */
 export async function homePage(cookie: string | undefined, services: AccountServices): Promise<string> {
   const person = cookie === undefined ? undefined : await services.users.signedIn(cookie);
   const links = `<ul>

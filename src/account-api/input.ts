@@ -8,7 +8,7 @@ import { checkDeclaredLength, readBody } from '../inference/http/body.ts';
 import type { BodyBudget } from '../inference/http/body.ts';
 import type { AccountRoute } from './route.ts';
 
-/** A body of an account is names, ids and amounts; those of payment providers are larger. */
+/** A body of an account contains names, ids and amounts; those of payment providers are larger. */
 export const bodyBytesMax = 262_144;
 
 /** The checks of one route, compiled once. Each throws `ApiError`. */
@@ -28,7 +28,7 @@ export function inputChecksOf(route: AccountRoute): InputChecks {
       try {
         return checkParams?.(values);
       } catch {
-        // What cannot be an id is the id of nothing.
+        // A text that cannot be an id is the id of nothing.
         throw notThere();
       }
     },
@@ -54,10 +54,10 @@ export function inputChecksOf(route: AccountRoute): InputChecks {
   };
 }
 
-/** One answer for what is not there and what is another account's (reliability §3.5). */
+/** One answer for what does not exist and what belongs to another account (reliability §3.5). */
 export const notThere = (): ApiError => new ApiError('http_404', 'There is nothing with this id.');
 
-/** As `bodyCheck`, and a field that the schema does not have is `unsupported_parameter`: what a client asks for is done or refused. */
+/** Like `bodyCheck`, but a field not in the schema is `unsupported_parameter`: what a client requests is done or refused. */
 function objectCheck(schema: TSchema): (value: unknown) => unknown {
   const check = bodyCheck(schema, (schema as TObject).required ?? []);
   return (value) => {
@@ -105,7 +105,7 @@ interface QueryProperty {
   readonly items?: QueryProperty;
 }
 
-/** What a query says, by the types of its schema: numbers, true and false are text there; lists are repeated, also as `name[]`. */
+/** Parses a query by the types of its schema: numbers, true and false are text there; lists are repeated, also as `name[]`. */
 function queryValues(text: string, schema: TObject | undefined): Readonly<Record<string, unknown>> {
   const properties = (schema?.properties ?? {}) as Readonly<Record<string, QueryProperty>>;
   const values: Record<string, unknown> = {};

@@ -71,7 +71,7 @@ export const periodOfReset: Readonly<Record<LimitReset, BudgetPeriod>> = {
   monthly: 'month',
 };
 
-/** Keys of one account, with what they have spent. */
+/** Keys of one account, with their spending. */
 export async function keyObjects(
   accountId: string,
   keys: readonly ApiKey[],

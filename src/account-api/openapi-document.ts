@@ -9,13 +9,13 @@ import { sessionCookie } from '../accounts/users/cookies.ts';
 import type { Access, AccountRoute } from './route.ts';
 
 export interface DocumentFacts {
-  /** Of the program. */
+  /** Version of the program. */
   readonly version: string;
   readonly routes: readonly AccountRoute[];
   readonly accountUrl: string;
 }
 
-/** The description of the account host: an OpenAPI 3.1 document, from the schemas that requests are checked with. */
+/** The description of the account host: an OpenAPI 3.1 document, from the schemas that check requests. */
 export function accountDocument({ version, routes, accountUrl }: DocumentFacts): JsonObject {
   const components = new Components();
   const responses = new Map<string, JsonObject>();

@@ -1,8 +1,8 @@
 /**
  * The one script of our pages: sends forms as JSON, and does what only a browser can: passkeys, and the way to a provider.
  *
- * The token of a link stays behind the `#`, which no server, proxy and log sees; it is taken out of the address bar and the
- * history at once. `next` is one of our own pages, never an address that somebody else's link brings.
+ * The token of a link stays behind the `#`, which no server, proxy or log sees; it is removed from the address bar and the
+ * history at once. `next` is one of our own pages, never an address from a foreign link.
  */
 export const pageScript = `'use strict';
 const form = document.querySelector('form[data-post]');

@@ -84,7 +84,7 @@ reported; <code>GET /v1/credits</code> shows it.</p>
   );
 }
 
-/** What a person is told whose form was refused. */
+/** The page for a user whose form was refused. */
 export function refusedFormPage(error: ApiError): string {
   return page(
     error.status === 401 ? 'Sign in first' : 'This did not work',
@@ -100,7 +100,7 @@ export function notFoundPage(): string {
   );
 }
 
-/** The page of the built-in provider of payments. */
+/** The page of the built-in payment provider. */
 export function demoCheckoutPage(checkout: DemoCheckout): string {
   const { id, amountCents, currency, status, topupId, successUrl, cancelUrl } = checkout;
   const button = (outcome: DemoOutcome, text: string): string =>

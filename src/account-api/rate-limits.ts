@@ -6,12 +6,12 @@ interface Window {
 }
 
 const windowMs = 60_000;
-/** Senders that are counted at once; when there are more, those whose minute is over are forgotten, then the oldest. */
+/** Senders counted at once; beyond that, those whose minute is over are forgotten, then the oldest. */
 const sendersMax = 50_000;
 
 /**
- * How often each sender has come in this minute. The account host is no hot path and its routes are cheap to guard: the
- * counts are this process's own, so with N replicas a sender has up to N times as many.
+ * How many requests each sender has made in this minute. The account host is no hot path and its routes are cheap to guard: the
+ * counts are this process's own, so with N replicas a sender has up to N times the limit.
  */
 export class RateLimit {
   readonly #perMinute: number;
@@ -23,7 +23,7 @@ export class RateLimit {
     this.#now = now;
   }
 
-  /** Counts one. Throws `rate_limit_exceeded` 429 above the limit; else says what is left, as headers (specification §7.5). */
+  /** Counts one. Throws `rate_limit_exceeded` 429 above the limit; otherwise returns the rest as headers (specification §7.5). */
   take(sender: string): Readonly<Record<string, string>> {
     const window = this.#window(sender);
     const resetSeconds = this.#secondsLeft(window);
@@ -41,7 +41,7 @@ export class RateLimit {
     };
   }
 
-  /** Throws where `take` would, and counts nothing. */
+  /** Throws where `take` would, without counting. */
   check(sender: string): void {
     const window = this.#windows.get(sender);
     if (window === undefined || this.#isOver(window) || window.used < this.#perMinute) return;
@@ -81,7 +81,7 @@ export class RateLimit {
   }
 }
 
-/** Who may have many addresses counts as one: of IPv6 the network of 64 bits. */
+/** Clients that may have many addresses count as one: for IPv6 the network of 64 bits. */
 export function networkOf(address: string): string {
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
   if (mapped !== undefined || !address.includes(':')) return mapped ?? address;

@@ -9,7 +9,7 @@ import type { Call } from './route.ts';
 import { visibleUsage } from './visible-usage.ts';
 
 const dayMs = 24 * hourMs;
-/** Buckets of a page: by default, and at most. */
+/** Buckets of a page: the default and the maximum. */
 const pages = { '1m': [60, 1440], '1h': [24, 168], '1d': [31, 366] } as const;
 
 const dimensions = { model: 'model', api_key_id: 'key', user_id: 'user', tag: 'tag' } as const satisfies Readonly<
@@ -57,7 +57,7 @@ export const reportQuery = Type.Object({
 });
 export type ReportQuery = Static<typeof reportQuery>;
 
-/** A report as a sender may have it, from the first bucket of the page. */
+/** A report within the sender's rights, from the first bucket of the page. */
 export interface AskedReport extends ReportRequest {
   /** Where the next page begins; undefined: this is the last one. */
   readonly nextFrom: number | undefined;
@@ -65,7 +65,7 @@ export interface AskedReport extends ReportRequest {
 
 type Asked = Pick<Call, 'account' | 'principal' | 'services'> & { readonly query: ReportQuery };
 
-/** Throws `unsupported_value`: the span is none, or too long for its buckets. */
+/** Throws `unsupported_value`: the span is empty, or too long for its buckets. */
 export async function askedReport(call: Asked): Promise<AskedReport> {
   const { query } = call;
   const width = query.bucket_width ?? '1d';
@@ -89,7 +89,7 @@ export async function askedReport(call: Asked): Promise<AskedReport> {
   return { ...filterOf(call, by), timeZone, bounds, by, nextFrom: end < to ? end : undefined };
 }
 
-/** What a sender may ask for; of keys and people only what they may see. */
+/** The usage that a sender may request; of keys and users only those visible to them. */
 export function filterOf(
   call: Pick<Call, 'account' | 'principal'> & {
     readonly query: Pick<ReportQuery, 'model' | 'api_key_id' | 'user_id' | 'tag'>;
@@ -108,7 +108,7 @@ export function filterOf(
   };
 }
 
-/** Whose days an account's reports have. */
+/** The time zone of an account's reports. */
 export async function timeZoneOf({ account, services }: Pick<Call, 'account' | 'services'>): Promise<string> {
   const found = await services.operations.repositories.getAccount({ accountId: account.id });
   if (found === undefined) throw notThere();

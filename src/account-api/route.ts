@@ -9,21 +9,21 @@ export { roles };
 export type { Role };
 
 /**
- * Who may call a route.
- * - `anyone`: no credentials are looked at.
- * - `user`: a person who is signed in, whether they belong to an account or not. No management key is a person.
- * - `operator`: who runs the server: a person or a management key that is marked so.
+ * Access to a route.
+ * - `anyone`: no credentials are checked.
+ * - `user`: a signed-in user, whether or not they belong to an account. A management key is not a user.
+ * - `operator`: the operator: a user or a management key with that mark.
  * - roles: a member, or a management key, of the account that the request is about, with one of these roles.
  */
 export type Access = 'anyone' | 'user' | 'operator' | readonly [Role, ...Role[]];
 
-/** Roles by what they are for; a route says one of these, or its own list. */
+/** Roles by purpose; a route names one of these, or its own list. */
 export const everyRole = ['owner', 'admin', 'billing', 'developer', 'viewer'] as const;
 export const mayManage = ['owner', 'admin'] as const;
 export const mayMakeKeys = ['owner', 'admin', 'developer'] as const;
 export const mayPay = ['owner', 'admin', 'billing'] as const;
 
-/** Who sends a request. */
+/** The sender of a request. */
 export type Principal =
   | { readonly kind: 'nobody' }
   | {
@@ -33,7 +33,7 @@ export type Principal =
       readonly accountId: string;
       readonly role: Role;
       readonly isOperator: boolean;
-      /** Of the account that it belongs to. */
+      /** Whether the account that it belongs to is suspended. */
       readonly isSuspended: boolean;
     }
   | {
@@ -43,19 +43,19 @@ export type Principal =
       readonly name: string;
       readonly email: string;
       readonly isOperator: boolean;
-      /** A code of an authenticator ends their sign-in. */
+      /** Their sign-in ends with a code of an authenticator. */
       readonly hasTwoFactor: boolean;
-      /** When they last proved who they are, in milliseconds since 1970: what step-up looks at. */
+      /** When they last proved their identity, in milliseconds since 1970: what step-up checks. */
       readonly provedAt: number;
     };
 
 export type Known = Exclude<Principal, { readonly kind: 'nobody' }>;
 
-/** The account that a request is about, and what its sender is there. */
+/** The account that a request is about, and the sender's role there. */
 export interface AccountScope {
   readonly id: string;
   readonly role: Role;
-  /** It may be looked at by its members and keys, and not changed. */
+  /** Its members and keys may read it, but not change it. */
   readonly isSuspended: boolean;
 }
 
@@ -68,35 +68,35 @@ export interface Call<
   Body extends TSchema | 'raw' | undefined = TSchema | 'raw' | undefined,
 > {
   readonly principal: Principal;
-  /** Of the routes that name roles; reading it elsewhere is a mistake of ours, and throws. */
+  /** For routes that name roles; reading it elsewhere is our own mistake, and throws. */
   readonly account: AccountScope;
   readonly params: Checked<Params>;
   readonly query: Checked<Query>;
   readonly body: Body extends 'raw' ? Uint8Array : Checked<Body>;
-  /** What the client sent as `Idempotency-Key`, checked. */
+  /** The client's `Idempotency-Key`, checked. */
   readonly idempotencyKey: string | undefined;
   readonly requestId: string;
-  /** Of the client, as far as it can be known: behind a configured proxy, as the proxy tells. */
+  /** The client's address, as far as it can be known: behind a configured proxy, as the proxy reports it. */
   readonly address: string;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
   readonly services: AccountServices;
-  /** Ends when the client leaves. */
+  /** Aborted when the client leaves. */
   readonly signal: AbortSignal;
-  /** Records who changed what, with the sender, the account and the id of this request. */
+  /** Records a change, with the sender, the account and the id of this request. */
   audit(change: AuditedChange): Promise<void>;
 }
 
 export interface AuditedChange {
-  /** `key.create`. */
+  /** For example `key.create`. */
   readonly action: string;
   /** Id of what was changed. */
   readonly target?: string;
   /** Never a secret. */
   readonly before?: object;
   readonly after?: object;
-  /** Where it is not the account of the request. */
+  /** Set where it is not the account of the request. */
   readonly accountId?: string;
-  /** Who has just proved who they are, where the request came from nobody. */
+  /** The user who has just proved their identity, where the request had no sender. */
   readonly by?: { readonly userId: string; readonly email: string };
 }
 
@@ -117,40 +117,40 @@ export class Reply {
 export interface AnswerOf {
   readonly status: number;
   readonly description: string;
-  /** Without one the answer has no body, or one that is not JSON. */
+  /** Without a schema, the answer has no body, or one that is not JSON. */
   readonly schema?: TSchema;
-  /** `application/json` where there is a schema and nothing else is said. */
+  /** `application/json` by default where there is a schema. */
   readonly contentType?: string;
 }
 
-/** One route of the account host: what it takes, who may call it, and what it does. The API's document and the tests of access are made from the list of these. */
+/** One route of the account host: input, access and work. The API's document and the access tests are made from their list. */
 export interface AccountRoute {
   readonly method: 'get' | 'post' | 'put' | 'patch' | 'delete';
-  /** `/v1/keys/{id}`; a segment is fixed or a parameter. */
+  /** For example `/v1/keys/{id}`; a segment is fixed or a parameter. */
   readonly path: `/v1/${string}`;
   readonly operationId: string;
   readonly tag: string;
   readonly summary: string;
   readonly description: string;
   readonly access: Access;
-  /** Only soon after its sender has proved who they are: secrets, prices, credit, other people's access. Management keys need not. */
+  /** Only soon after the sender has proved their identity: secrets, prices, credit, access of others. Not for management keys. */
   readonly stepUp?: boolean;
-  /** What members may change of an account that is suspended. Left out: nothing. */
+  /** It may change a suspended account, too. Left out: only reading routes are allowed on one. */
   readonly evenSuspended?: true;
-  /** Of a route without credentials: requests that an address has in a minute, counted apart; else as all of them together. */
+  /** For a route without credentials: an address's requests in a minute, counted separately; otherwise all routes share one. */
   readonly perMinute?: number;
   readonly params?: TObject;
   readonly query?: TObject;
-  /** `raw`: the bytes, unread: what a provider of payments has signed. */
+  /** `raw`: the bytes, unparsed: what a payment provider has signed. */
   readonly body?: TSchema | 'raw';
   readonly answers: readonly [AnswerOf, ...AnswerOf[]];
-  /** Codes beside those that any route may answer with. */
+  /** Codes in addition to those that any route may answer with. */
   readonly errors?: readonly ErrorCode[];
-  /** Resolves with what the first answer's schema describes, or a `Reply`. */
+  /** Resolves with the value that the first answer's schema describes, or a `Reply`. */
   readonly handle: (call: Call) => Promise<unknown>;
 }
 
-/** States a route, with the types of its schemas in what it does. */
+/** Declares a route, with its handler typed by its schemas. */
 export function route<
   const Params extends TObject | undefined = undefined,
   const Query extends TObject | undefined = undefined,

@@ -9,16 +9,16 @@ export interface Match {
 
 interface Node {
   readonly fixed: Map<string, Node>;
-  /** Of segments that are a parameter. */
+  /** For segments that are a parameter. */
   any: Node | undefined;
-  /** Of segments that are a parameter with an ending, such as `{id}.pdf`, by the ending. */
+  /** For segments that are a parameter with an ending, such as `{id}.pdf`, by the ending. */
   readonly ended: Map<string, Node>;
   readonly routes: Map<string, { readonly route: AccountRoute; readonly names: readonly string[] }>;
 }
 
 const newNode = (): Node => ({ fixed: new Map(), any: undefined, ended: new Map(), routes: new Map() });
 
-/** Finds routes by method and path. A fixed segment goes before a parameter with an ending, and that before one without. */
+/** Finds routes by method and path. A fixed segment precedes a parameter with an ending, and that precedes one without. */
 export class Router {
   readonly #root = newNode();
 
@@ -47,7 +47,7 @@ export class Router {
     }
   }
 
-  /** Throws `http_404`, or `http_405` with the methods that there are. HEAD is answered as GET is. */
+  /** Throws `http_404`, or `http_405` with the existing methods. HEAD is answered like GET. */
   find(method: string, path: string): Match {
     const values: string[] = [];
     let node = this.#root;
@@ -55,7 +55,7 @@ export class Router {
       const fixed: Node | undefined = node.fixed.get(segment);
       const ending = /.(\.\w+)$/.exec(segment)?.[1] ?? '';
       const ended: Node | undefined = fixed === undefined ? node.ended.get(ending) : undefined;
-      // Nothing is the id of nothing.
+      // An empty segment is the id of nothing.
       const next: Node | undefined = fixed ?? ended ?? (segment === '' ? undefined : node.any);
       if (next === undefined) throw noRoute();
       if (fixed === undefined) values.push(decoded(ended === undefined ? segment : segment.slice(0, -ending.length)));

@@ -9,23 +9,23 @@ import { roles } from './route.ts';
 import type { AccountRoute, AccountScope, Principal, Role } from './route.ts';
 import type { AccountServices } from './services.ts';
 
-/** A person who is signed in, as their session tells. */
+/** A signed-in user, from their session. */
 export type SignedIn = Omit<Extract<Principal, { readonly kind: 'user' }>, 'kind'>;
 
-/** Who is signed in, and to which accounts they belong. */
+/** Sessions of users, and their accounts. */
 export interface Sessions {
   /** By the `Cookie` header; undefined: there is no session, or it has ended. */
   signedIn(cookie: string): Promise<SignedIn | undefined>;
-  /** What a person is in an account; without one that is named, in the first that they joined. */
+  /** The role of a user in an account; without a named account, in the first that they joined. */
   membership(userId: string, accountId: string | undefined): Promise<AccountScope | undefined>;
 }
 
-/** Step-up: so long after they have proved who they are, people need not do it again. */
+/** Step-up: how long after a proof of identity users need not repeat it. */
 export const provedForMs = 15 * 60_000;
 
 /**
- * Who sends a request: a management key (`Authorization: Bearer` or `x-api-key`), or else a person by their session.
- * Throws `invalid_api_key` 401; `http_403` for a key that manages nothing, or not from this address.
+ * The sender of a request: a management key (`Authorization: Bearer` or `x-api-key`), or else a user by their session. Throws
+ * `invalid_api_key` 401; `http_403` for a key that manages nothing, or not from this address.
  */
 export async function senderOf(
   headers: IncomingHttpHeaders,
@@ -62,8 +62,8 @@ async function senderOfKey(presented: string, address: string, { operations }: A
 }
 
 /**
- * Lets in who may call the route, and says which account the request is about. Throws `missing_api_key` 401, `http_403`,
- * and `http_404` for an account that the sender does not belong to, as for one that is not there.
+ * Checks access to the route, and returns the account that the request is about. Throws `missing_api_key` 401, `http_403`, and
+ * `http_404` for an account that the sender does not belong to, as for a nonexistent one.
  */
 export async function admit(
   route: AccountRoute,
@@ -96,8 +96,8 @@ export async function admit(
 }
 
 /**
- * A suspended account is there to be looked at: what it has used, what it owes, its invoices. Nothing of it changes until it
- * is revived, whoever asks; and what takes step-up, such as the export, is for people, because a key proves nothing.
+ * A suspended account can be read: its usage, its debts, its invoices. No sender can change it until it is revived; and what
+ * takes step-up, such as the export, is for users only, because a key proves no identity.
  */
 function refuseSuspended({ method, stepUp, evenSuspended }: AccountRoute, principal: Principal): void {
   const isAllowed = method === 'get' || evenSuspended === true;

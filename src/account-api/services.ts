@@ -9,30 +9,30 @@ import type { WebhookEvents } from '../notifications/webhooks/events.ts';
 
 export type AccountEvents = Pick<WebhookEvents, 'emit' | 'ping'>;
 
-/** What the routes of the account host work with. A part of the host adds its own line here. */
+/** The services of the account host's routes. A part of the host adds its own entry here. */
 export interface AccountServices {
-  /** The books, and how they are changed: the same as the command line's. */
+  /** The books and their operations: the same as the command line's. */
   readonly operations: OperationServices;
   readonly config: () => Config;
-  /** Where this host is reached, without a slash at its end. */
+  /** Address of this host, without a slash at the end. */
   readonly accountUrl: () => string;
-  /** Where models run, and whether they can. */
+  /** The backends of the models, and their states. */
   readonly backends?: () => BackendStates | Promise<BackendStates>;
   /** Durable, then sent. */
   readonly mailer: Mailer;
   /** Who signs in. */
   readonly users: Users;
-  /** Undefined: nobody takes payments here. */
+  /** Undefined: payments are off. */
   readonly payments?: Payments | undefined;
-  /** Set where the built-in provider takes them. */
+  /** Set where the built-in provider is used. */
   readonly demo?: DemoProvider | undefined;
-  /** Tells webhook endpoints what has happened to an account. */
+  /** Notifies webhook endpoints of an account's events. */
   readonly events: AccountEvents;
   /** As a PDF. */
   readonly print: (paper: Paper) => Promise<Uint8Array>;
-  /** What deliveries to an endpoint are signed with, by its number of rotations. */
+  /** The secret that signs deliveries to an endpoint, by its number of rotations. */
   readonly webhookSecret: (endpointId: string, version: number) => string;
-  /** Throws `unsupported_value` for an address that nothing is sent to. */
+  /** Throws `unsupported_value` for an address to which nothing is sent. */
   readonly checkWebhookUrl: (url: string) => void;
 }
 

@@ -1,4 +1,4 @@
-/** How values stand in bodies of the account host. */
+/** The format of values in bodies of the account host. */
 import Type from 'typebox';
 import type { TObject, TSchema } from 'typebox';
 
@@ -6,7 +6,7 @@ import type { TObject, TSchema } from 'typebox';
 export const secondsOf = (ms: number): number => Math.floor(ms / 1000);
 export const secondsOrNull = (ms: number | null): number | null => (ms === null ? null : secondsOf(ms));
 
-/** Throws above 2^53, where a JSON number is not exact any more: ninety million dollars in microcents. */
+/** Throws above 2^53, where a JSON number is no longer exact: ninety million dollars in microcents. */
 export function wholeOf(amount: bigint): number {
   const number = Number(amount);
   if (!Number.isSafeInteger(number)) throw new Error('an amount is too large for a JSON number');
@@ -14,7 +14,7 @@ export function wholeOf(amount: bigint): number {
 }
 
 export const microcentsPerCent = 1_000_000n;
-/** Towards zero. */
+/** Rounds towards zero. */
 export const centsOf = (microcents: bigint): number => wholeOf(microcents / microcentsPerCent);
 
 export const nullable = <Schema extends TSchema>(schema: Schema) => Type.Union([schema, Type.Null()]);
@@ -33,7 +33,7 @@ export const listSchema = (of: TObject) =>
     next_after: Type.Optional(Type.String()),
   });
 
-/** A page of what was asked for with one more than its limit. */
+/** A page, from rows that include one more than its limit. */
 export function listOf<Row, Shown>(
   rows: readonly Row[],
   limit: number,

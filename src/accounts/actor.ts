@@ -1,12 +1,12 @@
 import type { Actor } from '../store/repositories/audit.ts';
 
-/** Who asks for an operation, and by which request. */
+/** The actor of an operation, and its request. */
 export interface OperationActor extends Actor {
   readonly requestId: string | null;
   readonly address: string | null;
 }
 
-/** The service by itself: where nobody is named who asks. */
+/** The service itself: the actor where no other is named. */
 export const serviceItself: OperationActor = {
   kind: 'system',
   id: null,
@@ -15,5 +15,5 @@ export const serviceItself: OperationActor = {
   address: null,
 };
 
-/** Whoever may open the control socket, or the database itself. */
+/** A user who may open the control socket, or the database itself. */
 export const commandLine: OperationActor = { ...serviceItself, kind: 'cli' };

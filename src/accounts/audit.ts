@@ -8,7 +8,7 @@ import { accountMeant, OperationError } from './operation.ts';
 import type { OperationServices } from './operation.ts';
 import type { Operation, OperationAnswer } from './operation-kinds.ts';
 
-/** What is compared before and after an operation. */
+/** What an operation changes, compared before and after it. */
 type Subject = 'key' | 'account' | 'prices' | 'credit' | 'owner' | 'person';
 
 const audited = {
@@ -40,32 +40,32 @@ const audited = {
 
 export const auditId = ({ id }: Pick<AuditEntry, 'id'>): string => `audit_${Buffer.from(id).toString('hex')}`;
 
-/** undefined: that is no id of an entry. */
+/** undefined: not the id of an entry. */
 export function readAuditId(text: string): Uint8Array | undefined {
   const hex = /^audit_([0-9a-f]{32})$/.exec(text)?.[1];
   return hex === undefined ? undefined : Uint8Array.from(Buffer.from(hex, 'hex'));
 }
 
-/** What an entry keeps as JSON. */
+/** Reads what an entry keeps as JSON. */
 export const readPrinted = (text: string | null | undefined): unknown =>
   text === undefined || text === null ? null : (JSON.parse(text) as unknown);
 
-/** What every operation is called in the audit log. */
+/** The names of all operations in the audit log. */
 export const auditedActions: readonly string[] = Object.values(audited).map(([action]) => action);
 
-/** An operation that is written down, and not yet carried out. */
+/** An operation that is written down but not yet carried out. */
 export interface BegunEntry {
-  /** Writes what became of it. Never throws: an entry that stays `begun` says that this is not known. */
+  /** Writes the outcome. Never throws: an entry that stays `begun` says that the outcome is unknown. */
   complete(outcome: Exclude<AuditOutcome, 'begun'>, answer?: OperationAnswer): Promise<void>;
 }
 
-/** A hash of a password is worth guessing at; the address of somebody who is invited is in the invitation, until it ends. */
+/** Without password hashes, which are worth guessing at, and invitees' addresses, which the invitation has until it ends. */
 const withoutPrivateParts = (name: string, value: unknown): unknown =>
   name === 'passwordHash' || name === 'ownerEmail' ? undefined : value;
 
 /**
- * Writes an operation down before anything of it is done, so that no crash hides a change: what it is about, what was asked
- * for, and how things were. No secret is in either: an operation has none.
+ * Writes an operation down before any of it is done, so that no crash hides a change: its subject, its input, and the state
+ * before. Neither holds a secret: an operation has none.
  */
 export async function beginEntry(operation: Operation, services: OperationServices): Promise<BegunEntry> {
   const { repositories, newId, now, actor = serviceItself } = services;
@@ -101,7 +101,7 @@ export async function beginEntry(operation: Operation, services: OperationServic
           completes: id,
         });
       } catch {
-        // The change itself is durable, or was not made: its answer must not be lost for this.
+        // The change itself is durable, or was not made: its answer must not be lost because of this.
       }
     },
   };
@@ -110,7 +110,7 @@ export async function beginEntry(operation: Operation, services: OperationServic
 interface About {
   readonly accountId?: string | undefined;
   readonly keyId?: string | undefined;
-  /** Known when it is done: an address, which is known before, could not be taken out of an entry again. */
+  /** Known when it is done: an address, which is known before, could not be removed from an entry again. */
   readonly userId?: string | undefined;
 }
 

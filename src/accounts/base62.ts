@@ -8,7 +8,7 @@ export function randomBase62(length: number): string {
   while (text.length < length) {
     for (const byte of randomBytes(2 * length)) {
       const value = byte & 63;
-      // 62 and 63 are thrown away; folding them back would make two characters more likely than the others.
+      // 62 and 63 are discarded; folding them back would make two characters more likely than the others.
       if (value < 62 && text.length < length) text += base62Alphabet[value];
     }
   }

@@ -9,7 +9,7 @@ const lineLengthMax = 100;
 
 type Changed = { readonly [Detail in keyof BillingDetails]?: BillingDetails[Detail] | undefined };
 
-/** To whom invoices go, checked for what is printed on them. Throws OperationError. */
+/** Checks the invoice recipient's details, which are printed on invoices. Throws OperationError. */
 export function checkedBilling(details: Changed): Changed {
   const { legalName, addressLines, country, taxId, taxStatus, invoiceEmail } = details;
   if (legalName !== undefined && legalName !== null) checkedText(legalName, 'A legal name', lineLengthMax);

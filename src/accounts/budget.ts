@@ -4,7 +4,7 @@ import { StoreError } from '../store/store-error.ts';
 import { accountMeant, OperationError } from './operation.ts';
 import type { OperationServices } from './operation.ts';
 
-/** What a key or an account may spend in a period; without a budget, whatever there is (money.md, "Budgets"). */
+/** The budget of a key or an account for a period; without one, the balance is the only limit (money.md, "Budgets"). */
 export type BudgetSetting =
   | { readonly kind: 'budget_key'; readonly keyId: string; readonly budget?: BudgetInput | undefined }
   | {
@@ -21,16 +21,16 @@ export interface BudgetInput {
 
 export interface Budgeted {
   readonly kind: 'budgeted';
-  /** Of the key or the account. */
+  /** Id of the key or the account. */
   readonly id: string;
   readonly budget: BudgetInput | null;
-  /** In the period that runs. */
+  /** In the current period. */
   readonly spentMicrocents: string;
   /** Milliseconds since 1970; null: never. */
   readonly renewsAt: number | null;
 }
 
-/** Throws OperationError. What runs goes on; what is let in from now on is held from the budget. */
+/** Throws OperationError. Running requests go on; requests admitted from now on are held from the budget. */
 export async function setBudget(input: BudgetSetting, services: OperationServices): Promise<Budgeted> {
   const { ledger, repositories, newId, directory, now } = services;
   const at = now();

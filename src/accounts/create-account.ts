@@ -8,13 +8,13 @@ import { checkedMailAddress } from './mail-address.ts';
 type Operate = (operation: Operation, services: OperationServices) => Promise<OperationAnswer>;
 
 const invitedForMs = 7 * 86_400_000;
-/** As much as a grant by itself: 10¹² cents. */
+/** The same maximum as for a grant: 10¹² cents. */
 const creditMax = 10n ** 18n;
 const nameLengthMax = 100;
 
 /**
- * Everything that can be refused is looked at before anything is made, so that no part of a customer is there without the others.
- * `operate` makes the credit and the key, each with its own entry in the audit log.
+ * Checks everything that can be refused before anything is made, so that no customer is created in part. `operate` makes the
+ * credit and the key, each with its own entry in the audit log.
  */
 export async function createAccount(
   input: NewAccountInput,
@@ -50,7 +50,7 @@ export async function createAccount(
       ...(key === undefined ? {} : { key }),
     };
   } catch (error) {
-    // Nothing that was wished is wrong, so it is the disk, or the database: whoever asked must not make a second one.
+    // The input is valid, so the disk or the database has failed: the caller must not create a second account.
     throw new Error(`The account ${accountId} is there, and not all of what was to come with it.`, { cause: error });
   }
 }

@@ -6,11 +6,11 @@ import { accountMeant, checkedText, OperationError } from './operation.ts';
 import type { OperationServices } from './operation.ts';
 
 /**
- * Why credit moves, other than for requests (money.md, "Tables": every movement is one row of `transfer`, both sides at
- * once). What a customer has is debited only as far as nothing that runs holds it.
+ * Reasons to move credit, other than requests (money.md, "Tables": every movement is one row of `transfer`, both sides at once).
+ * A customer is debited only as far as its balance is free of holds.
  */
 export const movements = {
-  /** A present. */
+  /** A gift. */
   grant: { house: systemAccounts.promo, kind: 'grant', gives: true },
   /** A payment that has arrived. */
   topup: { house: systemAccounts.cash, kind: 'topup', gives: true },
@@ -18,9 +18,9 @@ export const movements = {
   payback: { house: systemAccounts.cash, kind: 'refund', gives: false },
   /** A payment that the customer's bank has taken back. */
   chargeback: { house: systemAccounts.cash, kind: 'chargeback', gives: false },
-  /** The end of a present that was not used. */
+  /** The end of an unused gift. */
   expire: { house: systemAccounts.promo, kind: 'expiry', gives: false },
-  /** The correction of a mistake, in favour of the customer, or not. */
+  /** The correction of a mistake, in favour of the customer or not. */
   adjust_up: { house: systemAccounts.revenue, kind: 'adjust', gives: true },
   adjust_down: { house: systemAccounts.revenue, kind: 'adjust', gives: false },
 } as const satisfies Readonly<
@@ -36,24 +36,24 @@ export interface CreditMove {
   /** Decimal text, above 0. */
   readonly microcents: string;
   readonly reference: string | undefined;
-  /** The same key twice moves credit once. */
+  /** Two movements with the same key move credit once. */
   readonly idempotencyKey: string;
-  /** Of a grant: what is not used until then, from now on, is taken back (docs/payments.md). */
+  /** For a grant: what is not used within this time, from now on, is taken back (docs/payments.md). */
   readonly expiresAfterMs?: number | undefined;
 }
 
-/** Gives back what a request has cost, or a part of it; once. */
+/** Refunds the cost of a request, or a part of it; once. */
 export interface RequestRefund {
   readonly kind: 'refund_request';
   readonly accountId: string | undefined;
-  /** As the client or the list of requests shows it: `req_…`, or the whole id. */
+  /** As the client or the list of requests displays it: `req_…`, or the whole id. */
   readonly requestId: string;
   /** Left out: all of it. */
   readonly microcents: string | undefined;
   readonly reference: string | undefined;
 }
 
-/** How far below zero an account may go, at once for new requests. */
+/** How far below zero an account may go; applies at once to new requests. */
 export interface CreditLimit {
   readonly kind: 'limit_credit';
   readonly accountId: string | undefined;
@@ -63,10 +63,10 @@ export interface CreditLimit {
 export interface Moved {
   readonly kind: 'moved';
   readonly accountId: string;
-  /** What moved; below 0 when it was taken away. */
+  /** The amount moved; below 0 when it was taken away. */
   readonly microcents: string;
   readonly balanceMicrocents: string;
-  /** The key had been used for the same: nothing moved now. */
+  /** The key had been used for the same movement: nothing moved now. */
   readonly again: boolean;
 }
 
@@ -76,7 +76,7 @@ export interface CreditLimited {
   readonly microcents: string;
 }
 
-/** Throws OperationError; StoreError `insufficient` when the account does not have it, `conflict` for a key of another movement. */
+/** Throws OperationError; StoreError `insufficient` when the balance is too low, `conflict` for a key of another movement. */
 export async function moveCredit(input: CreditMove, services: OperationServices): Promise<Moved> {
   const accountId = await accountMeant(input.accountId, services.repositories);
   const amountMicrocents = BigInt(input.microcents);
@@ -120,7 +120,7 @@ export async function refundRequest(input: RequestRefund, services: OperationSer
       creditAccount: accountId,
       amountMicrocents,
       kind: 'refund',
-      // That of the service's own repairs: whoever comes first, a request is refunded once.
+      // The same key as the service's own repairs: a request is refunded once, by either.
       idempotencyKey: `refund:${id}`,
       reference: checkedReference(input.reference) ?? id,
     });

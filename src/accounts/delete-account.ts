@@ -5,11 +5,11 @@ import { StoreError } from '../store/store-error.ts';
 import { accountMeant, OperationError } from './operation.ts';
 import type { OperationServices } from './operation.ts';
 
-/** The end of an account: nothing of it works any more, and nothing of its people is left (docs/operator.md). */
+/** Ends an account: nothing of it works any more, and nothing of its users is left (docs/operator.md). */
 export interface AccountDeletion {
   readonly kind: 'delete_account';
   readonly accountId: string;
-  /** What is left of its credit expires; left out: there must be none. */
+  /** Lets its remaining credit expire; left out: there must be none. */
   readonly forfeitCredit?: boolean | undefined;
 }
 
@@ -19,13 +19,13 @@ export interface AccountDeleted {
   readonly forfeitedMicrocents: string;
 }
 
-/** What was cut needs a moment until it is settled; leases of others until they are given back. */
+/** Cut requests need a moment until they are settled; leases of other processes until they are returned. */
 const forfeitTriesMax = 60;
 const forfeitPauseMs = 250;
 
 /**
- * Suspends it, which cuts what runs, then takes away what it has, then erases it. Each step can be repeated: one that was
- * cut off by a crash leaves a suspended account, and the same wish goes on from there. Throws OperationError.
+ * Suspends the account, which cuts its running requests, then removes its credit, then erases it. Each step can be repeated: a
+ * deletion cut off by a crash leaves a suspended account, and the same request continues from there. Throws OperationError.
  */
 export async function deleteAccount(input: AccountDeletion, services: OperationServices): Promise<AccountDeleted> {
   const { ledger, repositories, directory, newId, now } = services;
@@ -69,7 +69,7 @@ async function forfeit(accountId: string, services: OperationServices): Promise<
           creditAccount: systemAccounts.promo,
           amountMicrocents: balance,
           kind: 'expiry',
-          // Whether an earlier try has moved anything is in the balance, which this one cannot exceed.
+          // If an earlier try has moved anything, the balance shows it, and this one cannot exceed it.
           idempotencyKey: `deleted:${accountId}:${Buffer.from(newId()).toString('hex')}`,
           reference: 'account deleted',
           by: actor?.id ?? actor?.kind ?? 'system',

@@ -6,23 +6,23 @@ import type { KeyAccess, KeyRates } from './key-limits.ts';
 import { lookUpHash, parseKey } from './key.ts';
 import type { Secret } from './secret.ts';
 
-/** Who sends a request. */
+/** The sender of a request. */
 export interface Caller {
   readonly account: {
     readonly id: string;
-    /** Ids in lower case; none: every model. */
+    /** Ids in lower case; undefined: every model. */
     readonly models?: ReadonlySet<string> | undefined;
     /** Name of its plan. */
     readonly plan?: string | undefined;
-    /** Requests that run at the same time, where the account has a limit of its own. */
+    /** Requests that may run at the same time, where the account has a limit of its own. */
     readonly concurrencyMax?: number | undefined;
-    /** What it may spend in a period with all of its keys together. */
+    /** The budget for all of its keys together. */
     readonly budget?: Budget | undefined;
   };
   readonly key: LiveKey;
 }
 
-/** Whether a caller is entitled to a model: its account is, and the key is not kept from it (specification §5.5). */
+/** Whether a caller is entitled to a model: its account is, and the key is not restricted from it (specification §5.5). */
 export function isEntitled({ account, key }: Caller, modelId: string): boolean {
   const id = modelId.toLowerCase();
   return (account.models?.has(id) ?? true) && (key.models?.has(id) ?? true);
@@ -31,22 +31,22 @@ export function isEntitled({ account, key }: Caller, modelId: string): boolean {
 export interface LiveKey {
   readonly id: string;
   readonly accountId: string;
-  /** Whose it is within the account; null: a legacy key, of nobody in particular (specification §5.5). */
+  /** Its user within the account; null: a legacy key without a user (specification §5.5). */
   readonly userId: string | null;
   readonly name: string;
-  /** What it is kept to beyond its models; absent: nothing. */
+  /** Its restrictions besides models; absent: none. */
   readonly access?: KeyAccess | undefined;
-  /** Ids in lower case; none: all that the account may use. */
+  /** Ids in lower case; undefined: all that the account may use. */
   readonly models?: ReadonlySet<string> | undefined;
-  /** What limits it beside its account; absent: nothing. */
+  /** Its limits besides those of its account; absent: none. */
   readonly rates?: KeyRates | undefined;
   /** The plan of its account pays for its requests. */
   readonly isPlanKey?: boolean | undefined;
-  /** What it may spend in a period. */
+  /** Its budget. */
   readonly budget?: Budget | undefined;
-  /** Its requests have them besides their own. */
+  /** Its requests get these besides their own. */
   readonly tags?: readonly string[] | undefined;
-  /** It manages accounts, and makes no requests. */
+  /** It manages accounts and makes no requests. */
   readonly isManagement?: boolean | undefined;
   readonly expiresAt: number | null;
 }
@@ -55,7 +55,7 @@ interface KnownKey {
   readonly key: LiveKey;
   readonly isPaused: boolean;
   readonly hash: string;
-  /** Of the secret of before its last rotation. */
+  /** The secret before its last rotation. */
   readonly previous: { readonly hash: string; readonly endsAt: number } | undefined;
 }
 
@@ -72,15 +72,14 @@ export type DirectoryChange =
   | { readonly kind: 'account_models'; readonly accountId: string; readonly models: readonly string[] | null }
   | { readonly kind: 'account_status'; readonly accountId: string; readonly status: AccountStatus };
 
-/** What running requests must hear of at once: they end as `revoked`. */
+/** What running requests must learn at once: they end as `revoked`. */
 export type Cut =
   | { readonly kind: 'key_revoked' | 'key_paused'; readonly keyId: string }
   | { readonly kind: 'account_suspended'; readonly accountId: string };
 
 /**
- * Every live key in memory, by its hash, so that authentication costs one HMAC and one look-up and no I/O. The look-up
- * goes by a keyed hash that nobody outside can compute, so its time tells nothing about the keys there are
- * (reliability §3.5).
+ * Every live key in memory, by its hash, so that authentication costs one HMAC and one look-up and no I/O. The look-up goes by a
+ * keyed hash that nobody outside can compute, so its timing reveals nothing about existing keys (reliability §3.5).
  */
 export class Directory {
   readonly #secret: Secret;
@@ -89,9 +88,9 @@ export class Directory {
   /** Ids of keys, by the hashes of their secrets. */
   readonly #ids = new Map<string, string>();
   readonly #suspended = new Set<string>();
-  /** Models of the accounts that are limited to some. */
+  /** Models of the accounts that are restricted to some. */
   readonly #modelsOfAccounts = new Map<string, ReadonlySet<string>>();
-  /** Plans, and limits on running requests, of the accounts that have such. */
+  /** Plans, and limits on running requests, of the accounts that have any. */
   readonly #plansOfAccounts = new Map<string, string>();
   readonly #concurrencyOfAccounts = new Map<string, number>();
   readonly #budgetsOfAccounts = new Map<string, Budget>();
@@ -112,12 +111,12 @@ export class Directory {
     return [...this.#keys.keys()];
   }
 
-  /** Whether a key was made with the secret of this directory; one that was not would never match. */
+  /** Whether a key was made with the secret of this directory; another one would never match. */
   isOwn(key: LoadedKey): boolean {
     return key.pepperId === this.#secret.id;
   }
 
-  /** Adds keys, or brings them up to date, as the database has them. Throws when they were made with another secret: none of them would ever match. */
+  /** Adds or updates keys as the database has them. Throws when they were made with another secret: none would ever match. */
   load(keys: readonly LoadedKey[]): void {
     const strange = keys.filter((key) => !this.isOwn(key));
     if (strange.length > 0) {
@@ -131,7 +130,7 @@ export class Directory {
   }
 
   /**
-   * Who presents this key. `malformed` is text that cannot be a key of ours; undefined is a key that is not live: never
+   * Finds the caller of a presented key. `malformed`: the text cannot be a key of ours; undefined: the key is not live: never
    * made, revoked, paused, expired, or of a suspended account; or a secret that a rotation has ended.
    */
   find(presented: string): Caller | 'malformed' | undefined {
@@ -154,7 +153,7 @@ export class Directory {
     };
   }
 
-  /** Follows the database, after the change is durable there. */
+  /** Follows the database; called after the change is durable there. */
   apply(change: DirectoryChange): void {
     switch (change.kind) {
       case 'key_created':
@@ -256,7 +255,7 @@ export class Directory {
 
   #changeKey(keyId: string, change: Partial<LiveKey>): void {
     const known = this.#keys.get(keyId);
-    // Another object: requests that run keep what they began with.
+    // A new object: running requests keep the one they began with.
     if (known !== undefined) this.#keys.set(keyId, { ...known, key: { ...known.key, ...change } });
   }
 

@@ -3,9 +3,9 @@ import type { ExportedSection } from '../store/erasure/erase-account.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
 
 /**
- * Everything that the service has of an account, as the text of one JSON object, in pieces: a list for each section. Amounts
- * are microcents, times milliseconds since 1970, bytes hexadecimal digits; whole numbers beyond 2^53 are decimal text. No
- * secret and no hash of one is in it. Whoever does not belong to the account, such as an operator, has no name in it.
+ * Everything that the service has of an account, as the text of one JSON object, in pieces: a list for each section. Amounts are
+ * microcents, times milliseconds since 1970, bytes hexadecimal digits; whole numbers beyond 2^53 are decimal text. It contains no
+ * secret and no hash of one. An actor who does not belong to the account, such as an operator, has no name in it.
  */
 export async function* exportAccount(
   accountId: string,
@@ -34,7 +34,7 @@ export async function* exportAccount(
   yield '}\n';
 }
 
-/** A row is flat, so bytes are seen before they are taken for objects. */
+/** A row is flat, so bytes are seen before they are treated as objects. */
 function printed(this: unknown, name: string, value: unknown): unknown {
   const raw = (this as Readonly<Record<string, unknown>>)[name];
   if (raw instanceof Uint8Array) return Buffer.from(raw).toString('hex');

@@ -14,7 +14,7 @@ export async function createFirstAccount(
   creditMicrocents: bigint,
 ): Promise<FirstAccount | undefined> {
   const [known] = await services.repositories.listAccounts({ limit: 1 });
-  // A start that was killed half-way left the account without a key: it is finished here.
+  // A start that was killed half-way left the account without a key: this one finishes it.
   if (known !== undefined && (await services.repositories.listKeys({ limit: 1 })).length > 0) return undefined;
   const accountId = known?.id ?? (await newAccount(services));
   if (creditMicrocents > 0n) {
@@ -31,7 +31,7 @@ export async function createFirstAccount(
       services,
     );
   }
-  // The owner's own, so it can upload files (specification §5.5).
+  // The key belongs to the owner, so it can upload files (specification §5.5).
   const answer = await operate(
     { kind: 'create_key', accountId, name: 'first key', userId: 'owner', expiresAt: undefined },
     services,

@@ -2,7 +2,7 @@ import type { Change, FollowedRepositories, Follows } from '../store/feed.ts';
 import type { AccountPrice } from '../store/repositories/queries.ts';
 import type { Directory } from './directory.ts';
 
-/** The rates of accounts, as they are in memory. */
+/** The rates of accounts in memory. */
 export interface FollowedPrices {
   load(prices: readonly AccountPrice[]): void;
   replace(accountId: string, prices: readonly AccountPrice[]): void;
@@ -11,19 +11,19 @@ export interface FollowedPrices {
 export interface FollowerOptions {
   readonly directory: Directory;
   readonly prices: FollowedPrices;
-  /** The budget of a key or an account has changed; `undefined`: maybe any. */
+  /** The budget of a key or an account has changed; `undefined`: possibly any. */
   readonly budgetChanged?: (subject: string | undefined) => void;
-  /** What time it is for all replicas. */
+  /** The time shared by all replicas. */
   readonly now: () => number;
   readonly warn: (message: string) => void;
 }
 
-/** As many as a page of the repositories have. */
+/** The size of a page of the repositories. */
 const keysAtOnce = 1000;
 
 /**
- * Keeps keys, accounts and rates in memory in line with the database. A change is read as what it names is now: so it does
- * not matter how often, how late and in which order changes arrive, and which of them this version knows.
+ * Keeps keys, accounts and rates in memory in line with the database. For each change it reads the current state of its subject:
+ * so it does not matter how often, how late and in which order changes arrive, and which of them this version knows.
  */
 export class Follower implements Follows {
   readonly #options: FollowerOptions;
@@ -33,7 +33,7 @@ export class Follower implements Follows {
     this.#options = options;
   }
 
-  /** Throws, the first time, when keys were made with another secret: the service must not start like that. */
+  /** Throws, the first time, when keys were made with another secret: the service must not start in this state. */
   async loadAll(repositories: FollowedRepositories): Promise<void> {
     const { directory, prices } = this.#options;
     const known = new Set(directory.ids());
@@ -57,12 +57,12 @@ export class Follower implements Follows {
     ];
     await this.#followKeys(refsOf('key_'), repositories);
     for (const accountId of refsOf('account_')) await this.#followAccount(accountId, repositories);
-    // After it is in force: what goes back is not asked for again by who has not heard of it.
+    // After it is in force: a returned lease is not requested again by a part that has not heard of the change.
     for (const subject of [...refsOf('key_budget'), ...refsOf('account_budget')])
       this.#options.budgetChanged?.(subject);
   }
 
-  /** Those that the database does not have as live are revoked. */
+  /** Keys that are not live in the database are revoked. */
   async #followKeys(ids: readonly string[], repositories: FollowedRepositories): Promise<void> {
     for (let from = 0; from < ids.length; from += keysAtOnce) {
       const some = ids.slice(from, from + keysAtOnce);
@@ -89,7 +89,7 @@ export class Follower implements Follows {
     prices.replace(accountId, await ratesOf(accountId, repositories, this.#options.now()));
   }
 
-  /** One key that was made with another secret must not keep those from being followed that this service has. */
+  /** A key that was made with another secret must not prevent this service from following its own. */
   #load(keys: Parameters<Directory['load']>[0]): void {
     const { directory, warn } = this.#options;
     const own = keys.filter((key) => directory.isOwn(key));
@@ -102,7 +102,7 @@ export class Follower implements Follows {
   }
 }
 
-/** All that are in force or will be. */
+/** All rates that are or will be in force. */
 async function ratesOf(
   accountId: string | undefined,
   repositories: FollowedRepositories,

@@ -1,8 +1,8 @@
 import { AddressRanges, rangeOf } from '../platform/ip/ranges.ts';
 
-/** What a key is kept to, beyond its models. Stored as JSON beside the key; absent: not kept to any. */
+/** The restrictions of a key, besides models. Stored as JSON beside the key; absent: unrestricted. */
 export interface KeyLimits {
-  /** Paths of the inference host, such as `/v1/messages`, each with what lies below it. The model list is open to every key. */
+  /** Paths of the inference host, such as `/v1/messages`, each with everything below it. The model list is open to every key. */
   readonly endpoints?: readonly string[] | undefined;
   /** Addresses that requests may come from: single ones, or ranges such as `10.0.0.0/8`. */
   readonly addresses?: readonly string[] | undefined;
@@ -10,26 +10,26 @@ export interface KeyLimits {
   readonly zdrOnly?: boolean | undefined;
   /** The plan of its account pays for its requests (money.md, "Plans"). */
   readonly planKey?: boolean | undefined;
-  /** Requests that run at the same time. */
+  /** Requests that may run at the same time. */
   readonly concurrencyMax?: number | undefined;
   readonly requestsPerMinute?: number | undefined;
-  /** Of prompts and answers together. */
+  /** Tokens of prompts and answers together. */
   readonly tokensPerMinute?: number | undefined;
 }
 
 export type KeyRates = Pick<KeyLimits, 'concurrencyMax' | 'requestsPerMinute' | 'tokensPerMinute'>;
 
-/** Limits that an account has instead of those of its plan or of the configuration. Stored as JSON beside the account. */
+/** Limits of an account that override those of its plan or of the configuration. Stored as JSON beside the account. */
 export interface AccountLimits {
-  /** Requests that run at the same time. */
+  /** Requests that may run at the same time. */
   readonly concurrencyMax?: number | undefined;
 }
 
-/** The same, ready to be asked for every request. */
+/** The same, prepared for checking every request. */
 export interface KeyAccess {
   readonly zdrOnly: boolean;
   mayUse(path: string): boolean;
-  /** The client's, as the socket or a trusted proxy has it; `undefined` when it is gone already. */
+  /** The client's address, from the socket or a trusted proxy; `undefined` when it is gone already. */
   mayComeFrom(address: string | undefined): boolean;
 }
 
@@ -49,14 +49,14 @@ export function keyAccess({ endpoints, addresses, zdrOnly }: KeyLimits): KeyAcce
   };
 }
 
-/** `undefined`: none is set. */
+/** `undefined`: there are none. */
 export function keyRates({ concurrencyMax, requestsPerMinute, tokensPerMinute }: KeyLimits): KeyRates | undefined {
   if (concurrencyMax === undefined && requestsPerMinute === undefined && tokensPerMinute === undefined)
     return undefined;
   return { concurrencyMax, requestsPerMinute, tokensPerMinute };
 }
 
-/** What is wrong with a list of endpoints or addresses, or with a limit, in words; `undefined`: nothing. */
+/** The fault of a list of endpoints or addresses, or of a limit, in words; `undefined`: none. */
 export function faultOfLimits({ endpoints = [], addresses = [], ...limits }: KeyLimits): string | undefined {
   const rates = Object.values(keyRates(limits) ?? {}) as readonly (number | undefined)[];
   if (!rates.every((rate) => rate === undefined || isLimit(rate)))
@@ -70,7 +70,7 @@ export function faultOfLimits({ endpoints = [], addresses = [], ...limits }: Key
     : `"${address}" is neither an address nor a range of them; write for example 192.0.2.7, 10.0.0.0/8 or 2001:db8::/32.`;
 }
 
-/** As the database has them. */
+/** In the database's format. */
 export const printLimits = (limits: KeyLimits): string | null =>
   Object.values(limits).every((value) => value === undefined) ? null : JSON.stringify(limits);
 

@@ -10,10 +10,10 @@ const randomLength = 32; // 190.5 bits
 const checkLength = 6; // 62^6 > 2^32
 const format = new RegExp(`^${prefix}[0-9A-Za-z]{${randomLength + checkLength}}$`);
 
-/** A key as text: shown once, to whoever it is made for, and never stored. */
+/** A key as text: displayed once, to its recipient, and never stored. */
 export type KeyText = string & { readonly brand: 'KeyText' };
 
-/** A new key: `tkh_`, 32 random characters, 6 that check the rest, so that scanners and we know a key when we see one. */
+/** A new key: `tkh_`, 32 random characters, 6 that check the rest, so that we and scanners can recognize a key. */
 export function newKey(): KeyText {
   const body = prefix + randomBase62(randomLength);
   return (body + checkOf(body)) as KeyText;
@@ -26,24 +26,24 @@ export function parseKey(presented: string): KeyText | undefined {
   return checkOf(body) === presented.slice(-checkLength) ? (presented as KeyText) : undefined;
 }
 
-/** 32 bytes: HMAC-SHA-256 of the whole key. A key has 190 random bits, so a slow hash would only slow us down. */
+/** 32 bytes: HMAC-SHA-256 of the whole key. A key has 190 random bits, so a slow hash would add nothing but delay. */
 export function hashKey(key: KeyText, secret: Secret): Uint8Array {
   return Uint8Array.from(createHmac('sha256', secret.pepper).update(key, 'latin1').digest());
 }
 
-/** The same as a map's key: one character a byte. */
+/** The same as a map's key: one character per byte. */
 export function lookUpHash(key: KeyText, secret: Secret): string {
   return createHmac('sha256', secret.pepper).update(key, 'latin1').digest('binary');
 }
 
-/** What may be shown of a key, so that its owner knows it again. */
+/** The displayable part of a key, by which its owner recognizes it. */
 export function displayOf(key: KeyText): string {
   return `${prefix}…${key.slice(-4)}`;
 }
 
 export interface KeyInput {
   readonly accountId: string;
-  /** Whose it is within the account; left out or null: a legacy key, which uploads no files (specification §5.5). */
+  /** Its user within the account; left out or null: a legacy key, which uploads no files (specification §5.5). */
   readonly userId?: string | null;
   readonly name: string;
   readonly secret: Secret;
@@ -59,7 +59,7 @@ export interface KeyInput {
   readonly tags?: readonly string[];
 }
 
-/** A new key, and the row of it that is stored. */
+/** A new key, and its row for the database. */
 export function issueKey(input: KeyInput): { readonly text: KeyText; readonly row: NewKey } {
   const text = newKey();
   const row = {

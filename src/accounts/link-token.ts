@@ -1,6 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto';
 
-/** What a link proves: 256 random bits. Only its hash is stored; so much randomness needs no slow one (reliability §3.6). */
+/** The proof in a link: 256 random bits. Only its hash is stored; so much randomness needs no slow one (reliability §3.6). */
 export interface LinkToken {
   /** 43 characters of base64url. */
   readonly text: string;

@@ -1,12 +1,12 @@
 import { OperationError } from './operation.ts';
 
-/** Of the whole address, as SMTP takes it (RFC 5321 §4.5.3.1). */
+/** Length of the whole address, as SMTP accepts it (RFC 5321 §4.5.3.1). */
 export const mailAddressLengthMax = 254;
 
 /**
- * What is an address of a person, in the words of JSON Schema too. One rule for every route and command that takes one, and no
- * wider than that of sign-in (better-auth's, which is zod's): an address that passes it can be stored, written to, and signed in
- * with. 64 letters, digits and `_ ' + - .` before the `@`; names of a domain with a dot, of 63 letters, digits and hyphens each.
+ * The form of a user's address, also in JSON Schema. One rule for every route and command that takes one, and no wider than that
+ * of sign-in (better-auth's, which is zod's): an address that passes it can be stored, written to, and signed in with. 64
+ * letters, digits and `_ ' + - .` before the `@`; domain names with a dot, of 63 letters, digits and hyphens each.
  */
 export const mailAddressPattern =
   "^(?=.{6,254}$)(?=[^@]{1,64}@)(?!\\.)(?!.*\\.\\.)[A-Za-z0-9_'+.-]*[A-Za-z0-9_+-]" +
@@ -16,7 +16,7 @@ const form = new RegExp(mailAddressPattern, 'u');
 
 export const isMailAddress = (text: string): boolean => text.length <= mailAddressLengthMax && form.test(text);
 
-/** In small letters, as it is stored. Throws OperationError for what is no address. */
+/** In lower case, as it is stored. Throws OperationError for text that is not an address. */
 export function checkedMailAddress(text: string): string {
   const address = text.toLowerCase();
   if (!isMailAddress(address)) throw new OperationError('This is no e-mail address.');

@@ -7,11 +7,11 @@ import type { OwnerLink, OwnerLinkInput, OwnerMade, OwnerInput } from './owner.t
 import type { PersonRelease, PersonReleased } from './release-person.ts';
 import type { Role } from './role.ts';
 
-/** Makes an account and, where they are wished, the invitation of its owner, its first credit and its first key. */
+/** Creates an account and, where requested, its owner's invitation, its first credit and its first key. */
 export interface NewAccountInput {
   readonly kind: 'create_account';
   readonly name: string;
-  /** Is invited to own it. */
+  /** The address invited to own it. */
   readonly ownerEmail?: string | undefined;
   /** A grant; decimal text, above 0. */
   readonly creditMicrocents?: string | undefined;
@@ -26,21 +26,21 @@ export interface AccountMade {
   /** The token is stored nowhere. */
   readonly invitation?: { readonly email: string; readonly token: string; readonly expiresAt: number };
   readonly creditMicrocents?: string;
-  /** Shown once and stored nowhere. */
+  /** Displayed once and stored nowhere. */
   readonly key?: { readonly keyId: string; readonly key: string };
 }
 
-/** What an operator changes while the service runs, or without it: the command line's writes. Plain JSON data. */
+/** The operator's changes, with the service running or without it: the command line's writes. Plain JSON data. */
 export type Operation =
   | NewAccountInput
   | {
       readonly kind: 'create_key';
       readonly accountId: string | undefined;
       readonly name: string;
-      /** Left out: a legacy key, of nobody in particular. */
+      /** Left out: a legacy key without a user. */
       readonly userId?: string | undefined;
       readonly expiresAt: number | undefined;
-      /** Instead: so long after it is made, by the clock of whoever makes it. */
+      /** Instead: this long after it is made, by the clock of the process that makes it. */
       readonly expiresAfterMs?: number | undefined;
       /** Left out: all that the account may use. */
       readonly models?: readonly string[] | undefined;
@@ -50,58 +50,58 @@ export type Operation =
       readonly budget?: BudgetInput | undefined;
       /** Labels of all of its requests. */
       readonly tags?: readonly string[] | undefined;
-      /** A management key, which may do what this role may; left out: an inference key. */
+      /** A management key with the rights of this role; left out: an inference key. */
       readonly role?: Role | undefined;
-      /** A management key of whoever runs the server. */
+      /** A management key of the operator. */
       readonly isOperator?: boolean | undefined;
     }
-  /** Which models a key or an account may use; without `models` it may use all there are. */
+  /** Sets the models that a key or an account may use; without `models`, all of them. */
   | { readonly kind: 'allow_key'; readonly keyId: string; readonly models: readonly string[] | undefined }
   | {
       readonly kind: 'allow_account';
       readonly accountId: string | undefined;
       readonly models: readonly string[] | undefined;
     }
-  /** Gives an account a plan; without one, none. */
+  /** Sets the plan of an account; without `plan`, removes it. */
   | { readonly kind: 'plan_account'; readonly accountId: string | undefined; readonly plan: string | undefined }
-  /** How many requests of an account may run; left out: what its plan or the configuration says. */
+  /** Sets how many requests of an account may run; left out: the limit of its plan or the configuration. */
   | {
       readonly kind: 'limit_account';
       readonly accountId: string | undefined;
       readonly concurrencyMax: number | undefined;
     }
-  /** Changes what a key is kept to; what is null is nothing from now on, what is left out stays. */
+  /** Changes a key's restrictions; null removes one, and what is left out stays. */
   | {
       readonly kind: 'limit_key';
       readonly keyId: string;
       readonly limits: LimitsChange;
     }
-  /** Changes what is said of a key, all at once; what is left out stays. */
+  /** Changes a key's details, all at once; what is left out stays. */
   | {
       readonly kind: 'edit_key';
       readonly keyId: string;
       readonly name?: string | undefined;
-      /** Milliseconds since 1970, null for never. */
+      /** Milliseconds since 1970; null: never. */
       readonly expiresAt?: number | null | undefined;
-      /** Instead, from now on. */
+      /** Instead: this long from now on. */
       readonly expiresAfterMs?: number | undefined;
       /** null: all that its account may use. */
       readonly models?: readonly string[] | null | undefined;
-      /** What is null is nothing from now on. */
+      /** null removes a limit. */
       readonly limits?: LimitsChange | undefined;
       readonly tags?: readonly string[] | undefined;
-      /** Paused: nobody is let in with it, and what runs on it is cut. */
+      /** Paused: it admits no request, and its running requests are cut. */
       readonly disabled?: boolean | undefined;
     }
-  /** Gives a key another secret; the one it has works on for so long. */
+  /** Gives a key another secret; the current one works on for this long. */
   | { readonly kind: 'rotate_key'; readonly keyId: string; readonly overlapMs: number }
-  /** Names an account anew, says to whom its invoices go, or whose days and months it counts in; what is left out stays, what is null is taken away. */
+  /** Renames an account, or sets its billing details or the zone of its days and months; left out: stays, null: removed. */
   | {
       readonly kind: 'edit_account';
       readonly accountId: string | undefined;
       readonly name?: string | undefined;
       readonly billing?: { readonly [Detail in keyof BillingDetails]?: BillingDetails[Detail] | undefined } | undefined;
-      /** IANA's, such as `Europe/Berlin`. */
+      /** IANA name, such as `Europe/Berlin`. */
       readonly timeZone?: string | undefined;
     }
   | BudgetSetting
@@ -131,7 +131,7 @@ export type Operation =
   | {
       readonly kind: 'suspend_account' | 'revive_account';
       readonly accountId: string;
-      /** For whoever reads the audit log. */
+      /** For readers of the audit log. */
       readonly reason?: string | undefined;
     };
 
@@ -139,7 +139,7 @@ export type LimitsChange = { readonly [Limit in keyof KeyLimits]?: KeyLimits[Lim
 
 export type OperationAnswer =
   | AccountMade
-  /** `key` is shown once and stored nowhere. */
+  /** `key` is displayed once and stored nowhere. */
   | {
       readonly kind: 'key';
       readonly keyId: string;
@@ -149,7 +149,7 @@ export type OperationAnswer =
     }
   | {
       readonly kind: 'allowed';
-      /** Of the key or the account. */
+      /** Id of the key or the account. */
       readonly id: string;
       readonly models: readonly string[] | null;
     }
@@ -169,7 +169,7 @@ export type OperationAnswer =
       readonly accountId: string;
       readonly name: string;
       readonly key: string;
-      /** When the earlier secret ends, by the clock of the database; null: it has. */
+      /** When the earlier secret ends, by the clock of the database; null: it has ended. */
       readonly previousEndsAt: number | null;
     }
   | { readonly kind: 'account_edited'; readonly accountId: string; readonly name: string }

@@ -6,7 +6,7 @@ import type { OperationActor } from './actor.ts';
 import type { Directory } from './directory.ts';
 import type { Secret } from './secret.ts';
 
-/** The account part of the store: what the ledger's thread writes besides money. */
+/** The account part of the store: the ledger thread's writes besides money. */
 export interface AccountWriter {
   createAccount(account: NewAccount): Promise<unknown>;
   setAccountStatus(
@@ -15,7 +15,7 @@ export interface AccountWriter {
     at: number,
     changeId: Uint8Array,
   ): Promise<unknown>;
-  /** How far below zero a customer may go. Rejects as `insufficient` when the credit to be taken away is in use. */
+  /** Sets how far below zero a customer may go. Rejects as `insufficient` when the credit to be taken away is in use. */
   setCreditLimit(accountId: string, toMicrocents: bigint, at: number, changeId: Uint8Array): Promise<void>;
   /** Rejects as `not_found` when there is no such live key or customer. */
   setBudget(change: BudgetChange): Promise<void>;
@@ -27,30 +27,30 @@ export interface OperationServices {
   readonly secret: Secret;
   /** Makes UUIDv7s. */
   readonly newId: () => Uint8Array;
-  /** What time it is for all who share the books. */
+  /** The time shared by all processes on the books. */
   readonly now: () => number;
   /** The live keys of the running service; a command that works on the database alone has none. */
   readonly directory: Directory | undefined;
-  /** The rates of the running service; likewise. */
+  /** The rates of the running service; also undefined without one. */
   readonly prices?: PriceFollower | undefined;
-  /** Who asks; left out: the service by itself. */
+  /** The actor; left out: the service itself. */
   readonly actor?: OperationActor | undefined;
   /** Instead of both, where changes come back through the feed: waits for it. */
   readonly caughtUp?: (() => Promise<unknown>) | undefined;
 }
 
-/** Who charges: follows the database, after a change is durable there. */
+/** The part that charges: follows the database, after a change is durable there. */
 export interface PriceFollower {
   add(price: AccountPrice): void;
   end(accountId: string, modelId: string, at: number): void;
 }
 
-/** A request of the operator that cannot be fulfilled; the message is for a person. */
+/** A request of the operator that cannot be fulfilled; the message is for display. */
 export class OperationError extends Error {
   override readonly name = 'OperationError';
 }
 
-/** The account that was named, or the only one there is. */
+/** The named account, or the only one there is. */
 export async function accountMeant(
   named: string | undefined,
   repositories: Pick<Repositories, 'listAccounts' | 'getAccount'>,
@@ -73,7 +73,7 @@ export async function accountMeant(
   return only.id;
 }
 
-/** Printed in terminals and pages: no control characters, nothing that PostgreSQL refuses (reliability D9). */
+/** For text displayed in terminals and pages: no control characters, nothing that PostgreSQL refuses (reliability D9). */
 export function checkedText(text: string, what: string, lengthMax: number): string {
   if (text === '' || text.length > lengthMax || /\p{Cc}/u.test(text) || !text.isWellFormed()) {
     throw new OperationError(`${what} has 1 to ${lengthMax} characters, none of them control characters.`);

@@ -22,7 +22,7 @@ import { isTag, tagRule, tagsMax } from './tags.ts';
 /** How long an earlier secret may work beside the one that a rotation made: seven days. */
 export const overlapMsMax = 7 * 86_400_000;
 
-/** Carries out one operation. It is durable, in force in this process, and in the audit log when the promise resolves. */
+/** Carries out one operation. When the promise resolves, it is durable, in force in this process, and in the audit log. */
 export async function operate(operation: Operation, services: OperationServices): Promise<OperationAnswer> {
   const entry = await beginEntry(operation, services);
   let answer: OperationAnswer;
@@ -38,7 +38,7 @@ export async function operate(operation: Operation, services: OperationServices)
   return answer;
 }
 
-/** What a person can mend is said in words. */
+/** Errors that the user can fix become readable messages. */
 function mappedError(error: unknown): unknown {
   const isWrong =
     error instanceof StoreError &&
@@ -236,14 +236,14 @@ const noLiveKey = (keyId: string): OperationError =>
     cause: new StoreError('not_found', `there is no live key ${keyId}`),
   });
 
-/** In this process, where the feed does not bring it. */
+/** Applies the change in this process, where the feed does not bring it. */
 async function followKey(keyId: string, { repositories, directory }: OperationServices): Promise<void> {
   if (directory === undefined) return;
   const [key] = await repositories.loadKeys({ ids: [keyId] });
   if (key !== undefined) directory.apply({ kind: 'key_changed', key });
 }
 
-/** A management key makes no requests, so nothing that requests are kept to has a meaning for it but where they come from. */
+/** A management key makes no requests, so of all restrictions on requests only the source address applies to it. */
 function managementOf(given: Extract<Operation, { kind: 'create_key' }>): {
   readonly role: Role | null;
   readonly isOperator: boolean;
@@ -260,7 +260,7 @@ function managementOf(given: Extract<Operation, { kind: 'create_key' }>): {
   return { role, isOperator };
 }
 
-/** Each once. */
+/** Removes duplicates. */
 function checkedTags(tags: readonly string[] = []): readonly string[] {
   const set = [...new Set(tags)];
   if (set.length > tagsMax || !set.every(isTag)) throw new OperationError(tagRule);
@@ -276,7 +276,7 @@ function expiryOf(
   return expiresAfterMs === undefined ? (expiresAt ?? null) : now + expiresAfterMs;
 }
 
-/** As in the configuration: 10¹⁵ microcents for a million tokens. */
+/** The same as in the configuration: 10¹⁵ microcents for a million tokens. */
 const priceMax = 10n ** 15n;
 
 function priceOf(given: Extract<Operation, { kind: 'set_price' }>, accountId: string, now: number): AccountPrice {
@@ -288,7 +288,7 @@ function priceOf(given: Extract<Operation, { kind: 'set_price' }>, accountId: st
   // A hold is taken at the input price, and a charge never exceeds its hold (reliability I2).
   if (cacheRead > input) throw new OperationError('Cached tokens may not cost more than uncached ones.');
   const { validFrom = now, validTo } = given;
-  // What has been charged stays charged: rates hold from the start of the requests to come.
+  // What has been charged stays charged: rates apply from the start of future requests.
   if (validFrom < now) throw new OperationError('Rates cannot begin in the past.');
   if (validTo !== undefined && validTo <= validFrom) throw new OperationError('Rates must end after they begin.');
   return {
@@ -308,7 +308,7 @@ function checkedLimits(limits: KeyLimits = {}): string | null {
   return printLimits(limits);
 }
 
-/** Without what is left out. */
+/** Drops undefined fields. */
 function checkedChange(limits: LimitsChange): Readonly<Record<string, unknown>> {
   const changed = Object.entries(limits).filter(([, value]) => value !== undefined);
   checkedLimits(Object.fromEntries(changed.filter(([, value]) => value !== null)));
@@ -324,7 +324,7 @@ function checkedTimeZone(name: string): string {
 
 const modelsMax = 1000;
 
-/** Lower case, sorted, each once. */
+/** Lower case, sorted, without duplicates. */
 function checkedModels(models: readonly string[] | undefined): readonly string[] | null {
   if (models === undefined) return null;
   if (models.length > modelsMax) throw new OperationError(`At most ${modelsMax} models can be named.`);

@@ -5,17 +5,17 @@ import { checkedMailAddress } from './mail-address.ts';
 import { checkedText } from './operation.ts';
 import type { OperationServices } from './operation.ts';
 
-/** Makes a new link for whoever is to run the server, in the place of the one before. */
+/** Makes a new link for the future operator, which replaces the one before. */
 export interface OwnerLinkInput {
   readonly kind: 'owner_link';
 }
 
-/** Makes a person who runs the server and owns its first account. */
+/** Creates a user who operates the server and owns its first account. */
 export interface OwnerInput {
   readonly kind: 'create_owner';
   readonly email: string;
   readonly name: string;
-  /** As `Passwords` makes it: the password itself stays where it was typed. */
+  /** Made by `Passwords`: the password itself stays where it was typed. */
   readonly passwordHash: string;
 }
 
@@ -34,10 +34,10 @@ export interface OwnerMade {
 
 type Services = Pick<OperationServices, 'repositories' | 'now'>;
 
-/** One use, half an hour. */
+/** For one use, within half an hour. */
 export const ownerLinkMs = 30 * 60_000;
 
-/** The address of the page that it opens; the token is behind the `#`, which no server and no log sees. */
+/** The address of the page that it opens; the token is after the `#`, which no server and no log sees. */
 export const ownerLinkUrl = (accountUrl: string, token: string): string => `${accountUrl}/welcome#${token}`;
 
 export async function makeOwnerLink({ repositories, now }: Services): Promise<OwnerLink> {
@@ -48,9 +48,9 @@ export async function makeOwnerLink({ repositories, now }: Services): Promise<Ow
 }
 
 /**
- * The link that a start prints, while nobody runs the server. All who start on the same books within its half hour print the
- * same one: it follows from their secret and its end, and has no use without its row. Call it under `Store.alone`. Undefined:
- * somebody runs the server, or has been given a link by `makeOwnerLink`, which stays good.
+ * The link that a start prints while the server has no operator. All processes that start on the same books within its half hour
+ * print the same one: it is derived from their secret and its end, and is useless without its row. Call it under `Store.alone`.
+ * Undefined: there is an operator, or a link from `makeOwnerLink`, which stays valid.
  */
 export async function firstOwnerLink({
   repositories,
@@ -73,8 +73,8 @@ export async function firstOwnerLink({
 }
 
 /**
- * All at once. With a `token` only while the link with it is good, which is used up then; undefined: it is not. Throws
- * OperationError for what is no address or name.
+ * All at once. With a `token` only while its link is valid, which is used up then; undefined: it is not. Throws OperationError
+ * for an invalid address or name.
  */
 export async function createOwner(
   input: Omit<OwnerInput, 'kind'>,
@@ -94,5 +94,5 @@ export async function createOwner(
   return made === undefined ? undefined : { kind: 'owner', userId: made.userId, email };
 }
 
-/** As better-auth is told to make them. */
+/** In the format that better-auth is configured to use. */
 export const newPersonId = (): string => randomUUID().replaceAll('-', '');

@@ -2,7 +2,7 @@ import { ApiError } from '../platform/errors.ts';
 
 /**
  * The key that a request carries, on either host: `Authorization: Bearer <key>`, else `x-api-key` (specification §5.1).
- * undefined: none, for what is empty is not there. Throws `invalid_api_key` for an `Authorization` of another form, whatever
+ * undefined: none; an empty value counts as absent. Throws `invalid_api_key` for an `Authorization` of another form, whatever
  * else was sent.
  */
 export function presentedKey(

@@ -2,7 +2,7 @@ import { StoreError } from '../store/store-error.ts';
 import { OperationError } from './operation.ts';
 import type { OperationServices } from './operation.ts';
 
-/** Takes the codes and passkeys off a person who has lost them, and ends their sessions. Their password stays. */
+/** Removes the codes and passkeys of a user who has lost them, and ends their sessions. Their password stays. */
 export interface PersonRelease {
   readonly kind: 'release_person';
   readonly email: string;
@@ -17,7 +17,7 @@ export interface PersonReleased {
   readonly sessions: number;
 }
 
-/** They are told by mail: nobody's second factor goes away in silence. Throws OperationError when there is no such person. */
+/** The user is notified by mail: no second factor disappears silently. Throws OperationError when there is no such user. */
 export async function releasePerson(
   input: Omit<PersonRelease, 'kind'>,
   { repositories, newId, now }: Pick<OperationServices, 'repositories' | 'newId' | 'now'>,

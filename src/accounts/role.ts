@@ -1,3 +1,3 @@
-/** What a person may be in an account, and what a management key may do there, from most to least. */
+/** Roles of a user in an account, and of a management key there, from most to least. */
 export const roles = ['owner', 'admin', 'billing', 'developer', 'viewer'] as const;
 export type Role = (typeof roles)[number];

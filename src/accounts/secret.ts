@@ -13,22 +13,22 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 
-/** What only this service knows. It is kept outside the database: whoever steals or writes the database has no key by it. */
+/** What only this service knows. It is kept outside the database: stealing or writing the database yields no key. */
 export interface Secret {
-  /** Of the hashes of API keys. */
+  /** For the hashes of API keys. */
   readonly pepper: KeyObject;
-  /** Of seals on reasoning that clients keep: to sign with, and to encrypt with; 32 bytes each. */
+  /** For seals on reasoning that clients keep: to sign with, and to encrypt with; 32 bytes each. */
   readonly sealSigning: KeyObject;
   readonly sealEncryption: KeyObject;
-  /** Of the hashes that stand for idempotency keys and bodies. */
+  /** For the hashes that stand for idempotency keys and bodies. */
   readonly fingerprints: KeyObject;
-  /** Of the events of the built-in provider of payments. */
+  /** For the events of the built-in payment provider. */
   readonly demoPayments: KeyObject;
-  /** Of sessions, links and second factors of people. */
+  /** For sessions, links and second factors of users. */
   readonly signIn: KeyObject;
-  /** Of the secrets that webhooks are signed with. */
+  /** For the secrets that webhooks are signed with. */
   readonly webhooks: KeyObject;
-  /** Names the pepper in each key's row, so that a wrong one is noticed; tells nothing about it. */
+  /** Names the pepper in each key's row, so that a wrong one is noticed; reveals nothing about it. */
   readonly id: string;
   readonly source: 'environment' | 'file' | 'created';
 }
@@ -42,7 +42,7 @@ export interface SecretOptions {
 
 const secretLengthMin = 32;
 
-/** The secret from the environment when there is one, else from `secret` in the data folder, else a new one there. */
+/** The secret from the environment if there is one, else from `secret` in the data folder, else a new one there. */
 export function openSecret({ fromEnvironment, dataFolder, warn }: SecretOptions): Secret {
   if (fromEnvironment !== undefined && fromEnvironment !== '') {
     refuseWeak(fromEnvironment, 'TOKENHOUSE_SECRET');
@@ -55,7 +55,7 @@ export function openSecret({ fromEnvironment, dataFolder, warn }: SecretOptions)
   return createSecret(file) ? secretOf(readSecret(file, warn)!, 'created') : secretOf(readSecret(file, warn)!, 'file');
 }
 
-/** Name of the secret that a file holds, as the rows of keys have it; `undefined` when there is no such file. */
+/** Name of the secret in a file, as in the rows of keys; `undefined` when there is no such file. */
 export function secretIdOf(file: string): string | undefined {
   const text = readSecret(file, () => {});
   return text === undefined ? undefined : secretOf(text, 'file').id;
@@ -103,7 +103,7 @@ function readSecret(file: string, warn: (message: string) => void): string | und
   }
 }
 
-/** Writes a whole file under another name first, then gives it its name if nobody else has: false when somebody has. */
+/** Writes a whole file under another name first, then renames it unless the name is taken: false when it is. */
 function createSecret(file: string): boolean {
   const draft = `${file}.${process.pid}.${randomBytes(4).toString('hex')}`;
   const descriptor = openSync(draft, 'wx', 0o600);

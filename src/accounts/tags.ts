@@ -4,5 +4,5 @@ export const tagsMax = 8;
 /** Linear, and no longer than a tag: headers may have 16 kB. */
 export const isTag = (text: string): boolean => /^[a-z0-9_-]{1,32}$/.test(text);
 
-/** For whoever sent another one. */
+/** Error text for an invalid tag. */
 export const tagRule = `A tag has 1 to 32 of a-z, 0-9, _ and -, and there are at most ${tagsMax}.`;

@@ -42,7 +42,7 @@ export interface OperatingOptions {
   readonly configFile: string;
   readonly store: Pick<Store, 'alone' | 'repositories' | 'now' | 'tidy'>;
   readonly operations: OperationServices;
-  /** Makes everything that answers requests ready for a configuration. */
+  /** Prepares everything that answers requests for a configuration. */
   readonly prepare: ReloadServices['prepare'];
   readonly metricsText: () => string | Promise<string>;
   readonly backends: () => ServiceStatus['backends'] | Promise<ServiceStatus['backends']>;
@@ -51,26 +51,26 @@ export interface OperatingOptions {
 export interface Urls {
   readonly inferenceUrl: string;
   readonly accountUrl: string;
-  /** How the API is reached from this very computer. */
+  /** The address of the API on this computer. */
   readonly localUrl: string;
 }
 
-/** What an operator has of the service. */
+/** The operator's side of the service. */
 export interface Operating {
-  /** Of the account host, as errors and pages name it. */
+  /** Address of the account host, as errors and pages name it. */
   readonly accountUrl: string;
   readonly accountSockets: () => number;
   readonly configReading: () => ConfigReading;
-  /** What is done again and again beside the requests, from `begin` to `quiet`. */
+  /** Recurring work beside the requests, from `begin` to `quiet`. */
   readonly jobs: Jobs;
   /** The configuration in force. */
   readonly config: () => Config;
   reload(): Promise<ReloadOutcome>;
-  /** Requests are answered at this port: who asks is told, and a new database gets its first account. */
+  /** Requests are answered at this port: the status reports it, and a new database gets its first account. */
   begin(
     inferencePort: number,
   ): Promise<Urls & { readonly firstAccount: FirstAccount | undefined; readonly ownerLink: string | undefined }>;
-  /** Takes no more wishes. */
+  /** Takes no more operator requests. */
   quiet(): Promise<void>;
   /** Closes the account host. */
   close(): void;
@@ -80,14 +80,14 @@ const tidyEveryMs = 60_000;
 const forgetEveryMs = 600_000;
 
 /**
- * Opens what an operator has of the service: the account host with pages and metrics, the control socket, and the file of
- * the configuration, which is read again when it changes. `opened` is given what closes each part, as soon as it is open.
+ * Opens the operator's side of the service: the account host with pages and metrics, the control socket, and the configuration
+ * file, which is read again when it changes. `opened` is given what closes each part, as soon as it is open.
  */
 export async function openOperating(options: OperatingOptions, opened: (() => unknown)[]): Promise<Operating> {
   const { config, store, operations } = options;
   const configWatcher = followConfiguration(options);
   opened.push(() => configWatcher.close());
-  // Pages and errors name the account host by its public address, which a free port (0) tells only when it listens.
+  // Pages and errors name the account host by its public address, which is known with a free port (0) only when it listens.
   let accountUrl = publicUrl(config.server.account);
   const parts = openParts(options, configWatcher.config, () => accountUrl, opened);
   const { outbox, jobs, notifications, paying } = parts;
@@ -115,11 +115,11 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
   opened.push(() => control.close());
 
   const begin: Operating['begin'] = async (inferencePort) => {
-    // Last: its key is shown once, by whoever started us, which a start that fails on the way never does.
+    // Last: our caller displays its key once, which a start that fails on the way never does.
     const firstAccount = await store.alone(() => createFirstAccount(operations, config.accounts.firstCreditMicrocents));
     jobs.start();
     outbox.start();
-    // Who starts beside us on the same new database waits, and is given the same link.
+    // A process that starts concurrently on the same new database waits, and gets the same link.
     const link = await store.alone(() => firstOwnerLink(operations));
     paying.begin();
     urls = {
@@ -152,7 +152,7 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
   };
 }
 
-/** What works beside the routes of the account host, and for them. */
+/** The parts that support the routes of the account host. */
 interface Parts {
   readonly outbox: Outbox;
   readonly jobs: Jobs;
@@ -230,7 +230,7 @@ function openAccountHost(
   });
 }
 
-/** Each round is short, so that reports come between; what is left over is added up a minute later. */
+/** Each round is short, so that reports come between; the rest is summed up a minute later. */
 const daysRoundsMax = 100;
 
 /** Sums of usage for reports. */
@@ -240,7 +240,7 @@ async function addUp(store: Pick<Store, 'repositories' | 'now'>): Promise<void> 
     if (!(await store.repositories.recomputeUsageDays({})).isMore) return;
 }
 
-/** Names of what failed, without texts that may hold what a client sent. */
+/** Names of what failed, without text that may hold client input. */
 function reasonOf(error: unknown): { readonly code: string } {
   const cause = error instanceof Error && error.cause !== undefined ? error.cause : error;
   if (cause instanceof StoreError) return { code: cause.code };

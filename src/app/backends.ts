@@ -16,19 +16,19 @@ import type { FetchedModelFile } from '../inference/model-files/fetch-model-file
 import type { FetchProgress } from '../inference/model-files/meter.ts';
 import type { Backend } from '../inference/pipeline/backend-pool.ts';
 
-/** A backend with what its start-up tells. */
+/** A backend with the results of its start. */
 export interface OpenBackend extends Backend {
   readonly modelId: string;
   readonly contextLength: number;
-  /** The same as long as nothing has changed that its engine was started with: then it may go on through a reload. */
+  /** Stays the same as long as nothing changes that its engine was started with: then it may go on through a reload. */
   readonly identity: string;
-  /** What it is made from: a server that is not ours is looked at. */
+  /** The configuration it is made from: a server that is not ours is checked. */
   readonly config: BackendConfig;
-  /** Resolves when it can take work for the first time; rejects, in words for an operator, when it never will. */
+  /** Resolves when it can first take work; rejects, in words for an operator, when it never will. */
   readonly ready: Promise<void>;
   /** The verified file of an embedded model. */
   readonly modelFile: Promise<FetchedModelFile> | undefined;
-  /** The same, once it is there. */
+  /** The same, once the file is there. */
   readonly fileInUse: () => { readonly path: string; readonly sha256: string } | undefined;
 }
 
@@ -36,23 +36,23 @@ export interface BackendServices {
   readonly environment: Environment;
   readonly limits: LimitsConfig;
   readonly log: Log;
-  /** Of all embedded models. */
+  /** Shared by all embedded models. */
   readonly memory: MemoryBudget;
   readonly onDownload: (modelId: string, progress: FetchProgress) => void;
   /** Aborted when the service stops, so that a download does not outlive it. */
   readonly stopping: AbortSignal;
 }
 
-/** What the embedded models of a service share. */
+/** The budget that the embedded models of a service share. */
 export function memoryBudgetOf(models: readonly ModelConfig[], limits: LimitsConfig): MemoryBudget {
   const embedded = models.flatMap(({ backends }) => backends).filter(({ engine }) => engine === 'llama');
   return new MemoryBudget({ cacheBytesMax: limits.cacheBytesMax, models: embedded.length });
 }
 
-/** Starts the engine of a backend: the one place where kinds of engines are named. */
+/** Starts the engine of a backend: the only place that names kinds of engines. */
 export function openBackend(model: ModelConfig, config: BackendConfig, services: BackendServices): OpenBackend {
   const { engine, ready, modelFile } = openEngine(model, config, services);
-  // Whoever waits for `ready` sees the failure; nobody has to.
+  // Callers that wait for `ready` see the failure; waiting is optional.
   ready.catch(() => {});
   let fileInUse: { readonly path: string; readonly sha256: string } | undefined;
   modelFile?.then(
@@ -83,8 +83,8 @@ export function openBackend(model: ModelConfig, config: BackendConfig, services:
 const placesAt = ({ concurrencyMax }: OpenAiBackendConfig): number => concurrencyMax ?? defaultMaxConcurrency;
 
 /**
- * The same for backends that differ in nothing but where they are and what they are called. How many may wait because of
- * one counts for the line of the model, not for it.
+ * The same for backends that differ only in address and name. How many may wait because of one counts for the model's queue, not
+ * for it.
  */
 function backendKind(config: BackendConfig): string {
   const elsewhere: readonly string[] = ['name', 'url', 'apiKey', 'queueMax'];
@@ -92,10 +92,10 @@ function backendKind(config: BackendConfig): string {
   return identityOf(Object.entries(reported).filter(([name]) => !elsewhere.includes(name)));
 }
 
-/** Our own engines. A script says what it says. */
+/** Supported by our own engines. A script declares its own. */
 const everyConstraint = ['json-object', 'json-schema', 'regex', 'grammar'] as const;
 
-/** Everything that an engine may have been started with. Left out is what only the card and the pipeline read. */
+/** Everything that an engine may have been started with. Fields read only by the card and the pipeline are left out. */
 export function backendIdentity(model: ModelConfig, config: BackendConfig, limits: LimitsConfig): string {
   const cardOnly: readonly (keyof ModelConfig)[] = [
     'displayName',
@@ -115,7 +115,7 @@ export function backendIdentity(model: ModelConfig, config: BackendConfig, limit
   return identityOf([started, config, reasons(model), limits.firstTokenTimeoutMs, limits.streamIdleTimeoutMs]);
 }
 
-/** Whether the model can be told how much to reason. */
+/** Whether the model accepts a reasoning effort. */
 const reasons = ({ capabilities, zdrCapabilities }: ModelConfig): boolean =>
   [...capabilities.efforts, ...zdrCapabilities.efforts].some((effort) => effort !== 'none');
 
@@ -210,7 +210,7 @@ function fetchFile(
   });
 }
 
-/** Figures and words of an engine's own events; what else it holds is left out. */
+/** Numbers and words of an engine's own events; other fields are left out. */
 function plainFields(event: object): Record<string, string | number | boolean | null> {
   const kept = Object.entries(event).filter((entry): entry is [string, string | number | boolean | null] => {
     const [name, value] = entry;

@@ -2,24 +2,24 @@ import { backendIdentity, openBackend } from './backends.ts';
 import type { BackendServices, OpenBackend } from './backends.ts';
 import type { Config } from '../config/config.ts';
 
-/** A configuration that could come into force now. One of the two is called, once. */
+/** A configuration that could come into force now. One of the two methods is called, once. */
 export interface Prepared {
   /** Makes it the one in force, at once. */
   commit(): void | Promise<void>;
-  /** Leaves nothing of it behind. */
+  /** Discards it completely. */
   abandon(): Promise<void>;
 }
 
 export interface ConfigRolloutServices {
   readonly backendServices: Omit<BackendServices, 'limits'>;
-  /** Makes the configuration the one in force, at once. Backends that are in neither list any more are its to close. */
+  /** Makes the configuration the one in force, at once. It closes backends that are in neither list any more. */
   apply(config: Config, backends: readonly OpenBackend[]): void;
 }
 
-/** How long new engines may take to load before the file is refused. Files of models are better fetched before: `models pull`. */
+/** How long new engines may take to load before the file is refused. It is better to fetch model files before: `models pull`. */
 const readyTimeoutMs = 900_000;
 
-/** The backends in force, and those that a changed configuration puts in their place. */
+/** The backends in force, and those that replace them with a changed configuration. */
 export class ConfigRollout {
   readonly #services: ConfigRolloutServices;
   #backends: readonly OpenBackend[];
@@ -36,7 +36,7 @@ export class ConfigRollout {
     return this.#backends;
   }
 
-  /** Resolves when no model that answers now would stop doing so. Rejects, with nothing left open, when that cannot be had. */
+  /** Resolves when every model that answers now would keep answering; otherwise rejects, with nothing left open. */
   async prepare(next: Config, signal: AbortSignal): Promise<Prepared> {
     const opened: OpenBackend[] = [];
     const abandon = async (): Promise<void> => {
@@ -57,7 +57,7 @@ export class ConfigRollout {
     }
   }
 
-  /** A backend of which nothing has changed goes on with its process, its connections and its requests. */
+  /** An unchanged backend keeps its process, its connections and its requests. */
   #open(next: Config, opened: OpenBackend[]): readonly OpenBackend[] {
     const known = new Map(this.#backends.map((backend) => [backend.identity, backend]));
     const { limits } = next.server;

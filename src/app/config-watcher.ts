@@ -9,15 +9,15 @@ import { listenerLimitsOf, trustedProxiesOf } from './listening.ts';
 import { Reloader } from './reload.ts';
 import type { ReloadServices } from './reload.ts';
 
-/** The configuration in force: its file is read again when it changes, and what the account host goes by follows. */
+/** The configuration in force: its file is read again when it changes, and the account host's settings follow. */
 export interface ConfigWatcher {
   readonly config: () => Config;
   readonly reading: () => ConfigReading;
   readonly reload: () => Promise<ReloadOutcome>;
-  /** Follows by itself. */
+  /** Updates itself. */
   readonly listener: ListenerLimits;
   readonly trustedProxies: () => AddressRanges | undefined;
-  /** Looks at the file no more; resolves when nothing is being taken over. Twice is as once. */
+  /** Stops watching the file; resolves when no configuration is being taken over. Idempotent. */
   close(): Promise<void>;
 }
 

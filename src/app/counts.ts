@@ -7,11 +7,11 @@ import type { Store } from './stores.ts';
 
 export interface OpenCounts {
   readonly of: LimitCounts;
-  /** What was counted is durable, and what was leased is given back. */
+  /** Makes the counts durable, and returns what was leased. */
   close(): Promise<void>;
 }
 
-/** What is used of limits: by this process alone, or by all on its books. */
+/** Counts of limits: of this process alone, or of all on its books. */
 export async function openCounts(
   store: Pick<Store, 'repositories' | 'limits'>,
   now: () => number,

@@ -54,7 +54,7 @@ import { uuidMaker } from '../platform/ids/uuid.ts';
 export interface ServingOptions {
   readonly config: Config;
   readonly environment: Environment;
-  /** Of the program. */
+  /** Version of the program. */
   readonly version: string;
   readonly log: Log;
   /** A part that the service cannot live without has died; end the process. */
@@ -69,11 +69,11 @@ export interface ServingOptions {
     readonly accountSockets: number;
     readonly jobs: readonly JobReading[];
   };
-  /** Processes that share the memory of this machine for the same work. */
+  /** Processes that share this machine's memory for the same work. */
   readonly processes: number;
 }
 
-/** What answers requests, all of it in this process. */
+/** The part that answers requests, all of it in this process. */
 export interface Serving {
   readonly store: Store;
   readonly feed: Feed;
@@ -84,25 +84,25 @@ export interface Serving {
   readonly rollout: ConfigRollout;
   /** Makes UUIDv7s. */
   readonly newId: () => Uint8Array;
-  /** What time it is for all processes on the same books. */
+  /** The time shared by all processes on the same books. */
   readonly now: () => number;
   /** Opens the inference host; resolves with its port. */
   listen(): Promise<number>;
-  /** Cancels what runs. */
+  /** Cancels running requests. */
   cut(): void;
-  /** Takes no new work and lets what runs end, at most for so long. */
+  /** Takes no new work and lets running requests end, within this time. */
   drain(limitMs: number): Promise<void>;
   /** Closes everything. */
   close(): Promise<void>;
 }
 
-/** Last bytes of requests that were cut when the service stops. */
+/** For the last bytes of requests that are cut when the service stops. */
 const drainGraceMs = 2_000;
 const tidyItemsEveryMs = 60_000;
 
 /**
- * Puts together what answers requests: who needs whom, except for the host of accounts and what an operator asks for.
- * `opened` is given what closes each part, as soon as the part is open.
+ * Wires up what answers requests, except for the account host and the operator's side. `opened` is given what closes each part,
+ * as soon as the part is open.
  */
 export async function openServing(options: ServingOptions, opened: (() => unknown)[]): Promise<Serving> {
   const { config, environment, log, accountUrl } = options;
@@ -110,7 +110,7 @@ export async function openServing(options: ServingOptions, opened: (() => unknow
 
   const store = await options.openStore({
     free: {
-      // The ledger asks for free balances, and they live in billing, which needs the ledger.
+      // The ledger needs free balances, and they live in billing, which needs the ledger.
       credit: (accountId, microcents) => billing.credit(accountId, microcents),
       reserve: (accountId, microcents) => billing.reserve(accountId, microcents),
       freeMicrocents: (accountId) => billing.freeMicrocents(accountId) ?? 0n,
@@ -197,7 +197,7 @@ export async function openServing(options: ServingOptions, opened: (() => unknow
     stopping: downloads.signal,
   };
   const admission = new Admission(limits.requestsRunningMax);
-  // A machine's own clock may be set while requests are counted; the time of several is nobody's to set.
+  // A machine's own clock may be set while requests are counted; the shared time of several is never set.
   const windowClock = store.limitClock ?? (feed.isShared ? now : steadyClock(now()));
   const counts = await openCounts(store, windowClock, log, () => running.cancelAll('lost'));
   opened.push(() => counts.close());
@@ -210,7 +210,7 @@ export async function openServing(options: ServingOptions, opened: (() => unknow
     backendServices,
     apply: (next, backends) => {
       runtimeConfigs.swap(runtimeConfigOf(next, backends, runtimeConfigs.current));
-      // Limits that span requests hold for all of them from now on.
+      // Limits that span requests apply to all of them from now on.
       callerLimits.concurrencyPerAccountMax = next.server.limits.concurrencyPerAccountMax;
       callerLimits.plans = next.plans;
       bodyBudget.bytesMax = next.server.limits.bodiesInFlightBytesMax;
@@ -346,7 +346,7 @@ export async function openServing(options: ServingOptions, opened: (() => unknow
       processReadings.stop();
       endMonitor();
       downloads.abort(new Error('the service is being stopped'));
-      // Closed ports refuse new work; what has begun goes on.
+      // Closed ports refuse new work; running requests go on.
       inferenceHost?.close();
       inferenceHost?.closeIdleConnections();
       await running.drain(limitMs, drainGraceMs);
@@ -364,7 +364,7 @@ export async function openServing(options: ServingOptions, opened: (() => unknow
   };
 }
 
-/** All that requests read of a configuration, in one object: a request has the one that it began with. */
+/** Everything that requests read of a configuration, in one object: a request keeps the one that it began with. */
 function runtimeConfigOf(config: Config, backends: readonly OpenBackend[], before?: RuntimeConfig): RuntimeConfig {
   const waitMaxMs = config.server.limits.firstTokenTimeoutMs;
   return {
@@ -389,7 +389,7 @@ function runtimeConfigOf(config: Config, backends: readonly OpenBackend[], befor
   };
 }
 
-/** Whoever waits at backends that stay goes on waiting in the same line. */
+/** Requests that wait at backends that stay keep waiting in the same queue. */
 const samePlaces = (before: BackendPool | undefined, backends: readonly OpenBackend[]): BackendPool | undefined =>
   before?.backends.length === backends.length && backends.every((backend, index) => before.backends[index] === backend)
     ? before
@@ -404,7 +404,7 @@ const boundsOf = ({ files }: Config) => ({ filesMax: files.perAccountMax, bytesM
 
 function fileBytes({ files, storage }: Config, { bucketKeys }: Environment): FileBytes {
   if (files.bucket === undefined) return new FolderBytes(join(storage.directory, 'files'));
-  // Reading the configuration has seen to it.
+  // Reading the configuration has ensured it.
   if (bucketKeys === undefined) throw new Error('the bucket of the files has no keys');
   const { accessKeyId, secretAccessKey, sessionToken } = bucketKeys;
   const keys = { accessKeyId, secretAccessKey: secretAccessKey.reveal(), sessionToken: sessionToken?.reveal() };

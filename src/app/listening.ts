@@ -6,7 +6,7 @@ import { defaultListenerLimits } from '../platform/http/listener.ts';
 import type { ListenerLimits } from '../platform/http/listener.ts';
 import { AddressRanges } from '../platform/ip/ranges.ts';
 
-/** What both hosts bound their connections by. */
+/** The bounds of connections on both hosts. */
 export const listenerLimitsOf = (
   limits: LimitsConfig,
 ): { -readonly [Name in keyof ListenerLimits]: ListenerLimits[Name] } => ({
@@ -20,11 +20,11 @@ export const listenerLimitsOf = (
   requestsPerConnectionMax: limits.requestsPerConnectionMax,
 });
 
-/** Whom both hosts ask where a request comes from; `undefined`: nobody. Made once for each configuration. */
+/** The proxies that both hosts trust for a client's address; `undefined`: none. Made once for each configuration. */
 export const trustedProxiesOf = ({ trustedProxies }: ServerConfig): AddressRanges | undefined =>
   trustedProxies.length === 0 ? undefined : new AddressRanges(trustedProxies);
 
-/** How many connections a server has now. */
+/** The current number of a server's connections. */
 export function countSockets(server: Server): () => number {
   let open = 0;
   server.on('connection', (socket) => {

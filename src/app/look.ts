@@ -4,12 +4,12 @@ import type { Config, ModelConfig, OpenAiBackendConfig } from '../config/config.
 import { probeBackend } from '../inference/engines/openai/probe.ts';
 import type { Log } from '../platform/log.ts';
 
-/** A start or a reload waits no longer for a server that says nothing. */
+/** A start or a reload waits this long at most for a silent server. */
 const lookTimeoutMs = 3_000;
-/** Looks at the same time: each is a socket. */
+/** Concurrent looks: each is a socket. */
 const looksMax = 128;
 
-/** Whether the server of a backend answers, takes the key, has the model, and is what it is said to be. Never rejects. */
+/** Whether the server of a backend answers, accepts the key, has the model, and is what the configuration says. Never rejects. */
 export async function lookAtBackend(
   model: Pick<ModelConfig, 'id' | 'contextLength'>,
   backend: OpenAiBackendConfig,
@@ -34,7 +34,7 @@ export async function lookAtBackend(
   }
 }
 
-/** Looks at the servers of a configuration, and writes into the log how each is. Never rejects. */
+/** Checks the servers of a configuration, and logs the state of each. Never rejects. */
 export async function lookAtBackends(
   { models }: Pick<Config, 'models'>,
   log: Log,
@@ -52,7 +52,7 @@ export async function lookAtBackends(
   return looks;
 }
 
-/** What is wrong for good is an error, what may come up later a warning. */
+/** A permanent fault is an error, one that may still resolve a warning. */
 export function reportLook(look: BackendLook, log: Log): void {
   const levels = { ready: 'info', wrong: 'error', down: 'warn' } as const;
   log.service({ level: levels[look.state], event: 'backend_looked_at', detail: { ...look } });

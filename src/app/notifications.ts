@@ -34,14 +34,14 @@ export interface NotificationsOptions {
   readonly mailer: Mailer;
   readonly log: Log;
   readonly jobs: Jobs;
-  /** Who takes payments now; left out, or undefined: nobody. */
+  /** The current payment provider; left out, or undefined: none. */
   readonly payments?: () => Payments | undefined;
-  /** Of deliveries; 443 and the authorities that Node trusts when left out. */
+  /** For deliveries; when left out, 443 and the authorities that Node trusts. */
   readonly dial?: { readonly httpsPort: number; readonly certificates: string | undefined };
   readonly resolver?: NameResolver;
 }
 
-/** What customers are told by themselves: invoices, alerts, and webhooks with what happens. */
+/** Automatic notifications of customers: invoices, alerts, and webhooks for events. */
 export interface Notifications {
   readonly invoices: Invoices;
   /** A payment was credited or returned: its receipt or its credit note is due. */
@@ -49,17 +49,17 @@ export interface Notifications {
   readonly events: WebhookEvents;
   /** As a PDF. */
   readonly print: (paper: Paper) => Promise<Uint8Array>;
-  /** Of an endpoint, by its number of rotations. */
+  /** Secret of an endpoint, by its number of rotations. */
   readonly webhookSecret: (endpointId: string, version: number) => string;
-  /** Throws `unsupported_value` for an address that nothing is sent to. */
+  /** Throws `unsupported_value` for an address to which nothing is sent. */
   readonly checkWebhookUrl: (url: string) => void;
-  /** What the command line asks for. Throws OperationError. */
+  /** The command line's requests. Throws OperationError. */
   report(input: NotificationRequest): Promise<Reported>;
 }
 
 const minuteMs = 60_000;
 
-/** Puts the parts together and gives their work to the jobs. */
+/** Wires the parts together and registers their work as jobs. */
 export function openNotifications(options: NotificationsOptions): Notifications {
   const { operations, config, accountUrl, mailer, log, jobs } = options;
   const { repositories, newId, now, secret } = operations;
@@ -174,7 +174,7 @@ export function openNotifications(options: NotificationsOptions): Notifications 
   };
 }
 
-/** What the provider says of a payment, for its receipt. */
+/** The provider's facts about a payment, for its receipt. */
 async function factsOf(
   payments: Payments | undefined,
   { id, provider, paymentId, checkoutId }: NonNullable<UnreceiptedPayment['topup']>,

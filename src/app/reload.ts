@@ -12,7 +12,7 @@ export interface ReloadServices {
   /** Reads the file with the checks of the start. Throws `ConfigError`. */
   read(running: Config): Config;
   readonly log: Log;
-  /** Makes everything ready for a configuration. Rejects, with nothing left open, when it cannot come into force. */
+  /** Prepares everything for a configuration. Rejects, with nothing left open, when it cannot come into force. */
   prepare(next: Config, signal: AbortSignal): Promise<Prepared>;
 }
 
@@ -34,7 +34,7 @@ export class Reloader {
     this.#identity = identityOf(withoutFile(config));
   }
 
-  /** Of the configuration in force. */
+  /** The configuration in force. */
   get config(): Config {
     return this.#config;
   }
@@ -48,12 +48,12 @@ export class Reloader {
     return this.#failures;
   }
 
-  /** Whether what was read last is in force. */
+  /** Whether the configuration last read is in force. */
   get lastSuccess(): boolean {
     return this.#lastSuccess;
   }
 
-  /** Never rejects: what is wrong with the file is an outcome, and a line of the log. */
+  /** Never rejects: a fault of the file is an outcome, and a line of the log. */
   async reload(): Promise<ReloadOutcome> {
     let next: Config;
     try {
@@ -63,7 +63,7 @@ export class Reloader {
     }
     const identity = identityOf(withoutFile(next));
     if (this.#underWay?.identity === identity) return this.#underWay.outcome;
-    // A newer file takes the place of one whose engines are still being loaded.
+    // A newer file replaces one whose engines are still loading.
     this.#underWay?.abort.abort(new Error('another configuration was read while its engines were being started'));
     await this.#underWay?.outcome;
     if (identity === this.#identity) {
@@ -81,7 +81,7 @@ export class Reloader {
     }
   }
 
-  /** Ends what waits for engines; the service is being stopped. */
+  /** Ends waiting for engines; the service is being stopped. */
   async stop(): Promise<void> {
     this.#underWay?.abort.abort(new Error('the service is being stopped'));
     await this.#underWay?.outcome;
@@ -126,7 +126,7 @@ export class Reloader {
   }
 }
 
-/** Where the file lies does not matter once it is read: a file that says the defaults is the defaults. */
+/** The file's location does not matter once it is read: a file with the defaults equals no file. */
 const withoutFile = ({ file: _, ...rest }: Config) => rest;
 
 function problemsOf(error: unknown, { file }: Config): readonly Problem[] {

@@ -9,7 +9,7 @@ import type { FetchProgress } from '../inference/model-files/meter.ts';
 export interface ServiceOptions {
   readonly config: Config;
   readonly environment: Environment;
-  /** Of the program, for the metrics and for whoever asks the running service. */
+  /** Version of the program, for the metrics and the status. */
   readonly version: string;
   /** Reads the configuration again while `running` is in force; throws `ConfigError`. */
   readonly readConfig: (running: Config) => Config;
@@ -23,7 +23,7 @@ export interface ServiceOptions {
   readonly onDownload: (modelId: string, progress: FetchProgress) => void;
 }
 
-/** What is told of a backend at the start. */
+/** What the start reports about a backend. */
 export type StartedBackend = Pick<
   OpenBackend,
   'modelId' | 'contextLength' | 'label' | 'config' | 'ready' | 'modelFile'
@@ -32,18 +32,18 @@ export type StartedBackend = Pick<
 export interface Service {
   readonly inferenceUrl: string;
   readonly accountUrl: string;
-  /** Set when this start made the first account: its key is shown once, now. */
+  /** Set when this start made the first account: its key is displayed once, now. */
   readonly firstAccount: FirstAccount | undefined;
-  /** Set while nobody runs the server: whoever opens it within half an hour does. */
+  /** Set while the server has no operator: opening it within half an hour makes one. */
   readonly ownerLink: string | undefined;
-  /** Those that the service started with. */
+  /** The backends that the service started with. */
   readonly backends: readonly StartedBackend[];
   /** Names of the migrations that this start ran; all of them on a new database. */
   readonly migrated: readonly string[];
-  /** Reads the configuration again; what is wrong with it is in the outcome. */
+  /** Reads the configuration again; faults are in the outcome. */
   reload(): Promise<ReloadOutcome>;
-  /** Takes no new work, lets what runs end, at most for the configured time, and closes everything. */
+  /** Takes no new work, lets running requests end within the configured time, and closes everything. */
   stop(): Promise<void>;
-  /** Ends at once what still runs, each request with its error; for a stop that must not take longer. */
+  /** Ends all running requests at once, each with its error; for a stop that must not take longer. */
   cut(): void;
 }

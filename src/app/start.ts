@@ -4,8 +4,8 @@ import { openServing, stateOf } from './inference-host.ts';
 import { openStore } from './stores.ts';
 
 /**
- * Who needs whom: the one place where concrete engines and stores are put together. Resolves when both hosts listen;
- * models may still be on their way (`backends[].ready`). A start that fails leaves nothing open.
+ * The composition root: the only place where concrete engines and stores are put together. Resolves when both hosts listen;
+ * models may still be loading (`backends[].ready`). A start that fails leaves nothing open.
  */
 export async function startService(options: ServiceOptions): Promise<Service> {
   const opened: (() => unknown)[] = [];
@@ -14,7 +14,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     const { startWithWorkers } = await import('./workers/parent.ts');
     return await startWithWorkers(options, opened);
   } catch (error) {
-    // Ports, threads and engines that stay open would keep the process alive after it has said why it cannot run.
+    // Open ports, threads and engines would keep the process alive after it has reported why it cannot run.
     for (const close of opened.toReversed()) await close();
     throw error;
   }

@@ -10,63 +10,63 @@ import type { LimitLeases } from '../store/limit-leases.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
 import type { Port } from '../store/workers/port.ts';
 
-/** What the service and the command line know of a store, whichever it is. */
+/** The common interface of the stores, for the service and the command line. */
 export interface Store {
   readonly ledger: AccountLedger;
   readonly repositories: Repositories;
-  /** Where the limits are that other processes share; undefined: this process has them whole. */
+  /** The limits that other processes share; undefined: this process has them whole. */
   readonly limits?: LimitLeases;
-  /** Where their windows are not timed by `now`: milliseconds since 1970 that pass evenly. */
+  /** Set where limit windows are not timed by `now`: steady milliseconds since 1970. */
   readonly limitClock?: () => number;
   /** Names of the migrations that this opening ran. */
   readonly migrated: readonly string[];
   /**
-   * What time it is for all processes on the same books, in milliseconds since 1970: by the database where it is a server,
-   * else by this machine. Whatever others will see, or judge by, is dated with it (reliability S5).
+   * The time shared by all processes on the same books, in milliseconds since 1970: the database's where it is a server, else
+   * this machine's. Everything that others will see, or judge by, is dated with it (reliability S5).
    */
   now(): number;
   /** Loads what the follower keeps in memory, and keeps it in line with what others change until the feed is closed. */
   follow(follower: Follows): Promise<Feed>;
   /** Runs what must not run twice at once, here or in another process on the same books. */
   alone<Value>(work: () => Promise<Value>): Promise<Value>;
-  /** Keeps the tables in shape: bounded work that disturbs nobody. Call it each minute. */
+  /** Keeps the tables in shape: bounded work that disturbs no one. Call it each minute. */
   tidy(): Promise<void>;
-  /** Whether queries of the repositories are answered now, where that may be otherwise than for the ledger. */
+  /** Whether queries of the repositories are answered now, where that may differ from the ledger. */
   isAnswering?(): boolean;
   close(): Promise<void>;
 }
 
 export interface StoreOptions {
-  /** The free balances in memory. A command that never asks for a slice needs none. */
+  /** The free balances in memory. A command that never calls `slice` needs none. */
   readonly free?: LeasedBalances;
-  /** A part of the store has died that it cannot live without: say so and end the process. Called once. */
+  /** An indispensable part of the store has died: report it and end the process. Called once. */
   readonly onFatal: (error: Error) => void;
   /** Called for each transaction: settlements in it, the time until its answer, and whether the store refused it whole. */
   readonly onBatch?: (rows: number, elapsedMs: number, isRefused: boolean) => void;
   readonly log?: (level: 'info' | 'warn', message: string, fields: Readonly<Record<string, unknown>>) => void;
 }
 
-/** Opens the store that the configuration names, the one place that decides which; the other is not even loaded. */
+/** Opens the store that the configuration names; the only place that decides which. The other is not even loaded. */
 export async function openStore(storage: StorageConfig, options: StoreOptions): Promise<Store> {
   if (storage.type === 'sqlite') {
     const { openSqliteStore } = await import('../store/sqlite/store.ts');
     return await openSqliteStore({ file: storage.path, ...options });
   }
-  // Not for the books: the control socket is there, and the secret where none is given.
+  // Not for the books: for the control socket, and the secret where none is given.
   mkdirSync(storage.directory, { recursive: true, mode: 0o700 });
   const { openPostgresStore } = await import('../store/postgres/store.ts');
   return await openPostgresStore({ address: addressOf(storage), shown: storage.shown, ...options });
 }
 
-/** A store whose owner is this process, and which its workers use too. */
+/** A store that this process owns, and that its workers use too. */
 export interface SharedStore {
   readonly store: Omit<Store, 'follow'>;
-  /** Lets a worker use it that is at the other end of the line, under an id that no other has had. */
+  /** Lets the worker at the other end of the connection use it, under an id that no other has had. */
   serve(
     port: Port,
     replicaId: Uint8Array,
   ): Promise<{
-    /** The worker is gone: what it had comes back, and what it ran is recorded. */
+    /** The worker is gone: what it had comes back, and its running requests are recorded. */
     end(): Promise<void>;
   }>;
 }
@@ -83,7 +83,7 @@ export async function openSharedStore(
   return { store: await openStore(storage, options), serve: () => Promise.resolve({ end: () => Promise.resolve() }) };
 }
 
-/** The other end: what a worker opens. */
+/** The other end: the store that a worker opens. */
 export async function openStoreOfWorker(
   storage: StorageConfig,
   line: { readonly port: Port; readonly replicaId: Uint8Array; readonly limitClock: () => number },
@@ -94,7 +94,7 @@ export async function openStoreOfWorker(
   return openRemoteStore({ ...line, ...options });
 }
 
-/** The same queries beside a running service or without one. Close with `destroy()`. Undefined: there is no file yet. */
+/** The same queries with or without a running service. Close with `destroy()`. Undefined: there is no file yet. */
 export async function openStoreReader(storage: StorageConfig): Promise<Kysely<Database> | undefined> {
   if (storage.type === 'sqlite') {
     if (!existsSync(storage.path)) return undefined;
@@ -118,7 +118,7 @@ export async function isStoreInUse(storage: StorageConfig, db: Kysely<Database>)
     const { isOwned } = await import('../store/sqlite/lock.ts');
     return isOwned(storage.path);
   }
-  // The dead are in it for five seconds, which the next one alive records as crashed.
+  // A dead process stays in it for five seconds, until the next live one records it as crashed.
   return (await db.selectFrom('replica').select('id').limit(1).execute()).length > 0;
 }
 

@@ -3,8 +3,8 @@ import type { Model } from '../catalog/model.ts';
 import type { Prices } from '../catalog/pricing.ts';
 
 /**
- * The rates that accounts have instead of the list prices, all in memory: a request is priced without I/O. At each moment
- * the rates hold that began last and have not ended; where there are none, the list prices do.
+ * The rates that accounts have instead of the list prices, all in memory: a request is priced without I/O. At each moment the
+ * rates apply that began last and have not ended; without any, the list prices do.
  */
 export class AccountPrices {
   readonly #byAccountAndModel = new Map<string, readonly AccountPrice[]>();
@@ -12,20 +12,20 @@ export class AccountPrices {
   add(price: AccountPrice): void {
     const key = keyOf(price.accountId, price.modelId);
     const others = this.#byAccountAndModel.get(key) ?? [];
-    // Newest beginning first, so that the first one that holds is the one that began last.
+    // Newest beginning first, so that the first one that applies is the one that began last.
     this.#byAccountAndModel.set(
       key,
       [...others, price].sort((a, b) => b.validFrom - a.validFrom),
     );
   }
 
-  /** All rates that there are, of all accounts; those of before are gone. */
+  /** Replaces all rates of all accounts. */
   load(prices: readonly AccountPrice[]): void {
     this.#byAccountAndModel.clear();
     for (const price of prices) this.add(price);
   }
 
-  /** All rates that an account has; those of before are gone. */
+  /** Replaces all rates of an account. */
   replace(accountId: string, prices: readonly AccountPrice[]): void {
     const ofAccount = keyOf(accountId, '');
     for (const key of this.#byAccountAndModel.keys())
@@ -33,7 +33,7 @@ export class AccountPrices {
     for (const price of prices) this.add(price);
   }
 
-  /** Those in force end, those to come never begin. */
+  /** Rates in force end, future ones never begin. */
   end(accountId: string, modelId: string, at: number): void {
     const key = keyOf(accountId, modelId);
     const left = (this.#byAccountAndModel.get(key) ?? [])

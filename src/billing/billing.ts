@@ -14,18 +14,18 @@ export interface BillingOptions {
   readonly ledger: Ledger;
   /** Makes UUIDv7s. */
   readonly newId: () => Uint8Array;
-  /** What time it is for all who share the ledger; else by this machine. */
+  /** The time shared by all processes on the ledger; else this machine's. */
   readonly now?: () => number;
-  /** Where a person adds credit; `topup_url` of the 402 (specification §7.6). */
+  /** Where a user adds credit; `topup_url` of the 402 (specification §7.6). */
   readonly topupUrl: () => string;
   readonly log: RepairLog;
   /** Settlements that may wait for the store before admission sheds. */
   readonly backlogMax?: number;
 }
 
-/** After a refusal a balance is refused from memory for so long, so that a broke customer cannot cause a storm. */
+/** After a refusal, a balance is refused from memory for this long, so that a broke customer cannot cause a storm. */
 const refusalMs = 250;
-/** How often it is looked for balances of periods that are over, and how long after their end. */
+/** How often balances of ended periods are looked for, and how long after their end. */
 const endedEveryMs = 60_000;
 
 /** Balances in memory over the durable ledger: decides in microseconds whether a request is funded. */
@@ -42,7 +42,7 @@ export class Billing {
   /** Holds that have not been settled or released. */
   #openHolds = 0;
   #heldMicrocents = 0n;
-  /** Grows when all that this process could spend was taken from it: holds of before are of no worth then. */
+  /** Grows when all that this process could spend was taken from it: earlier holds are then worthless. */
   #epoch = 0;
 
   constructor(options: BillingOptions) {
@@ -54,7 +54,7 @@ export class Billing {
     return this.#openHolds;
   }
 
-  /** Set aside by all of them together. */
+  /** The sum of all open holds. */
   get heldMicrocents(): bigint {
     return this.#heldMicrocents;
   }
@@ -87,7 +87,7 @@ export class Billing {
     throw this.#refusal(bill.accountId, first.amount, lack);
   }
 
-  /** Takes up to `amount` for a hold that grows; what there was, maybe after asking the store for more. */
+  /** Takes up to `amount` for a growing hold: what there is, possibly after asking the store for more. */
   take(balanceId: string, amount: bigint): bigint | Promise<bigint> {
     if (this.reserve(balanceId, amount)) {
       this.#options.ledger.left(balanceId, this.#free.get(balanceId) ?? 0n);
@@ -111,9 +111,9 @@ export class Billing {
     return taken;
   }
 
-  /** More can be spent than before: a transfer to the account became durable, or a reservation came back; or less. */
+  /** The spendable amount has changed: a transfer to the account became durable, a reservation came back, or there is less. */
   credit(balanceId: string, microcents: bigint): void {
-    // The ledger tells of credit that the first slice does not hold, maybe in the same moment as it hands that out.
+    // The ledger reports credit that the first lease does not include, possibly in the same moment as it hands that out.
     if (this.#free.has(balanceId) || this.#loading.has(balanceId)) this.#add(balanceId, microcents);
     this.#refusedUntil.delete(balanceId);
   }
@@ -131,7 +131,7 @@ export class Billing {
     return this.#free.get(balanceId);
   }
 
-  /** The store has declared this process dead: nothing of what was free or held is its own any more. */
+  /** The store has declared this process dead: nothing that was free or held belongs to it any more. */
   forget(): void {
     this.#epoch++;
     this.#free.clear();
@@ -139,8 +139,8 @@ export class Billing {
   }
 
   /**
-   * Holds the amount from every balance of the bill or from none, and says which one lacks it. One after the other: what is
-   * asked of the store for one would be gone to somebody else while another was asked for.
+   * Holds the amount from every balance of the bill or from none, and reports which one lacks it. One after the other: what the
+   * store granted for one could be taken by another request while the next was asked for.
    */
   async #fundAll(bill: Bill, budgets: readonly BudgetBill[], amount: bigint): Promise<Lack | undefined> {
     this.#begin(budgets, bill.startedAt);
@@ -154,7 +154,7 @@ export class Billing {
         if (!(await this.#fund(balanceId, amount))) return lack;
         taken.push({ balanceId, epoch: this.#epoch });
       }
-      // What was taken first was of a life that is over.
+      // What was taken first belonged to a life that is over.
       if (epoch !== this.#epoch) throw ledgerSilent();
       lack = undefined;
       return lack;
@@ -166,7 +166,7 @@ export class Billing {
     }
   }
 
-  /** For a hold that grows: as much as every one of the balances has. */
+  /** For a growing hold: as much as every one of the balances has. */
   #takeAll(balanceIds: readonly string[], amount: bigint): bigint | Promise<bigint> {
     if (!balanceIds.every((balanceId) => (this.#free.get(balanceId) ?? -1n) >= amount))
       return this.#takeLeast(balanceIds, amount);
@@ -181,7 +181,7 @@ export class Billing {
     for (const balanceId of balanceIds) {
       const there = await this.take(balanceId, least);
       if (epoch !== this.#epoch) {
-        this.#add(balanceId, there); // of the new life, which the hold is not of
+        this.#add(balanceId, there); // belongs to the new life, and the hold does not
         return 0n;
       }
       for (const earlier of taken) this.#add(earlier, least - there);
@@ -206,7 +206,7 @@ export class Billing {
     for (const { balance } of budgets) this.#ofBudgets.get(balance.id)!.requests--;
   }
 
-  /** Balances of periods that are over, of which nothing is held: as many may have begun as there are budgets. */
+  /** Forgets balances of ended periods without holds: as many may have begun as there are budgets. */
   #forgetEnded(now: number): void {
     if (Math.abs(now - this.#endedAt) < endedEveryMs) return;
     this.#endedAt = now;
@@ -237,7 +237,7 @@ export class Billing {
     return (this.#refusedUntil.get(balanceId) ?? 0) > performance.now();
   }
 
-  /** The first request of a balance fetches it; those that arrive meanwhile wait for the same answer. */
+  /** The first request of a balance fetches it; requests that arrive meanwhile wait for the same answer. */
   #load(balanceId: string, need: bigint): Promise<void> {
     const running = this.#loading.get(balanceId);
     if (running !== undefined) return running;
@@ -285,7 +285,7 @@ export class Billing {
     this.#openHolds++;
     this.#heldMicrocents += amount;
     const epoch = this.#epoch;
-    // What was held in an earlier life would be paid out of what belongs to others now (docs/money.md).
+    // Settling a hold of an earlier life would spend what now belongs to others (docs/money.md).
     const settle = (row: UsageRow): Promise<'billed' | 'lost'> =>
       epoch === this.#epoch || row.costMicrocents === 0n
         ? this.#ledgerHealth.watch(ledger.settle(row))
@@ -311,7 +311,7 @@ export class Billing {
         if (typeof there === 'bigint') return taken(there);
         return there.then((later) => {
           if (epoch === this.#epoch) return taken(later);
-          this.#add(accountId, later); // of the new life, which the hold is not of
+          this.#add(accountId, later); // belongs to the new life, and the hold does not
           return 0n;
         });
       },
@@ -322,7 +322,7 @@ export class Billing {
       closed: (remainder) => {
         this.#openHolds--;
         this.#heldMicrocents -= hold.heldMicrocents;
-        // A plan's request takes nothing, so nobody has asked for the account's slice.
+        // A plan's request takes nothing, so the account's lease was never asked for.
         if (!bill.isCovered) add(remainder);
         if (budgets !== undefined) this.#end(budgets);
       },
@@ -342,10 +342,10 @@ export class Billing {
   }
 }
 
-/** Who cannot pay: the account, or a budget. */
+/** What cannot pay: the account's credit, or a budget. */
 type Lack = 'credit' | BudgetBill;
 
-/** Nothing is admitted while what it costs could not be recorded (reliability D1, D3). */
+/** Nothing is admitted while its cost could not be recorded (reliability D1, D3). */
 const ledgerSilent = (cause?: unknown): ApiError =>
   new ApiError('internal_error', 'The ledger does not answer.', { retryAfterSeconds: 1, cause });
 

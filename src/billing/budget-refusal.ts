@@ -4,8 +4,8 @@ import type { BudgetBill } from './bill.ts';
 import { dollars, flooredCents } from './cents.ts';
 
 /**
- * The 402 of a budget that does not cover a request (specification §7.6). Its amounts are those of the budget; beside them
- * it says whose budget, of which period, how much it is and when there is a new one.
+ * The 402 of a budget that does not cover a request (specification §7.6). Its amounts are those of the budget; it also says whose
+ * budget it is, for which period, its amount, and when it renews.
  */
 export function budgetRefusal(
   { of, budget, balance }: BudgetBill,

@@ -1,22 +1,22 @@
 const microcentsPerCent = 1_000_000n;
 
-/** Microcents → whole cents, up: what is asked for must cover. */
+/** Microcents → whole cents, rounded up: a price must cover the amount. */
 export const ceiledCents = (microcents: bigint): number =>
   Number((microcents + microcentsPerCent - 1n) / microcentsPerCent);
 
-/** Microcents → whole cents, down: what is there must be there. */
+/** Microcents → whole cents, rounded down: a displayed balance must exist. */
 export const flooredCents = (microcents: bigint): number =>
   Number(
     microcents >= 0n ? microcents / microcentsPerCent : -((-microcents + microcentsPerCent - 1n) / microcentsPerCent),
   );
 
-/** Microcents → dollars for people, exactly: `$10.00`, `$1,250.00`, `$0.0000022`, `-$1.50`. */
+/** Microcents → dollars for display, exactly: `$10.00`, `$1,250.00`, `$0.0000022`, `-$1.50`. */
 export function dollars(microcents: bigint): string {
   const [whole = '', fraction = ''] = dollarDecimal(microcents < 0n ? -microcents : microcents).split('.');
   return `${microcents < 0n ? '-' : ''}$${whole.replace(/\B(?=(\d{3})+$)/g, ',')}.${fraction}`;
 }
 
-/** Microcents → dollars for programs, exactly, with two decimals at least: `1250.00`, `-0.000125`. */
+/** Microcents → dollars for programs, exactly, with at least two decimals: `1250.00`, `-0.000125`. */
 export function dollarDecimal(microcents: bigint): string {
   const digits = String(microcents < 0n ? -microcents : microcents).padStart(9, '0');
   const fraction = digits.slice(-8).replace(/0{1,6}$/, '');

@@ -15,21 +15,21 @@ export interface Receipt extends UsageRow {
 interface HoldServices {
   readonly open: Ledger['open'];
   readonly settle: Ledger['settle'];
-  /** Up to so much more; a promise where the store must be asked. */
+  /** At most this much more; a promise where the store must be asked. */
   take(amount: bigint): bigint | Promise<bigint>;
   /** Taken for a hold that has ended meanwhile. */
   untake(amount: bigint): void;
   /** Called once, with what was held and not charged. */
   closed(remainder: bigint): void;
-  /** Sees to it in the background that the row, or another for the same request, becomes durable; resolves with what was charged. */
+  /** Makes the row, or another for the same request, durable in the background; resolves with what was charged. */
   repair(row: UsageRow): Promise<bigint>;
 }
 
-/** A hold is extended when so few covered tokens are left. */
+/** A hold is extended when this many covered tokens are left. */
 const marginTokens = 256;
-/** Requests that run longer are written down, so that a crash leaves their names. */
+/** Requests that run longer are written down, so that they can be identified after a crash. */
 const openAfterMs = 250;
-/** A settlement that takes longer is lost for the client; the ledger is put right afterwards (docs/money.md). */
+/** A settlement that takes longer is lost for the client; the ledger is corrected afterwards (docs/money.md). */
 const settleDeadlineMs = 2_000;
 
 /** Money set aside for one request. It ends exactly once, by `settle` or by `close`. */
@@ -40,7 +40,7 @@ export class Hold {
   #heldMicrocents: bigint;
   #covered: Usage;
   #state: 'open' | 'lost' | 'settled' = 'open';
-  /** Its row has been made out, so what it holds is fixed. */
+  /** Its row has been priced, so the amount it holds is fixed. */
   #isClosing = false;
 
   constructor(bill: Bill, heldMicrocents: bigint, covered: Usage, services: HoldServices) {
@@ -59,7 +59,7 @@ export class Hold {
     return this.#heldMicrocents;
   }
 
-  /** The settlement failed, and the client is told so. */
+  /** The settlement failed, and the client is notified. */
   get lost(): boolean {
     return this.#state === 'lost';
   }
@@ -68,7 +68,7 @@ export class Hold {
   cover(usage: Usage): boolean | Promise<boolean> {
     const covered = this.#covered;
     const most = this.#bill.completionTokensMax;
-    // Ahead by the margin, or nothing is left to be extended by.
+    // Ahead by the margin, or nothing is left to extend by.
     const isAhead =
       usage.completionTokens + marginTokens <= covered.completionTokens ||
       (usage.completionTokens < most && most <= covered.completionTokens);
@@ -119,11 +119,11 @@ export class Hold {
     this.#end(row.costMicrocents);
   }
 
-  /** Ends a hold that was not settled: an answer that was cut, refused or failed. Does nothing after a settlement. */
+  /** Ends a hold that was not settled: of an answer that was cut, refused or failed. Does nothing after a settlement. */
   async close(receipt: Receipt): Promise<void> {
     if (this.#state === 'settled') return;
     clearTimeout(this.#openTimer);
-    // After a lost settlement the client has been told that it pays nothing; the row says so (docs/money.md, protocol 5).
+    // After a lost settlement the client was notified that it pays nothing; the row says so (docs/money.md, protocol 5).
     const row = this.#priced(receipt);
     if (this.#state === 'open') {
       try {

@@ -1,17 +1,17 @@
 import type { Ledger } from '../store/ledger.ts';
 import { StoreError } from '../store/store-error.ts';
 
-/** An answer that takes longer, and one more is asked for before anything is admitted from memory. */
+/** After a longer silence, an answer is required before anything is admitted from memory. */
 const silenceMaxMs = 1_000;
 
 /**
- * Whether the ledger answers (reliability D1, D3). While it does not, nothing can be charged, so nothing may be begun,
- * whatever the balances in memory say. Costs a request nothing but a look at two fields while all is well.
+ * Whether the ledger answers (reliability D1, D3). While it does not, nothing can be charged, so nothing may begin, whatever the
+ * balances in memory say. While all is well, it costs a request only a look at two fields.
  */
 export class LedgerHealth {
   readonly #ledger: Ledger;
   #waiting = 0;
-  /** The last answer, or when the first of those that wait was asked for. */
+  /** The last answer, or when the oldest waiting call was made. */
   #quietSinceMs = 0;
   #isRefused = false;
   #asking: Promise<boolean> | undefined;
@@ -25,7 +25,7 @@ export class LedgerHealth {
     return this.#isRefused || (this.#waiting > 0 && performance.now() - this.#quietSinceMs > silenceMaxMs);
   }
 
-  /** Takes note of what becomes of a call to the ledger. */
+  /** Observes the outcome of a call to the ledger. */
   watch<Value>(call: Promise<Value>): Promise<Value> {
     if (this.#waiting === 0) this.#quietSinceMs = performance.now();
     this.#waiting++;
@@ -33,14 +33,14 @@ export class LedgerHealth {
     return call;
   }
 
-  /** Asks the ledger for a sign of life; all that come meanwhile wait for the same one. False: there is none. */
+  /** Asks the ledger for a sign of life; concurrent callers wait for the same one. False: there is none. */
   regain(): Promise<boolean> {
     this.#asking ??= this.#ask().finally(() => (this.#asking = undefined));
     return this.#asking;
   }
 
   async #ask(): Promise<boolean> {
-    // A write goes the whole way that a settlement goes: the thread, the lock of the file, and room on the disk.
+    // A write takes the whole path of a settlement: the thread, the lock of the file, and room on the disk.
     const sign = this.watch(this.#ledger.probe());
     let timer: NodeJS.Timeout | undefined;
     const silence = new Promise<boolean>((resolve) => {
@@ -73,7 +73,7 @@ export class LedgerHealth {
   };
 }
 
-/** A row that is refused for what it says is an answer, too. */
+/** A row that is refused for its content is an answer, too. */
 function isOutage(error: StoreError): boolean {
   switch (error.code) {
     case 'busy':

@@ -1,6 +1,6 @@
 import Type from 'typebox';
 
-/** What `GET /v1/models` answers (specification §2.1 to §2.4), for the API description; `card.ts` makes it. */
+/** The answer of `GET /v1/models` (specification §2.1 to §2.4), for the API description; `card.ts` makes it. */
 const flag = (description: string) => Type.Boolean({ description });
 const count = (description: string) => Type.Integer({ description });
 const text = (description: string) => Type.String({ description });

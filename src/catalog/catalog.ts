@@ -11,12 +11,12 @@ export class Catalog {
     if (this.#byId.size !== models.length) throw new Error('two models have the same id');
   }
 
-  /** The models that are there at a time, in milliseconds since 1970. */
+  /** The models that exist at a time, in milliseconds since 1970. */
   modelsAt(time: number): readonly Model[] {
     return this.#entries.filter(({ retiresAt }) => time < retiresAt).map(({ model }) => model);
   }
 
-  /** With `isRetired` when it was there until before that time. */
+  /** With `isRetired` when it existed until before that time. */
   find(id: string, time: number): { readonly model: Model; readonly isRetired: boolean } | undefined {
     const entry = this.#byId.get(id.toLowerCase());
     return entry === undefined ? undefined : { model: entry.model, isRetired: time >= entry.retiresAt };

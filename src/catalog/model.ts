@@ -3,7 +3,7 @@ import type { Prices } from './pricing.ts';
 
 /** What a model's card promises for one API family or in all of them (specification §2.3). */
 export interface Capabilities {
-  /** Takes images. */
+  /** Accepts images. */
   readonly vision: boolean;
   /** Calls functions. */
   readonly tools: boolean;
@@ -40,7 +40,7 @@ export interface Capabilities {
     readonly vision: boolean;
     readonly reasoning: boolean;
   };
-  /** Whether requests with `Service-ZDR: required` are taken at all. */
+  /** Whether requests with `Service-ZDR: required` are accepted at all. */
   readonly zdr: boolean;
   /** Not empty. Without `none` the model always reasons. */
   readonly efforts: readonly Effort[];
@@ -48,11 +48,11 @@ export interface Capabilities {
   readonly defaultEffort: Effort;
   /** Tokens that an answer may have beyond `max_tokens` while it reasons (specification §4.2.1(5)); 0: none. */
   readonly reasoningRoomTokens: number;
-  /** With effort `none` it reasons nevertheless: neither returned nor counted as reasoning (§4.2.5(4), contracts decision 25). */
+  /** With effort `none` it still reasons: neither returned nor counted as reasoning (§4.2.5(4), contracts decision 25). */
   readonly hidesReasoning: boolean;
   /** Its reasoning stays in the content, between think tags (§4.2.5(1)). */
   readonly inlinesReasoning: boolean;
-  /** Takes the reasoning of earlier turns back (§4.2.5(7)). */
+  /** Accepts the reasoning of earlier turns (§4.2.5(7)). */
   readonly preservesThinking: boolean;
 }
 
@@ -68,19 +68,19 @@ export interface Model {
   readonly ownedBy: string;
   /** Tokens of prompt and answer together. */
   readonly contextLength: number;
-  /** Cap on the answer; null = bounded by the window only. */
+  /** Cap on the answer; null: bounded by the window only. */
   readonly maxOutputTokens: number | null;
   /** List prices; an account may have others. */
   readonly prices: Prices;
   /** Which of the four sampling fields reach the model (specification part 1). */
   readonly sampling: 'honor' | 'ignore' | 'fixed';
-  /** What the card shows: for requests without `Service-ZDR`. */
+  /** Shown on the card: for requests without `Service-ZDR`. */
   readonly capabilities: Capabilities;
   /** For requests with it (§4.2.3(5)); the same where the model offers no zero data retention. */
   readonly zdrCapabilities: Capabilities;
   /** `YYYY-MM-DD`: from 00:00:00 UTC of this day on the model is gone (contracts decision 25). */
   readonly deprecationDate: string | undefined;
-  /** The accounts that have it to themselves; absent: everybody's. */
+  /** The accounts that have it to themselves; absent: every account has it. */
   readonly dedicatedTo?: ReadonlySet<string> | undefined;
 }
 

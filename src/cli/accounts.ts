@@ -57,13 +57,13 @@ export async function listAccounts(context: Context): Promise<number> {
 interface CreateOptions {
   readonly name?: string;
   readonly owner?: string;
-  /** In microcents, as the option's reader made it. */
+  /** In microcents, from the option's reader. */
   readonly credit?: bigint;
   /** true: without a name. */
   readonly key?: string | true;
 }
 
-/** Makes a customer who can begin: everything that is wished, or, when a part of it is refused, nothing. */
+/** Creates a customer who can begin: everything requested or, when a part of it is refused, nothing. */
 export async function createAccount(context: Context, options: CreateOptions, named?: string): Promise<number> {
   const { print } = context;
   if ((named === undefined) === (options.name === undefined))
@@ -107,7 +107,7 @@ export async function createAccount(context: Context, options: CreateOptions, na
   return 0;
 }
 
-/** The link for its owner, which the running service mails where it can. */
+/** The owner's invitation link, which the running service mails where it can. */
 async function invite(
   { config, print }: Context,
   accountId: string,
@@ -132,7 +132,6 @@ async function invite(
   };
 }
 
-/** Suspended, or active again. */
 /** Everything that the service has of an account, as JSON on standard output. */
 export async function exportAccountData(context: Context, accountId: string): Promise<number> {
   await reading(context, async (repositories) => {
@@ -178,7 +177,7 @@ interface PlanOptions {
   readonly none?: boolean;
 }
 
-/** Gives an account one of the plans of the configuration, or none. */
+/** Sets an account's plan to one of the configuration, or removes it. */
 export async function planAccount(context: Context, options: PlanOptions, named?: string): Promise<number> {
   if ((named === undefined) === (options.none !== true)) throw new OperationError('Say which plan, or --none.');
   const plans = context.config.plans.map(({ name }) => name);
@@ -200,7 +199,7 @@ export async function planAccount(context: Context, options: PlanOptions, named?
 
 interface LimitOptions {
   readonly account?: string;
-  /** `none`: that of its plan or of the configuration. */
+  /** `none`: the limit of its plan or of the configuration. */
   readonly concurrency: number | 'none';
 }
 

@@ -8,13 +8,13 @@ interface AllowOptions {
   readonly all?: boolean;
 }
 
-/** Which models a key may use, of those that its account may. */
+/** Sets the models that a key may use, out of those of its account. */
 export async function allowKey(context: Context, options: AllowOptions, keyId: string): Promise<number> {
   const answer = await writing(context, { kind: 'allow_key', keyId, models: wanted(context, options) });
   return reported(context, answer);
 }
 
-/** Which models the keys of an account may use. */
+/** Sets the models that the keys of an account may use. */
 export async function allowAccount(
   context: Context,
   options: AllowOptions & { readonly account?: string },

@@ -1,4 +1,4 @@
-/** Bytes for people, in powers of ten as disks are sold: `98.4 MB`. */
+/** Bytes for display, in powers of ten as disks are sold: `98.4 MB`. */
 export function bytesInWords(bytes: number): string {
   if (bytes < 1000) return `${bytes} bytes`;
   for (const [unit, size] of [

@@ -4,7 +4,7 @@ import { controlSocketPath } from '../app/control/socket-path.ts';
 import type { NotificationRequest } from '../app/control/notification-request.ts';
 import type { Context } from './context.ts';
 
-/** Has the service of this folder tell customers something; it alone has what that takes. */
+/** Makes the service of this folder notify customers; only the service has what that takes. */
 export async function askRunning({ config, print }: Context, input: NotificationRequest): Promise<number> {
   const reported = await notifyThroughService(controlSocketPath(config.storage.directory), input);
   if (reported === undefined) throw new OperationError('No service runs here. Start it: npm start');

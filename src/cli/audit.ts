@@ -3,7 +3,7 @@ import type { Context } from './context.ts';
 import { reading } from './database.ts';
 import { table } from './output.ts';
 
-/** Who changed what, newest first. */
+/** The audit log, newest first. */
 export async function listAudit(
   context: Context,
   options: { readonly account?: string; readonly limit: number },

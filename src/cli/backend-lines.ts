@@ -1,6 +1,6 @@
 import type { BackendLook } from '../config/backend-look.ts';
 
-/** How the server of a backend is, and what is to be done. */
+/** The state of a backend's server, and what to do. */
 export function lookLines({ model, backend, url, state, problem }: BackendLook): readonly string[] {
   const name = `model    ${model} · ${backend} · ${new URL(url).origin}`;
   switch (state) {

@@ -15,7 +15,7 @@ interface BillingOptions {
   readonly email?: string;
 }
 
-/** To whom documents are made out, and how a customer is taxed. `none` takes a detail away; what is left out stays. */
+/** Sets the party that documents are made out to, and its tax status. `none` removes a detail; what is left out stays. */
 export async function setBilling(context: Context, options: BillingOptions): Promise<number> {
   const { accountId, before } = await reading(context, async (repositories) => {
     const id = await accountMeant(options.account, repositories);

@@ -12,7 +12,7 @@ export interface BudgetOptions {
   readonly none?: boolean;
 }
 
-/** Gives a key or an account a budget, another one, or none. */
+/** Sets, replaces or removes the budget of a key or an account. */
 export async function setBudget(
   context: Context,
   options: BudgetOptions,
@@ -42,7 +42,7 @@ export const inputOf = (microcents: bigint, per: BudgetPeriod): BudgetInput => (
   per,
 });
 
-/** What is known of a budget in the period that runs. */
+/** A budget's state in the current period. */
 type Shown = Pick<BudgetStatus, 'amountMicrocents' | 'per' | 'spentMicrocents' | 'heldMicrocents'> & {
   readonly renewsAt: number | null;
 };
@@ -57,7 +57,7 @@ function statusOf({ budget, spentMicrocents, renewsAt }: Budgeted): Shown {
   };
 }
 
-/** Those of the keys or accounts that have one, by their ids. */
+/** The budgets of the keys or accounts that have one, by their ids. */
 export async function readBudgets(
   repositories: Repositories,
   subjects: readonly string[],

@@ -3,7 +3,7 @@ import type { ErrorCode, ErrorRow } from '../platform/errors.ts';
 import { CommandFailure } from './command-failure.ts';
 import { exitCodes } from './failure.ts';
 
-/** A request whose failure to arrive is told in words. */
+/** Sends a request; a failure to reach the service becomes a readable message. */
 export async function reach(url: string, path: string, init: RequestInit): Promise<Response> {
   try {
     return await fetch(`${url}${path}`, init);

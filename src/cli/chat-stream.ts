@@ -25,7 +25,7 @@ export interface Usage {
   readonly prompt_tokens_details?: { readonly cached_tokens?: number };
 }
 
-/** Where the pieces of an answer go as they come. */
+/** Receives the pieces of an answer as they come. */
 export interface AnswerReader {
   readonly reasoning: (text: string) => void;
   readonly text: (text: string) => void;
@@ -38,7 +38,7 @@ export interface Answer {
   readonly requestId: string | undefined;
   readonly firstTokenMs: number | undefined;
   readonly totalMs: number;
-  /** Missing when the answer was cut. */
+  /** Undefined when the answer was cut. */
   readonly usage: Usage | undefined;
   /** The signal has ended it. */
   readonly isCancelled: boolean;
@@ -55,7 +55,7 @@ interface Chunk {
   readonly error?: unknown;
 }
 
-/** Asks, and hands each piece of the answer on as it comes. Throws when the request is refused before it began. */
+/** Sends the request, and passes each piece of the answer on as it comes. Throws when the request is refused before it began. */
 export async function streamAnswer(request: ChatRequest, signal: AbortSignal, to: AnswerReader): Promise<Answer> {
   const startedAt = performance.now();
   let text = '';

@@ -29,8 +29,8 @@ const interruptedCode = 130;
 const promptBytesMax = 50 * 1024 * 1024;
 
 /**
- * `tokenhouse chat`: the answer goes to standard output as it comes, everything about it to standard error. One question
- * from the arguments or from standard input; a conversation when neither is there and a person is.
+ * `tokenhouse chat`: the answer goes to standard output as it comes, everything about it to standard error. One question from the
+ * arguments or from standard input; a conversation when there is neither and a user is at the terminal.
  */
 export async function chat(
   context: BareContext,
@@ -76,7 +76,7 @@ export async function chat(
   }
 }
 
-/** What GET /v1/models says, as far as it is used here. */
+/** The fields of GET /v1/models that are used here. */
 interface Card {
   readonly id: string;
   readonly prices: Prices;
@@ -94,7 +94,7 @@ async function askOnce(talk: Talk, question: string): Promise<number> {
   const interrupt = new AbortController();
   let isReaderGone = false;
   const onInterrupt = (): void => interrupt.abort();
-  // As in `tokenhouse chat … | head`: nobody reads what would be generated and paid for.
+  // As in `tokenhouse chat … | head`: no one reads what would be generated and paid for.
   const onReaderGone = (): void => {
     isReaderGone = true;
     interrupt.abort();
@@ -161,14 +161,14 @@ async function converse(talk: Talk): Promise<number> {
   }
 }
 
-/** On a terminal without what would move its cursor or change its state: a model may say anything. */
+/** On a terminal, without the codes that would move its cursor or change its state: a model may output anything. */
 function writeOut(text: string): void {
   process.stdout.write(process.stdout.isTTY ? withoutControls(text) : text);
 }
 
 const silently: AnswerReader = { reasoning: () => {}, text: () => {} };
 
-/** The answer is the result. What the model thinks before it is talk about it, dimmed where a person looks. */
+/** The answer is the result. The reasoning before it is commentary, dimmed on a terminal. */
 function shown(): AnswerReader {
   const { stderr } = process;
   const [dim, plain] = stderr.isTTY && stderr.hasColors() ? ['\u001b[2m', '\u001b[22m'] : ['', ''];
@@ -186,7 +186,7 @@ function shown(): AnswerReader {
   };
 }
 
-/** One question. It and its answer join the conversation only when there is an answer. */
+/** One question. It joins the conversation with its answer, and only when there is an answer. */
 async function ask(
   { context: { print }, request, card, messages }: Talk,
   question: string,
@@ -219,7 +219,7 @@ function summaryOf(answer: Answer, card: Card): string {
   ].join(' · ');
 }
 
-/** Unknown without figures. */
+/** Undefined without figures. */
 function costOf({ usage }: Answer, { prices }: Card): bigint | undefined {
   if (usage === undefined) return undefined;
   return costMicrocents(
@@ -233,7 +233,7 @@ function costOf({ usage }: Answer, { prices }: Card): bigint | undefined {
   );
 }
 
-/** The service that runs on this data folder tells its address; one that does not answer may still be where it should. */
+/** The address of the service that runs on this data folder; one that does not answer may still be at the configured address. */
 async function runningHere({ around, configPath, print }: BareContext): Promise<{
   readonly url: string;
   readonly isRunning: boolean;
@@ -302,11 +302,11 @@ function modelMeant(
   });
 }
 
-/** Without an echo: what is typed is a secret. */
+/** Without an echo: the input is a secret. */
 async function askForKey(): Promise<string> {
   const { stdin, stderr } = process;
   if (!stdin.isTTY || !stderr.isTTY) throw noKey();
-  // Before the question: a key that is pasted at once must not be shown either.
+  // Before the question: a key that is pasted at once must not be echoed either.
   stdin.setRawMode(true);
   stdin.setEncoding('utf8');
   stderr.write('API key: ');

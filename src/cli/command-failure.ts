@@ -1,6 +1,6 @@
 /** What went wrong, why that is so or matters, and the command that repairs it: a line each. */
 export interface Failure {
-  /** More than one line only where several things are wrong at once. */
+  /** More than one line only for several faults at once. */
   readonly what: readonly string[];
   readonly why: string;
   /** The first can be run as it is. */
@@ -8,7 +8,7 @@ export interface Failure {
   readonly exitCode: number;
 }
 
-/** Something that a command could not do, with everything that is to be said of it. */
+/** A failure of a command, with everything to be said about it. */
 export class CommandFailure extends Error {
   override readonly name = 'CommandFailure';
   readonly failure: Failure;

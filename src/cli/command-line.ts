@@ -56,7 +56,7 @@ type BareRun<Options> = (context: BareContext, options: Options, ...words: (stri
 /** Written again, because only declarations are loaded before a command runs. */
 const taxStatuses: readonly TaxStatus[] = ['standard', 'exempt', 'reverse_charge'];
 const keyRoles: readonly Role[] = ['owner', 'admin', 'billing', 'developer', 'viewer'];
-/** A budget is so much for each of these. */
+/** The periods of a budget. */
 const budgetPeriods: readonly BudgetPeriod[] = ['day', 'week', 'month', 'total'];
 
 const periodOption = (flags: string): Option =>
@@ -89,8 +89,8 @@ export async function runCommandLine(args: readonly string[], inside?: Surroundi
 }
 
 /**
- * The commands, with everything that help, completion and documentation are printed from. The name of a value tells what
- * may stand there, for the completion: `file`, `model`, `key-id`, `account-id`.
+ * The commands, with everything that help, completion and documentation are printed from. For the completion, the name of a value
+ * determines what may be entered: `file`, `model`, `key-id`, `account-id`.
  */
 export function commandProgram(exit: (code: number) => void = () => {}, around = surroundingsOfProcess()): Command {
   const program = new Command('tokenhouse')
@@ -105,7 +105,7 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
     .addHelpText('after', exitCodeHelp)
     .exitOverride();
 
-  /** A command with the options that all have; its action returns an exit code. */
+  /** A command with the common options; its action returns an exit code. */
   const command = (parent: Command, name: string, description: string): Command =>
     parent
       .command(name)
@@ -129,7 +129,7 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
         ),
       );
     };
-  /** For the commands that work on the configuration that a service here would have. */
+  /** For commands that work on the configuration that a service here would have. */
   const action = <Options>(load: () => Promise<Run<Options>>) =>
     bare<Options>(async () => {
       const [run, { readContext }] = await Promise.all([load(), import('./read-context.ts')]);
@@ -146,7 +146,7 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
       };
     });
 
-  /** For what loads so much at once that a low limit of open files would end it with a stack. */
+  /** For commands that load so much at once that a low limit of open files would end them with a stack. */
   const enoughFilesFor =
     (run: (...given: unknown[]) => Promise<void>) =>
     async (...given: unknown[]): Promise<void> => {

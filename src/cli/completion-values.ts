@@ -3,7 +3,7 @@ import type { AskedKind } from './completion.ts';
 import type { BareContext } from './context.ts';
 import { readContext } from './read-context.ts';
 
-/** One value a line, after a tab what it is. Somebody presses a key and waits: whatever fails says nothing. */
+/** One value a line, followed by a tab and its description. A user has pressed a key and waits: failures are silent. */
 export async function printValues(
   { around, configPath, print }: BareContext,
   _options: unknown,

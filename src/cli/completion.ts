@@ -6,7 +6,7 @@ export type Shell = 'bash' | 'zsh' | 'fish';
 
 /**
  * What makes a shell complete `tokenhouse …`, printed from the declarations of the commands. Only ids of models, keys and
- * accounts are asked for when they are needed (`complete-values`), and kept by the shell for half a minute.
+ * accounts are fetched when they are needed (`complete-values`), and kept by the shell for half a minute.
  */
 export function completionScript(program: Command, shell: Shell): string {
   const places = placesOf(program, '');
@@ -20,7 +20,7 @@ export function completionScript(program: Command, shell: Shell): string {
   }
 }
 
-/** What may follow a command. */
+/** A command and what may follow it. */
 interface Place {
   /** Words of the command, for example `keys list`; empty for the program. */
   readonly at: string;
@@ -38,10 +38,10 @@ type Value =
   | { readonly kind: 'words'; readonly words: readonly string[] }
   | { readonly kind: 'file' }
   | { readonly kind: 'asked'; readonly of: AskedKind }
-  /** A text of one's own. */
+  /** Free text. */
   | { readonly kind: 'free' };
 
-/** Values that only the configuration or the database knows. */
+/** Values that only the configuration or the database has. */
 export const askedKinds = ['model', 'key-id', 'account-id'] as const;
 export type AskedKind = (typeof askedKinds)[number];
 
@@ -69,7 +69,7 @@ function valueOfOption(option: Option): Value | undefined {
 
 const valueOfArgument = (argument: Argument): Value => valueNamed(argument.name(), argument.argChoices);
 
-/** The name of a value tells what may stand there. */
+/** The name of a value determines what may be entered. */
 function valueNamed(name: string, choices: readonly string[] | undefined): Value {
   if (choices !== undefined) return { kind: 'words', words: choices };
   if (name === 'file') return { kind: 'file' };
@@ -92,7 +92,7 @@ function inShell(value: Value): string {
   }
 }
 
-/** For a place and what was typed before: `case` lines that bash and zsh read alike. */
+/** For a position and the words before it: `case` lines that work in both bash and zsh. */
 function tables(places: readonly Place[]): { readonly walk: string; readonly takes: string; readonly offers: string } {
   const commands = places.flatMap(({ at, commands: children }) =>
     children.map(({ name }) => `"${at}/${name}") at="${`${at} ${name}`.trim()}"; count=0 ;;`),
@@ -115,7 +115,7 @@ const optionLines = (places: readonly Place[]): string =>
     .map(({ at, options }) => `    "${at}") options="${options.flatMap(({ names }) => names).join(' ')}" ;;`)
     .join('\n');
 
-/** Sets `at`, `count`, `config` and `expected` from the words before the one that is completed. */
+/** Sets `at`, `count`, `config` and `expected` from the words before the completed one. */
 function walker(places: readonly Place[]): string {
   const { walk, takes, offers } = tables(places);
   return `_tokenhouse_step() {

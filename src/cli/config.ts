@@ -9,7 +9,7 @@ import { exitCodes } from './failure.ts';
 import { quoted } from './folder.ts';
 import { table } from './output.ts';
 
-/** `config check`: the code that starts the service reads the file; every problem is a line of the result. */
+/** `config check`: reads the file with the code that starts the service; every problem is a line of the result. */
 export async function checkConfiguration(
   { around: { directory }, configPath, print }: BareContext,
   _options: unknown,
@@ -55,7 +55,7 @@ function placeOf(where: string) {
   };
 }
 
-/** `config show`: what is in force, and where each of it comes from. */
+/** `config show`: the settings in force, and the source of each. */
 export async function showConfiguration({ around: { directory }, configPath, print }: BareContext): Promise<number> {
   const environment = readEnvironment();
   const options = { environment, path: configPath, directory, scriptSchema };

@@ -2,7 +2,7 @@ import { OperationError } from '../accounts/operation.ts';
 import { suggestion } from '../config/suggestion.ts';
 import type { Context } from './context.ts';
 
-/** The ids as the configuration has them; a misspelt one would silently hold for no model. */
+/** The ids as in the configuration; a misspelt one would silently apply to no model. */
 export function configuredModels({ config }: Context, named: readonly string[]): readonly string[] {
   const ids = config.models.map(({ id }) => id);
   return named.map((name) => {

@@ -11,7 +11,7 @@ export interface CrashOptions {
   readonly log: Log;
   /** Begins to stop: takes no new work. */
   readonly stop: () => void;
-  /** Ends what still runs, each request with its error. */
+  /** Ends all running requests, each with its error. */
   readonly cut: () => void;
 }
 
@@ -22,14 +22,14 @@ export interface CrashWatch {
 }
 
 /**
- * What happens when an exception or a rejection reaches nobody (reliability S10): one line in the log, no new work, at most
- * ten seconds for what runs, and the end of the process, because its state can no longer be trusted. A second crash ends it
- * at once. Nothing is repaired here: a process that is killed has no chance to (S2), so the next start does all of that.
+ * Handles uncaught exceptions and rejections (reliability S10): one line in the log, no new work, at most ten seconds for running
+ * requests, and the end of the process, because its state can no longer be trusted. A second crash ends it at once. Nothing is
+ * repaired here: a killed process has no chance to (S2), so the next start does all of that.
  */
 export function watchForCrashes({ log, stop, cut }: CrashOptions): CrashWatch {
   let happened = false;
   const timers: NodeJS.Timeout[] = [];
-  // Rejections that nobody handles arrive here too; `origin` tells.
+  // Unhandled rejections arrive here too; `origin` distinguishes them.
   const onCrash = (error: unknown, origin: NodeJS.UncaughtExceptionOrigin): void => {
     if (happened) process.exit(crashExitCode);
     happened = true;
@@ -47,7 +47,7 @@ export function watchForCrashes({ log, stop, cut }: CrashOptions): CrashWatch {
   };
 }
 
-/** What kind of error it is and where in our code it was made. Its message may hold what a client sent, so it is left out. */
+/** The kind of an error and where in our code it was made. Its message may hold client input, so it is left out. */
 export function nameAndPlace(error: unknown): { readonly error: string; readonly place: string | null } {
   try {
     if (!(error instanceof Error)) return { error: typeof error, place: null };

@@ -30,13 +30,13 @@ export async function showCredits(context: Context): Promise<number> {
   return 0;
 }
 
-/** An amount as it was written, in microcents, as the options' readers made them. */
+/** An amount as entered, in microcents, from the options' readers. */
 interface Amount {
   readonly dollars?: bigint;
   readonly cents?: bigint;
 }
 
-/** Both at once are refused before. */
+/** Giving both is refused earlier. */
 function amountOf({ dollars: inDollars, cents: inCents }: Amount): bigint {
   const microcents = inDollars ?? inCents;
   if (microcents !== undefined) return microcents;
@@ -56,7 +56,7 @@ interface MoveOptions extends Amount {
   readonly expires?: number;
 }
 
-/** A movement of credit, with what is said of it: of the amount, which is shown without its sign. */
+/** A movement of credit, with its description of the amount, which is displayed without its sign. */
 const done: Readonly<Record<Movement, (amount: string) => string>> = {
   grant: (amount) => `${amount} added`,
   topup: (amount) => `a payment of ${amount} recorded`,
@@ -93,7 +93,7 @@ interface RefundOptions extends Amount {
   readonly reason?: string;
 }
 
-/** Gives back what a request has cost, or a part of it. */
+/** Refunds the cost of a request, or a part of it. */
 export async function refundRequest(context: Context, options: RefundOptions, requestId: string): Promise<number> {
   const part = options.dollars ?? options.cents;
   const answer = await writing(context, {
@@ -128,7 +128,7 @@ function showMoved({ print }: Context, answer: OperationAnswer, words: (amount: 
   return 0;
 }
 
-/** What moved besides the charges of requests, the newest first. */
+/** Movements besides the charges of requests, the newest first. */
 export async function listMovements(
   context: Context,
   options: { readonly account?: string; readonly limit: number },
@@ -163,7 +163,7 @@ export async function listMovements(
   return 0;
 }
 
-/** Payments that were asked for, the newest first. */
+/** Requested payments, the newest first. */
 export async function listTopups(
   context: Context,
   options: { readonly account?: string; readonly limit: number },
@@ -203,7 +203,7 @@ export async function listTopups(
   return 0;
 }
 
-/** How far below zero an account may go. */
+/** Sets how far below zero an account may go. */
 export async function limitCredit(context: Context, options: Amount & { readonly account?: string }): Promise<number> {
   const microcents = amountOf(options);
   const answer = await writing(context, {

@@ -31,7 +31,7 @@ export async function reading<Value>(
   }
 }
 
-/** Changes something: through the service of this folder, or on the database itself when none runs here. */
+/** Makes a change: through the service of this folder, or on the database itself when none runs here. */
 export async function writing({ config, environment, print }: Context, operation: Operation): Promise<OperationAnswer> {
   const { directory } = config.storage;
   const answer = await askRunningService(controlSocketPath(directory), operation);

@@ -12,11 +12,11 @@ import { isOwned, takeLock } from '../store/sqlite/lock.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
 
-/** Keys are stored as hashes with a secret, so a copy of the database alone would let nobody in. */
+/** Keys are stored as hashes with a secret, so a copy of the database alone gives no access. */
 const secretBeside = (backup: string): string => `${backup}.secret`;
 const secretFile = (config: Config): string => path.join(config.storage.directory, 'secret');
 
-/** Copies the database while the service runs or not, and checks the copy. */
+/** Copies the database, with the service running or not, and checks the copy. */
 export async function backUpDatabase(
   { around, config, environment, print }: Context,
   options: { readonly force?: boolean; readonly secret: boolean },
@@ -53,7 +53,7 @@ export async function backUpDatabase(
   return differences.length === 0 ? 0 : 1;
 }
 
-/** Puts a backup in the place of the database of a service that does not run. */
+/** Replaces the database of a stopped service with a backup. */
 export async function restoreDatabase(
   { around, config, environment, print }: Context,
   options: { readonly force?: boolean },
@@ -165,7 +165,7 @@ async function showServer(context: Context, shown: string): Promise<number> {
   return 0;
 }
 
-/** PostgreSQL has tools of its own for this, which see one moment of the database as ours does. */
+/** PostgreSQL has its own tools for this, which see one moment of the database as ours do. */
 function fileOf({ storage }: Config, remedy: string): string {
   if (storage.type === 'sqlite') return storage.path;
   throw new OperationError(
@@ -173,7 +173,7 @@ function fileOf({ storage }: Config, remedy: string): string {
   );
 }
 
-/** Which secret the restored keys will be checked with. Refuses when they would all be dead. */
+/** The secret that the restored keys will be checked with. Refuses when they would all be dead. */
 function secretFor(
   pepperIds: readonly string[],
   source: string,
@@ -197,7 +197,7 @@ function secretFor(
   );
 }
 
-/** Puts the backup's secret in place; what was there keeps another name. */
+/** Puts the backup's secret in place; the old one is kept under another name. */
 function takeSecret(source: string, config: Config, now: Date): string | undefined {
   const target = secretFile(config);
   const kept = existsSync(target) ? `${target}.before-restore-${stamp(now)}` : undefined;

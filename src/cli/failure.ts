@@ -15,7 +15,7 @@ import type { Failure } from './command-failure.ts';
 /** The codes of sysexits.h, and 1 for what was refused or found wrong. */
 export const exitCodes = { refused: 1, usage: 64, unavailable: 69, configuration: 78 } as const;
 
-/** Says what went wrong, on standard error; with `--json` also as a value on standard output. Never a stack. */
+/** Reports what went wrong, on standard error; with `--json` also as a value on standard output. Never a stack. */
 export function explain(given: Failure, print: Printer): void {
   const failure = { ...given, repair: given.repair.map((line) => runnable(line)) };
   if (print.json) {
@@ -27,7 +27,10 @@ export function explain(given: Failure, print: Printer): void {
   for (const [index, line] of failure.repair.entries()) print.say(`  ${index === 0 ? 'repair' : '   or '}  ${line}`);
 }
 
-/** `directory` is where its commands are typed; `config` where it could be read: its folders and ports are looked at, to tell the true reason. */
+/**
+ * `directory` is where its commands are typed; `config`, where readable, locates the folders and ports to check for the true
+ * reason.
+ */
 export async function failureOf(error: unknown, directory: string, config?: Config): Promise<Failure> {
   if (error instanceof ConfigError) return ofConfig(error);
   if (error instanceof OperationError) return ofOperation(error);
@@ -128,12 +131,12 @@ async function ofPort({ code, port, address = 'this computer' }: PortError, conf
   }
 }
 
-/** What the system says of a folder is often far from the reason ("unable to open database file"), so it is looked at. */
+/** The system's error about a folder is often far from the reason ("unable to open database file"), so the folder is checked. */
 function ofDataFolder(error: unknown, from: string, config: Config): Failure | undefined {
   const { code, cause, errcode } = error as {
     readonly code?: string;
     readonly cause?: { readonly code?: string };
-    /** Of SQLite. */
+    /** SQLite's error code. */
     readonly errcode?: number;
   };
   const isOfFiles =

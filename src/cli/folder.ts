@@ -1,16 +1,16 @@
 import { accessSync, constants, existsSync, statfsSync } from 'node:fs';
 import path from 'node:path';
 
-/** Why nothing can be written into a folder that may not exist yet. */
+/** Why a folder that may not exist yet is not writable. */
 export type FolderFault =
   | { readonly kind: 'not-writable'; readonly at: string }
   | { readonly kind: 'read-only'; readonly at: string }
   | { readonly kind: 'full'; readonly at: string; readonly freeBytes: number };
 
-/** Less than this is no room for a write-ahead log of a few batches. */
+/** Less than this cannot hold a write-ahead log of a few batches. */
 export const freeBytesMin = 4 * 1024 * 1024;
 
-/** Looks at a folder, or at the nearest one above it that exists; `undefined` when it can be written. */
+/** Checks a folder, or the nearest existing one above it; `undefined` when it is writable. */
 export function folderFault(folder: string): FolderFault | undefined {
   const at = nearestFolder(folder);
   try {
@@ -35,14 +35,14 @@ function nearestFolder(folder: string): string {
   return at;
 }
 
-/** Relative where that is shorter to read: `./data`, but not `../../elsewhere/data`. */
+/** Relative where that is shorter: `./data`, but not `../../elsewhere/data`. */
 export function shownPath(absolute: string): string {
   const relative = path.relative(process.cwd(), absolute);
   if (relative === '') return '.';
   return relative.startsWith('..') || path.isAbsolute(relative) ? absolute : `./${relative}`;
 }
 
-/** For a line that people paste into a shell. */
+/** Quotes a text for pasting into a shell. */
 export function quoted(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
 }

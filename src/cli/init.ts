@@ -13,7 +13,7 @@ import { quoted } from './folder.ts';
 
 const schemaName = 'tokenhouse.schema.json';
 
-/** Writes the defaults as a file that says what each setting is for, and the schema that editors check it with. */
+/** Writes the defaults as a file that explains each setting, and the schema that editors check it with. */
 export async function writeConfiguration(
   { around: { directory }, configPath, print }: BareContext,
   options: { readonly force?: boolean },
@@ -44,7 +44,7 @@ export async function writeConfiguration(
   return 0;
 }
 
-/** What stands there already may be the work of a day. */
+/** An existing file may be the work of a day. */
 function refuseOther(target: string, text: string, named: string | undefined): void {
   if (!existsSync(target) || readFileSync(target, 'utf8') === text) return;
   throw new CommandFailure({

@@ -14,7 +14,7 @@ import { reading } from './database.ts';
 import { table } from './output.ts';
 import { askRunning } from './ask-running.ts';
 
-/** What was issued last. */
+/** The documents issued last. */
 export async function listInvoices(
   context: Context,
   { account, limit }: { readonly account?: string; readonly limit: number },
@@ -39,7 +39,7 @@ export async function listInvoices(
   return 0;
 }
 
-/** One of them with all that it says, or as a file. */
+/** One document with all its content, or as a file. */
 export async function showInvoice(
   context: Context,
   { pdf }: { readonly pdf?: string },
@@ -80,7 +80,7 @@ const linesOf = (paper: Paper): readonly string[] => [
   ...paper.notes.flatMap((note) => ['', note]),
 ];
 
-/** Receipts of payments, and what corrects them, as they were issued last. */
+/** Receipts of payments and their corrections, the last ones issued. */
 export async function listReceipts(
   context: Context,
   { account, limit }: { readonly account?: string; readonly limit: number },
@@ -131,7 +131,7 @@ const receiptJson = (receipt: Receipt) => ({
   total_microcents: receipt.totalMicrocents,
 });
 
-/** Has the running service close the months that are over, which it does by itself every ten minutes. */
+/** Makes the running service close the months that are over, which it does by itself every ten minutes. */
 export const issueInvoices = (context: Context): Promise<number> => askRunning(context, { kind: 'issue_invoices' });
 
 const jsonOf = (invoice: Invoice) => ({

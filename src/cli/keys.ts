@@ -55,7 +55,7 @@ export async function createKey(
     isOperator: options.operator,
   });
   if (answer.kind !== 'key') throw new Error('unexpected answer');
-  // The secret alone on standard output, so that it can be piped.
+  // Only the secret on standard output, so that it can be piped.
   context.print.result({ id: answer.keyId, account: answer.accountId, name: answer.name, key: answer.key }, [
     answer.key,
   ]);
@@ -144,7 +144,7 @@ export async function rotateKey(
   return 0;
 }
 
-/** Refuses a key until it is resumed, or takes it again. */
+/** Pauses a key, or resumes it. */
 export async function pauseKey(context: Context, disabled: boolean, keyId: string): Promise<number> {
   const answer = await writing(context, { kind: 'edit_key', keyId, disabled });
   if (answer.kind !== 'key_edited') throw new Error('unexpected answer');
@@ -165,7 +165,7 @@ export async function revokeKey(context: Context, keyId: string): Promise<number
   return 0;
 }
 
-/** Changes what a key is kept to; what is left out stays. */
+/** Changes a key's restrictions; what is left out stays. */
 export async function limitKey(
   context: Context,
   options: {
@@ -203,7 +203,7 @@ const trueOrNull = (given: boolean | undefined) => (given === false ? null : giv
 const listOrNull = (given: readonly string[] | undefined) =>
   given?.length === 1 && given[0] === 'none' ? null : given;
 
-/** Names a key anew, or moves its end. */
+/** Renames a key, or moves its end. */
 export async function editKey(
   context: Context,
   options: { readonly name?: string; readonly expires?: number | 'never'; readonly tag?: readonly string[] },

@@ -3,7 +3,7 @@ import { isStoreInUse } from '../app/stores.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
 
-/** Exit 0: every balance is what its rows say. Exit 1: the differences are on standard output. */
+/** Exit 0: every balance matches its rows. Exit 1: the differences are on standard output. */
 export async function verify(context: Context): Promise<number> {
   const found = await reading(context, async (_desk, db) => {
     const owned = await isStoreInUse(context.config.storage, db);

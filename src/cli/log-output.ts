@@ -3,8 +3,8 @@ import { fstatSync, writeSync } from 'node:fs';
 import type { LineSink } from '../platform/log.ts';
 
 /**
- * Where the log goes: standard output. A file is written to directly, because Node closes its stream for good at the first
- * error, and a disk that was full has room again some day: what cannot be written is dropped, and counted (reliability S3).
+ * Destination of the log: standard output. A file is written to directly, because Node closes its stream for good at the first
+ * error, and a full disk may have room again later: what cannot be written is dropped, and counted (reliability S3).
  */
 export function logOutput(): LineSink {
   return isFile() ? new FileOutput() : process.stdout;
@@ -21,7 +21,7 @@ function isFile(): boolean {
 }
 
 class FileOutput implements LineSink {
-  /** A line was cut off where the disk was full; the next one begins on its own. */
+  /** A line was cut off when the disk was full; the next one starts on a new line. */
   #isCut = false;
 
   /** Throws when not all of the lines could be written. */

@@ -25,7 +25,7 @@ export async function listMail(context: Context, { limit }: { readonly limit: nu
   return 0;
 }
 
-/** One mail with its text, as long as it has one. */
+/** One mail with its text, while it has one. */
 export async function showMail(context: Context, _options: unknown, id: string | undefined): Promise<number> {
   const mail = await reading(context, (repositories) => repositories.getMail({ id: id ?? '' }));
   if (mail === undefined) throw new OperationError(`There is no mail ${id}. List them with: tokenhouse mail list`);

@@ -1,13 +1,15 @@
 import { readFileSync } from 'node:fs';
 
-/** Of a service that has customers: a request takes a socket, and one more where a backend is a server. */
+/** For a service with customers: a request takes a socket, and one more where a backend is a server. */
 export const openFilesWanted = 4096;
-/** Below this many a service is short of them before it has many. */
+/** Below this, a service runs short of them before it has many customers. */
 export const openFilesMin = 1024;
 /** Loading the program takes 65 to 80 at once, and a start some more; less than this ends in a stack somewhere. */
 const openFilesToStart = 256;
 
-/** How many files and connections this process may have open; Node has raised its own limit to the hard one. Undefined: nobody tells. */
+/**
+ * The number of files and connections this process may open; Node has raised its own limit to the hard one. Undefined: unknown.
+ */
 export function openFilesLimit(): number | undefined {
   if (process.platform !== 'linux') return undefined;
   try {
@@ -18,7 +20,7 @@ export function openFilesLimit(): number | undefined {
   }
 }
 
-/** What is said where a service cannot start with so few. Looked at before its code is loaded, which already takes too many. */
+/** The message when a service cannot start with so few. Checked before its code is loaded, which already takes too many. */
 export function tooFewToStart(): readonly string[] | undefined {
   const limit = openFilesLimit();
   if (limit === undefined || limit >= openFilesToStart) return undefined;

@@ -60,7 +60,7 @@ export const centsToMicrocentsOrNone = (text: string): bigint =>
 
 const largestBudgetDollars = 10_000_000_000n;
 
-/** Decimal text of dollars → microcents, never through a float; 0 lets nothing through that costs something. */
+/** Decimal text of dollars → microcents, never through a float; 0 allows nothing that has a cost. */
 export function dollarsToMicrocents(text: string): bigint {
   const [, whole, fraction = ''] = /^\$?(\d{1,11})(?:\.(\d{1,8}))?$/.exec(text) ?? [];
   const microcents = BigInt(whole ?? 0) * 100_000_000n + BigInt(fraction.padEnd(8, '0'));
@@ -110,7 +110,7 @@ export function moment(text: string): number {
   return time;
 }
 
-/** For options that may stand there several times. */
+/** For options that may be repeated. */
 export const collected = (text: string, earlier: readonly string[] = []): readonly string[] => [...earlier, text];
 
 /** Base address of an inference host, with or without `/v1`. */

@@ -1,12 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import type { Surroundings } from './surroundings.ts';
 
-/** Data goes to standard output, talk to standard error. */
+/** Data goes to standard output, messages to standard error. */
 export interface Printer {
   readonly json: boolean;
-  /** The result of a command: a value as JSON, or the lines for a person. */
+  /** The result of a command: a value as JSON, or the lines for display. */
   result(value: unknown, lines: readonly string[]): void;
-  /** Text of the result as it is; a reader that is slow holds it back. */
+  /** Text of the result, unchanged; a slow reader holds it back. */
   raw(text: string): Promise<void>;
   say(line: string): void;
 }
@@ -22,8 +22,8 @@ export function printer(json: boolean, { stdout, stderr }: Pick<Surroundings, 's
 }
 
 /**
- * A reader that goes away, as in `tokenhouse usage | head -1`, is no failure of ours, and a service outlives whoever read
- * its log. Without a listener Node ends the process with a stack trace.
+ * A reader that goes away, as in `tokenhouse usage | head -1`, is no failure of ours, and a service outlives the reader of its
+ * log. Without a listener Node ends the process with a stack trace.
  */
 export function outliveReaders(): void {
   const onError = (error: NodeJS.ErrnoException): void => {
@@ -43,7 +43,7 @@ export function jsonText(value: unknown): string {
 /** An amount as `dollars` prints it. */
 const isAmount = (cell: unknown): boolean => typeof cell === 'string' && /^-?\$\d[\d,]*\.\d+$/.test(cell);
 
-/** Columns as wide as their widest cell; numbers and amounts to the right. */
+/** Columns as wide as their widest cell; numbers and amounts are right-aligned. */
 export function table(
   header: readonly string[],
   rows: readonly (readonly (string | number | bigint | null)[])[],

@@ -7,7 +7,7 @@ import { Passwords } from '../accounts/users/password.ts';
 import type { Context } from './context.ts';
 import { writing } from './database.ts';
 
-/** Prints the link that makes the owner, with the address of the running service, or the one it would have. */
+/** Prints the link that creates the owner, with the address of the running service, or the one it would have. */
 export async function printOwnerLink(context: Context): Promise<number> {
   const { config, print } = context;
   const status = await askForStatus(controlSocketPath(config.storage.directory));
@@ -23,7 +23,7 @@ export async function printOwnerLink(context: Context): Promise<number> {
   return 0;
 }
 
-/** Makes the owner with a password of ours, or gives the person with this address one: all their sessions end. */
+/** Creates the owner with a password of ours, or gives the existing user with this address one: all their sessions end. */
 export async function createOwner(
   context: Context,
   { email, name }: { readonly email: string; readonly name: string },

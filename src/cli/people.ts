@@ -1,7 +1,7 @@
 import type { Context } from './context.ts';
 import { writing } from './database.ts';
 
-/** Takes codes and passkeys off a person who has lost them, signs them out everywhere, and leaves them a mail. */
+/** Removes the codes and passkeys of a user who has lost them, signs them out everywhere, and leaves them a mail. */
 export async function releasePerson(context: Context, email: string): Promise<number> {
   const answer = await writing(context, { kind: 'release_person', email });
   if (answer.kind !== 'released') throw new Error('unexpected answer');

@@ -12,7 +12,7 @@ export function tryPort(port: number, host: string): Promise<string | undefined>
 
 const triesMax = 20;
 
-/** A port that is free at this moment, for a command that can be run as it is. */
+/** A port that is free now, for a printed command that can be run as it is. */
 export async function freePortNear(port: number, host: string): Promise<number> {
   for (let distance = 10; distance < 10 + triesMax; distance++) {
     if (port + distance > 65_535) break;
@@ -21,7 +21,7 @@ export async function freePortNear(port: number, host: string): Promise<number> 
   return 0;
 }
 
-/** `process 4711 (nginx)`, where the system tells who listens on a port (Linux, and only processes that we may see). */
+/** `process 4711 (nginx)`, where the system reveals who listens on a port (Linux, and only processes visible to us). */
 export function portHolder(port: number): string | undefined {
   try {
     const inodes = new Set(['/proc/net/tcp', '/proc/net/tcp6'].flatMap((file) => listeners(file, port)));
@@ -53,6 +53,6 @@ function holds(pid: string, inodes: ReadonlySet<string>): boolean {
   try {
     return readdirSync(`/proc/${pid}/fd`).some((fd) => inodes.has(readlinkSync(`/proc/${pid}/fd/${fd}`)));
   } catch {
-    return false; // Somebody else's process.
+    return false; // Another user's process.
   }
 }

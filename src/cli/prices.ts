@@ -7,7 +7,7 @@ import { table } from './output.ts';
 
 interface PriceOptions {
   readonly account?: string;
-  /** Microcents per million tokens, as the options' reader made them. */
+  /** Microcents per million tokens, from the options' reader. */
   readonly input: bigint;
   readonly output: bigint;
   readonly cacheRead?: bigint;

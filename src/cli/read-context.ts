@@ -5,8 +5,8 @@ import { loadConfig } from '../config/load.ts';
 import { scriptSchema } from '../inference/engines/scripted/script-schema.ts';
 
 /**
- * The configuration that a service started in this folder, or with other variables, would have. Throws
- * `ConfigError`, as the service would.
+ * The configuration that a service started in this folder with these variables would have. Throws `ConfigError`, like the
+ * service.
  */
 export function readContext(
   configPath: string | undefined,

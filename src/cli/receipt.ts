@@ -6,7 +6,7 @@ import type { Context } from './context.ts';
 import { reading } from './database.ts';
 import { table } from './output.ts';
 
-/** The receipt of a request, as GET /v1/generation has it. */
+/** The receipt of a request, in the form of GET /v1/generation. */
 export async function showReceipt(
   context: Context,
   { account }: { readonly account?: string },

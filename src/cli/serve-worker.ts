@@ -1,4 +1,4 @@
-/** A worker: answers requests in a process of its own, and lives for as long as the parent that has started it. */
+/** A worker: answers requests in a process of its own, and lives as long as the parent that started it. */
 import '../platform/stack-traces.ts';
 
 import { once } from 'node:events';
@@ -22,7 +22,7 @@ import { crashExitCode, watchForCrashes } from './crash.ts';
 import { outliveReaders } from './output.ts';
 
 outliveReaders();
-// A terminal and a service manager tell the whole group; what becomes of a worker is the parent's to say.
+// A terminal and a service manager signal the whole group; the parent decides about its workers.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {});
 // Nothing could be charged any more, and another parent may want the port.
 void once(process, 'disconnect').then(() => process.exit(crashExitCode));
@@ -45,7 +45,7 @@ async function begin(given: BeginWorker): Promise<WorkerBegan> {
   const { ms, monotonicNs } = given.limitMoment;
   const limitClock = steadyClock(Math.round(ms + Number(process.hrtime.bigint() - monotonicNs) / nsPerMs));
   const log = createLog(new LogLine(link));
-  /** Nothing of it before it is open. */
+  /** Empty until it is open. */
   const running: { serving?: Serving } = {};
   let isStopping = false;
   const stop = async (limitMs: number, exitCode: number): Promise<void> => {

@@ -36,8 +36,8 @@ interface ServeOptions {
 }
 
 /**
- * `tokenhouse serve`: runs until a signal. Talk goes to standard error, the log (JSON lines) to standard output. On a
- * terminal a later start says its facts in five lines; everywhere else each fact has a line of its own.
+ * `tokenhouse serve`: runs until a signal. Messages go to standard error, the log (JSON lines) to standard output. On a terminal
+ * a later start reports its facts in five lines; everywhere else each fact has a line of its own.
  */
 export async function serveCommand(context: Context, options: ServeOptions): Promise<number> {
   const { environment, print } = context;
@@ -86,7 +86,7 @@ export async function serveCommand(context: Context, options: ServeOptions): Pro
     return sayFailure(await failureOf(error, directory, config), log, print);
   }
   cut = () => service.cut();
-  // Of a stop that is under way it is no second request.
+  // During a stop it is not a second request to stop.
   onHangup(
     () => void service.reload(),
     () => {
@@ -137,7 +137,7 @@ function processesInWords({ server: { workers }, storage }: Config): string {
   return storage.type === 'sqlite' ? `one process, ${store}` : store;
 }
 
-/** In words on standard error, and as an event among the others on standard output. */
+/** In words on standard error, and as an event in the log on standard output. */
 function sayFailure(failure: Failure, log: Log, print: Printer): number {
   const { what, why, repair, exitCode } = failure;
   const detail = { error: what.join('\n'), why, repair: repair[0] ?? null, exit_code: exitCode };
@@ -146,7 +146,7 @@ function sayFailure(failure: Failure, log: Log, print: Printer): number {
   return exitCode;
 }
 
-/** The ports of the command line stand for the configured ones, and go through the same rule. */
+/** The ports of the command line replace the configured ones, and go through the same checks. */
 function withPorts(config: Config, { port, accountPort }: ServeOptions): Config {
   const { inference, account } = config.server;
   const server = {
@@ -191,7 +191,7 @@ function sayPlaces(config: Config, service: Service, isShort: boolean, say: Say)
   say(`data     ${data.join(' · ')}`);
 }
 
-/** One line for each backend, when it is ready or will not be, or has been looked at. */
+/** One line for each backend, when it is ready or has failed, or has been checked. */
 async function modelLines(
   backend: Service['backends'][number],
   startedAt: number,
@@ -250,7 +250,7 @@ function sayAddresses(config: Config, service: Service, isShort: boolean, elapse
   );
 }
 
-/** Until somebody runs the server: whoever opens the link does. A log must not have it either (`--no-key`). */
+/** While there is no operator: opening the link makes one. A log must not contain it either (`--no-key`). */
 function sayOwnerLink(link: string, isShort: boolean, isShown: boolean, say: Say): void {
   if (!isShown) say('note     nobody runs this server yet: npx tokenhouse owner link prints the link for its owner');
   else if (isShort) say(`  Owner   ${link}        (one use, 30 min)`);
@@ -309,8 +309,8 @@ function curlLine(inferenceUrl: string, key: string, model: string): string {
 }
 
 /**
- * SIGHUP has two meanings: "read the configuration again" from an operator, and "your terminal is gone" from the system,
- * which ends a service in order that was started by hand.
+ * SIGHUP has two meanings: "read the configuration again" from an operator, and "your terminal is gone" from the system, which
+ * gracefully ends a service that was started by hand.
  */
 function onHangup(reload: () => void, stop: () => void): void {
   if (process.platform === 'win32') return;
@@ -331,11 +331,11 @@ interface StopSignals {
   readonly requested: Promise<void>;
   wasRequested(): boolean;
   now(): void;
-  /** As a signal, but a signal that comes later does not count as the second one. */
+  /** Like a signal, except that a later signal does not count as the second one. */
   crashed(): void;
 }
 
-/** SIGTERM and SIGINT end the service in order; a second one ends it at once (reliability S7). */
+/** SIGTERM and SIGINT end the service gracefully; a second one ends it at once (reliability S7). */
 function stopSignals(): StopSignals {
   let resolve: () => void = () => {};
   let count = 0;

@@ -1,6 +1,6 @@
-/** What a command has around it: its own process, or the one of a program that runs commands inside itself. */
+/** The surroundings of a command: its own process, or that of a program that runs commands inside itself. */
 export interface Surroundings {
-  /** Where relative paths begin, and the configuration is looked for. */
+  /** The base of relative paths, where the configuration is looked for. */
   readonly directory: string;
   readonly stdout: NodeJS.WritableStream;
   readonly stderr: NodeJS.WritableStream & { readonly isTTY?: boolean; readonly columns?: number };

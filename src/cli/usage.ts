@@ -72,7 +72,7 @@ export async function showUsage(
   return 0;
 }
 
-/** The requests of an account, as GET /v1/export/generations.csv has them. */
+/** The requests of an account, in the form of GET /v1/export/generations.csv. */
 async function printCsv(
   context: Context,
   { account, tag }: { readonly account?: string; readonly tag?: string },

@@ -1,4 +1,4 @@
 import packageFile from '../../package.json' with { type: 'json' };
 
-/** The package's. */
+/** The package's version. */
 export const version: string = packageFile.version;

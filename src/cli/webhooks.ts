@@ -3,7 +3,7 @@ import { reading } from './database.ts';
 import { table } from './output.ts';
 import { askRunning } from './ask-running.ts';
 
-/** Where deliveries go, and what became of the newest. */
+/** Destinations of deliveries, and the outcomes of the newest. */
 export async function listWebhooks(
   context: Context,
   { account, limit }: { readonly account?: string; readonly limit: number },

@@ -1,6 +1,6 @@
 import type { BackendConfig, OpenAiFlavor } from './config.ts';
 
-/** What a backend may be able to do, beyond text. */
+/** Abilities of a backend, beyond text. */
 export const abilities = [
   'streaming',
   'vision',
@@ -21,18 +21,18 @@ export const abilities = [
 export type Ability = (typeof abilities)[number];
 
 /**
- * `yes`: it can, and the card says so unless the file takes it away. `may`: it depends on the model that it serves, so the
- * file has to say it. `no`: nobody can make it do that.
+ * `yes`: it can, and the card says so unless the file disables it. `may`: it depends on the model that it serves, so the file has
+ * to say it. `no`: nothing can make it do that.
  */
 export type Extent = 'yes' | 'may' | 'no';
 type Row = Readonly<Record<Ability, Extent>>;
 
 const all: Row = Object.fromEntries(abilities.map((ability) => [ability, 'yes'])) as Record<Ability, 'yes'>;
 
-/** A server that is not ours: whether its model sees images or reasons, only the operator knows. */
+/** A server that is not ours: only the operator knows whether its model sees images or reasons. */
 const server: Row = { ...all, vision: 'may', reasoning: 'may', preservesThinking: 'may' };
 
-/** Kinds of backends that differ in what they can do. */
+/** Kinds of backends that differ in their abilities. */
 const rows: Readonly<Record<'llama' | 'scripted' | OpenAiFlavor, Row>> = {
   // Whether the template has think tags is known only when the file has been loaded.
   llama: { ...all, vision: 'no', reasoning: 'may', preservesThinking: 'may' },
@@ -48,6 +48,6 @@ const rows: Readonly<Record<'llama' | 'scripted' | OpenAiFlavor, Row>> = {
 export const extentOf = (backend: BackendConfig, ability: Ability): Extent =>
   rows[backend.engine === 'openai' ? backend.flavor : backend.engine][ability];
 
-/** As messages call it. */
+/** The name used in messages. */
 export const kindOf = (backend: BackendConfig): string =>
   backend.engine === 'openai' ? `${backend.engine}, flavor ${backend.flavor}` : backend.engine;

@@ -10,8 +10,8 @@ type Effort = Capabilities['defaultEffort'];
 
 /**
  * What the card of a model promises, once for all requests and once for those with `Service-ZDR: required`, which only the
- * backends marked `zdr` get (specification §4.2.3(5)). Where the file says nothing, a flag is true when every backend can
- * do it. The file takes flags away, or asserts what depends on the model; what a backend cannot do is refused.
+ * backends marked `zdr` get (specification §4.2.3(5)). Where the file says nothing, a flag is true when every backend can do it.
+ * The file disables flags, or asserts what depends on the model; what a backend cannot do is refused.
  */
 export function capabilitiesOf(
   model: ModelInFile,
@@ -22,7 +22,7 @@ export function capabilitiesOf(
   const zdr = zdrOf(model, zdrBackends, report);
   const capabilities = { ...flagsOf(model, backends, false, report), zdr };
   if (!zdr) return { capabilities, zdrCapabilities: capabilities };
-  // What the file says of all requests has been judged already.
+  // The file's settings for all requests have been checked already.
   const ofZdr: Report = (at, what) => at[0] === 'zdr' && report(at, what);
   return { capabilities, zdrCapabilities: { ...flagsOf(model, zdrBackends, true, ofZdr), zdr } };
 }
@@ -38,7 +38,7 @@ function zdrOf({ zdr }: ModelInFile, zdrBackends: readonly BackendConfig[], repo
   return false;
 }
 
-/** What a flag rests on, as the file calls it. */
+/** The requirement of a flag, by its name in the file. */
 type Need = readonly [isThere: boolean, name: string];
 
 function flagsOf(
@@ -73,7 +73,7 @@ function flagsOf(
       report(at, `${String(at.at(-1))} rests on ${missing[1]}, which is false here; remove this line, or that one`);
     return missing === undefined;
   };
-  /** `ofZdr` comes first where it says something of the flag. */
+  /** `ofZdr` comes first where it sets the flag. */
   const input = <Name extends string>(
     name: Name,
     own: boolean | undefined,
@@ -133,7 +133,7 @@ function flagsOf(
   return { ...flags, ...otherFamilies(model, flags, report) };
 }
 
-/** /v1/responses and /v1/messages: what the model can do, and the file does not take away. */
+/** /v1/responses and /v1/messages: what the model can do, and the file does not disable. */
 function otherFamilies(
   { capabilities: { responses = {}, messages = {} } = {} }: ModelInFile,
   { vision, tools, reasoning, chat }: Pick<Capabilities, 'vision' | 'tools' | 'reasoning' | 'chat'>,
@@ -187,10 +187,10 @@ function otherFamilies(
   };
 }
 
-/** A model that reasons can be told not to, unless the file says otherwise; the tiers in between depend on its template. */
+/** A reasoning model can be switched off, unless the file says otherwise; the tiers in between depend on its template. */
 const defaultEfforts: readonly Effort[] = ['none', 'medium'];
 
-/** In the order of distances (specification §4.2.5(3)). */
+/** In the order used for distances (specification §4.2.5(3)). */
 const tiers: readonly Effort[] = ['none', 'low', 'medium', 'high', 'xhigh', 'max'];
 
 /** Everything about reasoning: §4.2.1(5) and §4.2.5. */
@@ -215,7 +215,7 @@ function thinkingOf(
       requestedAt,
       'this flag says that reasoning comes apart from the answer, and reasoning.inlines that it does not; remove one of the two',
     );
-  // Tiers to choose from are tiers of something.
+  // Listed tiers imply that the model reasons.
   const reasoning = requested ?? (!inlines && file?.efforts?.some((tier) => tier !== 'none') === true);
   const thinks = reasoning || inlines;
   const needsThinking = (name: keyof NonNullable<typeof file>): void => {

@@ -2,7 +2,7 @@ import { decimalText } from './decimal.ts';
 import type { BackendConfig, Config, ModelConfig } from './config.ts';
 import { identityOf } from './identity.ts';
 
-/** What is different, in lines for an operator; shows no secret. Empty when the two say the same. */
+/** The differences, in lines for an operator; shows no secret. Empty when there are none. */
 export function changesBetween(before: Config, after: Config): readonly string[] {
   const changes: string[] = [];
   const earlier = new Map(before.models.map((model) => [model.id.toLowerCase(), model]));
@@ -22,7 +22,7 @@ export function changesBetween(before: Config, after: Config): readonly string[]
   if (origins(before) !== origins(after)) changes.push(`allowed origins: ${origins(before)} → ${origins(after)}`);
   for (const [name, value] of Object.entries(after.server.limits)) {
     const was = before.server.limits[name as keyof typeof before.server.limits];
-    // The others are refused (`refuseRestart` in read.ts).
+    // Changes of the others are refused (`refuseRestart` in read.ts).
     if (typeof was === 'number' && was !== value) changes.push(`limit ${name}: ${was} → ${String(value)}`);
   }
   if (identityOf(before.plans) !== identityOf(after.plans)) changes.push('plans: changed');

@@ -3,7 +3,7 @@ import Value from 'typebox/value';
 import type { Path } from './document.ts';
 import { suggestion } from './suggestion.ts';
 
-/** Something that the schema does not allow. `at: 'key'` means the key of `path` itself is at fault, not its value. */
+/** A violation of the schema. `at: 'key'` means that the key of `path` itself is at fault, not its value. */
 export interface Finding {
   readonly path: Path;
   readonly at: 'key' | 'value';
@@ -11,8 +11,8 @@ export interface Finding {
 }
 
 /**
- * Everything in `value` that `schema` does not allow, in words, in the order of the value. Of alternatives that are told
- * apart by a constant (`engine: llama`), only the chosen one is held against the value.
+ * All violations of `schema` in `value`, in words, in the order of the value. Among alternatives that a constant distinguishes
+ * (`engine: llama`), the value is checked only against the chosen one.
  */
 export function check(schema: TSchema, value: unknown, path: Path = []): Finding[] {
   const node = schema as SchemaNode;
@@ -26,12 +26,12 @@ export function check(schema: TSchema, value: unknown, path: Path = []): Finding
 const roundsMax = 16;
 
 /**
- * A copy of `value` without what the schema does not allow, so that the meaning of the rest can be looked at as well.
- * Entries of lists become gaps, because their neighbours must keep their index.
+ * A copy of `value` without what the schema does not allow, so that the meaning of the rest can be checked as well. Entries of
+ * lists become gaps, because their neighbours must keep their index.
  */
 export function withoutFaults(schema: TSchema, value: unknown): unknown {
   const copy: unknown = structuredClone(value);
-  // What is removed may have been required, and then the group around it goes in the next round.
+  // What is removed may have been required, and then the group around it is removed in the next round.
   for (let round = 0; round < roundsMax; round++) {
     const findings = check(schema, copy);
     if (findings.length === 0) return copy;
@@ -52,7 +52,7 @@ function remove(value: unknown, path: Path): void {
   else delete parent[last];
 }
 
-/** The part of JSON Schema that is looked at here; everything else is left to the validator. */
+/** The part of JSON Schema that is handled here; everything else is left to the validator. */
 interface SchemaNode {
   readonly type?: string;
   readonly properties?: Readonly<Record<string, SchemaNode>>;
@@ -112,7 +112,7 @@ function checkArray(schema: SchemaNode, value: unknown, path: Path): Finding[] {
   );
 }
 
-/** The key by which all alternatives can be told apart: each has another constant there. */
+/** The key that distinguishes all alternatives: each has another constant there. */
 function tagOf(alternatives: readonly SchemaNode[]): string | undefined {
   const [first] = alternatives;
   return Object.keys(first?.properties ?? {}).find((key) =>
@@ -178,7 +178,7 @@ function notOneOf(name: string, value: unknown, allowed: readonly string[]): str
   return `${name} is ${shown(value)}, but must be ${listed(allowed)}${repair}`;
 }
 
-/** The constants of an enumeration, however it is written; `undefined` when the schema is none. */
+/** The constants of an enumeration, however it is written; `undefined` when the schema is not one. */
 function allowedValues(schema: SchemaNode): readonly string[] | undefined {
   if (schema.const !== undefined) return [String(schema.const)];
   if (schema.enum !== undefined) return schema.enum.map(String);

@@ -2,7 +2,7 @@ import type { TSchema } from 'typebox';
 import { parse, stringify } from 'yaml';
 import { defaultModels } from './defaults.ts';
 
-/** The part of the schema that decides how a file looks. */
+/** The part of the schema that decides the layout of a file. */
 interface Node {
   readonly description?: string;
   readonly default?: unknown;
@@ -15,8 +15,8 @@ interface Node {
 }
 
 /**
- * A `tokenhouse.yaml` that says every default, with what each setting is for; settings without a default stand there as
- * comments with an example. All of it comes from the schema and the defaults, so it cannot say something else.
+ * A `tokenhouse.yaml` that states every default, with the purpose of each setting; settings without a default appear as comments
+ * with an example. All of it comes from the schema and the defaults, so it cannot deviate from them.
  */
 export function commentedConfig(schema: TSchema, schemaPath: string): string {
   const root = schema as Node;
@@ -33,15 +33,15 @@ export function commentedConfig(schema: TSchema, schemaPath: string): string {
   return `${lines.join('\n')}\n`;
 }
 
-/** `given` is what stands in the defaults; without it the schema's own default or, as a comment, an example. */
+/** `given` is the value in the defaults; without it the schema's own default or, as a comment, an example. */
 function setting(key: string, node: Node, given: unknown, indent: string): readonly string[] {
   const value = given ?? node.default;
   if (node.properties !== undefined) {
-    // With one of its defaults alone it would be wrong.
+    // It would be wrong with only some of its fields.
     if (given === undefined && node.required !== undefined)
       return [comment(node, indent), `${indent}# ${key}:`, ...exampleGroup(node, `${indent}#   `)];
     const inside = group(node, given as Readonly<Record<string, unknown>> | undefined, `${indent}  `);
-    // A group in which everything is left out would be empty, which is no group.
+    // A group with every field left out would be empty, which is no group.
     const isEmpty = inside.every((line) => line.trimStart().startsWith('#'));
     return [comment(node, indent), isEmpty ? `${indent}# ${key}:` : `${indent}${key}:`, ...inside];
   }
@@ -69,18 +69,18 @@ function group(node: Node, given: Readonly<Record<string, unknown>> | undefined,
   return Object.entries(node.properties ?? {}).flatMap(([key, member]) => setting(key, member, given?.[key], indent));
 }
 
-/** An entry of a list of groups: its first line carries the dash. */
+/** An entry of a list of groups: its first line has the dash. */
 function item(node: Node, entry: Readonly<Record<string, unknown>>, indent: string): readonly string[] {
   const lines = group(chosen(node, entry), entry, `${indent}  `);
   return lines.map((line, index) => (index === 0 ? `${indent}- ${line.trimStart()}` : line));
 }
 
-/** An entry of a list that is not there, as a comment. */
+/** An absent entry of a list, as a comment. */
 function exampleItem(node: Node, indent: string): readonly string[] {
   return exampleGroup(node, '').map((line, index) => `${indent}  ${index === 0 ? '-' : ' '} ${line}`);
 }
 
-/** A group that is not there, as a comment. */
+/** An absent group, as a comment. */
 function exampleGroup(node: Node, indent: string): readonly string[] {
   return Object.entries(node.properties ?? {}).flatMap(([key, { examples, description, items }]) =>
     isOfGroups(items)

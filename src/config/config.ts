@@ -27,11 +27,11 @@ export interface Config {
 export interface ServerConfig {
   readonly inference: ListenConfig;
   readonly account: ListenConfig;
-  /** Processes that answer requests; 1: the one that was started. */
+  /** Processes that answer requests; 1: only the one that was started. */
   readonly workers: number;
-  /** Addresses, and ranges of them, of the proxies that say where a request comes from. */
+  /** Addresses, and ranges of them, of the proxies that are trusted for a client's address. */
   readonly trustedProxies: readonly string[];
-  /** Pages of which origins may call the inference host from a browser, in lower case; `*`: of all. */
+  /** Origins whose pages may call the inference host from a browser, in lower case; `*`: all. */
   readonly allowOrigins: readonly string[];
   readonly limits: LimitsConfig;
 }
@@ -40,7 +40,7 @@ export interface ListenConfig {
   readonly host: string;
   /** 0: any free port. */
   readonly port: number;
-  /** How clients reach it, without a slash at the end; `undefined`: see `publicUrl` in public-url.ts. */
+  /** Its address for clients, without a slash at the end; `undefined`: see `publicUrl` in public-url.ts. */
   readonly publicUrl: string | undefined;
 }
 
@@ -54,7 +54,7 @@ export interface LimitsConfig {
   readonly requestTimeoutMs: number;
   /** How long a stream's head waits for the first token, so that failures keep their status (contracts §1.0). */
   readonly primeTimeoutMs: number;
-  /** How long running requests may go on after the service was told to stop. */
+  /** How long running requests may go on after the service receives a stop signal. */
   readonly drainTimeoutMs: number;
   /** A client that reads nothing for this long is cut off. */
   readonly readerStallTimeoutMs: number;
@@ -64,7 +64,7 @@ export interface LimitsConfig {
   readonly cacheBytesMax: number | undefined;
   /** Connections that each host holds at the same time. */
   readonly connectionsMax: number;
-  /** After so many requests a connection is closed. */
+  /** A connection is closed after this many requests. */
   readonly requestsPerConnectionMax: number;
   readonly headersTimeoutMs: number;
   /** From the first byte of a request to its last; not below the time for its headers. */
@@ -73,9 +73,9 @@ export interface LimitsConfig {
   readonly keepAliveTimeoutMs: number;
   /** Requests of all accounts that run at the same time. */
   readonly requestsRunningMax: number;
-  /** What counts as all the memory; `undefined`: what the container or the machine has. */
+  /** The size that counts as all the memory; `undefined`: that of the container or the machine. */
   readonly memoryBytesMax: number | undefined;
-  /** From which load on what is refused. */
+  /** The loads from which on work is refused. */
   readonly shedding: SheddingConfig;
 }
 
@@ -102,7 +102,7 @@ export interface SqliteStorageConfig {
 export interface PostgresStorageConfig {
   readonly type: 'postgres';
   readonly url: Secret;
-  /** Where it does not stand in the URL. */
+  /** The password when it is not in the URL. */
   readonly password: Secret | undefined;
   /** The address without user, password and options: for messages. */
   readonly shown: string;
@@ -115,13 +115,13 @@ export interface AccountsConfig {
   readonly firstCreditMicrocents: bigint;
 }
 
-/** What an account can be sold. What is `undefined` is not limited. */
+/** The limits that an account can be sold. `undefined` means unlimited. */
 export interface PlanConfig {
   readonly name: string;
   /** Requests of plan keys that each window includes. */
   readonly quota: { readonly requests: number; readonly windowMs: number } | undefined;
   readonly requestsPerMinute: number | undefined;
-  /** Of prompts and answers together. */
+  /** Tokens of prompts and answers together. */
   readonly tokensPerMinute: number | undefined;
   /** Requests of the account that run at the same time. */
   readonly concurrencyMax: number | undefined;
@@ -131,7 +131,7 @@ export interface PlanConfig {
 export interface ImagesConfig {
   /** false: data URIs only. */
   readonly fetches: boolean;
-  /** May be fetched from wherever they are; as `URL.host` writes them. */
+  /** May be fetched at any address; written like `URL.host`. */
   readonly allowedHosts: readonly string[];
   /** Addresses, with a port where it is not 53; empty: those of the system. */
   readonly dnsServers: readonly string[];
@@ -161,11 +161,11 @@ export interface BucketConfig {
 }
 
 export interface PaymentsConfig {
-  /** `none`: credit is added by whoever runs the server. */
+  /** `none`: the operator adds credit. */
   readonly provider: 'stripe' | 'demo' | 'none';
   /** ISO 4217, in lower case. */
   readonly currency: string;
-  /** Of one top-up. */
+  /** Bounds of one top-up. */
   readonly topupCentsMin: number;
   readonly topupCentsMax: number;
   /** Set where the provider is Stripe. */
@@ -173,7 +173,7 @@ export interface PaymentsConfig {
     | {
         readonly secretKey: Secret;
         readonly webhookSecret: Secret;
-        /** Instead of Stripe's own. */
+        /** Replaces Stripe's own address. */
         readonly apiUrl: string | undefined;
         /** Stripe computes the tax within each payment. */
         readonly automaticTax: boolean;
@@ -212,7 +212,7 @@ export interface OidcConfig {
   readonly issuer: string;
   readonly clientId: string;
   readonly clientSecret: Secret | undefined;
-  /** Of the e-mail addresses that may come from there, in lower case. */
+  /** Domains of the e-mail addresses that may come from there, in lower case. */
   readonly domains: readonly string[];
 }
 
@@ -224,21 +224,21 @@ export interface ModelConfig {
   readonly tier: string | undefined;
   /** `YYYY-MM-DD`, a day that exists. */
   readonly deprecationDate: string | undefined;
-  /** Ids of the accounts that have it to themselves; none: everybody's. */
+  /** Ids of the accounts that have it to themselves; empty: every account has it. */
   readonly dedicatedTo: readonly string[];
   /** Tokens of prompt and answer together. */
   readonly contextLength: number;
   /** `null`: bounded by the window only (specification §2.2). */
   readonly maxOutputTokens: number | null;
   readonly pricing: PricingConfig;
-  /** What becomes of the client's sampling fields (specification, part 1). */
+  /** What happens to the client's sampling fields (specification, part 1). */
   readonly sampling: 'honor' | 'ignore' | 'fixed';
-  /** Complete: what the file does not say is worked out from what the backends can do. */
+  /** Complete: what the file does not say is derived from the abilities of the backends. */
   readonly capabilities: Capabilities;
   /** For requests with `Service-ZDR: required`. */
   readonly zdrCapabilities: Capabilities;
   readonly template: { readonly defaultSystem: 'none' | 'template' };
-  /** In the order in which they are tried; at least one. */
+  /** In the order of tries; at least one. */
   readonly backends: readonly BackendConfig[];
 }
 
@@ -255,14 +255,14 @@ export type BackendConfig = LlamaBackendConfig | OpenAiBackendConfig | ScriptedB
 interface BackendOfAnyKind {
   /** Label for logs and usage rows. */
   readonly name: string;
-  /** The operator's word that it retains nothing of a request that asks for it (reliability §4). */
+  /** The operator's assurance that it retains nothing of a request that asks for it (reliability §4). */
   readonly zdr: boolean;
 }
 
 /** The embedded llama.cpp. */
 export interface LlamaBackendConfig extends BackendOfAnyKind {
   readonly engine: 'llama';
-  /** In the order in which they are tried; at least one. */
+  /** In the order of tries; at least one. */
   readonly sources: readonly ModelFileSource[];
   /** 64 lower-case hex digits. */
   readonly sha256: string;
@@ -273,7 +273,7 @@ export interface LlamaBackendConfig extends BackendOfAnyKind {
   readonly queueMax: number;
   /** For reading prompts, at most; `undefined`: one for each core. */
   readonly threads: number | undefined;
-  /** For writing; `undefined`: whichever number turns out to be fastest. */
+  /** For writing; `undefined`: the fastest number measured. */
   readonly decodeThreads: number | undefined;
   /** `undefined`: the model stays loaded. */
   readonly idleUnloadMs: number | undefined;
@@ -292,9 +292,9 @@ export interface OpenAiBackendConfig extends BackendOfAnyKind {
   readonly apiKey: Secret | undefined;
   readonly concurrencyMax: number | undefined;
   readonly queueMax: number;
-  /** What becomes of special tokens in the texts of clients (reliability §3.4). */
+  /** What happens to special tokens in the texts of clients (reliability §3.4). */
   readonly specialTokens: { readonly mode: 'pass' | 'refuse' | 'break'; readonly texts: readonly string[] };
-  /** Where the model's template takes system messages. */
+  /** Where the model's template accepts system messages. */
   readonly systemMessages: 'anywhere' | 'first';
   /** Sampling fields beyond those of its flavor. */
   readonly forward: readonly ('top_k' | 'min_p' | 'repetition_penalty')[];
@@ -310,7 +310,7 @@ export interface ScriptedBackendConfig extends BackendOfAnyKind {
 }
 
 export interface InvoicesConfig {
-  /** `undefined`: documents are statements, which nobody sells by. */
+  /** `undefined`: documents are statements without a seller. */
   readonly seller:
     | {
         readonly name: string;
@@ -327,7 +327,7 @@ export interface InvoicesConfig {
 }
 
 export interface WebhooksConfig {
-  /** Hosts that may be anywhere, and be reached without TLS; as `URL.host` writes them for `https`. */
+  /** Hosts that may have any address, and be reached without TLS; written like `URL.host` for `https`. */
   readonly allowedHosts: readonly string[];
   readonly disableAfterMs: number;
 }

@@ -10,7 +10,7 @@ export function scaledDecimal(text: string, places: number): bigint | undefined 
   return BigInt(match[1]! + fraction.padEnd(places, '0'));
 }
 
-/** The other way: `decimalText(2_500_000n, 6)` is `2.5`. Of what is not below 0. */
+/** The inverse: `decimalText(2_500_000n, 6)` is `2.5`. For values that are not negative. */
 export function decimalText(parts: bigint, places: number): string {
   const digits = String(parts).padStart(places + 1, '0');
   const fraction = digits.slice(digits.length - places).replace(/0+$/, '');

@@ -1,6 +1,6 @@
 /**
- * What holds where `tokenhouse.yaml` says nothing, in the words of the file, so that it goes through the same checks.
- * The model is read as if it stood in the file; the other values are filled in by the reader of the document.
+ * The defaults where `tokenhouse.yaml` says nothing, in the format of the file, so that they go through the same checks. The
+ * model is read as if it were in the file; the reader of the document fills in the other values.
  */
 
 export const defaultLimits = {
@@ -32,36 +32,35 @@ export const defaultServer = {
   workers: 1,
 } as const;
 
-/** A worker takes a processor and some hundred megabytes. */
+/** A worker needs a CPU core and some hundred megabytes. */
 export const workersMax = 64;
 
 export const defaultStorage = 'sqlite:./data/tokenhouse.db';
 
 export const defaultFirstCreditCents = '500';
 
-/** Of items of answers (contracts decision 2). */
+/** For items of answers (contracts decision 2). */
 export const defaultKeepDays = 30;
 
-/** Of each account. */
+/** For each account. */
 export const defaultFiles = { files_per_account_max: 1000, bytes_per_account_max: 10_737_418_240 } as const;
 export const defaultBucket = { region: 'us-east-1', prefix: 'tokenhouse/' } as const;
 
-/** Of the server that takes mail. */
+/** For the mail server. */
 export const defaultMail = { port: 587, secure: 'starttls' } as const;
 
 /** Amounts are in the smallest unit of the currency. */
 export const defaultPayments = { currency: 'usd', topup_cents_min: 100, topup_cents_max: 1_000_000 } as const;
 
-/** Who may become somebody here by their own wish. */
+/** Who may sign up by themselves. */
 export const defaultSignUp = 'invitation';
 
-/** Requests that wait for a place at a backend. */
+/** Requests that wait for a slot at a backend. */
 export const defaultQueue = 64;
 
 /**
- * Small enough to fetch in a minute and to run anywhere. It answers better without the system text that its template adds
- * of itself, hence `default_system: none`. The package carries the very same file, for machines that reach package
- * registries only.
+ * Small enough to fetch in a minute and to run anywhere. It answers better without the system text that its template adds by
+ * itself, hence `default_system: none`. The package carries the very same file, for machines that reach only package registries.
  */
 export const defaultModels = `models:
   - id: smollm2-135m-instruct

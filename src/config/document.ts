@@ -1,14 +1,14 @@
 import { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument, type Document } from 'yaml';
 
-/** A YAML text as plain data, and where each piece of it stands. */
+/** A YAML text as plain data, with the position of each piece of it. */
 export interface SourceDocument {
   readonly value: unknown;
   readonly faults: readonly Fault[];
-  /** `path` is made of keys and indices; a path that is not in the text gives the nearest one that is. */
+  /** `path` consists of keys and indices; a path that is not in the text gives the nearest one that is. */
   placeOf(path: Path): Place;
-  /** The place of a key itself instead of its value. */
+  /** The position of a key itself instead of its value. */
   placeOfKey(path: Path): Place;
-  /** Whether something stands at exactly this path. */
+  /** Whether there is something at exactly this path. */
   has(path: Path): boolean;
   /** A scalar exactly as it is written, such as `0.10`. */
   textOf(path: Path): string | undefined;
@@ -111,7 +111,7 @@ function plain(
     if (target === undefined) throw new UnknownAlias(node.source, node.range?.[0] ?? 0);
     return plain(document, target, path, pieces, count, keyOffset, aliasOffset ?? node.range?.[0]);
   }
-  // What an alias stands for is reported where the alias is used.
+  // A fault in an aliased value is reported where the alias is used.
   const offset = aliasOffset ?? (node as { range?: readonly number[] } | null)?.range?.[0] ?? keyOffset ?? 0;
   pieces.set(keyOf(path), { offset, keyOffset, text: isScalar(node) ? node.source : undefined });
   if (isMap(node)) {

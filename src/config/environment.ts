@@ -4,47 +4,47 @@ import { ConfigError, type Problem } from './problem.ts';
 import { Secret } from './secret.ts';
 import { suggestion } from './suggestion.ts';
 
-/** What the environment decides. Only this file reads the variables of the process. */
+/** The settings of the environment. Only this file reads the variables of the process. */
 export interface Environment {
   /** Pepper of the key hashes; `undefined`: the generated one in the data folder. */
   readonly secret: Secret | undefined;
-  /** Who presents it may read the metrics from elsewhere; `undefined`: only this computer may read them. */
+  /** Token that gives access to the metrics from elsewhere; `undefined`: only this computer may read them. */
   readonly metricsToken: Secret | undefined;
-  /** Of the PostgreSQL user, where `storage` names one without it. */
+  /** Password of the PostgreSQL user, where `storage` names one without it. */
   readonly postgresPassword: Secret | undefined;
-  /** Of `mail.smtp.user`. */
+  /** Password of `mail.smtp.user`. */
   readonly smtpPassword: Secret | undefined;
-  /** What Stripe knows us by, and what it signs its calls with. */
+  /** Our key at Stripe, and the secret that signs its webhook calls. */
   readonly stripe: { readonly secretKey: Secret | undefined; readonly webhookSecret: Secret | undefined };
   /** Path from `TOKENHOUSE_CONFIG`. */
   readonly configFile: string | undefined;
   /** Absolute folder of the model files, shared by all installations of this user. */
   readonly modelDirectory: string;
   readonly hub: { readonly endpoint: string | undefined; readonly token: Secret | undefined };
-  /** Who we are to the bucket of the files; `undefined`: not said. */
+  /** Our credentials for the bucket of the files; `undefined`: not given. */
   readonly bucketKeys:
     | { readonly accessKeyId: string; readonly secretAccessKey: Secret; readonly sessionToken: Secret | undefined }
     | undefined;
-  /** What pip would use; read only where pip itself is missing. */
+  /** pip's settings; read only where pip itself is missing. */
   readonly packages: { readonly indexUrl: string | undefined; readonly configurationFiles: readonly string[] };
   readonly proxy: {
     readonly http: string | undefined;
     readonly https: string | undefined;
     readonly except: string | undefined;
   };
-  /** false: `NO_COLOR` asks for plain text. */
+  /** false: `NO_COLOR` requests plain text. */
   readonly color: boolean;
-  /** For child processes that are not ours: everything but the secrets above. */
+  /** For child processes that are not ours: everything except the secrets above. */
   readonly childVariables: Readonly<Record<string, string>>;
   /** A variable that the configuration names, such as `api_key_env`. */
   variable(name: string): string | undefined;
-  /** Oddities that stop nothing. */
+  /** Oddities that prevent nothing. */
   readonly warnings: readonly Problem[];
 }
 
 /** Reads the variables once. Throws `ConfigError` when one cannot be used. */
 export function readEnvironment(variables: Readonly<Record<string, string | undefined>> = process.env): Environment {
-  // A variable that is set to nothing counts as not set.
+  // A variable with an empty value counts as not set.
   const get = (name: string): string | undefined => variables[name] || undefined;
   const problems = [...secretProblems(get), ...endpointProblems(get)];
   if (problems.length > 0) throw new ConfigError(problems);
@@ -89,7 +89,7 @@ export function readEnvironment(variables: Readonly<Record<string, string | unde
   });
 }
 
-/** Every variable of ours and of others that decides something, for the documentation and against misspellings. */
+/** Every variable that decides something, ours and foreign, for the documentation and against misspellings. */
 export const environmentVariables = {
   TOKENHOUSE_SECRET: 'what keys are hashed with, 32 characters or more; without it a generated one in `data/secret`',
   TOKENHOUSE_CONFIG: 'path of the configuration, when `--config` does not name it',
@@ -110,7 +110,7 @@ export const environmentVariables = {
 
 const knownVariables = Object.keys(environmentVariables).filter((name) => name.startsWith('TOKENHOUSE_'));
 
-/** How this program is called where npm has started it, as in a clone: commands that it prints can be run as they are. */
+/** Adapts commands to npm having started this program, as in a clone: printed commands can then be run as they are. */
 export function runnable(text: string, variables: Readonly<Record<string, string | undefined>> = process.env): string {
   if (variables['npm_command'] === undefined) return text;
   return text.replaceAll(/(?<!npx )\btokenhouse (?=[a-z-])/g, 'npx tokenhouse ');

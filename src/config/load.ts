@@ -10,17 +10,17 @@ export interface LoadOptions {
   readonly environment: Environment;
   /** The value of `--config`. */
   readonly path?: string | undefined;
-  /** Where `tokenhouse.yaml` is looked for, and what relative paths count from when there is none. */
+  /** Where `tokenhouse.yaml` is looked for, and the base of relative paths when there is none. */
   readonly directory: string;
   /** Schema of one script of a `scripted` backend; without it scripts are taken as they are. */
   readonly scriptSchema?: TSchema | undefined;
-  /** The configuration that is in use while this one is read: what needs a restart to change is refused. */
+  /** The configuration in use while this one is read: changes that need a restart are refused. */
   readonly running?: Config | undefined;
 }
 
 /**
- * The configuration: of `--config`, else of `TOKENHOUSE_CONFIG`, else of `tokenhouse.yaml` in the folder, else the defaults.
- * A file that was named and is not there is an error, never the defaults. Throws `ConfigError`.
+ * The configuration: of `--config`, else of `TOKENHOUSE_CONFIG`, else of `tokenhouse.yaml` in the folder, else the defaults. A
+ * named file that does not exist is an error, never the defaults. Throws `ConfigError`.
  */
 export function loadConfig(options: LoadOptions): Config {
   const { text, ...found } = findConfig(options);
@@ -42,7 +42,7 @@ export function findConfig(options: Omit<LoadOptions, 'scriptSchema'>): FoundCon
   const named = given ?? environment.configFile;
   const file = path.resolve(directory, named ?? 'tokenhouse.yaml');
   const shownAs = named ?? 'tokenhouse.yaml';
-  // A file that is in use and has gone is an error too, not a way back to the defaults.
+  // A file in use that has disappeared is an error too, not a return to the defaults.
   if (named === undefined && !existsSync(file) && running?.file === undefined)
     return { text: '', file: undefined, shownAs, directory };
   return { text: textOf(file, shownAs), file, shownAs, directory: path.dirname(file) };

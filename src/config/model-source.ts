@@ -1,7 +1,7 @@
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-/** A place that may have a model file. `label` names it for people and holds no credentials. */
+/** A possible source of a model file. `label` is its name for display and holds no credentials. */
 export type ModelFileSource =
   | { readonly type: 'path'; readonly label: string; readonly path: string }
   | { readonly type: 'url'; readonly label: string; readonly url: string }
@@ -25,8 +25,8 @@ export type ModelFileSource =
   | { readonly type: 'package'; readonly label: string; readonly name: string; readonly version: string };
 
 /**
- * Reads `hf:owner/repository/file.gguf@revision`, `hf:owner/repository:QUANT`, `pypi:package==version`, `https://…`, `file:…`
- * or a path; relative paths count from `directory`. A problem is told in words that say what repairs it.
+ * Reads `hf:owner/repository/file.gguf@revision`, `hf:owner/repository:QUANT`, `pypi:package==version`, `https://…`, `file:…` or
+ * a path; relative paths count from `directory`. A problem is reported in words that say how to repair it.
  */
 export function parseSource(text: string, directory: string): ModelFileSource | { readonly problem: string } {
   if (text.startsWith('hf:')) return hubSource(text);
@@ -87,7 +87,7 @@ function urlSource(text: string): ModelFileSource | { problem: string } {
   } catch {
     return { problem: 'the path of the URL has a broken % sequence; write % itself as %25' };
   }
-  // Names, passwords and signatures may stand in the rest of the URL.
+  // The rest of the URL may contain names, passwords and signatures.
   return { type: 'url', label: `${protocol}//${host}${pathname}`, url: text };
 }
 

@@ -1,7 +1,7 @@
 import type { Config } from './config.ts';
 import { Secret } from './secret.ts';
 
-/** A configuration as it goes to another process of ours, by structured clone; secrets can be read in it. */
+/** A configuration for another process of ours, by structured clone; secrets are readable in it. */
 export interface PortableConfig {
   readonly portable: unknown;
 }
@@ -10,7 +10,7 @@ interface PortableSecret {
   readonly secretText: string;
 }
 
-/** Class instances lose what they are in a structured clone; a configuration has no others than secrets. */
+/** Class instances lose their class in a structured clone; secrets are the only ones in a configuration. */
 export const portableConfig = (config: Config): PortableConfig => ({ portable: packed(config) });
 
 export const configOf = ({ portable }: PortableConfig): Config => unpacked(portable) as Config;

@@ -1,8 +1,8 @@
-/** One thing that is wrong with the configuration, and what repairs it. */
+/** A fault of the configuration, and how to repair it. */
 export interface Problem {
   /** `file:line:column`, or the name of the environment variable. */
   readonly where: string;
-  /** What is wrong, why that matters, and what repairs it, in one line. */
+  /** What is wrong, why that matters, and how to repair it, in one line. */
   readonly what: string;
 }
 

@@ -62,11 +62,11 @@ import {
 import { Secret } from './secret.ts';
 
 export interface ReadOptions {
-  /** Absolute path of the file; `undefined` when the text is none of a file. */
+  /** Absolute path of the file; `undefined` when the text is not from a file. */
   readonly file?: string | undefined;
-  /** What messages call the file. */
+  /** The name of the file in messages. */
   readonly shownAs?: string | undefined;
-  /** Relative paths count from here. */
+  /** The base of relative paths. */
   readonly directory: string;
   readonly environment: Environment;
   readonly scriptSchema?: TSchema | undefined;
@@ -75,9 +75,9 @@ export interface ReadOptions {
 }
 
 /**
- * The text of a `tokenhouse.yaml` as a complete, checked and frozen configuration. Throws `ConfigError` with everything that
- * is wrong, in the order of the file: faults of the YAML alone, because nothing after them can be trusted, else those of
- * the shape together with those of the meaning of what has the right shape.
+ * The text of a `tokenhouse.yaml` as a complete, checked and frozen configuration. Throws `ConfigError` with everything that is
+ * wrong, in the order of the file: faults of the YAML alone, because nothing after them can be trusted, else the faults of shape,
+ * together with the faults of meaning in what has the right shape.
  */
 export function readConfig(text: string, options: ReadOptions): Config {
   const document = readYaml(text);
@@ -99,7 +99,7 @@ export function readConfig(text: string, options: ReadOptions): Config {
 
   const file = (findings.length === 0 ? value : withoutFaults(schema, value)) as ConfigFile;
   const shapeFaults = new Set(problems.map((problem) => problem.where));
-  // Ports and sizes are compared with each other; a comparison with what has been removed would be wrong.
+  // Ports and sizes are compared with each other; a comparison with a removed one would be wrong.
   const isServerWhole = !findings.some(({ path: at }) => at[0] === 'server');
   const reading: Reading = {
     document,
@@ -159,7 +159,7 @@ function refuseRestart(running: Config, next: Config, value: unknown, { report }
   if (!isSameStorage(running.storage, next.storage)) needsRestart(['storage']);
   const payer = ({ payments: { provider, currency, stripe } }: Config) =>
     JSON.stringify([provider, currency, stripe?.apiUrl ?? null, stripe?.automaticTax ?? false]);
-  // Who takes payments where nothing is said follows from the addresses, which have their own line then.
+  // The default payment provider follows from the addresses, which then have their own message.
   const isReachedAlike = (['inference', 'account'] as const).every(
     (host) =>
       running.server[host].host === next.server[host].host &&
@@ -170,7 +170,7 @@ function refuseRestart(running: Config, next: Config, value: unknown, { report }
   if (placeOf(running.files.bucket) !== placeOf(next.files.bucket)) needsRestart(['files', 'bucket']);
 }
 
-/** What the sockets and the memory of the process were given at its start. */
+/** Limits that were given to the sockets and the memory of the process at its start. */
 const limitsOfTheProcess = {
   connectionsMax: 'connections_max',
   requestsPerConnectionMax: 'requests_per_connection_max',
@@ -188,7 +188,7 @@ const sheddingOfTheProcess: Readonly<Record<keyof SheddingConfig, string>> = {
   idleConnectionsMemoryShare: 'shed_idle_connections_memory_percent',
 };
 
-/** What the steps after the shape check share. */
+/** State shared by the steps after the shape check. */
 interface Reading {
   readonly document: SourceDocument;
   readonly options: ReadOptions;
@@ -238,7 +238,7 @@ type WorkersInFile = NonNullable<ConfigFile['server']>['workers'];
 const workersOf = (workers: WorkersInFile = defaultServer.workers): number =>
   workers === 'auto' ? Math.min(workersMax, Math.max(1, availableParallelism())) : workers;
 
-/** What several processes cannot do for one: an embedded model, or a backend that takes fewer requests than there are workers. */
+/** Refuses what several processes cannot do: an embedded model, or a backend that takes fewer requests than there are workers. */
 function refuseManyWorkers({ server, models }: Config, written: WorkersInFile, { report }: Reading): void {
   const { workers } = server;
   if (workers === 1) return;
@@ -357,7 +357,7 @@ const isSameStorage = (one: StorageConfig, other: StorageConfig): boolean =>
     ? other.type === 'sqlite' && one.path === other.path
     : other.type === 'postgres' && one.url.reveal() === other.url.reveal();
 
-/** As `URL.host` writes them: lower case, and a port unless it is 443. */
+/** In the format of `URL.host`: lower case, and a port unless it is 443. */
 function hostsOf(
   texts: readonly string[] | undefined,
   at: Path,
@@ -457,7 +457,7 @@ function filesOf({ files }: ConfigFile, { options, report }: Reading): FilesConf
   };
 }
 
-/** The built-in provider gives credit for nothing: it has to be asked for where others than this computer's users pay. */
+/** The built-in provider gives credit for nothing: it must be requested explicitly where other computers' users can pay. */
 function paymentsOf(file: ConfigFile, { options, report }: Reading): PaymentsConfig {
   const { payments, server } = file;
   const isReached =
@@ -589,7 +589,7 @@ function modelsOf(models: readonly ModelInFile[], reading: Reading): readonly Mo
   });
 }
 
-/** The entries of a list that `withoutFaults` has left, with their places in the file. */
+/** The entries of a list that `withoutFaults` has left, with their positions in the file. */
 function present<Entry>(list: readonly Entry[]): readonly (readonly [number, Entry])[] {
   return [...list.entries()].filter(([, entry]) => entry !== undefined);
 }
@@ -621,7 +621,7 @@ function modelOf(model: ModelInFile, at: Path, reading: Reading): ModelConfig {
   };
 }
 
-/** The pattern of the schema lets the 31st of February through. */
+/** The pattern of the schema accepts the 31st of February. */
 function dayOf(text: string | undefined, at: Path, { report }: Reading): string | undefined {
   const time = Date.parse(`${text}T00:00:00Z`);
   if (text !== undefined && !(Number.isFinite(time) && new Date(time).toISOString().startsWith(text)))
@@ -649,7 +649,7 @@ function pricingOf(model: ModelInFile, at: Path, reading: Reading): PricingConfi
   const isInCents = Object.keys(model.pricing).some((form) => form.includes('cents'));
   const needed = (which: 'input' | 'output'): bigint => {
     const price = priceOf(which);
-    // One that stands there and is no price has been told already.
+    // An invalid price has been reported already.
     if (price === undefined && !priceForms[which].some((form) => reading.document.has([...at, form]))) {
       const [inDollars, inCents] = priceForms[which];
       const [form, example] = isInCents ? [inCents, 5] : [inDollars, 0.05];

@@ -18,10 +18,9 @@ import {
 import { defaultTaxNotes } from '../tax/tax.ts';
 
 /**
- * The shape of `tokenhouse.yaml` as a JSON Schema: what the reader checks against and what editors are given.
- * `description` says what a setting is for, `examples` what may stand there, and `default` what holds without it. Error
- * messages, the file that `init` writes and docs/configuration.md are made of them.
- * `scriptSchema` describes one script of a `scripted` backend; that engine owns it.
+ * The shape of `tokenhouse.yaml` as a JSON Schema, for the reader and for editors. `description` states the purpose of a setting,
+ * `examples` possible values, and `default` the value without it. Error messages, the file that `init` writes and
+ * docs/configuration.md are made from them. `scriptSchema` describes one script of a `scripted` backend; that engine owns it.
  */
 export function configSchema(scriptSchema: TSchema = Type.Unknown()) {
   return Type.Object(
@@ -140,7 +139,7 @@ const listenProperties = (defaults: { readonly host: string; readonly port: numb
   ),
 });
 
-/** The Fetch standard's origin: scheme, host and port, nothing behind them. */
+/** The Fetch standard's origin: scheme, host and port, nothing after them. */
 const origin = Type.String({
   pattern: '^(\\*|null|[A-Za-z][A-Za-z0-9+.-]*://[^\\s/?#@*,]+)$',
   maxLength: 300,
@@ -590,7 +589,7 @@ const pricing = group('what tokens cost, each in one of its forms', {
   ),
 });
 
-/** Without a default here: what holds is worked out from what the backends can do (capabilities.ts). */
+/** Without a default here: the value is derived from the abilities of the backends (capabilities.ts). */
 function flag(description: string, example = false) {
   return Type.Optional(Type.Boolean({ description, examples: [example] }));
 }

@@ -8,7 +8,7 @@ import { environmentVariables, type Environment } from './environment.ts';
 
 /** One setting in force. */
 export interface Setting {
-  /** As messages name it, for example `models[0].pricing.input_dollars_per_million`. */
+  /** Its name in messages, for example `models[0].pricing.input_dollars_per_million`. */
   readonly key: string;
   /** `undefined`: not set, and without a default. Secrets are masked. */
   readonly value: Scalar | undefined;
@@ -20,7 +20,7 @@ type Scalar = string | number | boolean | null;
 
 const masked = '(secret)';
 
-/** The part of the schema that tells where settings are. */
+/** The part of the schema that locates settings. */
 interface Node {
   readonly default?: Scalar;
   readonly writeOnly?: boolean;
@@ -31,8 +31,8 @@ interface Node {
 }
 
 /**
- * Everything that the configuration and the environment decide, and what each comes from. `config` is what the boot code
- * made of the same text, so the schema's own defaults are in force wherever the text says nothing.
+ * Everything that the configuration and the environment decide, and the source of each value. `config` is what the boot code made
+ * of the same text, so the schema's own defaults are in force wherever the text says nothing.
  */
 export function settingsOf(
   config: Config,
@@ -73,7 +73,7 @@ function leavesOf(node: Node, value: unknown, path: Path): readonly (readonly [P
   return [[path, node.writeOnly === true && value !== undefined ? masked : scalar]];
 }
 
-/** What the boot code works out: where a default depends on something else, or what is written is not what is used. */
+/** Values that the boot code derives: where a default depends on something else, or the value in use is not the written one. */
 function derivedFrom(config: Config): ReadonlyMap<string, Scalar | undefined> {
   const { storage } = config;
   const stored = storage.type === 'sqlite' ? `sqlite:${storage.path}` : storage.shown;
@@ -101,7 +101,7 @@ function derivedFrom(config: Config): ReadonlyMap<string, Scalar | undefined> {
   return derived;
 }
 
-/** What the cards say, under the keys of the file. */
+/** The flags of the cards, under the keys of the file. */
 function flagsOf({ capabilities, zdrCapabilities }: ModelConfig): readonly (readonly [string, Scalar])[] {
   const inSnake = (name: string): string => name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
   const booleans = (group: object, at: string): [string, Scalar][] =>
@@ -115,14 +115,14 @@ function flagsOf({ capabilities, zdrCapabilities }: ModelConfig): readonly (read
     ...booleans(capabilities.responses, 'capabilities.responses'),
     ['capabilities.responses.text_format', capabilities.responses.textFormats.join(', ')],
     ...booleans(capabilities.messages, 'capabilities.messages'),
-    // `tools` of any API, and not whether the model answers in chat at all.
+    // `tools` of any API; `supported` is about zero data retention, not about chat.
     ...booleans({ ...zdrCapabilities.chat, ...ofAnyApi(zdrCapabilities), supported: capabilities.zdr }, 'zdr'),
     ['reasoning.efforts', capabilities.efforts.join(', ')],
     ['reasoning.default', capabilities.defaultEffort],
   ];
 }
 
-/** Keys under which the file may say the same thing. */
+/** Alternative keys in the file for the same thing. */
 const otherNames: Readonly<Record<string, readonly string[]>> = {
   api_key: ['api_key_env'],
   input_dollars_per_million: ['input_cents_per_million'],

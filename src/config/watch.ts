@@ -2,20 +2,20 @@ import { stat, watch, type FSWatcher } from 'node:fs';
 import path from 'node:path';
 
 export interface FileWatch {
-  /** The file as it is now is known: no need to tell of it. */
+  /** Accepts the current file: it need not be reported. */
   note(): void;
   close(): void;
 }
 
-/** A file that is being written is left alone until it has not changed for so long. */
+/** A file that is being written is left alone until it has not changed for this long. */
 const settleMs = 150;
-/** What a folder does not tell (network file systems, links into other folders) is found by looking. */
+/** Changes that a folder does not report (network file systems, links into other folders) are found by polling. */
 const lookEveryMs = 2_000;
 
 /**
- * Calls `onChange` when the file has become another one: written in place, replaced by a rename, removed, or made. The
- * folder is watched, because editors replace files; the file is also looked at every two seconds, because not every
- * folder tells. Keeps no process alive.
+ * Calls `onChange` when the file has changed: written in place, replaced by a rename, removed, or created. The folder is watched,
+ * because editors replace files; the file is also polled every two seconds, because not every folder reports changes. Keeps no
+ * process alive.
  */
 export function watchFile(file: string, onChange: () => void): FileWatch {
   let known: string | undefined;
@@ -71,7 +71,7 @@ function watchFolder(folder: string, onEvent: () => void): FSWatcher | undefined
     watcher.on('error', () => watcher.close());
     return watcher;
   } catch {
-    // No more watches to be had, or none on this file system: looking finds it too.
+    // No more watches available, or none on this file system: polling finds it too.
     return undefined;
   }
 }

@@ -2,7 +2,7 @@
 export interface TokenProbability {
   readonly token: string;
   readonly tokenId: number | undefined;
-  /** What the token stands for, where the backend knows more than its text (half a character has no text). */
+  /** The bytes of the token, where the backend knows more than its text (half a character has no text). */
   readonly bytes: readonly number[] | undefined;
   /**
    * Natural logarithm of the model's own probability: before temperature, penalties, biases and constraints, as vLLM and
@@ -14,11 +14,11 @@ export interface TokenProbability {
 /** The chosen token at a position of the answer, with the likeliest ones there. */
 export interface TokenLogprob extends TokenProbability {
   readonly top: readonly TokenProbability[];
-  /** Where its text begins in the text of the answer, in UTF-16 code units, where the engine knows. */
+  /** Where its text begins in the text of the answer, in UTF-16 code units, where the engine knows it. */
   readonly start?: number;
 }
 
-/** A token of a prompt. Before the first one stands nothing, so it has no probability. */
+/** A token of a prompt. Nothing precedes the first one, so it has no probability. */
 export interface PromptToken extends Omit<TokenLogprob, 'logprob'> {
   readonly logprob: number | undefined;
 }
@@ -31,12 +31,12 @@ export interface Usage {
   readonly reasoningTokens: number;
 }
 
-/** Usage as an engine knows it: `promptTokens` is `undefined` while its backend has said nothing about the prompt. */
+/** Usage as reported by an engine: `promptTokens` is `undefined` until its backend has reported it. */
 export interface UsageReport extends Omit<Usage, 'promptTokens'> {
   readonly promptTokens: number | undefined;
 }
 
-/** The figures that a client sees: after the pipeline's meter, which knows an estimate, nothing is left unknown. */
+/** The figures that a client sees: the pipeline's meter has an estimate, so nothing is left unknown. */
 export function knownUsage(report: UsageReport): Usage {
   const { promptTokens } = report;
   if (promptTokens === undefined) throw new Error('a usage without the prompt reached an encoder');
@@ -52,20 +52,23 @@ export type FinishCause = 'max-tokens' | 'window' | 'repetition' | 'credit' | 'c
 export interface ReadPrompt {
   /** Empty unless it is to be echoed. */
   readonly text: string;
-  /** Present when ids are wanted. */
+  /** Present when ids are requested. */
   readonly tokenIds?: readonly number[];
   /** Present when it is to be echoed with probabilities. */
   readonly tokens?: readonly PromptToken[];
 }
 
 /**
- * What an engine says while it generates. Deltas only: a dialect that draws block boundaries derives them.
- * `choice` counts from 0 over prompts × n. `call` counts the tool calls of a choice from 0.
+ * The output of an engine. Deltas only: a dialect that draws block boundaries derives them. `choice` counts from 0 over prompts ×
+ * n. `call` counts the tool calls of a choice from 0.
  */
 export type GenerationEvent =
-  /** Always the first event of a stream. `undefined`: the backend does not tell the prompt's length before it writes; whoever needs a figure keeps its estimate until a `usage` says more. */
+  /**
+   * Always the first event of a stream. `undefined`: the backend does not report the prompt's length before it writes; readers
+   * that need a figure keep their estimate until a `usage` arrives.
+   */
   | { readonly type: 'start'; readonly promptTokens: number | undefined; readonly cachedTokens?: number }
-  /** What the choice was given, when the request asks for it (`TokenControls`): once, before anything else of the choice. */
+  /** The prompt of the choice, when the request asks for it (`TokenControls`): once, before anything else of the choice. */
   | ({ readonly type: 'prompt'; readonly choice: number } & ReadPrompt)
   | {
       readonly type: 'text';
@@ -94,10 +97,10 @@ export type GenerationEvent =
   /** Cumulative; a later one replaces an earlier one. `counted` marks figures that the engine counted itself because its backend reported none. */
   | { readonly type: 'usage'; readonly usage: UsageReport; readonly counted?: boolean };
 
-/** What one read from the engine brought; never empty. */
+/** The events of one read from the engine; never empty. */
 export type GenerationBatch = readonly GenerationEvent[];
 
-/** Takes a batch, at once or in a while. `false` or a throw ends the reading here. */
+/** Takes a batch, at once or later. `false` or a throw ends the reading here. */
 export type TakeBatch = (batch: GenerationBatch) => boolean | Promise<boolean>;
 
 /** Ends by returning after a `finish` for every choice, or by throwing. Read once, in one of the two ways. */

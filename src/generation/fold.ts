@@ -3,7 +3,7 @@ import type { FinishCause, FinishReason, GenerationBatch, ReadPrompt, TokenLogpr
 
 /** A run of one kind of content, in the order in which the model produced it. */
 export type Block =
-  /** `logprobs`: those of this run, where they were asked for; a choice has all of its own. */
+  /** `logprobs`: those of this run, where requested; a choice has all of its own. */
   | { readonly type: 'text'; text: string; logprobs?: TokenLogprob[] }
   | { readonly type: 'reasoning'; text: string }
   | {

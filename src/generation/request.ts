@@ -1,13 +1,13 @@
 /**
- * What a client asks for, in the one language that every dialect decodes into and every engine reads.
- * Everything in this folder is plain, readonly data and imports nothing.
+ * What a client requests, in the one language that every dialect decodes into and every engine reads. Everything in this folder
+ * is plain, readonly data and imports nothing.
  */
 
 /** Tiers of reasoning effort, in the order in which distances between them are counted (specification §4.2.5(3)). */
 export const efforts = ['none', 'low', 'medium', 'high', 'xhigh', 'max'] as const;
 export type Effort = (typeof efforts)[number];
 
-/** Sampling fields as the client sent them; `undefined` means that the client said nothing. */
+/** Sampling fields as the client sent them; `undefined`: not sent. */
 export interface Sampling {
   readonly temperature: number | undefined;
   readonly topP: number | undefined;
@@ -29,13 +29,13 @@ export type Part =
       readonly type: 'file';
       readonly fileId: string | undefined;
       readonly data: string | undefined;
-      /** Of a document that is to be fetched. */
+      /** For a document that is to be fetched. */
       readonly url?: string;
       readonly filename: string | undefined;
       readonly at: string;
     };
 
-/** An image whose bytes are here, checked as far as its header tells. */
+/** An image whose bytes are here, checked as far as its header allows. */
 export interface ImagePart {
   readonly type: 'image';
   readonly mediaType: ImageMediaType;
@@ -53,7 +53,7 @@ export interface ImageSize {
   readonly height: number;
 }
 
-/** What images are in a prompt: a good guess, which is on the low side, and what they never exceed. */
+/** The tokens of images in a prompt: a good guess on the low side, and an upper bound. */
 export interface ImageTokens {
   readonly likely: number;
   readonly most: number;
@@ -61,7 +61,7 @@ export interface ImageTokens {
 
 /** Reasoning that comes back from an earlier turn. */
 export interface ReasoningText {
-  /** Empty where only the seal has it. */
+  /** Empty where only the seal contains it. */
   readonly text: string;
   readonly seal: Seal | undefined;
 }
@@ -87,15 +87,15 @@ export type Message =
       readonly content: readonly Part[];
       readonly reasoning: readonly ReasoningText[];
       readonly toolCalls: readonly ToolCall[];
-      /** The last message of a conversation whose answer goes on with these words, instead of being a turn of its own. */
+      /** The last message of a conversation whose answer continues these words, instead of being a turn of its own. */
       readonly isBeginning?: boolean;
     }
   | { readonly role: 'tool'; readonly toolCallId: string | undefined; readonly content: readonly Part[] };
 
-/** Whether the answer goes on with the last message, which the client has begun for the model. */
+/** Whether the answer continues the last message, which the client has begun for the model. */
 export const continuesLast = (prompt: Prompt): boolean => beginningOf(prompt) !== undefined;
 
-/** The message that the answer goes on with. */
+/** The message that the answer continues. */
 export function beginningOf(prompt: Prompt): Extract<Message, { readonly role: 'assistant' }> | undefined {
   const last = prompt.type === 'messages' ? prompt.messages.at(-1) : undefined;
   return last?.role === 'assistant' && last.isBeginning === true ? last : undefined;
@@ -126,12 +126,12 @@ export type Constraint =
   | { readonly type: 'grammar'; readonly text: string }
   | { readonly type: 'regex'; readonly pattern: string };
 
-/** A constraint as the client sent it, and as the text of a grammar that llama.cpp and its relatives take. */
+/** A constraint as the client sent it, and as a grammar text for llama.cpp and its relatives. */
 export interface EngineConstraint {
   readonly source: Constraint;
-  /** GBNF with the start rule `root`; `undefined` where nobody has compiled it. */
+  /** GBNF with the start rule `root`; `undefined` until it is compiled. */
   readonly gbnf: string | undefined;
-  /** The same as `inference/constraints/acceptor.ts` reads it; absent where nobody has compiled it, and then nobody can check an answer. */
+  /** The form for `inference/constraints/acceptor.ts`; absent until it is compiled, and then an answer cannot be checked. */
   readonly program?: Int32Array;
 }
 
@@ -141,51 +141,51 @@ export interface EngineConstraint {
  */
 export type ReasoningForm = 'separate' | 'inline' | 'hidden';
 
-/** What the client said of reasoning: a tier as written, not yet checked, or a switch; `at` is the field that held it. */
+/** The client's setting for reasoning: a tier as written, not yet checked, or a switch; `at` is the field that held it. */
 export type RequestedEffort =
   | { readonly type: 'tier'; readonly value: string; readonly at: string }
   | { readonly type: 'switch'; readonly on: boolean; readonly at: string };
 
-/** What text completions say of single tokens (contracts §1.1). */
+/** The settings of text completions for single tokens (contracts §1.1). */
 export interface TokenControls {
-  /** The answer is preceded by its prompt, which has probabilities too where `logprobs` are wanted. */
+  /** The answer is preceded by its prompt, with probabilities too where `logprobs` are requested. */
   readonly echo: boolean;
-  /** Ids of the prompt and of the answer are told. */
+  /** Ids of the prompt and of the answer are returned. */
   readonly returnsIds: boolean;
-  /** Tokens with logprobs must be known by their ids. */
+  /** Tokens with logprobs are named by their ids. */
   readonly namesIds: boolean;
-  /** Tokens that end the answer and are no part of it. */
+  /** Tokens that end the answer and are not part of it. */
   readonly stopIds: readonly number[];
-  /** What ends a generation for the model never comes. */
+  /** The model's end-of-generation tokens are suppressed. */
   readonly ignoresEnd: boolean;
-  /** Before so many tokens nothing ends the answer. */
+  /** Nothing ends the answer before this many tokens. */
   readonly tokensMin: number;
   /** Control tokens have no text. */
   readonly skipsSpecial: boolean;
-  /** What ended the answer, a stop sequence or a token of `stopIds`, is a part of it. */
+  /** What ended the answer, a stop sequence or a token of `stopIds`, is part of it. */
   readonly includesStop: boolean;
-  /** A text gets the tokens before it that the vocabulary asks for. */
+  /** A text is preceded by the tokens that the vocabulary asks for. */
   readonly addsSpecial: boolean;
 }
 
-/** What the body of a request calls what errors name, for their `param`. */
+/** The request body's names for the fields that errors refer to, for their `param`. */
 export interface FieldPaths {
   /** The field that holds the prompt, as a whole. */
   readonly prompt: string;
   readonly toolChoice: string;
   readonly toolChoiceName: string;
-  /** The field that says which form the answer has, and the one that holds the form's own text. */
+  /** The field that selects the form of the answer, and the one that holds the form's own text. */
   readonly constraintType: string;
   readonly constraintText: string;
-  /** The field beside which `tools` stand when both give the answer a form. */
+  /** The field that conflicts with `tools` when both give the answer a form. */
   readonly constraint: string;
   /** The field that asks for log probabilities; absent: `logprobs`. */
   readonly logprobs?: string;
-  /** Of the tool with this index in `tools`. */
+  /** Field of the tool with this index in `tools`. */
   tool(index: number, part: 'type' | 'name' | 'parameters'): string;
-  /** Of the message of role `tool` with this index in the prompt. */
+  /** Field of the message of role `tool` with this index in the prompt. */
   toolCallId(message: number): string;
-  /** Of a token in a list of ids, where prompts may be such lists. */
+  /** Field of a token in a list of ids, where prompts may be such lists. */
   tokenId?(prompt: number, index: number): string;
 }
 
@@ -197,7 +197,7 @@ export interface GenerationRequest {
   readonly prompt: Prompt;
   /** `n`: how many answers to each prompt. */
   readonly choices: number;
-  /** Largest number of generated tokens that the client asked for, reasoning included; `undefined` when it did not say. */
+  /** Largest number of generated tokens that the client requested, reasoning included; `undefined` when it did not say. */
   readonly maxTokens: number | undefined;
   readonly sampling: Sampling;
   readonly stop: readonly string[];
@@ -207,7 +207,7 @@ export interface GenerationRequest {
   readonly constraint: Constraint | undefined;
   readonly effort: RequestedEffort | undefined;
   readonly preserveThinking: boolean;
-  /** How many alternatives to report beside each chosen token; `undefined` = no logprobs. */
+  /** How many alternatives to report beside each chosen token; `undefined`: no logprobs. */
   readonly logprobs: number | undefined;
   readonly logitBias: Readonly<Record<string, number>> | undefined;
   /** Only where prompts are texts or ids. */
@@ -215,7 +215,7 @@ export interface GenerationRequest {
   readonly at: FieldPaths;
 }
 
-/** What an engine is asked to do: a request after every policy, with nothing left open. */
+/** An engine's input: a request after every policy, with nothing left open. */
 export interface EngineRequest {
   /** The ledger's id of the request (UUIDv7 as 32 hex digits); unique, ours, safe to send upstream. */
   readonly id: string;

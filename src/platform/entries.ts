@@ -1,9 +1,9 @@
 /**
  * What runs beside the main program, in a thread or a process of its own: each file whose name ends in `-thread`, `-child` or
- * `-worker` is bundled as an entry under its own name (scripts/build.mjs). All entries and what they share lie in one folder.
+ * `-worker` is bundled as an entry under its own name (scripts/build.mjs). All entries and their shared code are in one folder.
  */
 export type Entry =
   'compile-thread' | 'query-worker' | 'json-thread' | 'ledger-worker' | 'llama-child' | 'pdf-child' | 'serve-worker';
 
-/** The built file of an entry. A test finds the program that was built for its run. */
+/** The built file of an entry. A test gets the program that was built for its run. */
 export const entryUrl = (name: Entry): URL => new URL(`./${name}.js`, import.meta.url);

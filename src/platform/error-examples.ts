@@ -1,13 +1,13 @@
 import type { ErrorCode } from './errors.ts';
 
-/** What an answer with this code looks like, beyond the row of the table: for its page. Tests compare it with real answers. */
+/** An example answer with this code, beyond the row of the table: for its page. Tests compare it with real answers. */
 export interface ErrorExample {
   readonly message: string;
   /** Left out where the code names no field. */
   readonly param?: string;
-  /** Fields of this code beside the common ones: what each is, and an example. */
+  /** Fields of this code besides the common ones: a description and an example of each. */
   readonly extra?: Readonly<Record<string, readonly [what: string, example: unknown]>>;
-  /** Headers of this code beside those that every answer has, and what each says. */
+  /** Headers of this code besides those that every answer has, with a description of each. */
   readonly headers?: Readonly<Record<string, string>>;
 }
 

@@ -298,7 +298,7 @@ export function chargeOf(row: ErrorRow): string {
 export interface ErrorDetails {
   /** Path of the field at fault; left out when there is none (contracts decision 16). */
   readonly param?: string | undefined;
-  /** Fields of this code that stand beside the common ones in the envelope, by their wire names. */
+  /** Fields of this code besides the common ones of the envelope, by their wire names. */
   readonly extra?: Readonly<Record<string, unknown>>;
   /** Seconds for `Retry-After`. */
   readonly retryAfterSeconds?: number | undefined;
@@ -307,7 +307,7 @@ export interface ErrorDetails {
   readonly cause?: unknown;
 }
 
-/** What a 429 says of the cap that was met and of when to come back (specification §7.5). */
+/** The facts of a 429 about the cap that was met and when to come back (specification §7.5). */
 export const atCap = (
   cap: number,
   retryAfterSeconds: number,
@@ -320,7 +320,7 @@ export const atCap = (
   },
 });
 
-/** An expected failure that the client is told about. Thrown where it is found, caught once at the edge. */
+/** An expected failure that is reported to the client. Thrown where it is found, caught once at the edge. */
 export class ApiError extends Error {
   override readonly name = 'ApiError';
   readonly code: ErrorCode;
@@ -329,9 +329,9 @@ export class ApiError extends Error {
   readonly retryAfterSeconds: number | undefined;
   readonly headers: Readonly<Record<string, string>>;
 
-  /** `message` is shown to the client: it never holds texts of a backend, secrets, or content of other requests. */
+  /** `message` is sent to the client: it never holds texts of a backend, secrets, or content of other requests. */
   constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {
-    // A refusal is an answer, not a fault of ours: where it was made tells nothing, and looking costs a tenth of it.
+    // A refusal is an answer, not a fault of ours: its stack tells nothing, and capturing it costs a tenth of the refusal.
     const { stackTraceLimit } = Error;
     if (code !== 'internal_error') Error.stackTraceLimit = 0;
     super(message, details.cause === undefined ? undefined : { cause: details.cause });
@@ -386,7 +386,7 @@ export function errorBody(error: ApiError, requestId: string, accountUrl: string
   };
 }
 
-/** What the outside is told of an unexpected failure: that it happened, and nothing of what it says. */
+/** The public form of an unexpected failure: that it happened, and nothing of its message. */
 export function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
   return new ApiError('internal_error', 'The service failed while it worked on this request.', { cause: error });

@@ -1,4 +1,4 @@
-/** A text as HTML, in an element or in an attribute between quotes. */
+/** Escapes a text for HTML, in an element or in a quoted attribute. */
 export const escaped = (text: string): string =>
   text
     .replaceAll('&', '&amp;')
@@ -8,8 +8,8 @@ export const escaped = (text: string): string =>
     .replaceAll("'", '&#39;');
 
 /**
- * The colours are the browser's own, light or dark as the person likes it; the scheme has to stand on the root, because what
- * is behind the page is painted by it. On a phone tables of names and what they mean have the meaning below the name.
+ * The colours are the browser's own, light or dark as the user prefers; the scheme has to be on the root, which paints the
+ * background of the page. On a phone, tables of names and meanings have the meaning below the name.
  */
 const style = `:root{color-scheme:light dark;background:Canvas;color:CanvasText}
 body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;overflow-wrap:break-word}
@@ -31,8 +31,8 @@ ${body}
 }
 
 /**
- * What every page of ours keeps a browser from. `same-origin`: other sites are not told where somebody comes from, and our own
- * hosts are, without which the forms of a page say that they come from nowhere (`Origin: null`).
+ * What every page of ours forbids the browser. `same-origin`: other sites do not see the referrer, but our own hosts do; without
+ * it the forms of a page would send an opaque origin (`Origin: null`).
  */
 export const pageHeaders = {
   'content-type': 'text/html; charset=utf-8',

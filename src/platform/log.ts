@@ -1,7 +1,6 @@
 /**
- * One JSON line per event. No content by construction: the records are closed types of ids, figures and codes, made
- * field by field, and a text is taken only where it is one of ours. Nothing here takes an error's message, a body or a
- * header's value.
+ * One JSON line per event. No content by construction: the records are closed types of ids, figures and codes, made field by
+ * field, and only our own texts are accepted. Nothing here takes an error's message, a body or a header's value.
  */
 
 /** A request that reached a hold, when its money is settled. */
@@ -35,11 +34,11 @@ export interface RefusalRecord {
   readonly totalMs: number;
 }
 
-/** A request that was given the answer of another one (`Idempotency-Key`), and is charged nothing. */
+/** A request that got the answer of another one (`Idempotency-Key`), and is charged nothing. */
 export interface ReplayRecord {
   readonly id: string;
   readonly publicId: string;
-  /** `request_id` of the one that was generated; null: it may be a client's own, which is not kept. */
+  /** `request_id` of the request that was generated; null: it may be a client's own, which is not kept. */
   readonly replayOf: string | null;
   readonly accountId: string;
   readonly keyId: string;
@@ -50,7 +49,7 @@ export interface ReplayRecord {
   readonly totalMs: number;
 }
 
-/** Something of the service itself. `detail` holds our own words, file names and figures only. */
+/** An event of the service itself. `detail` holds only our own words, file names and figures. */
 export interface ServiceRecord {
   readonly level: 'info' | 'warn' | 'error';
   readonly event: string;
@@ -68,19 +67,19 @@ export interface Log {
 
 /** The log of a process that writes it. */
 export interface LogOutput extends Log {
-  /** Whole lines of another process, which has made them as this one does. */
+  /** Writes whole lines that another process has made as this one does. */
   pass(lines: string): void;
-  /** Resolves when nothing waits any more. */
+  /** Resolves when no line waits any more. */
   flush(): Promise<void>;
 }
 
-/** Where lines go. Returns false while the consumer is behind, as a Node stream does; throws when they cannot be written. */
+/** The destination of lines. Returns false while the consumer is behind, like a Node stream; throws when a write fails. */
 export interface LineSink {
   write(line: string): boolean;
   once(event: 'drain', listener: () => void): unknown;
 }
 
-/** Characters that may wait for a slow consumer; lines that come on top are dropped and counted (reliability S11). */
+/** Characters that may wait for a slow consumer; lines beyond that are dropped and counted (reliability S11). */
 const waitingCharactersMax = 4 * 1024 * 1024;
 
 /** Lines of one turn of the event loop are written together: standard output may be a file, and then each write blocks. */
@@ -104,7 +103,7 @@ export function createLog(sink: LineSink): LogOutput {
     try {
       if (sink.write(lines)) return reportDropped();
     } catch {
-      // A full disk: nothing of the service may end because of its log (reliability S3).
+      // A full disk: the log must not end any part of the service (reliability S3).
       dropped += lines.split('\n').length - 1;
       return;
     }
@@ -115,7 +114,7 @@ export function createLog(sink: LineSink): LogOutput {
       flush();
     });
   };
-  /** Not by `write`: what made lines drop is that there is no room, and this one has to be told. */
+  /** Not by `write`: lines were dropped for lack of room, and this one must get through. */
   const noteDropped = (): void => {
     const count = dropped - droppedAndReported;
     if (count === 0) return;

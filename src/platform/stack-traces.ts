@@ -30,7 +30,7 @@ function placeOf(frame: NodeJS.CallSite): string {
   return text.replace(`${file}:${line}:${column}`, `${source}:${entry.originalLine + 1}:${entry.originalColumn + 1}`);
 }
 
-/** A stack is printed with or without maps: what cannot be read is not there. */
+/** A stack is printed with or without maps: an unreadable one counts as absent. */
 function mapOf(file: string): SourceMap | undefined {
   if (!maps.has(file)) maps.set(file, readMap(file));
   return maps.get(file);

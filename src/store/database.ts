@@ -72,7 +72,7 @@ export type KeyStatus = 'active' | 'revoked';
 
 export interface AccountTable {
   id: string;
-  /** 0 is a customer, anything else a system account. */
+  /** 0: a customer; anything else: a system account. */
   kind: Whole;
   name: string;
   status: AccountStatus;
@@ -81,13 +81,13 @@ export interface AccountTable {
   /** Grows with every change of status, name or limit; not with money. */
   version: Whole;
   created_at: Whole;
-  /** JSON list of the models that its keys may use, in lower case; null is all. */
+  /** JSON list of the models that its keys may use, in lower case; null: all. */
   models: Generated<string | null>;
   /** Name of a plan of the configuration. */
   plan: Generated<string | null>;
   /** JSON object; null when the account has no limits of its own. */
   limits: Generated<string | null>;
-  /** To whom invoices are made out. */
+  /** Name that invoices are made out to. */
   legal_name: Generated<string | null>;
   /** JSON list. */
   address_lines: Generated<string | null>;
@@ -97,7 +97,7 @@ export interface AccountTable {
   tax_status: Generated<TaxStatus>;
   invoice_email: Generated<string | null>;
   deleted_at: ColumnType<bigint | null, number | bigint | null | undefined, number | bigint | null>;
-  /** IANA name: whose days its reports have. */
+  /** IANA name; its reports use the days of this zone. */
   time_zone: Generated<string>;
 }
 
@@ -106,7 +106,7 @@ export interface ApiKeyTable {
   account_id: string;
   user_id: string | null;
   name: string;
-  /** What may be shown of the key: `tkh_…` and its last four characters. */
+  /** The displayable part of the key: `tkh_…` and its last four characters. */
   display: string;
   /** HMAC-SHA-256 of the whole key with the pepper that `pepper_id` names. */
   hash: Uint8Array;
@@ -121,14 +121,14 @@ export interface ApiKeyTable {
   models: string | null;
   /** What it may do on the account host; null: an inference key. */
   role: Generated<string | null>;
-  /** 1: it may also do what whoever runs the server may. */
+  /** 1: it may also do what the operator of the server may. */
   is_operator: ColumnType<bigint, number | bigint | undefined, number | bigint>;
-  /** Of the secret that it had before its last rotation, which works until then. */
+  /** Hash of the secret before the last rotation, which works until then. */
   previous_hash: Generated<Uint8Array | null>;
   previous_hash_until: ColumnType<bigint | null, number | bigint | null | undefined, number | bigint | null>;
-  /** JSON list of the tags that its requests have besides their own. */
+  /** JSON list of the tags that its requests get besides their own. */
   tags: Generated<string | null>;
-  /** Paused since. */
+  /** When it was paused. */
   disabled_at: ColumnType<bigint | null, number | bigint | null | undefined, number | bigint | null>;
   updated_at: ColumnType<bigint | null, number | bigint | null | undefined, number | bigint | null>;
 }
@@ -232,8 +232,8 @@ interface UsageSums {
 }
 
 /**
- * What of them fell into the first, second and third quarter of the hour: null is 0, but for `requests_q1`, where null says
- * that none of the row's quarters have been added up.
+ * The part of them that fell into the first, second and third quarter of the hour: null is 0, but for `requests_q1`, where null
+ * says that none of the row's quarters have been added up.
  */
 type UsageQuarterSums = Record<
   `${keyof UsageSums}_q${1 | 2 | 3}`,
@@ -267,21 +267,21 @@ export interface UsageTagDayTable extends UsageDayTable {
   tag: string;
 }
 
-/** How far the days of an account have been added up. */
+/** How far the days of an account have been summed up. */
 export interface UsageDaysTable {
   account_id: string;
-  /** Of the days that are there. */
+  /** Zone of the days that are there. */
   time_zone: string;
-  /** Start of the first day that is not; all before it are. */
+  /** Start of the first day that is missing; all before it are there. */
   until: Whole;
 }
 
-/** One row: the hour from which on labels have been added up; 0: all. */
+/** One row: labels have been summed up from this hour on; 0: for all hours. */
 export interface UsageTagsTable {
   since: Whole;
 }
 
-/** One row: hours before it may lack quarters and labels; 0: none does but what an older version has written since. */
+/** One row: hours before it may lack quarters and labels; 0: none do, except those that an older version has written since. */
 export interface UsageQuartersTable {
   since: Whole;
 }
@@ -292,7 +292,7 @@ export interface AccountPriceTable {
   /** In lower case. */
   model_id: string;
   valid_from: Whole;
-  /** Exclusive; null is for good. */
+  /** Exclusive; null: for good. */
   valid_to: Whole | null;
   input_price: Money;
   output_price: Money;
@@ -304,7 +304,7 @@ export interface KeptItemTable {
   account_id: string;
   id: string;
   kept_at: Whole;
-  /** Of `body`. */
+  /** Size of `body`. */
   bytes: Whole;
   /** JSON. */
   body: string;
@@ -325,7 +325,7 @@ export interface FileTable {
   bytes: Whole;
   created_at: Whole;
   expires_at: Whole | null;
-  /** At whom it arrives, or has arrived; null where one process uses the database. */
+  /** The replica that receives or has received it; null where one process uses the database. */
   replica_id: Generated<Uint8Array | null>;
 }
 
@@ -338,7 +338,7 @@ export interface ReplicaTable {
   limits_epoch: Generated<Whole>;
 }
 
-/** What a replica has leased of an account's balance, and not spent: what is free to it and what it holds. */
+/** What a replica has leased of an account's balance and not spent: what is free there and what it holds. */
 export interface LeaseTable {
   replica_id: Uint8Array;
   account_id: string;
@@ -370,14 +370,14 @@ export interface BalanceTable {
   available: Money;
 }
 
-/** What a replica has leased of a balance, and not spent. */
+/** What a replica has leased of a balance and not spent. */
 export interface BalanceLeaseTable {
   replica_id: Uint8Array;
   purse_id: string;
   remaining: Money;
 }
 
-/** What was used in the newest window of a limit, or what runs; with several processes: what they have leased of it. */
+/** What was used in the newest window of a limit, or the running requests; with several processes: what they have leased. */
 export interface LimitWindowTable {
   /** Id of an account or a key. */
   subject: string;
@@ -404,7 +404,7 @@ export interface LimitShareTable {
 export interface IdempotentRequestTable {
   account_id: string;
   key_hash: Uint8Array;
-  /** Of the body, and of what else decides the answer. */
+  /** Hash of the body and of everything else that decides the answer. */
   fingerprint: Uint8Array;
   /** Its row in `usage` says whether it was answered and charged. */
   request_id: Uint8Array;
@@ -412,20 +412,20 @@ export interface IdempotentRequestTable {
   /** The process that runs it, or ran it. */
   owner: Uint8Array;
   created_at: Whole;
-  /** That the row takes. */
+  /** Bytes that the row takes. */
   bytes: Whole;
-  /** As a version before `sealed_answer` kept it, in clear text. */
+  /** The answer in clear text, as kept by versions before `sealed_answer`. */
   answer: string | null;
   /** Readable only with the request that it answers; null: there is none yet, or it is not kept. */
   sealed_answer: Uint8Array | null;
 }
 
-/** Who changed what. Rows are never changed, but for names of people that are taken out of them. */
+/** Who changed what. Rows are never changed, except that names of users are removed from them. */
 export interface AuditLogTable {
   /** UUIDv7. */
   id: Uint8Array;
   at: Whole;
-  /** null: of the server. */
+  /** null: a change of the server. */
   account_id: string | null;
   actor_kind: 'user' | 'key' | 'cli' | 'system';
   actor_id: string | null;
@@ -441,23 +441,23 @@ export interface AuditLogTable {
   completes: Generated<Uint8Array | null>;
   /** null: done, and written afterwards. */
   outcome: Generated<AuditOutcome | null>;
-  /** JSON: what was asked for. */
+  /** JSON: the input of the change. */
   wish: Generated<string | null>;
 }
 
-/** `waiting`: for its next attempt, or, where nothing sends, for whoever reads the outbox. `failed`: given up. */
+/** `waiting`: for its next attempt, or, where nothing sends, for someone who reads the outbox. `failed`: given up. */
 export type MailState = 'waiting' | 'sent' | 'failed';
 
 /** A mail on its way, and for a bounded time afterwards. */
 export interface MailTable {
-  /** `mail_` and a UUIDv7 in hex digits. */
+  /** `mail_` and a UUIDv7 as hex digits. */
   id: string;
-  /** The same is written once. */
+  /** Mail with the same key is written once. */
   idempotency_key: string | null;
   created_at: Whole;
   recipient: string;
   subject: string;
-  /** Null once it was sent or given up. */
+  /** Null once it is sent or given up. */
   body: string | null;
   kind: string;
   account_id: string | null;
@@ -547,21 +547,21 @@ export interface AuthPasskeyTable {
 
 /** Failed attempts to sign in. */
 export interface SignInAttemptTable {
-  /** A keyed hash of a person, a network, or both. */
+  /** A keyed hash of a user, a network, or both. */
   who: string;
   failures: Whole;
-  /** Nothing before then. */
+  /** No attempt is allowed before then. */
   open_at: Whole;
   last_at: Whole;
 }
 
-/** Who runs the server. */
+/** The users who operate the server. */
 export interface ServerOperatorTable {
   user_id: string;
   created_at: Whole;
 }
 
-/** What a person may be in an account, from most to least. */
+/** What a user may be in an account, from most to least. */
 export type MemberRole = 'owner' | 'admin' | 'billing' | 'developer' | 'viewer';
 
 export interface MemberTable {
@@ -571,7 +571,7 @@ export interface MemberTable {
   created_at: Whole;
 }
 
-/** An offer to join an account, until it is taken, taken back or too old. */
+/** An offer to join an account, until it is accepted, withdrawn or expired. */
 export interface InvitationTable {
   id: string;
   account_id: string;
@@ -579,13 +579,13 @@ export interface InvitationTable {
   email: string;
   role: MemberRole;
   token_hash: Uint8Array;
-  /** Id of the person or the management key. */
+  /** Id of the user or the management key. */
   invited_by: string;
   created_at: Whole;
   expires_at: Whole;
 }
 
-/** The link that makes the owner; one row at most. */
+/** The link that creates the owner; one row at most. */
 export interface OwnerLinkTable {
   id: Whole;
   token_hash: Uint8Array;
@@ -603,13 +603,13 @@ export interface TopupTable {
   account_id: string;
   amount: Money;
   status: TopupStatus;
-  /** `auto`: with the saved payment method, nobody was there. */
+  /** `auto`: charged to the saved payment method, without the user present. */
   origin: 'checkout' | 'auto';
   provider: string;
   checkout_id: string | null;
   checkout_url: string | null;
   payment_id: string | null;
-  /** What refunds have returned, and disputes taken, of it. */
+  /** How much of it refunds have returned and disputes taken. */
   returned: Money;
   /** Unique within the account. */
   idempotency_key: string;
@@ -631,7 +631,7 @@ export interface PaymentTable {
   at: Whole;
 }
 
-/** What the provider has said, once. */
+/** What the provider has reported, each event once. */
 export interface PaymentEventTable {
   provider: string;
   id: string;
@@ -643,7 +643,7 @@ export interface PaymentEventTable {
   received_at: Whole;
 }
 
-/** A refund or a dispute: what it takes, and what the account had of that. */
+/** A refund or a dispute: what it takes, and how much of that the account had. */
 export interface PaymentReturnTable {
   provider: string;
   id: string;
@@ -654,11 +654,11 @@ export interface PaymentReturnTable {
   amount: Money;
   taken: Money;
   at: Whole;
-  /** The refund has failed, or the dispute was won; null: it holds. */
+  /** When the refund failed or the dispute was won; null: it stands. */
   undone_at: Whole | null;
 }
 
-/** The provider's names for a payment method that may be charged without its owner. */
+/** The provider's references of a payment method that may be charged in its owner's absence. */
 export interface PaymentMethodTable {
   account_id: string;
   provider: string;
@@ -706,7 +706,7 @@ export interface DemoPaymentObjectTable {
 
 export type InvoiceKind = 'statement' | 'credit_note';
 
-/** A monthly statement, or what corrects one. Immutable. */
+/** A monthly statement, or a credit note that corrects one. Immutable. */
 export interface InvoiceTable {
   id: string;
   account_id: string;
@@ -726,14 +726,14 @@ export interface InvoiceTable {
   issued_at: Whole;
   total: Money;
   closing: Money;
-  /** JSON: all that it says. */
+  /** JSON: all its content. */
   data: string;
 }
 
 /** `credit_note_reversal`: the return that the credit note was about was undone. */
 export type ReceiptKind = 'receipt' | 'credit_note' | 'credit_note_reversal';
 
-/** What a payment leaves, or its return. Immutable. */
+/** The document for a payment or its return. Immutable. */
 export interface ReceiptTable {
   id: string;
   account_id: string;
@@ -745,7 +745,7 @@ export interface ReceiptTable {
   sequence: Whole;
   /** The movement of the payment; null: it is about a return. */
   transfer_id: Uint8Array | null;
-  /** Of the return; null: it is about a payment. */
+  /** Provider of the return; null: it is about a payment. */
   provider: string | null;
   return_id: string | null;
   /** Id of the document that it corrects; else empty. */
@@ -753,9 +753,9 @@ export interface ReceiptTable {
   topup_id: string | null;
   issued_at: Whole;
   total: Money;
-  /** How was paid, in words. */
+  /** How it was paid, in words. */
   method: string;
-  /** JSON: all that it says. */
+  /** JSON: all its content. */
   data: string;
 }
 
@@ -795,7 +795,7 @@ export interface AlertTable {
   version: Whole;
 }
 
-/** What has happened and is still to be told. */
+/** An event that is still to be announced. */
 export interface NoticeTable {
   /** Also the id of the event. */
   id: string;
@@ -822,7 +822,7 @@ export interface WebhookEndpointTable {
   reason: 'asked' | 'failing' | null;
   created_at: Whole;
   updated_at: Whole;
-  /** null: what was sent last has arrived. */
+  /** null: the last delivery has arrived. */
   failing_since: Whole | null;
 }
 

@@ -1,6 +1,6 @@
 import type { Repositories } from './repositories/repositories.ts';
 
-/** What somebody has changed besides money. It says where to look, not what is there now. */
+/** A change of something other than money. It says where to look, not what is there now. */
 export interface Change {
   /** `key_…` or `account_…`; a later version has more of both. */
   readonly kind: string;
@@ -10,7 +10,7 @@ export interface Change {
 
 export type FollowedRepositories = Pick<Repositories, 'loadKeys' | 'getAccount' | 'getBudget' | 'listAccountPrices'>;
 
-/** Keeps what is in memory in line with the database. Both may be called again for the same, and do no harm. */
+/** Keeps what is in memory in line with the database. Both may be called again for the same changes without harm. */
 export interface Follows {
   /** Reads everything. */
   loadAll(repositories: FollowedRepositories): Promise<void>;
@@ -18,11 +18,11 @@ export interface Follows {
   follow(changes: readonly Change[], repositories: FollowedRepositories): Promise<void>;
 }
 
-/** Changes of keys, accounts and prices, whoever makes them (money, "Revocation"). */
+/** Changes of keys, accounts and prices, from any process (money, "Revocation"). */
 export interface Feed {
   /** Other processes make changes too; those of this one come back through the feed, in the order of the database. */
   readonly isShared: boolean;
-  /** What others have changed may be unknown here: nothing may be admitted from memory. */
+  /** Changes of others may be unknown here: nothing may be admitted from memory. */
   readonly isStale: boolean;
   /** Waits until it is not stale; `false`: the database did not answer in time. */
   freshen(): Promise<boolean>;

@@ -3,25 +3,25 @@ import { isOfBudget, readBalanceId } from './budget.ts';
 import type { LeasedBalances } from './ledger.ts';
 import { StoreError, storeErrorFrom } from './store-error.ts';
 
-/** A lease lasts for so many holds, or for so much spending, whichever is more. */
+/** A lease covers this many holds, or this much spending, whichever is more. */
 const holdsAhead = 64n;
 const spendingAheadSeconds = 2n;
-/** What was not asked for in this time goes back, so that others find it. */
+/** A remainder that was not asked for in this time goes back, so that others find it. */
 const idleMs = 10_000;
 const sweepEveryMs = 1_000;
-/** A balance without money is looked at again after this, when nobody waits for it. */
+/** A balance without money is looked at again after this time, when no request waits for it. */
 const dryMs = 1_000;
-/** While others may have idle remainders of a balance that cannot pay: asked so often, with a pause for their answer. */
+/** While others may have idle remainders of a balance that cannot pay: the number of tries, with a pause for their answer. */
 const triesMax = 4;
 const pauseMs = 25;
 
-/** Who has the balances, and hands out parts of them. */
+/** Owns the balances, and hands out parts of them. */
 export interface LeaseServer {
   /** Rejects with a StoreError. */
   grant(input: LeaseRequest): Promise<Granted>;
-  /** Takes back what is not needed. Without an answer nobody knows whether it is back. */
+  /** Takes back what is not needed. Without an answer it is unknown whether it is back. */
   giveBack(balanceId: string, microcents: bigint): Promise<unknown>;
-  /** Calls on all others to give back what is idle of the balance. */
+  /** Calls on all others to return what is idle of the balance. */
   callOthers(balanceId: string): Promise<unknown>;
 }
 
@@ -37,17 +37,17 @@ export interface Granted {
 /** All in microcents. */
 export interface LeaseRequest {
   readonly balanceId: string;
-  /** So much at least, or nothing; 0: whatever there is, ahead of need. */
+  /** At least this much, or nothing; 0: whatever there is, ahead of need. */
   readonly missing: bigint;
-  /** So much at most. */
+  /** At most this much. */
   readonly want: bigint;
-  /** In steps of so much, where less than `want` is handed out. */
+  /** Step of the amount, where less than `want` is handed out. */
   readonly step: bigint;
-  /** The first request of a lease: of a budget, the first to ask begins the balance. */
+  /** The first request of a lease: the first one for a budget begins the balance. */
   readonly isFirst: boolean;
 }
 
-/** What a request gets of a balance: a sixteenth of it at most where less than `want` would do, so that others find some too. */
+/** What a request gets of a balance: at most a sixteenth of it where less than `want` would do, so that others find some too. */
 export function leaseOf(
   available: bigint,
   { missing, want, step }: Pick<LeaseRequest, 'missing' | 'want' | 'step'>,
@@ -83,7 +83,7 @@ export interface LeasesOptions {
   readonly free: LeasedBalances;
 }
 
-/** What this process may spend of each balance: leased ahead of need, given back when it is idle or others lack it. */
+/** What this process may spend of each balance: leased ahead of need, returned when it is idle or others lack it. */
 export class Leases {
   readonly #options: LeasesOptions;
   readonly #leases = new Map<string, Lease>();
@@ -97,7 +97,7 @@ export class Leases {
     this.#sweeper.unref();
   }
 
-  /** One question for each balance at a time; those who come meanwhile share the next. */
+  /** One request for each balance at a time; callers that come meanwhile share the next. */
   slice(balanceId: string, needMicrocents: bigint): Promise<bigint> {
     if (this.#closed) return Promise.reject(new StoreError('failed', 'the ledger is closed'));
     const lease = this.#leaseOf(balanceId);
@@ -118,41 +118,41 @@ export class Leases {
     void this.#refill(balanceId, lease);
   }
 
-  /** A hold ends: what it leaves free is idle from now on, however long ago the balance was last held from. */
+  /** A hold ends: what it frees is idle from now on, however long ago the balance was last held from. */
   spent(balanceId: string, microcents: bigint): void {
     const lease = this.#leaseOf(balanceId);
     lease.activeMs = performance.now();
     lease.spentMicrocents += microcents;
   }
 
-  /** Another process lacks what may be idle here. Resolves as `releaseUnused`. */
+  /** Another process lacks what may be idle here. Resolves like `releaseUnused`. */
   async called(balanceId: string): Promise<void> {
     if (this.#leases.has(balanceId)) await this.releaseUnused(balanceId);
   }
 
-  /** The period of the balance is over, and nobody here holds any of it. */
+  /** The period of the balance is over, and this process holds nothing of it. */
   release(balanceId: string): void {
     void this.releaseUnused(balanceId);
     const lease = this.#leases.get(balanceId);
     if (lease?.waiters.length === 0 && !lease.isAsking) this.#leases.delete(balanceId);
   }
 
-  /** Gives back what is free of a budget, or of all of them, so that its change holds for what is let in from now on. */
+  /** Returns what is free of a budget, or of all of them, so that its change applies to everything admitted from now on. */
   returnBudget(subject: string | undefined): void {
     for (const balanceId of this.#leases.keys()) {
       if (!isOfBudget(balanceId) || (subject !== undefined && readBalanceId(balanceId).subject !== subject)) continue;
       void this.releaseUnused(balanceId);
-      this.#options.free.credit(balanceId, 0n); // who was refused a moment ago need not wait any longer
+      this.#options.free.credit(balanceId, 0n); // a request that was refused a moment ago need not wait any longer
     }
   }
 
-  /** Gives back all that is free of a balance. Resolves when it can be had by others, or nobody knows. */
+  /** Returns all that is free of a balance. Resolves when others can have it, or when the outcome is unknown. */
   releaseUnused(balanceId: string): Promise<void> {
     const { free, leaseServer } = this.#options;
     const amount = free.freeMicrocents(balanceId);
     if (amount <= 0n || !free.reserve(balanceId, amount)) return Promise.resolve();
-    // Without an answer nobody knows whether it is back in the balance; it is not spent here again, and what is stranded
-    // goes back when this process ends.
+    // Without an answer it is unknown whether it is back in the balance; it is not spent here again, and what is stranded goes
+    // back when this process ends.
     const returning = leaseServer.giveBack(balanceId, amount).then(
       () => {},
       () => {},
@@ -161,7 +161,7 @@ export class Leases {
     return returning.finally(() => this.#returning.delete(returning));
   }
 
-  /** Nothing that was leased is ours any more. Who waits is answered out of the new life. */
+  /** Nothing that was leased belongs to this process any more. Waiters are answered out of the new life. */
   forget(): void {
     for (const [balanceId, lease] of this.#leases) if (lease.waiters.length === 0) this.#leases.delete(balanceId);
   }
@@ -210,8 +210,8 @@ export class Leases {
   }
 
   /**
-   * Each waiter gets all that it needs, in order, out of the lease and of what has become free: a part of it could be gone
-   * to somebody else before the waiter's turn comes.
+   * Each waiter gets all that it needs, in order, out of the lease and of what has become free: others could have taken a part of
+   * it before the waiter's turn comes.
    */
   #hand(balanceId: string, lease: Lease, leased: bigint): void {
     const { free } = this.#options;
@@ -234,7 +234,7 @@ export class Leases {
       if (leased > 0n) this.#options.free.credit(balanceId, leased);
       else lease.dryUntilMs = performance.now() + dryMs;
     } catch {
-      // Nobody waits for it; whoever needs more asks, and hears why there is none.
+      // No request waits for it; one that needs more asks, and hears why there is none.
     } finally {
       lease.isAsking = false;
       if (lease.waiters.length > 0) void this.#ask(balanceId, lease);
@@ -246,7 +246,7 @@ export class Leases {
     const want = wanted(lease) > waiting ? wanted(lease) : waiting;
     const input = { balanceId, missing, want, step: lease.needMicrocents, isFirst: !lease.isBegun };
     const granted = await this.#options.leaseServer.grant(input);
-    // A budget that this process has not yet heard the end of has no balance; it may be set again.
+    // A budget whose removal this process has not heard of yet has no balance; it may be set again.
     lease.isBegun = granted.isThere;
     return granted;
   }

@@ -12,9 +12,9 @@ export type Ending =
   | 'finished' // whole answer: charged as reported
   | 'credit' // credit ran out in mid-answer: what was delivered is charged
   | 'client_left' // charged: input, and the output produced until then
-  | 'reader_stalled' // as client_left
-  | 'revoked' // key revoked or account suspended in mid-answer: as client_left
-  | 'failed' // ours or the backend's fault: not charged
+  | 'reader_stalled' // like client_left
+  | 'revoked' // key revoked or account suspended in mid-answer: like client_left
+  | 'failed' // our fault or the backend's: not charged
   | 'deadline' // ran longer than allowed: not charged
   | 'drained' // the service stopped: not charged
   | 'lost' // the settlement failed: not charged
@@ -43,7 +43,7 @@ export interface UsageRow {
   readonly reasoningTokens: number;
   /** What the account is charged; never above the hold. */
   readonly costMicrocents: bigint;
-  /** List cost of what was done but not charged. */
+  /** List cost of work done but not charged. */
   readonly unchargedMicrocents: bigint;
   readonly holdMicrocents: bigint;
   readonly ending: Ending;
@@ -73,7 +73,7 @@ export interface UsageRow {
   readonly zdr?: boolean;
 }
 
-/** A request that has been running for more than 250 ms: what a crash leaves behind to be recorded. */
+/** A request that has been running for more than 250 ms: listed so that it can be recorded after a crash. */
 export interface OpenRequest {
   readonly requestId: Uint8Array;
   readonly accountId: string;
@@ -92,7 +92,7 @@ export interface Transfer {
   readonly creditAccount: string;
   readonly amountMicrocents: bigint;
   readonly kind: TransferKind;
-  /** The same key twice moves money once. */
+  /** Two transfers with the same key move money once. */
   readonly idempotencyKey: string;
   readonly reference: string | null;
   /** Who did it: `cli`, `system`, a user's id. */
@@ -102,7 +102,7 @@ export interface Transfer {
   readonly recording?: readonly Recording[];
 }
 
-/** House accounts: the other side of every transfer of a customer. They have no lower bound. */
+/** System accounts: the other side of every transfer of a customer. They have no lower bound. */
 export const systemAccounts = {
   cash: 'house_cash',
   promo: 'house_promo',
@@ -114,13 +114,13 @@ export const systemAccounts = {
  * Makes settlements durable, in groups, and hands out the right to spend. The hot path's only store.
  *
  * - A balance is the credit of an account, by the account's id, or what a budget has for a period (store/budget.ts).
- * - `slice` resolves with microcents that this process may spend of the balance without asking again; 0n = not funded.
- *   SQLite hands out the whole of it, once, at the first call; PostgreSQL leases a part of it. Less than nothing is what a
- *   budget has that was lowered under what is spent.
- * - `settle` resolves when the row is durable: `billed`, also when it was there already (settling twice is settling
- *   once), or `lost` when this process no longer owns the slice that the cost was held from. It rejects when the store
- *   failed; whether the row is there is then unknown, and `readBack` tells.
- * - `open` is written with the next group; nobody waits for it.
+ * - `slice` resolves with a credit lease: microcents that this process may spend of the balance without asking again; 0n = not
+ *   funded. SQLite hands out the whole of it, once, at the first call; PostgreSQL leases a part of it. A budget that was lowered
+ *   below what is spent has less than nothing.
+ * - `settle` resolves when the row is durable: `billed`, also when it was there already (settling twice is settling once), or
+ *   `lost` when this process no longer owns the lease that the cost was held from. It rejects when the store failed; it is then
+ *   unknown whether the row is there, and `readBack` tells.
+ * - `open` is written with the next group; no caller waits for it.
  * - `transfer` resolves `true` when money moved now, `false` when the idempotency key had been used (the same movement),
  *   and rejects when it would take a customer below its credit limit. What it
  *   carries (`recording`) is written if and only if money moved now; where that cannot be, nothing moves: `conflict`.
@@ -129,7 +129,7 @@ export interface Ledger {
   slice(balanceId: string, needMicrocents: bigint): Promise<bigint>;
   settle(row: UsageRow): Promise<'billed' | 'lost'>;
   readBack(requestId: Uint8Array): Promise<{ readonly costMicrocents: bigint; readonly ending: Ending } | undefined>;
-  /** Resolves when something was written, whose content means nothing: a sign that a settlement could be written too. */
+  /** Resolves when something was written, whose content means nothing: proof that a settlement could be written too. */
   probe(): Promise<void>;
   open(request: OpenRequest): void;
   transfer(transfer: Transfer): Promise<boolean>;
@@ -137,26 +137,26 @@ export interface Ledger {
   readonly backlog: number;
   /** How long ago the store last answered; 0 where it is in this process. Nothing is admitted from memory without it. */
   readonly silentMs: number;
-  /** Says what is left of a balance's slice after a hold, so that a lease can be renewed before it is used up. */
+  /** Reports what is left of a balance's lease after a hold, so that it can be renewed before it is used up. */
   left(balanceId: string, freeMicrocents: bigint): void;
-  /** Nothing is held from a budget's balance any more, and its period is over: what is free of it goes back. */
+  /** The period of a budget's balance is over and nothing is held from it any more: what is free of it goes back. */
   release(balanceId: string): void;
-  /** Somebody has changed the budget of a key or an account, or maybe any: what is free of leases goes back. */
+  /** The budget of a key or an account has changed, or possibly any budget: what is free of leases goes back. */
   budgetChanged(subject: string | undefined): void;
   close(): Promise<void>;
 }
 
-/** What is written of accounts besides money. */
+/** The writes to accounts besides money. */
 export interface AccountLedger extends Ledger {
-  /** Of this process, among those that share the books; another one when they have declared it dead meanwhile. */
+  /** Id of this process among those that share the books; a new one once they have declared it dead. */
   readonly replicaId: Uint8Array;
-  /** Makes a customer's account, with nothing on it. */
+  /** Creates a customer's account with a zero balance. */
   createAccount(account: NewAccount): Promise<void>;
-  /** Suspends or revives a customer. What is running is the directory's to cut; what has run is still settled. */
+  /** Suspends or revives a customer. The directory cuts running requests; what has run is still settled. */
   setAccountStatus(accountId: string, status: AccountStatus, at: number, changeId: Uint8Array): Promise<void>;
-  /** How far below zero a customer may go. Rejects as `insufficient` when the credit to be taken away is in use. */
+  /** Sets how far below zero a customer may go. Rejects as `insufficient` when the credit to be taken away is in use. */
   setCreditLimit(accountId: string, toMicrocents: bigint, at: number, changeId: Uint8Array): Promise<void>;
-  /** Gives a live key or a customer a budget, another one, or none. Rejects as `not_found`. */
+  /** Sets, replaces or removes the budget of a live key or a customer. Rejects as `not_found`. */
   setBudget(change: BudgetChange): Promise<void>;
 }
 
@@ -166,7 +166,7 @@ export interface BudgetChange {
   readonly subject: string;
   /** null: none from now on. */
   readonly budget: Budget | null;
-  /** What it was charged in the period beside any budget of that kind. */
+  /** What it was charged in the period outside any budget of that kind. */
   readonly spentBeforeMicrocents: bigint;
   readonly at: number;
   readonly changeId: Uint8Array;
@@ -178,17 +178,17 @@ export interface NewAccount {
   readonly creditLimitMicrocents: bigint;
   readonly at: number;
   readonly changeId: Uint8Array;
-  /** Written in the same transaction, or nothing is: rejects as `conflict`. */
+  /** Written in the same transaction, or nothing is: then it rejects as `conflict`. */
   readonly recording?: readonly Recording[];
 }
 
 /**
  * The owner of the free balances in memory: what is spendable and neither held nor spent. Both calls are synchronous.
  *
- * A debit of a customer (adjustment, chargeback, refund of a top-up, a lower credit limit) must not take money that
- * running requests hold, and only this side knows the holds. So the ledger reserves first, then writes; and gives the
- * reservation back through `credit` when nothing was written. Accounts whose `slice` was never asked for have no holds:
- * for them nothing is reserved, and the database alone decides.
+ * A debit of a customer (adjustment, chargeback, refund of a top-up, a lower credit limit) must not take money that running
+ * requests hold, and only this side knows the holds. So the ledger reserves first, then writes; and gives the reservation back
+ * through `credit` when nothing was written. Accounts whose `slice` was never called have no holds: nothing is reserved for them,
+ * and the database alone decides.
  */
 export interface FreeBalances {
   /**
@@ -202,13 +202,13 @@ export interface FreeBalances {
 
 /** Free balances that are leases: what is not used is given back, and a lease may be lost. */
 export interface LeasedBalances extends FreeBalances {
-  /** What is free now; 0n for a balance that no slice was asked for. */
+  /** What is free now; 0n for a balance without a lease. */
   freeMicrocents(balanceId: string): bigint;
-  /** Nothing of it is this process's to spend any more, neither what is free nor what is held. */
+  /** Nothing of it is this process's to spend any more, neither the free part nor what is held. */
   forget(): void;
 }
 
-/** For a command that never asks for a slice. */
+/** For a command that never calls `slice`. */
 export const nothingFree = (): LeasedBalances => ({
   credit: () => {},
   reserve: () => false,

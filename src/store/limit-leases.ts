@@ -6,33 +6,33 @@ export interface LimitName {
   readonly subject: string;
   /** `running`: requests at the same time. */
   readonly kind: 'running' | WindowCount['kind'];
-  /** Of each of its windows; 0 for running requests, which have none. */
+  /** Length of each of its windows; 0 for running requests, which have none. */
   readonly lengthMs: number;
 }
 
-/** What a process gives back of its share of a limit and what it needs more, in one step. Whole numbers from 0. */
+/** What a process returns of its share of a limit, and what it needs more, in one step. Whole numbers from 0. */
 export interface LimitExchange extends LimitName {
-  /** When the window began that is now, by the asker's clock; 0 without windows. */
+  /** When the current window began, by the asker's clock; 0 without windows. */
   readonly startsAt: number;
-  /** All shares together are never more: what is beyond it already is not asked back, and nothing is granted. */
+  /** All shares together never exceed this: an existing excess is not taken back, but nothing is granted. */
   readonly limit: number;
   /** Leased and not used. */
   readonly back: number;
-  /** Used beyond what was leased: it counts whatever the limit. */
+  /** Used beyond what was leased: it counts even above the limit. */
   readonly owed: number;
-  /** What those who wait need; less than `least` is of use to none of them. */
+  /** What the waiting requests need; less than `least` helps none of them. */
   readonly least: number;
   readonly need: number;
-  /** What would be good to have, out of plenty: at most a sixteenth of what is left. */
+  /** What would be good to have when there is plenty: at most a sixteenth of what is left. */
   readonly want: number;
-  /** What is not given back is used up, and nothing of it will come back: the share is forgotten. */
+  /** What is not returned is used up and will never come back: the share is forgotten. */
   readonly leaves: boolean;
 }
 
 export interface LimitAnswer {
   /**
-   * The window that counts. Another one than was asked for: the clocks of two processes differ; nothing was granted or taken
-   * back, and what was owed counts there.
+   * The window that counts. Differs from the one asked for when the clocks of two processes differ; then nothing was granted or
+   * taken back, and what was owed counts there.
    */
   readonly startsAt: number;
   readonly granted: number;
@@ -42,7 +42,7 @@ export interface LimitAnswer {
   readonly used: number;
 }
 
-/** What a process has of a limit. */
+/** A process's share of a limit. */
 export interface LimitShare extends LimitName {
   readonly startsAt: number;
   readonly held: number;
@@ -50,32 +50,33 @@ export interface LimitShare extends LimitName {
 
 /** Others lack what may be idle here. */
 export interface WantedLimit extends LimitName {
-  /** Those who have a share of it or want one, the asker among them. */
+  /** The processes that have or want a share of it, the asker among them. */
   readonly contenders: number;
 }
 
 export interface LimitListener {
-  /** What was asked last may have happened or not; this is what is held, all of it. */
+  /** The last exchange may have happened or not; this is everything that is held. */
   restored(shares: readonly LimitShare[]): void;
-  /** This process was taken for dead: its shares are gone, those of running requests too. */
+  /** This process was taken for dead: its shares are gone, including those of running requests. */
   lost(): void;
 }
 
 /**
- * Where the limits of all processes are kept, and leased in shares (money.md, "Limits across replicas"; docs/decisions/010-limits-across-replicas.md).
- * One exchange runs at a time; what is asked meanwhile is the next one.
+ * Where the limits of all processes are kept, and leased in shares (money.md, "Limits across replicas";
+ * docs/decisions/010-limits-across-replicas.md). One exchange runs at a time; what is asked meanwhile is the next one.
  */
 export interface LimitLeases {
   /** Called once, before all else. */
   listen(listener: LimitListener): void;
   /**
-   * Until when running requests may be let in out of a share, by `performance.now()`: nobody gives it to others before, whatever
-   * becomes of this process.
+   * Until when running requests may be admitted out of a share, by `performance.now()`: it is given to no other process before,
+   * whatever becomes of this one.
    */
   readonly trustedUntilMs: number;
   /**
-   * Carries out what `collect` asks, which is called at the last moment, after `restored`; each limit at most once. Resolves
-   * with an answer to each. Rejects with a StoreError; then nobody knows, and `restored` tells before the next exchange.
+   * Carries out what `collect` asks for; it is called at the last moment, after `restored`, with each limit at most once.
+   * Resolves with an answer to each. Rejects with a StoreError: the outcome is unknown, and `restored` tells it before the next
+   * exchange.
    */
   exchange(collect: () => readonly LimitExchange[]): Promise<readonly LimitAnswer[]>;
   /** The limits of which this process has a share and others lack one, within the last second. */
@@ -84,5 +85,5 @@ export interface LimitLeases {
 
 /** A share is at most this part of what is left, unless somebody waits for more. */
 export const plentyParts = 16;
-/** So long it stands that somebody lacks a share. */
+/** How long a process's lack of a share stays on record. */
 export const wantedForMs = 1_000;

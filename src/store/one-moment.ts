@@ -2,8 +2,8 @@ import type { Kysely } from 'kysely';
 import type { Database } from './database.ts';
 
 /**
- * Reads that belong together see one moment: what a job moves from one table to another meanwhile is neither missed nor counted
- * twice. SQLite knows no other kind of transaction. Within a transaction it is that one's moment.
+ * Runs reads that belong together on one snapshot: what a job moves from one table to another meanwhile is neither missed nor
+ * counted twice. SQLite has no other kind of transaction. Within a transaction it is that one's snapshot.
  */
 export const inOneMoment = <Value>(
   db: Kysely<Database>,

@@ -1,4 +1,4 @@
-/** Receipts of payments, and what corrects them when a payment is returned. */
+/** Receipts of payments, and the documents that correct them when a payment is returned. */
 import type { Kysely, Selectable } from 'kysely';
 import type { Database, ReceiptKind, ReceiptTable } from './database.ts';
 import { ranAt } from './migrations/migrate.ts';
@@ -7,7 +7,7 @@ import { StoreError } from './store-error.ts';
 
 type Db = Kysely<Database>;
 
-/** Since when payments leave receipts in this database; those from before never do. */
+/** Since when payments get receipts in this database; earlier ones never do. */
 export async function receiptsSince(db: Db, _request: object): Promise<number> {
   return (await ranAt(db, '029-receipts')) ?? Number.MAX_SAFE_INTEGER;
 }
@@ -19,7 +19,7 @@ export interface UnreceiptedPayment {
   readonly accountName: string;
   readonly at: number;
   readonly amountMicrocents: bigint;
-  /** What was said with a payment that an operator has recorded. */
+  /** The reference of a payment that an operator has recorded. */
   readonly reference: string | null;
   /** null: an operator has recorded it. */
   readonly topup: {
@@ -31,7 +31,7 @@ export interface UnreceiptedPayment {
   } | null;
 }
 
-/** Payments of customers since a time that have no receipt, the oldest first, behind a place. */
+/** Payments of customers since a time without a receipt, the oldest first, after a cursor. */
 export async function listUnreceipted(
   db: Db,
   request: {
@@ -82,16 +82,16 @@ export async function listUnreceipted(
   }));
 }
 
-/** A refund or a dispute of a payment that has a receipt: what has to correct it, and has not yet. */
+/** A refund or a dispute of a payment that has a receipt, without the correction that is due. */
 export interface UncorrectedReturn {
   readonly provider: string;
   readonly returnId: string;
   readonly kind: 'refund' | 'dispute';
   readonly amountMicrocents: bigint;
   readonly at: number;
-  /** `credit_note`: money went back. `credit_note_reversal`: it came again, because the refund failed or the dispute was won. */
+  /** `credit_note`: money was returned. `credit_note_reversal`: it came back: the refund failed or the dispute was won. */
   readonly due: 'credit_note' | 'credit_note_reversal';
-  /** What is corrected: the receipt, or the credit note. */
+  /** The document to be corrected: the receipt, or the credit note. */
   readonly corrects: Receipt;
 }
 
@@ -150,7 +150,7 @@ export async function listUncorrectedReturns(
   return [...taken.map(toDue('credit_note')), ...undone.map(toDue('credit_note_reversal'))];
 }
 
-/** A document to be issued; its number is given to it in the transaction that makes it. */
+/** A document to be issued; the transaction that makes it gives it its number. */
 export interface NewReceipt {
   readonly id: string;
   readonly accountId: string;
@@ -163,16 +163,16 @@ export interface NewReceipt {
   readonly totalMicrocents: bigint;
   readonly method: string;
   readonly data: string;
-  /** Of the event that tells of it. */
+  /** Id of its event. */
   readonly noticeId: string;
 }
 
-/** Others that issue at the same time take the number that was meant for this one. */
+/** Concurrent issuers may take the number that was meant for this one. */
 const numberTriesMax = 50;
 
 /**
- * Issues a receipt with the number that follows the last one of the year, and notes that it is to be told, in one
- * transaction. False: there is one for this payment or return already, and nothing was done.
+ * Issues a receipt with the number that follows the last one of the year, and notes its event, in one transaction. False: this
+ * payment or return already has one, and nothing was done.
  */
 export async function issueReceipt(
   db: Db,
@@ -218,7 +218,7 @@ export async function issueReceipt(
         })
         .onConflict((conflict) => conflict.doNothing())
         .executeTakeFirst();
-      // Somebody has the number, or the document: the next look tells.
+      // The number or the document is taken: the next look tells which.
       if (numInsertedOrUpdatedRows !== 1n) return undefined;
       await addNotice(transaction, {
         id: receipt.noticeId,
@@ -251,13 +251,13 @@ export interface Receipt {
   readonly topupId: string | null;
   readonly issuedAt: number;
   readonly totalMicrocents: bigint;
-  /** How was paid, in words. */
+  /** How it was paid, in words. */
   readonly method: string;
   /** JSON: all that it says, except number and date. */
   readonly data: string;
 }
 
-/** Newest first; `after` is the id of the last one seen. Rejects as `not_found` when there is no such one in the account. */
+/** Newest first; `after` is the id of the last one seen. Rejects as `not_found` when the account has no such receipt. */
 export async function listReceipts(
   db: Db,
   request: { readonly accountId?: string; readonly after?: string; readonly limit: number },
@@ -278,7 +278,7 @@ export async function listReceipts(
   return (await query.execute()).map(toReceipt);
 }
 
-/** By its id or its number; of an account, or of any. */
+/** By its id or its number; of one account, or of any. */
 export async function getReceipt(
   db: Db,
   request: { readonly accountId?: string; readonly id: string },
@@ -287,7 +287,7 @@ export async function getReceipt(
   return row === undefined ? undefined : toReceipt(row);
 }
 
-/** Ids of the receipts of top-ups, by the top-up; what has none is left out. */
+/** Ids of the receipts of top-ups, by the top-up; those without a receipt are left out. */
 export async function receiptsOfTopups(
   db: Db,
   request: { readonly accountId: string; readonly topupIds: readonly string[] },

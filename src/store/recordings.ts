@@ -13,7 +13,7 @@ export interface Recording {
 }
 
 export const recordings = {
-  /** A message of the provider of payments; the same one twice is a conflict. */
+  /** An event of the payment provider; the same one twice is a conflict. */
   payment_event: `insert into payment_event (provider, id, kind, subject, outcome, created_at, received_at)
     values (?, ?, ?, ?, ?, ?, ?)`,
   /** A second payment of the same top-up is a conflict. */
@@ -28,7 +28,7 @@ export const recordings = {
     where id = ? and status in ('paid', 'refunded', 'disputed')`,
   topup_disputed: `update topup set returned = returned + ?, status = 'disputed'
     where id = ? and status in ('paid', 'refunded', 'disputed')`,
-  /** The refund has failed, or the dispute was won: once. */
+  /** Marks a return whose refund has failed or whose dispute was won: once. */
   payment_return_undone: `update payment_return set undone_at = ? where provider = ? and id = ? and undone_at is null`,
   topup_refund_failed: `update topup set returned = returned - ?, status = case
       when status = 'disputed' then 'disputed' when returned - ? >= amount then 'refunded' else 'paid' end
@@ -36,16 +36,16 @@ export const recordings = {
   topup_dispute_won: `update topup set returned = returned - ?, status = case
       when returned - ? >= amount then 'refunded' else 'paid' end
     where id = ? and status = 'disputed' and returned >= ?`,
-  /** Makes those wait who do the same for this person, until the transaction ends. */
+  /** Makes other transactions that do the same for this user wait, until this one ends. */
   person_awaited: 'update auth_user set name = name where id = ?',
-  /** Whoever belongs to an account already is a conflict. */
+  /** A user who belongs to an account already is a conflict. */
   first_member: `insert into member (account_id, user_id, role, created_at)
     select ?, id, 'owner', ? from auth_user
     where id = ? and not exists (select 1 from member where member.user_id = auth_user.id)`,
-  /** Of somebody into an account that is being made. */
+  /** Invites a user into an account that is being made. */
   invitation: `insert into invitation (id, account_id, email, role, token_hash, invited_by, created_at, expires_at)
     values (?, ?, ?, ?, ?, ?, ?, ?)`,
-  /** What is to be told of it. */
+  /** The event to be announced. */
   notice: `insert into notice (id, account_id, type, data, recipients, webhook, at) values (?, ?, ?, ?, ?, ?, ?)`,
   promotion: `insert into promotion (transfer_id, account_id, amount, granted_at, expires_at) values (?, ?, ?, ?, ?)`,
   promotion_closed: `update promotion set closed_at = ?, unused = ?, taken = ? where transfer_id = ? and closed_at is null`,

@@ -3,7 +3,7 @@ export type StoreErrorCode =
   | 'busy' // another process keeps the database locked, or too much is waiting: nothing was written, try again
   | 'full' // the disk is full: nothing was written
   | 'insufficient' // a debit would take a customer below its credit limit
-  | 'conflict' // the idempotency key, or the id, stands for something else already
+  | 'conflict' // the idempotency key, or the id, is in use for something else
   | 'not_found' // the account or key does not exist
   | 'invalid' // the row breaks a rule of the schema
   | 'unusable' // the file cannot be opened as our database; the message says what to do
@@ -34,7 +34,7 @@ export function fromFailure(failure: StoreFailure): StoreError {
   return new StoreError(failure.code, failure.message);
 }
 
-/** What it is for the callers of the store. */
+/** Converts an error for the callers of the store. */
 export function storeErrorFrom(error: unknown): StoreError {
   return error instanceof StoreError ? error : new StoreError('failed', toFailure(error).message, error);
 }

@@ -10,5 +10,5 @@ const codes =
 
 const known: ReadonlySet<string> = new Set(codes.split(' '));
 
-/** Whether a text is the code of a country: two capital letters that ISO has given to one. */
+/** Whether a text is a country code: two capital letters that ISO has assigned. */
 export const isCountry = (text: string): boolean => known.has(text);

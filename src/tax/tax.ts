@@ -13,17 +13,17 @@ export interface TaxRate {
   readonly ratePerMille: number;
 }
 
-/** What the seller says of taxes. Prices include them. */
+/** The seller's tax settings. Prices include taxes. */
 export interface TaxRules {
-  /** ISO 3166-1; null: the seller does not say, and whoever has the status has reverse charge. */
+  /** ISO 3166-1; null: unknown, and every customer with the status has reverse charge. */
   readonly sellerCountry: string | null;
-  /** In countries that have no rate of their own here; null: none is shown. */
+  /** For countries that have no rate of their own here; null: no tax is shown. */
   readonly rate: TaxRate | null;
   readonly byCountry: readonly (TaxRate & { readonly country: string })[];
   readonly notes: TaxNotes;
 }
 
-/** What a document has to say where it shows no tax. */
+/** What a document must state where it shows no tax. */
 export interface TaxNotes {
   readonly exempt: string;
   readonly reverseCharge: string;
@@ -44,7 +44,7 @@ export interface TaxPayer {
 /** The tax that a sale to a customer includes. */
 export interface AppliedTax extends TaxRate {
   readonly treatment: TaxStatus;
-  /** That the document needs. */
+  /** Required on the document. */
   readonly note: string | null;
 }
 
@@ -54,13 +54,13 @@ export function taxFor({ sellerCountry, rate, byCountry, notes }: TaxRules, paye
   const own = byCountry.find((one) => one.country === country);
   const { name, ratePerMille } = own ?? rate ?? { name: null, ratePerMille: 0 };
   if (taxStatus === 'exempt') return { name: name ?? 'Tax', ratePerMille: 0, treatment: 'exempt', note: notes.exempt };
-  // At home, or of somebody who is known to no tax office, the seller accounts for it whatever the status says.
+  // For a domestic customer, or one without a tax registration, the seller accounts for the tax whatever the status says.
   if (taxStatus === 'reverse_charge' && taxId !== null && country !== null && country !== sellerCountry)
     return { name: name ?? 'Tax', ratePerMille: 0, treatment: 'reverse_charge', note: notes.reverseCharge };
   return name === null ? null : { name, ratePerMille, treatment: 'standard', note: null };
 }
 
-/** Why reverse charge is not for a customer; undefined: it may be. */
+/** Why a customer cannot have reverse charge; undefined: it may. */
 export function reverseChargeFault(
   payer: Omit<TaxPayer, 'taxStatus'>,
   sellerCountry: string | null,
@@ -71,7 +71,7 @@ export function reverseChargeFault(
   return undefined;
 }
 
-/** The same for customers who say it of themselves: nobody has looked at a proof. */
+/** The same for customers who claim it themselves, without an inspected proof. */
 export function ownReverseChargeFault(
   payer: Omit<TaxPayer, 'taxStatus'>,
   sellerCountry: string | null,

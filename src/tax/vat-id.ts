@@ -33,8 +33,8 @@ const forms: Readonly<Record<string, RegExp>> = {
 const prefixOf = (country: string): string => (country === 'GR' ? 'EL' : country);
 
 /**
- * Whether a text has the form of a VAT identification number of a member of the European Union: its prefix and what its country
- * writes behind it. Whether the number is in force, only the Commission's VIES knows.
+ * Whether a text has the form of a VAT identification number of a member of the European Union: its prefix and its country's form
+ * after it. Only the Commission's VIES knows whether the number is valid.
  */
 export function isVatId(text: string, country: string): boolean {
   const form = forms[country];

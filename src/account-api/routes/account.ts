@@ -172,7 +172,7 @@ export const ownAccountRoutes: readonly AccountRoute[] = [
       'For good, by an owner in person: what runs is cut, keys end, and people, files, kept items, answers, mail and names go at once. Ledger, usage, invoices and the log of changes stay without names. Credit must be zero, or `forfeit_credit` says that it expires.',
     access: ['owner'],
     stepUp: true,
-    // A deletion suspends first, and one that was cut off has to go on.
+    // A deletion suspends first, and an interrupted one has to continue.
     evenSuspended: true,
     query: deletionQuery,
     answers: [{ status: 200, description: 'It is gone.', schema: deletedSchema }],
@@ -243,7 +243,7 @@ export async function deletedAccount(
   };
 }
 
-/** Throws `http_404` for what is no id of an entry. */
+/** Throws `http_404` for a text that is not the id of an entry. */
 export function auditCursor(after: string | undefined): Uint8Array | undefined {
   if (after === undefined) return undefined;
   const before = readAuditId(after);
@@ -251,7 +251,7 @@ export function auditCursor(after: string | undefined): Uint8Array | undefined {
   return before;
 }
 
-/** Who of those that made the changes has nothing to do with the account. */
+/** The authors of changes who do not belong to the account. */
 async function strangersOf(
   { account, services }: Pick<Call, 'account' | 'services'>,
   entries: readonly AuditEntry[],
@@ -269,7 +269,7 @@ async function strangersOf(
   return strangers;
 }
 
-/** Throws `http_404` where there is no such account. */
+/** Throws `http_404` when there is no such account. */
 export async function billingOf({ services }: Pick<Call, 'services'>, accountId: string): Promise<BillingDetails> {
   const account = await services.operations.repositories.getAccount({ accountId });
   if (account === undefined) throw notThere();

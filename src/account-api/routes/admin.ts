@@ -169,7 +169,7 @@ export const adminRoutes: readonly AccountRoute[] = [
       if (unknown !== undefined && unknown >= 0)
         throw new ApiError('unsupported_value', 'There is no such model.', { param: `allowed_models[${unknown}]` });
       const inputs: Operation[] = [];
-      // First what may be refused: a limit whose credit is in use.
+      // First the part that may be refused: a limit whose credit is in use.
       if (credit !== undefined)
         inputs.push({
           kind: 'limit_credit',
@@ -663,14 +663,14 @@ async function shownAccount({ services }: ServerCall, id: string): Promise<Accou
   return shown!;
 }
 
-/** Resolves with its id. Throws `http_404` for accounts of the house and those that were deleted too. */
+/** Resolves with its id. Throws `http_404` also for house accounts and deleted ones. */
 async function liveAccount({ services }: ServerCall, id: string): Promise<string> {
   const found = await services.operations.repositories.getAccount({ accountId: id });
   if (found === undefined || found.house || found.deletedAt !== null) throw notThere();
   return found.id;
 }
 
-/** Its id as the configuration writes it, which usage does too. Throws `unsupported_value`. */
+/** Its id as in the configuration, which usage has too. Throws `unsupported_value`. */
 function modelNamed({ services }: ServerCall, named: string): string {
   const model = services.config().models.find(({ id }) => id.toLowerCase() === named.toLowerCase());
   if (model === undefined) throw new ApiError('unsupported_value', 'There is no such model.', { param: 'model' });
@@ -711,7 +711,7 @@ function creditInput(body: CreditBody, account: string, idempotencyKey: string):
     accountId: account,
     microcents: String(amount < 0n ? -amount : amount),
     reference,
-    // Apart from those of the command line and of payments, and no longer than those may be.
+    // Distinct from those of the command line and of payments, and within their maximum length.
     idempotencyKey: `operator:${createHash('sha256').update(idempotencyKey).digest('hex')}`,
   };
 }

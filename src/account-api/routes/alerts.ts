@@ -222,7 +222,7 @@ function changed(before: AlertSetting, change: Change): AlertSetting {
   };
 }
 
-/** What belongs together stands together. */
+/** Fields that belong together must be given together. */
 function checked(setting: AlertSetting): AlertSetting {
   const refuse = (param: string, message: string): never => {
     throw new ApiError('unsupported_value', message, { param });

@@ -13,7 +13,7 @@ import type { AccountServices } from '../services.ts';
 import { begin, paymentsOf } from './payments.ts';
 
 const params = Type.Object({ id: Type.String({ pattern: '^cs_demo_[0-9a-f]{32}$' }) });
-/** The form of the top-up page, and the pages of the built-in provider of payments. */
+/** The form of the top-up page, and the pages of the built-in payment provider. */
 export const demoPaymentRoutes: readonly AccountRoute[] = [
   route({
     method: 'post',

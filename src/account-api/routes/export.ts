@@ -17,7 +17,7 @@ const about =
   'Exactly what the filter says, as it is read, with the sums of what was printed at its end. CSV is RFC 4180; texts that a spreadsheet would take for formulas have an apostrophe before them. Times are in UTC and in the time zone of the account.';
 
 const { page: _page, limit: _limit, ...reportProperties } = reportQuery.properties;
-/** Of whole reports: they have no pages. */
+/** For whole reports: they have no pages. */
 const wholeReport = Type.Object(reportProperties);
 
 export const exportRoutes: readonly AccountRoute[] = (['csv', 'json'] as const).flatMap((format) => [
@@ -34,7 +34,7 @@ export const exportRoutes: readonly AccountRoute[] = (['csv', 'json'] as const).
     handle: async (call) => {
       const timeZone = await timeZoneOf(call);
       const { repositories, now } = call.services.operations;
-      // What ends while it is read is not in it.
+      // Requests that end during the export are not in it.
       const filter = { to: now() + 1, ...generationFilter(call) };
       return file(
         'generations',
@@ -132,7 +132,7 @@ async function* buckets(
   first: AskedReport,
   rowsOf: (asked: AskedReport) => Promise<readonly Exported[]>,
 ): AsyncGenerator<readonly Exported[]> {
-  // The end of the span, however long it takes to read it.
+  // Fixes the end of the span, however long it takes to read it.
   const endOf = call.query.end_time ?? Math.ceil((call.services.operations.now() + 1) / 1000);
   const query = { ...call.query, start_time: first.bounds[0]! / 1000, end_time: endOf };
   for (let asked: AskedReport | undefined = first; asked !== undefined && !call.signal.aborted;) {

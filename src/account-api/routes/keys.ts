@@ -20,13 +20,13 @@ import { listOf, listSchema, microcentsPerCent, nullable, pageLimit, pageQuery }
 
 const params = Type.Object({ id: Type.String({ pattern: '^key_[0-9A-Za-z]{1,64}$' }) });
 const name = Type.String({ minLength: 1, maxLength: 100 });
-/** Ten billion dollars in cents: what a budget may be at most. */
+/** Ten billion dollars in cents: the maximum of a budget. */
 const cents = Type.Integer({ minimum: 0, maximum: 1_000_000_000_000 });
 const rate = Type.Integer({ minimum: 1, maximum: limitMax });
 const texts = (maxItems: number, what: string) =>
   Type.Array(Type.String({ minLength: 1, maxLength: 128 }), { maxItems, description: what });
 
-/** What may be said of an inference key when it is made, and changed later. */
+/** The settings of an inference key, at its creation and later. */
 const settings = {
   limit_cents: Type.Optional(nullable(cents)),
   limit_reset: Type.Optional(
@@ -280,7 +280,7 @@ const ofEveryKey: ReadonlySet<string> = new Set(['name', 'expires_at', 'disabled
 
 type KeyCall = Pick<Call, 'account' | 'principal' | 'services' | 'requestId' | 'address'>;
 
-/** Developers have to do with their own keys only; a management key with that role with those of nobody in particular. */
+/** Developers may only use their own keys; a management key with that role only those without a user. */
 function isOwn({ account, principal }: KeyCall, key: ApiKey): boolean {
   if (account.role !== 'developer') return true;
   if (principal.kind === 'user') return key.role === null && key.userId === principal.userId;
@@ -312,7 +312,7 @@ async function shownKey({ account, services }: KeyCall, key: ApiKey): Promise<Ke
 
 const isAtMost = (role: Role, own: Role): boolean => roles.indexOf(role) >= roles.indexOf(own);
 
-/** Who makes a management key, or could use it, must be allowed to do what it may. Throws `http_403`. */
+/** To make a management key, or to be able to use it, its sender must have its rights. Throws `http_403`. */
 function checkMayGrant({ account, principal }: KeyCall, role: Role | undefined): void {
   if (principal.kind !== 'user' || (account.role !== 'owner' && account.role !== 'admin'))
     throw new ApiError('http_403', 'Management keys are made by an owner or admin who is signed in.');
@@ -322,7 +322,7 @@ function checkMayGrant({ account, principal }: KeyCall, role: Role | undefined):
     throw new ApiError('http_403', `Your role is ${account.role}; a key can have no higher one.`, { param: 'role' });
 }
 
-/** A changed secret is in the hands of who changed it, so the rules are those of making one. Throws `http_403`. */
+/** The sender of a changed secret holds it, so the rules are those of making one. Throws `http_403`. */
 function checkMayChange(
   { account, principal }: KeyCall,
   key: ApiKey,
@@ -342,7 +342,7 @@ function checkMayChange(
   if (!isAllowed) throw new ApiError('http_403', 'This management key may do more than you.');
 }
 
-/** Whose a new key is: a member of the account. */
+/** The user of a new key: a member of the account. */
 async function userOfNewKey(
   { account, principal, services }: KeyCall,
   asked: string | null | undefined,
@@ -374,7 +374,7 @@ interface ReadSettings {
   readonly budget: BudgetInput | null | undefined;
 }
 
-/** Throws `unsupported_value` with the field that is wrong. */
+/** Throws `unsupported_value` with the faulty field. */
 function readSettings(
   { account, services }: KeyCall,
   body: Settings,
@@ -420,7 +420,7 @@ function budgetOf({ limit_cents: limit, limit_reset: reset }: Settings): BudgetI
   return input;
 }
 
-/** Of a key that has a limit, a new period alone keeps its amount, and a new amount alone its period. */
+/** For a key with a limit, a new period alone keeps the amount, and a new amount alone the period. */
 async function changedBudget(
   { body, services }: KeyCall & { readonly body: Settings },
   keyId: string,
@@ -436,7 +436,7 @@ async function changedBudget(
   };
 }
 
-/** A model that is dedicated to others is as one that there is not. */
+/** A model that is dedicated to others is treated as nonexistent. */
 function checkModels(models: readonly string[], accountId: string, services: Call['services']): void {
   const usable = new Set(
     services

@@ -153,7 +153,7 @@ export const limitRoutes: readonly AccountRoute[] = [
             output: pricing.outputMicrocentsPerMillion,
             cacheRead: pricing.cacheReadMicrocentsPerMillion,
           });
-          // Those that began last hold (money.md, "Rates").
+          // The rates that began last apply (money.md, "Rates").
           const holding = own.findLast(
             ({ validFrom, validTo }) => validFrom <= at && (validTo === null || at < validTo),
           );

@@ -24,7 +24,7 @@ const mailFields = {
   last_error: Type.Union([Type.String(), Type.Null()], { description: 'What the server said to the last attempt.' }),
 };
 
-/** The outbox, for whoever runs the server. */
+/** The outbox, for the operator. */
 export const mailRoutes: readonly AccountRoute[] = [
   route({
     method: 'get',

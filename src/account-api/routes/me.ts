@@ -25,7 +25,7 @@ const tag = 'Sign-in';
 
 type Person = Extract<Call['principal'], { readonly kind: 'user' }>;
 
-/** Of a route with the access `user`. */
+/** The user on a route with the access `user`. */
 export const personOf = (call: Pick<Call, 'principal'>): Person => call.principal as Person;
 
 const you = {
@@ -43,7 +43,7 @@ const you = {
   }),
 } as const;
 
-/** The person who is signed in. */
+/** The signed-in user. */
 export const meRoutes: readonly AccountRoute[] = [
   route({
     method: 'get',
@@ -124,7 +124,7 @@ export const meRoutes: readonly AccountRoute[] = [
       const newEmail = call.body.email.toLowerCase();
       if (newEmail === person.email)
         throw new ApiError('unsupported_value', 'This is your address already.', { param: 'email' });
-      // Each counts as a failed one: else mails to strangers would cost nothing.
+      // Each counts as a failed one: otherwise mails to strangers would cost nothing.
       await beginAttempt(call, `new address of ${person.userId}`);
       await askAuth(call, (auth, headers) =>
         auth.api.changeEmail({ body: { newEmail }, headers, returnHeaders: true }),
@@ -136,12 +136,12 @@ export const meRoutes: readonly AccountRoute[] = [
 
 type EmailCall = Pick<Call, 'services' | 'headers' | 'address' | 'audit'>;
 
-/** Confirms the address that a person signed up with. */
+/** Confirms the address that a user signed up with. */
 export async function confirmEmail(call: EmailCall, token: string): Promise<void> {
   await askAuth(call, (auth, headers) => auth.api.verifyEmail({ query: { token }, headers, returnHeaders: true }));
 }
 
-/** Gives a person their new address. Rejects with 403 where they are not signed in, and 409 when somebody else has it. */
+/** Gives a user their new address. Rejects with 403 where they are not signed in, and 409 when the address is taken. */
 export async function confirmChange(call: EmailCall, token: string, change: EmailChange): Promise<void> {
   const { users, operations } = call.services;
   const person = await signedInBefore(call);
@@ -160,7 +160,7 @@ export async function confirmChange(call: EmailCall, token: string, change: Emai
     throw error;
   }
   const { userId } = person;
-  // Links for a new password that wait in the mailbox they have left.
+  // Links for a new password that wait in the former mailbox.
   await operations.repositories.authStore({
     act: 'delete',
     table: 'auth_verification',
@@ -190,10 +190,10 @@ async function meOf(
 }
 
 const erasuresMax = 100;
-/** Entries of the log: of so many accounts that are left. */
+/** Entries of the log: the maximum of accounts that are left. */
 const accountsMax = 100;
 
-/** Each round revokes the keys that there are; whoever makes more meanwhile is not followed for ever. */
+/** Each round revokes the existing keys; a user who keeps making more is not followed for ever. */
 async function erase(call: Call, userId: string): Promise<void> {
   const { repositories, newId, now } = call.services.operations;
   let stays = await repositories.whyPersonStays({ userId });

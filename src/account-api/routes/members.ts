@@ -53,7 +53,7 @@ const invitation = Type.Object({
 /** Days. */
 const invitedFor = 7;
 
-/** Who belongs to an account, and who is invited to. */
+/** Members of an account, and its invitations. */
 export const memberRoutes: readonly AccountRoute[] = [
   route({
     method: 'get',
@@ -265,7 +265,7 @@ export const memberRoutes: readonly AccountRoute[] = [
       if (offered === undefined) throw deadLink();
       const { cookie } = call.headers;
       const sender = typeof cookie === 'string' ? await users.signedIn(cookie) : undefined;
-      // To anybody else the link is as dead as any.
+      // For any other user the link looks dead.
       if (sender !== undefined && sender.email !== offered.email) throw deadLink();
       const invited = { tokenHash, email: offered.email, at: now() };
       if (sender !== undefined) {
@@ -317,7 +317,7 @@ export const memberRoutes: readonly AccountRoute[] = [
   }),
 ];
 
-/** Nobody gives or takes a role above their own. */
+/** A member can neither give nor take a role above their own. */
 function refuseBeyond(own: Role, other: Role): void {
   if (roles.indexOf(other) < roles.indexOf(own))
     throw new ApiError('http_403', `This takes the role ${other}; yours is ${own}.`);
@@ -357,7 +357,7 @@ function listOf(description: string, item: typeof member | typeof invitation) {
   };
 }
 
-/** A page of so many, of which one more was asked for. */
+/** A page of `limit` rows, of which one more was requested. */
 function pageOf<Row, Item extends { readonly id: string }>(
   rows: readonly Row[],
   limit: number,

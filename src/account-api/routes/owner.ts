@@ -19,7 +19,7 @@ export function checkPassword(text: string): void {
     );
 }
 
-/** Who runs the server. */
+/** The operator. */
 export const ownerRoutes: readonly AccountRoute[] = [
   route({
     method: 'post',

@@ -234,7 +234,7 @@ export const paymentRoutes: readonly AccountRoute[] = [
     description:
       'An event, signed as Stripe signs (`Stripe-Signature: t=…,v1=…`), within five minutes. Each event, and each payment, counts once. 409: the event is about a payment that has not been seen yet; send it again.',
     access: 'anyone',
-    // A provider has few addresses and tells of every customer; what is forged costs one HMAC.
+    // A provider has few addresses and reports events of every customer; a forged one costs one HMAC.
     perMinute: 6_000,
     body: 'raw',
     answers: [
@@ -424,7 +424,7 @@ export function paymentsOf({ payments }: AccountServices): Payments {
   return payments;
 }
 
-/** Starts a top-up in the name of the sender. */
+/** Starts a top-up on behalf of the sender. */
 export async function begin(
   call: Pick<Call, 'account' | 'principal' | 'services' | 'audit'>,
   payments: Payments,
@@ -452,7 +452,7 @@ export async function begin(
   }
 }
 
-/** Where the account wants its invoices, or else who is signed in: what the provider fills in for whoever pays. */
+/** The account's invoice address, or else the signed-in user's: what the provider fills in for the payer. */
 async function payerEmail({ account, principal, services }: Pick<Call, 'account' | 'principal' | 'services'>) {
   const { repositories } = services.operations;
   const { invoiceEmail } = (await repositories.getAccount({ accountId: account.id }))?.billing ?? {};
@@ -467,7 +467,7 @@ function checkAmount(amountCents: number, { config }: AccountServices): void {
     });
 }
 
-/** People are sent back to where they came from: a page over HTTP(S), or this host. */
+/** Users return to where they came from: a page over HTTP(S), or this host. */
 function returnUrl(text: string | undefined, param: string, { accountUrl }: AccountServices): string {
   if (text === undefined) return `${accountUrl()}/topup`;
   if (!/^https?:\/\//i.test(text) || !URL.canParse(text))

@@ -104,7 +104,7 @@ export const secondFactorRoutes: readonly AccountRoute[] = [
           : auth.api.verifyTOTP({ body: { code }, headers, returnHeaders: true }),
       );
       await right();
-      // Who was signed in has ended a set-up.
+      // A signed-in user has completed the set-up.
       if (code !== undefined && before?.hasTwoFactor === false)
         await call.audit({ action: 'two_factor.enable', target: before.userId, by: before });
       return await signedIn(call, answered);
@@ -315,11 +315,11 @@ export const secondFactorRoutes: readonly AccountRoute[] = [
   }),
 ];
 
-/** WebAuthn 6.1: the bit of the authenticator data, which is signed, that says the person was checked: by PIN or body. */
+/** WebAuthn 6.1: the bit of the signed authenticator data that says the user was verified: by PIN or biometrics. */
 const userVerified = 0x04;
 const flagsAt = 32;
 
-/** A key that whoever holds the device can use is one factor alone, and would get around the codes. */
+/** A key that any holder of the device can use is a single factor, and would bypass the codes. */
 function refuseUnchecked({ authenticatorData }: { readonly authenticatorData?: unknown }): void {
   const flags =
     typeof authenticatorData === 'string' ? Buffer.from(authenticatorData, 'base64url')[flagsAt] : undefined;

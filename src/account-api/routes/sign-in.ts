@@ -45,7 +45,7 @@ interface Answered {
 
 type AnyCall = Pick<Call, 'services' | 'headers' | 'address'>;
 
-/** What better-auth is told of a request. */
+/** The request headers that better-auth receives. */
 export function authHeaders(call: AnyCall): Headers {
   const headers = new Headers({ [addressHeaderName]: call.address });
   for (const name of ['cookie', 'user-agent']) {
@@ -55,7 +55,7 @@ export function authHeaders(call: AnyCall): Headers {
   return headers;
 }
 
-/** Asks better-auth; its refusals become ours, in our words. Answers with the cookies that it sets. */
+/** Calls better-auth; its refusals become ours, in our words. Answers with the cookies that it sets. */
 export async function askAuth(
   call: AnyCall,
   ask: (auth: Auth, headers: Headers) => Promise<unknown>,
@@ -72,7 +72,7 @@ export async function askAuth(
   }
 }
 
-/** What better-auth throws: an error of its own class, with a status and, mostly, a code. */
+/** The errors of better-auth: its own class, with a status and, mostly, a code. */
 export interface AuthRefusal extends Error {
   readonly statusCode: number;
   readonly body?: { readonly code?: string };
@@ -127,7 +127,7 @@ function refusalOf(error: unknown): unknown {
   );
 }
 
-/** Counts an attempt to prove who somebody is. Rejects with 429; call what it resolves with when it was right. */
+/** Counts an attempt to prove an identity. Rejects with 429; call the resolved function when the attempt was right. */
 export const beginAttempt = ({ services, address }: AnyCall, person: string): Promise<() => Promise<void>> =>
   services.users.attempts.begin(person.toLowerCase(), networkOf(address));
 
@@ -135,7 +135,7 @@ export const beginAttempt = ({ services, address }: AnyCall, person: string): Pr
 export const withCookies = (status: number, value: unknown, cookies: readonly string[]): Reply =>
   new Reply(status, { 'content-type': 'application/json', 'set-cookie': cookies }, JSON.stringify(value));
 
-/** Who the browser is signed in as, on a route that anyone may use. */
+/** The browser's current user, on a route that anyone may use. */
 export async function signedInBefore({ services, headers }: AnyCall): Promise<SignedInPerson | undefined> {
   return typeof headers.cookie === 'string' ? await services.users.signedIn(headers.cookie) : undefined;
 }
@@ -143,7 +143,7 @@ export async function signedInBefore({ services, headers }: AnyCall): Promise<Si
 export const emptyCookie = (accountUrl: string): string =>
   `${sessionCookie(accountUrl)}=; Max-Age=0; Path=/; HttpOnly; SameSite=Lax${accountUrl.startsWith('https://') ? '; Secure' : ''}`;
 
-/** What signing in answers with; the session that the browser had before is over (session fixation). */
+/** The answer to a sign-in; the browser's previous session is over (session fixation). */
 export async function signedIn(
   call: AnyCall & Pick<Call, 'audit'>,
   { response, cookies }: Awaited<ReturnType<typeof askAuth>>,

@@ -31,7 +31,7 @@ export const endings = [
   'crashed',
 ] as const satisfies readonly Ending[];
 
-/** Which requests; also of what is exported. */
+/** Selects requests; also for exports. */
 export const generationQuery = {
   ...spanQuery,
   ...filterQuery,
@@ -67,7 +67,7 @@ export function generationFilter(call: Pick<Call, 'account' | 'principal'> & { r
   };
 }
 
-/** What a bucket has for a group; fields of groups that were not asked for are null. */
+/** A bucket's fields for a group; fields of groups that were not requested are null. */
 const groupFields = {
   model: nullable(Type.String()),
   api_key_id: nullable(Type.String()),
@@ -342,7 +342,7 @@ function pageOf<Row extends { readonly bucket: number }>(
   };
 }
 
-/** What the store refuses is a report that nobody could read. */
+/** The store refuses reports that are too large to read. */
 export async function readable<Rows>(report: Promise<Rows>): Promise<Rows> {
   try {
     return await report;

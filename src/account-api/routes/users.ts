@@ -23,7 +23,7 @@ import {
 
 const tag = 'Sign-in';
 
-/** Passwords, sessions and who somebody is. */
+/** Passwords, sessions and the user's identity. */
 export const userRoutes: readonly AccountRoute[] = [
   route({
     method: 'post',
@@ -38,7 +38,7 @@ export const userRoutes: readonly AccountRoute[] = [
     answers: [done],
     errors: ['unsupported_value', 'rate_limit_exceeded'],
     handle: async (call) => {
-      // Each sign-up is a hash and a mail: one network makes few.
+      // Each sign-up costs a hash and a mail: one network may make few.
       await beginAttempt(call, 'sign-up');
       await askAuth(call, (auth, headers) => auth.api.signUpEmail({ body: call.body, headers, returnHeaders: true }));
       return { done: true };

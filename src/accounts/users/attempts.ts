@@ -12,20 +12,20 @@ export const attemptRules = {
 
 export interface AttemptServices {
   readonly repositories: Pick<Repositories, 'beginAttempt' | 'attemptWasRight' | 'forgetAttempts'>;
-  /** Of those who share the database; what counts are kept under is hashed with it. */
+  /** Shared by all processes on the database; the subjects of counts are hashed with it. */
   readonly secret: string;
   readonly now: () => number;
 }
 
-/** Rows that are kept: of people, networks and both together. */
+/** Maximum of rows: for users, networks and both together. */
 export const countsMax = 150_000;
-/** So often the rows are looked through, beside what the job does. */
+/** The rows are tidied after this many attempts, besides the job. */
 const tidyEvery = 500;
 
 /**
- * Attempts to sign in, per person and per network, with pauses that double. There is no lock on a person: whoever comes
- * from a network that has not failed can try at once, whatever others do meanwhile. An attempt counts as failed from its
- * begin, so that a hundred at once are a hundred. Counts stand in the database, so they are those of all replicas.
+ * Sign-in attempts, per user and per network, with pauses that double. Users are never locked: from a network without failures
+ * they can try at once, whatever others do meanwhile. An attempt counts as failed from its beginning, so that a hundred at once
+ * are a hundred. Counts are in the database, so all replicas share them.
  */
 export class Attempts {
   readonly #services: AttemptServices;
@@ -35,7 +35,9 @@ export class Attempts {
     this.#services = services;
   }
 
-  /** Begins an attempt. Rejects with `rate_limit_exceeded` 429 and the pause that is left. Call what it resolves with when it was right. */
+  /**
+   * Begins an attempt. Rejects with `rate_limit_exceeded` 429 and the remaining pause. Call the result if the attempt was right.
+   */
   async begin(person: string, network: string): Promise<() => Promise<void>> {
     const { repositories, now } = this.#services;
     const attempted = {
@@ -55,7 +57,7 @@ export class Attempts {
     return () => repositories.attemptWasRight({ attempted, rules: attemptRules });
   }
 
-  /** Forgets a batch of what was quiet for a day, and of what is too much; false: there was none. */
+  /** Forgets a batch of counts that were quiet for a day or exceed the maximum; false: there were none. */
   async tidy(): Promise<boolean> {
     const { repositories, now } = this.#services;
     return (await repositories.forgetAttempts({ at: now(), keepMax: countsMax })) > 0;

@@ -14,14 +14,14 @@ import type { Passwords } from './password.ts';
 import { passwordWasSet } from './password-owner.ts';
 import { authStorage } from './storage.ts';
 
-/** Sessions end after so long, whatever happens in them. */
+/** Sessions end after this long, whatever happens in them. */
 export const sessionDays = 7;
 export const resetMinutes = 60;
 export const verificationHours = 24;
 
 export interface AuthOptions {
   readonly repositories: Repositories;
-  /** Of cookies, links and second factors. */
+  /** For cookies, links and second factors. */
   readonly secret: string;
   readonly signIn: SignInConfig;
   readonly accountUrl: string;
@@ -38,8 +38,8 @@ export interface AuthOptions {
 export type Auth = ReturnType<typeof createAuth>;
 
 /**
- * better-auth with what we use of it, and nothing else: no plugin that makes keys, sends links to sign in with, or knows
- * organizations (decision 014). None of its endpoints is reachable by itself: routes of ours call them one by one.
+ * better-auth with only what we use of it: no plugin that makes keys, sends links to sign in with, or knows organizations
+ * (decision 014). None of its endpoints is reachable by itself: our routes call them one by one.
  */
 export function createAuth(options: AuthOptions) {
   const { repositories, signIn, accountUrl, passwords, now } = options;
@@ -54,7 +54,7 @@ export function createAuth(options: AuthOptions) {
     database: authStorage(repositories),
     telemetry: { enabled: false },
     logger: { disabled: true },
-    // Ours are in `attempts.ts` and the account host.
+    // Our limits are in `attempts.ts` and the account host.
     rateLimit: { enabled: false },
     trustedOrigins: [origin],
     user: { modelName: 'auth_user', changeEmail: { enabled: true } },
@@ -83,7 +83,7 @@ export function createAuth(options: AuthOptions) {
         verify: ({ hash, password }) => passwords.verify(hash, password),
       },
       sendResetPassword: ({ user, token }) => options.sendReset(user, token),
-      // The link came by mail, so the address is theirs.
+      // The link came by mail, so the address belongs to the user.
       onPasswordReset: async ({ user }) => {
         passwordWasSet(user);
         await repositories.authStore({
@@ -106,7 +106,7 @@ export function createAuth(options: AuthOptions) {
     databaseHooks: {
       session: {
         create: {
-          // By the clock that all who share the database have: step-up and the end are judged by it.
+          // By the clock that all processes on the database share: step-up and the end are judged by it.
           before: (session) => {
             const at = now();
             const times = {
@@ -132,7 +132,7 @@ export function createAuth(options: AuthOptions) {
       },
     },
     advanced: {
-      // Names and attributes are ours: `__Host-` cannot be had by the switch of better-auth.
+      // Names and attributes are ours: the switch of better-auth does not give `__Host-`.
       useSecureCookies: false,
       cookiePrefix: prefix,
       cookies: { session_token: { name: sessionCookie(accountUrl) } },
@@ -166,7 +166,7 @@ function providerOf({ id, name, issuer, clientId, clientSecret, domains }: OidcC
     requireIdTokenVerification: true,
     pkce: true,
     scopes: ['openid', 'email', 'profile'],
-    // Who may come from there; and an address that the provider does not vouch for is nobody's.
+    // Checks who may come from there; an address that the provider does not vouch for belongs to no user.
     mapProfileToUser: (profile: Record<string, unknown>) => {
       const { email, email_verified: isVerified } = profile;
       const domain = typeof email === 'string' ? email.slice(email.lastIndexOf('@') + 1).toLowerCase() : '';

@@ -1,18 +1,18 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
 
 /**
- * What our cookies are called. With an https address they are bound to exactly this host (`__Host-`), so that no other
- * host of the domain can plant one.
+ * The prefix of our cookies. With an https address they are bound to exactly this host (`__Host-`), so that no other host of the
+ * domain can plant one.
  */
 export const cookiePrefix = (accountUrl: string): string =>
   accountUrl.startsWith('https://') ? '__Host-tokenhouse' : 'tokenhouse';
 
 export const sessionCookie = (accountUrl: string): string => `${cookiePrefix(accountUrl)}.session_token`;
 
-/** The header in which better-auth is told the address of a client; nothing of a request gets there by itself. */
+/** The header that passes a client's address to better-auth; nothing of a request gets there by itself. */
 export const addressHeaderName = 'x-tokenhouse-address';
 
-/** The value of a cookie, as it was sent; undefined: not there, or there twice. */
+/** The value of a cookie, as it was sent; undefined: absent, or sent twice. */
 export function cookieOf(header: string, name: string): string | undefined {
   const values = header.split(';').flatMap((pair) => {
     const mark = pair.indexOf('=');
@@ -21,7 +21,9 @@ export function cookieOf(header: string, name: string): string | undefined {
   return values.length === 1 ? values[0] : undefined;
 }
 
-/** What a signed cookie says, as better-auth signs them: `value.HMAC-SHA-256 in base64`, percent-encoded. Undefined: not ours. */
+/**
+ * The content of a signed cookie as better-auth signs it: `value.HMAC-SHA-256 in base64`, percent-encoded. Undefined: not ours.
+ */
 export function signedValue(cookie: string, secret: string): string | undefined {
   let text: string;
   try {

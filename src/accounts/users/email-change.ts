@@ -4,8 +4,8 @@ export interface EmailChange {
 }
 
 /**
- * The change that the token of a link is for; undefined: it confirms an address that its person has. The token is a JWT of
- * better-auth (RFC 7519), whose signature is not looked at here.
+ * The change that a link's token is for; undefined: it confirms the user's current address. The token is a JWT of better-auth
+ * (RFC 7519), whose signature is not checked here.
  */
 export function emailChangeOf(token: string): EmailChange | undefined {
   try {

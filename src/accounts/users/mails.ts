@@ -1,4 +1,4 @@
-/** What people are written, in plain text. Names are theirs, so no line of ours depends on them. */
+/** Texts of mails to users, in plain text. Users choose their names, so none of our lines depends on them. */
 interface Words {
   readonly subject: string;
   readonly text: string;

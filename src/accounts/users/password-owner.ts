@@ -5,7 +5,7 @@ export interface PasswordOwner {
   readonly email: string;
 }
 
-/** better-auth tells its hook whose password was set, and not who asked for it. */
+/** better-auth reports to its hook whose password was set, but not which call did it. */
 const askedBy = new AsyncLocalStorage<(owner: PasswordOwner) => void>();
 
 /** Called by better-auth's hook. */
@@ -13,7 +13,7 @@ export function passwordWasSet({ id, email }: { readonly id: string; readonly em
   askedBy.getStore()?.({ userId: id, email });
 }
 
-/** What `set` answers, and whose password it has set. */
+/** The result of `set`, and the user whose password it has set. */
 export async function withPasswordOwner<Answer>(
   set: () => Promise<Answer>,
 ): Promise<{ readonly answer: Answer; readonly owner: PasswordOwner }> {

@@ -15,7 +15,7 @@ const rowsMax = 1000;
 
 /**
  * The store of better-auth: each of its calls is one request to the repositories, so no SQL runs on the main thread. It has no
- * transactions, because a password is hashed in the middle of what better-auth would put into one (decision 014).
+ * transactions, because better-auth would hash a password in the middle of one (decision 014).
  */
 export function authStorage(repositories: Pick<Repositories, 'authStore'>) {
   return createAdapterFactory({

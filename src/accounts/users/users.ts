@@ -14,29 +14,29 @@ import { Passwords } from './password.ts';
 import type { HashCost } from './password.ts';
 
 export interface UsersOptions {
-  /** Of a hash of a password; left out: what production needs. */
+  /** Cost of a password hash; left out: that of production. */
   readonly hashCost?: HashCost;
   readonly operations: OperationServices;
   readonly config: () => Pick<Config, 'signIn'>;
-  /** Where the account host is reached. */
+  /** Address of the account host. */
   readonly accountUrl: () => string;
   readonly mailer: Mailer;
 }
 
-/** A person who is signed in. */
+/** A signed-in user. */
 export interface SignedInPerson {
   readonly userId: string;
   readonly sessionId: string;
   readonly name: string;
   readonly email: string;
   readonly isOperator: boolean;
-  /** A code of an authenticator ends their sign-in. */
+  /** Their sign-in ends with a code of an authenticator. */
   readonly hasTwoFactor: boolean;
-  /** When they last proved who they are, which is when the session began. */
+  /** When they last proved their identity, which is when the session began. */
   readonly provedAt: number;
 }
 
-/** Mails of one kind to one address in an hour; more are not sent, and nobody is told. */
+/** Mails of one kind to one address in an hour; more are not sent, without an error. */
 const mailsAnHourMax = 3;
 const hourMs = 3_600_000;
 const addressesMax = 10_000;
@@ -49,13 +49,13 @@ interface KnownAuth {
   readonly askedAt: number;
 }
 
-/** People: who is signed in, by which account they belong to, and what signs them in. */
+/** Users: who is signed in, their accounts, and their ways to sign in. */
 export class Users {
   readonly #options: UsersOptions;
   readonly #secret: string;
   readonly passwords: Passwords;
   readonly attempts: Attempts;
-  /** By provider; undefined: without one. Routes ask for those of the configuration alone. */
+  /** By provider; undefined: without one. Routes request only those of the configuration. */
   readonly #auths = new Map<string | undefined, KnownAuth>();
   readonly #mailed = new Map<string, { readonly startsAt: number; count: number }>();
 
@@ -67,14 +67,14 @@ export class Users {
     this.attempts = new Attempts({ repositories, now, secret: this.#secret });
   }
 
-  /** Forgets a batch of the sessions, links, invitations and failed attempts that are over; false: there were none. */
+  /** Forgets a batch of expired sessions, links, invitations and failed attempts; false: there were none. */
   async tidy(): Promise<boolean> {
     const { repositories, now } = this.#options.operations;
     const isMore = await this.attempts.tidy();
     return (await repositories.forgetExpired({ at: now() })) > 0 || isMore;
   }
 
-  /** By the `Cookie` header; undefined: there is no session, or it is over. Asks the database each time, so what ends, ends at once. */
+  /** By the `Cookie` header; undefined: no session, or it is over. Queries the database each time, so a session ends at once. */
   async signedIn(cookie: string): Promise<SignedInPerson | undefined> {
     const { accountUrl, operations } = this.#options;
     const sent = cookieOf(cookie, sessionCookie(accountUrl()));
@@ -86,7 +86,7 @@ export class Users {
     return { ...person, provedAt: createdAt };
   }
 
-  /** The role of a person in an account; without one that is named, in the first that they joined. */
+  /** The role of a user in an account; without a named account, in the first that they joined. */
   async membership(userId: string, accountId: string | undefined) {
     const found = await this.#options.operations.repositories.findMembership({ userId, accountId });
     return found === undefined
@@ -94,14 +94,14 @@ export class Users {
       : { id: found.accountId, role: found.role, isSuspended: found.accountStatus !== 'active' };
   }
 
-  /** What signs in without a provider; loaded when it is first needed, and made anew when the configuration of sign-in has changed. */
+  /** Sign-in without a provider; loaded when it is first needed, and remade when the configuration of sign-in has changed. */
   async auth(): Promise<Auth> {
     return await this.#authOf(undefined).made;
   }
 
   /**
-   * The same for sign-in at a provider of the configuration, of its own: nobody else waits for a provider that does not answer.
-   * One that could not be asked what it is, is asked again when it is next needed, every five seconds at most.
+   * The same for a configured provider, separately: a provider that does not answer delays no one else. A provider whose metadata
+   * could not be fetched is asked again when it is next needed, at most every five seconds.
    */
   async authFor(provider: string): Promise<Auth> {
     const known = this.#authOf(provider);
@@ -124,7 +124,7 @@ export class Users {
     return known;
   }
 
-  /** Whoever has no account gets one of their own, where sign-up is open. */
+  /** Gives a user without an account one of their own, where sign-up is open. */
   async welcome(userId: string, name: string): Promise<void> {
     const { operations, config } = this.#options;
     if (config().signIn.signUp !== 'open') return;
@@ -144,7 +144,7 @@ export class Users {
         ],
       });
     } catch (error) {
-      // They have signed in twice at once, and the other made it.
+      // They have signed in twice at once, and the other sign-in made it.
       if (!(error instanceof StoreError && error.code === 'conflict')) throw error;
     }
   }
@@ -168,7 +168,7 @@ export class Users {
     });
   }
 
-  /** Tells the address that a person had: who has taken their account cannot do it in silence. */
+  /** Notifies the user's former address: an intruder cannot change it silently. */
   async notifyChange({ from, to }: EmailChange): Promise<void> {
     await this.#mail('email-changed', from, oldAddressMail(this.#options.accountUrl(), to));
   }
@@ -178,7 +178,7 @@ export class Users {
     await this.#options.mailer.send({ to, kind, accountId: null, ...words });
   }
 
-  /** Nobody's mailbox is filled by others. */
+  /** Nobody can fill another user's mailbox. */
   #mayMail(key: string): boolean {
     const now = this.#options.operations.now();
     const known = this.#mailed.get(key);
@@ -193,12 +193,12 @@ export class Users {
   }
 }
 
-/** Whether it could be asked what it is. */
+/** Whether the provider's metadata could be fetched. */
 async function knows(auth: Auth, provider: string): Promise<boolean> {
   const { socialProviders } = await auth.$context;
   return socialProviders.some(({ id }) => id === provider);
 }
 
-/** The one answer for a link that was forged, used, taken back, or is too old. */
+/** The one answer for a link that was forged, used, withdrawn, or has expired. */
 export const deadLink = (): ApiError =>
   new ApiError('http_404', 'This link is not valid, or not any more. Ask for a new one.');

@@ -9,9 +9,9 @@ import type { NotificationRequest, Reported } from './notification-request.ts';
 import type { ServiceStatus } from './status.ts';
 
 const answerTimeoutMs = 30_000;
-/** New engines may have to load first; the service itself gives up after fifteen minutes. */
+/** New engines may have to load first; the service gives up after fifteen minutes. */
 const reloadTimeoutMs = 960_000;
-/** Months of many accounts take their time. */
+/** Many months of many accounts take time. */
 const notifyTimeoutMs = 600_000;
 
 /** Asks the running service to carry out an operation; `undefined` when none runs on this data folder. */
@@ -21,7 +21,7 @@ export async function askRunningService(path: string, operation: Operation): Pro
   throw new Error('The running service answered something else.');
 }
 
-/** What the running service says of itself; `undefined` when none runs on this data folder, `'other'` for another version. */
+/** The running service's status; `undefined` when none runs on this data folder, `'other'` for another version. */
 export async function askForStatus(path: string): Promise<ServiceStatus | 'other' | undefined> {
   const line = await exchange(path, `${JSON.stringify(statusRequest)}\n`, answerTimeoutMs);
   if (line === undefined) return undefined;
@@ -29,14 +29,14 @@ export async function askForStatus(path: string): Promise<ServiceStatus | 'other
   return 'status' in reply ? reply.status : 'other';
 }
 
-/** Has the running service read its configuration again; `undefined` when none runs on this data folder. */
+/** Makes the running service read its configuration again; `undefined` when none runs on this data folder. */
 export async function reloadRunningService(path: string): Promise<ReloadOutcome | undefined> {
   const reply = await ask(path, { kind: 'reload' }, reloadTimeoutMs);
   if (reply === undefined || 'reload' in reply) return reply?.reload;
   throw new Error('The running service answered something else.');
 }
 
-/** Has the running service tell customers something; `undefined` when none runs on this data folder. */
+/** Makes the running service notify customers; `undefined` when none runs on this data folder. */
 export async function notifyThroughService(path: string, input: NotificationRequest): Promise<Reported | undefined> {
   const reply = await ask(path, input, notifyTimeoutMs);
   if (reply === undefined || 'reported' in reply) return reply?.reported;
@@ -69,7 +69,7 @@ function exchange(path: string, request: string, timeoutMs: number): Promise<str
       text += chunk;
     });
     socket.on('error', (error: NodeJS.ErrnoException) => {
-      // No socket, or one that a killed process left behind: nobody is there.
+      // No socket, or one that a killed process left behind: no service is running.
       if (!connected && (error.code === 'ENOENT' || error.code === 'ECONNREFUSED')) resolve(undefined);
       else reject(error);
     });

@@ -18,13 +18,13 @@ import type { ServiceStatus } from './status.ts';
 import type { NotificationRequest, Reported } from './notification-request.ts';
 import type { ReloadOutcome } from '../../config/reload-outcome.ts';
 
-/** What travels over the control socket: one line of JSON each way, then the connection ends. */
+/** The messages on the control socket: one line of JSON each way, then the connection ends. */
 export type ControlReply =
   | { readonly answer: OperationAnswer }
   | { readonly status: ServiceStatus }
   | { readonly reload: ReloadOutcome }
   | { readonly reported: Reported }
-  /** A request that cannot be fulfilled, in words for a person. */
+  /** A request that cannot be fulfilled, with a message for display. */
   | { readonly refused: string }
   | { readonly failed: string };
 
@@ -48,7 +48,7 @@ const budget = Type.Object({
   per: Type.Enum(['day', 'week', 'month', 'total']),
 });
 
-/** What is null is taken away. */
+/** null removes a limit. */
 const limits = Type.Object({
   endpoints: Type.Optional(list),
   addresses: Type.Optional(list),
@@ -59,7 +59,7 @@ const limits = Type.Object({
   tokensPerMinute: Type.Optional(rate),
 });
 
-/** The one request that is about the process instead of about accounts. */
+/** The one request about the process instead of accounts. */
 const reloadRequest = Compile(Type.Object({ kind: Type.Literal('reload') }));
 
 const notificationRequests = Compile(
@@ -71,7 +71,7 @@ const notificationRequests = Compile(
   ]),
 );
 
-/** Every `Operation`, as JSON carries it. */
+/** Every `Operation`, in JSON. */
 const operations = Compile(
   Type.Union([
     Type.Object({
@@ -198,14 +198,14 @@ const requestBytesMax = 65_536;
 const requestTimeoutMs = 10_000;
 
 /**
- * Listens for the command line's writes while this process owns the database. Whoever may open the socket may do
- * everything an operator may: it has mode 0600, in a folder of mode 0700.
+ * Listens for the command line's writes while this process owns the database. Access to the socket gives all of an operator's
+ * rights: it has mode 0600, in a folder of mode 0700.
  */
 export async function listenForControl(path: string, services: ControlServices): Promise<Server> {
   const server = createServer((socket) => void serveCommand(socket, services));
   server.maxConnections = 16;
   if (process.platform !== 'win32') removeStale(path);
-  // The mask holds from the moment the socket exists; chmod afterwards would leave a gap.
+  // The mask applies from the moment the socket exists; chmod afterwards would leave a gap.
   const mask = process.umask(0o177);
   try {
     await new Promise<void>((resolve, reject) => {
@@ -218,7 +218,7 @@ export async function listenForControl(path: string, services: ControlServices):
   return server;
 }
 
-/** We hold the database's lock, so a socket that is still there belongs to a process that is gone. */
+/** We hold the database's lock, so an existing socket belongs to a process that is gone. */
 function removeStale(path: string): void {
   try {
     unlinkSync(path);
@@ -235,7 +235,7 @@ async function serveCommand(socket: Socket, services: ControlServices): Promise<
     socket.destroy();
     return;
   }
-  // What is carried out has its own limits: a new engine may take minutes until it is ready.
+  // Operations have their own timeouts: a new engine may take minutes until it is ready.
   socket.setTimeout(0);
   const reply = await replyTo(line, services);
   socket.end(`${JSON.stringify(reply)}\n`);

@@ -1,4 +1,4 @@
-/** What a running service says of itself. */
+/** The status of a running service. */
 export interface ServiceStatus {
   readonly version: string;
   readonly pid: number;
@@ -6,7 +6,7 @@ export interface ServiceStatus {
   /** `undefined` while the service starts. */
   readonly inferenceUrl: string | undefined;
   readonly accountUrl: string | undefined;
-  /** How the API is reached from this very computer. */
+  /** The address of the API on this computer. */
   readonly localUrl: string | undefined;
   readonly backends: readonly {
     readonly modelId: string;
@@ -17,5 +17,5 @@ export interface ServiceStatus {
   }[];
 }
 
-/** Asks for the status; everything else that is sent is an `Operation`. */
+/** Requests the status; every other message is an `Operation`. */
 export const statusRequest = { kind: 'service_status' } as const;

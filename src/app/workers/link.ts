@@ -4,22 +4,22 @@ import { StoreError, storeErrorFrom } from '../../store/store-error.ts';
 import type { StoreErrorCode } from '../../store/store-error.ts';
 import type { Port } from '../../store/workers/port.ts';
 
-/** A process, or this one seen from its parent: the two ends of the line. */
+/** A process, or this one seen from its parent: the two ends of the connection. */
 export type Channel = Pick<ChildProcess, 'send' | 'on'>;
 
-/** One thing that is said. `seq` belongs to a call and its answer. */
+/** One entry of a message. `seq` belongs to a call and its answer. */
 type Entry =
   | readonly [kind: 'call', seq: number, name: string, request: unknown]
   | readonly [kind: 'answer', seq: number, value: unknown]
   | readonly [kind: 'failure', seq: number, failure: Failure]
   | readonly [kind: 'note', name: string, value: unknown];
 
-/** An error as it travels: a structured clone would lose all but its message. */
+/** An error in transit: a structured clone would lose all but its message. */
 interface Failure {
   readonly name: string;
   readonly message: string;
   readonly code: string | undefined;
-  /** Of an error of `listen`. */
+  /** Port of an error of `listen`. */
   readonly port: number | undefined;
   readonly address: string | undefined;
 }
@@ -36,8 +36,8 @@ const queueMax = 400_000;
 const entriesMax = 2_000;
 
 /**
- * The line between a parent and a worker. What is said in one turn of the event loop goes in one message, and what is said
- * while a message is being written goes with the next, so a line that is busy has few and large ones.
+ * The connection between a parent and a worker. Entries of one turn of the event loop go in one message, and entries made while a
+ * message is being written go with the next, so a busy connection has few and large ones.
  */
 export class Link implements Port {
   readonly #channel: Channel;
@@ -51,10 +51,10 @@ export class Link implements Port {
   #seq = 0;
   #said = 0;
   #written = 0;
-  /** Those that wait until so much is written, in that order. */
+  /** Waiters for a number of written entries, in that order. */
   #flushes: { readonly until: number; readonly resolve: () => void }[] = [];
 
-  /** `broken`: the other side says what it must not, so nothing that it says can be trusted. */
+  /** `broken`: the other side sent something forbidden, so nothing from it can be trusted. */
   constructor(channel: Channel, broken: (why: string) => void) {
     this.#channel = channel;
     this.#broken = broken;
@@ -81,7 +81,7 @@ export class Link implements Port {
     this.#say(['note', name, value]);
   }
 
-  /** Resolves when all that was said until now has been written, or cannot be any more. */
+  /** Resolves when everything sent until now has been written, or cannot be any more. */
   flush(): Promise<void> {
     return new Promise((resolve) => {
       this.#flushes.push({ until: this.#said, resolve });
@@ -89,7 +89,7 @@ export class Link implements Port {
     });
   }
 
-  /** The other side is gone: whoever waits for it is told. */
+  /** The other side is gone: pending calls are rejected. */
   close(): void {
     this.#isClosed = true;
     this.#queue = [];
@@ -134,7 +134,7 @@ export class Link implements Port {
     try {
       this.#channel.send?.(entries as unknown as Serialized, undefined, undefined, written);
     } catch {
-      // The channel has been closed meanwhile; its end is told by itself.
+      // The channel was closed meanwhile; its end is reported separately.
       this.close();
     }
   }
@@ -178,7 +178,7 @@ export class Link implements Port {
       case 'note': {
         const [, name, value] = entry;
         try {
-          // What nobody here waits for yet is of no interest here.
+          // A note without a handler here is ignored.
           this.#handlers.get(name)?.(value);
         } catch {
           return false;

@@ -1,7 +1,7 @@
 import type { LineSink } from '../../platform/log.ts';
 import type { Link } from './link.ts';
 
-/** Where a worker's log goes: to its parent, the one that writes, so that lines of several processes are not torn. */
+/** Sends a worker's log to its parent, the one that writes, so that lines of several processes are not torn. */
 export class LogLine implements LineSink {
   readonly #link: Link;
   #waiting: (() => void) | undefined;
@@ -10,7 +10,7 @@ export class LogLine implements LineSink {
     this.#link = link;
   }
 
-  /** Behind until the lines are on their way, so that what waits is bounded where lines are made. */
+  /** Signals backpressure until the lines are sent, so that what waits is bounded where lines are made. */
   write(lines: string): boolean {
     this.#link.note('log', lines);
     void this.#link.flush().then(() => {

@@ -13,8 +13,8 @@ import { leaseLimits } from './worker-limits.ts';
 import { Pool } from './pool.ts';
 
 /**
- * The service as one parent with workers that answer its requests. The parent owns the books and has everything that an
- * operator asks for; `opened` is given what closes each part, as soon as the part is open.
+ * The service as one parent with workers that answer its requests. The parent owns the books and has the operator's side;
+ * `opened` is given what closes each part, as soon as the part is open.
  */
 export async function startWithWorkers(options: ServiceOptions, opened: (() => unknown)[]): Promise<Service> {
   const { config, environment, version, log, onFatal } = options;
@@ -26,7 +26,7 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
   opened.push(() => store.close());
   const now = (): number => store.now();
   const newId = uuidMaker(now);
-  // Before the workers read it: where there is none, it is made here.
+  // Before the workers read it: if there is none, it is made here.
   const secret = openSecret({
     fromEnvironment: environment.secret?.reveal(),
     dataFolder: config.storage.directory,
@@ -61,7 +61,7 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
   });
   const processReadings = readProcess();
   opened.push(() => processReadings.stop());
-  // Requests are the workers'; what there is of them here is nothing, and adds nothing.
+  // The workers have the requests; there are none here, which adds nothing.
   const none = (): number => 0;
   const metrics: ServiceMetrics = new ServiceMetrics({
     version,

@@ -23,9 +23,9 @@ export interface PoolOptions {
   readonly serve: SharedStore['serve'];
   /** Makes UUIDv7s. */
   readonly newId: () => Uint8Array;
-  /** By which the windows of limits are timed. */
+  /** The clock that times the windows of limits. */
   readonly limitClock: () => number;
-  /** Workers do not stay alive: end the service. Called once. */
+  /** Workers keep dying: end the service. Called once. */
   readonly onFatal: (error: Error) => void;
 }
 
@@ -33,11 +33,11 @@ export interface PoolOptions {
 const answerTimeoutMs = 1_000;
 const beginTimeoutMs = 120_000;
 const prepareTimeoutMs = 30_000;
-/** Beyond the time for what runs: last bytes, and closing. */
+/** In addition to the time for running requests: for last bytes, and closing. */
 const stopGraceMs = 12_000;
-/** A worker that ends earlier than this has not got over its start. */
+/** A worker that ends earlier than this has not survived its start. */
 const youngMs = 10_000;
-/** So many times in a row, and the service ends: whatever ends them would go on doing so. */
+/** After this many in a row the service ends: the cause would persist. */
 const youngEndsMax = 5;
 const pauseMs = 100;
 
@@ -48,14 +48,14 @@ interface Member {
   readonly link: Link;
   readonly bornMs: number;
   isServing: boolean;
-  /** Resolves when the process has ended and all that it had said was heard. */
+  /** Resolves when the process has ended and all its messages were read. */
   readonly gone: Promise<HowEnded>;
-  /** As it told them last, for when it does not answer or has ended. */
+  /** Its last report, for when it does not answer or has ended. */
   figures: WorkerFigures;
   isAsked: boolean;
 }
 
-/** A worker's place, which outlives it. */
+/** A worker's slot, which outlives it. */
 interface Place {
   readonly index: number;
   member: Member | undefined;
@@ -64,25 +64,25 @@ interface Place {
 }
 
 /**
- * The worker processes: starts them, starts again those that end, and asks all of them. They share one listening socket,
- * which the system hands connections out of: whoever is idle takes the next one (docs/decisions/012-workers.md).
+ * The worker processes: starts them, replaces those that end, and queries all of them. They share one listening socket, from
+ * which the system hands out connections: an idle worker takes the next one (docs/decisions/012-workers.md).
  */
 export class Pool {
   readonly #options: PoolOptions;
   readonly #places: readonly Place[];
   readonly #starting = new Set<Promise<unknown>>();
-  /** What those have counted that are gone. */
+  /** The counts of workers that are gone. */
   #counted: readonly FamilyFigures[] = [];
   #config: Config;
-  /** Of the inference host, as soon as it is known. */
+  /** Port of the inference host, as soon as it is known. */
   #port: number | undefined;
   /**
-   * What workers ask the system for: 0 where any free port will do. Those that live have to ask for the same, to share one
-   * socket; when none is left the socket is gone, and the next one asks for the port that clients know.
+   * The port that workers request from the system: 0 where any free port will do. Live workers have to request the same, to share
+   * one socket; when none is left the socket is gone, and the next one requests the port that clients know.
    */
   #askedPort: number;
   #ended = 0;
-  /** Set while a configuration is coming into force: nobody is started with the one before. */
+  /** Set while a configuration is coming into force: no worker is started with the one before. */
   #changing: Promise<void> | undefined;
   #isStopping = false;
   #isFatal = false;
@@ -101,7 +101,7 @@ export class Pool {
     cluster.setupPrimary({ exec: fileURLToPath(options.entry), args: [], serialization: 'advanced' });
   }
 
-  /** Resolves with the port when all listen. Rejects with what keeps one of them from it. */
+  /** Resolves with the port when all listen. Rejects with the reason why one of them cannot. */
   async start(): Promise<number> {
     const outcomes = await Promise.allSettled(this.#places.map((place) => this.#spawn(place)));
     const failed = outcomes.find((outcome) => outcome.status === 'rejected');
@@ -109,17 +109,17 @@ export class Pool {
     return this.#port!;
   }
 
-  /** Those that answer requests now. */
+  /** The number of workers that answer requests now. */
   get serving(): number {
     return this.#members().length;
   }
 
-  /** Workers that have ended though nobody had stopped them. */
+  /** The number of workers that ended without being stopped. */
   get ended(): number {
     return this.#ended;
   }
 
-  /** Has all make a configuration ready, and puts it into force at all of them or at none (reliability S8). */
+  /** Prepares a configuration at all workers, and puts it into force at all of them or at none (reliability S8). */
   async prepare(next: Config, signal: AbortSignal): Promise<Prepared> {
     let changed = (): void => {};
     this.#changing = new Promise((resolve) => (changed = resolve));
@@ -142,7 +142,7 @@ export class Pool {
           if (answer === undefined) throw new Error(`worker ${member.place.index + 1} does not answer`);
           return undefined;
         } catch (error) {
-          // Who has ended meanwhile begins anew, with whichever configuration is in force then.
+          // A worker that has ended meanwhile restarts, with whichever configuration is in force then.
           return member.isServing ? error : undefined;
         }
       }),
@@ -164,12 +164,12 @@ export class Pool {
     return { commit, abandon };
   }
 
-  /** Resolves when what others have changed in the database is in force at all workers, or one does not answer. */
+  /** Resolves when changes of others in the database are in force at all workers, or one does not answer. */
   async catchUp(): Promise<void> {
     await this.#askAll('catch_up');
   }
 
-  /** What all workers together have, and have had. */
+  /** The sums of all workers, past and present. */
   async figures(own: readonly FamilyFigures[]): Promise<readonly FamilyFigures[]> {
     const members = this.#members();
     await Promise.all(members.map((member) => this.#look(member)));
@@ -180,7 +180,7 @@ export class Pool {
     ]);
   }
 
-  /** Backends as the workers see them; the worst that one of them says. */
+  /** Backends as the workers see them; the worst state that one of them reports. */
   async backends(): Promise<WorkerBackends> {
     const states = ['ready', 'starting', 'failed'] as const;
     const seen = new Map<string, WorkerBackends[number]>();
@@ -196,7 +196,7 @@ export class Pool {
     for (const { link } of this.#members()) link.note('cut', null);
   }
 
-  /** Lets what runs end, at most for so long, and ends all workers. */
+  /** Lets running requests end, within this time, and ends all workers. */
   async stop(limitMs: number): Promise<void> {
     this.#isStopping = true;
     await Promise.all(
@@ -218,7 +218,7 @@ export class Pool {
     return this.#places.flatMap(({ member }) => (member?.isServing === true ? [member] : []));
   }
 
-  /** Resolves when it listens; rejects, with nothing left of it, when it does not come to that. */
+  /** Resolves when it listens; rejects, with nothing left of it, when that fails. */
   async #spawn(place: Place): Promise<void> {
     const { log, serve, newId, count, version, accountUrl } = this.#options;
     if (this.#port !== undefined && this.#places.every(({ member: other }) => other === undefined))
@@ -230,7 +230,7 @@ export class Pool {
       kill();
     });
     link.on('log', (lines) => log.pass(String(lines)));
-    // What is sent to a process that does not listen yet may be lost.
+    // A message to a process that does not listen yet may be lost.
     const awake = new Promise<void>((resolve) => link.on('awake', () => resolve()));
     const replicaId = newId();
     let served: Awaited<ReturnType<SharedStore['serve']>> | undefined;
@@ -352,7 +352,7 @@ interface HowEnded {
   readonly signal: string | null;
 }
 
-/** The process is gone, and what it had written to the line has been read: the two come in any order. */
+/** The process is gone, and everything it wrote to the connection has been read: the two come in any order. */
 async function endOf(child: ClusterWorker): Promise<HowEnded> {
   const [how] = await Promise.all([
     new Promise<HowEnded>((resolve) => {
@@ -364,7 +364,7 @@ async function endOf(child: ClusterWorker): Promise<HowEnded> {
   return how;
 }
 
-/** `undefined`: there was no answer in time. Answers are never that. */
+/** `undefined`: there was no answer in time. No answer is undefined. */
 async function inTime<Value>(answer: Promise<Value>, limitMs: number): Promise<Value | undefined> {
   let timer: NodeJS.Timeout | undefined;
   const silence = new Promise<undefined>((resolve) => {

@@ -3,7 +3,7 @@ import type { LimitExchange, LimitName } from '../../store/limit-leases.ts';
 import { StoreError } from '../../store/store-error.ts';
 import type { Port } from '../../store/workers/port.ts';
 
-/** Has a worker lease shares of the limits that this process has whole. `holder` names it. */
+/** Lets a worker lease shares of the limits that this process has whole. `holder` names it. */
 export function leaseLimits(port: Port, limitServer: LimitServer, holder: string): void {
   port.on('exchange_limits', (asks) => limitServer.exchange(holder, exchangesOf(asks)));
   port.on('wanted_limits', () => limitServer.wanted(holder));

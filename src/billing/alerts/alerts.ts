@@ -14,12 +14,12 @@ export interface AlertServices {
   readonly now: () => number;
 }
 
-/** Of one account. */
+/** The maximum for one account. */
 export const alertsMax = 50;
 const alertsAtOnce = 100;
 const dayMs = 86_400_000;
 const minuteMs = 60_000;
-/** What the days that credit lasts are judged by. */
+/** How many days of spending the runway is projected from. */
 export const runwayOverDays = 7;
 
 /** What a look at an alert has found. */
@@ -27,17 +27,17 @@ export interface Seen {
   /** Spending of the period, or the balance. */
   readonly observedMicrocents: bigint;
   readonly isOver: boolean;
-  /** The day of the look where the account is: `2026-10-31`. */
+  /** The day of the look in the account's time zone: `2026-10-31`. */
   readonly day: string;
 }
 
 /**
- * What becomes of an alert.
+ * The next state of an alert.
  *
- * - `ok`, the threshold is passed, and it has not fired that day: it fires (`fired`, told).
+ * - `ok`, the threshold is passed, and it has not fired that day: it fires (`fired`, reported).
  * - `ok`, passed, and it has fired that day already: nothing until the next day.
- * - `fired`, still passed: nothing; whoever was told knows.
- * - `fired`, no longer passed, because credit was added or a new period began: it has ended (`ok`, told).
+ * - `fired`, still passed: nothing; its recipients know.
+ * - `fired`, no longer passed, because credit was added or a new period began: it has ended (`ok`, reported).
  */
 export function nextState(
   alert: Pick<Alert, 'state'> & { readonly firedDay: string | null },

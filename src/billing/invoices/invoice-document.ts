@@ -8,7 +8,7 @@ import type { Buyer, InvoiceData, Seller, ShownTax, StatementLine } from './stat
 
 export const readData = (invoice: Pick<Invoice, 'data'>): InvoiceData => JSON.parse(invoice.data) as InvoiceData;
 
-/** What an issued document says, from what was stored with it and nothing else. */
+/** The content of an issued document, from what was stored with it and nothing else. */
 export function paperOf(invoice: Invoice): Paper {
   const data = readData(invoice);
   const { statement, creditNote, timeZone, seller, account, tax } = data;
@@ -50,7 +50,7 @@ export function paperOf(invoice: Invoice): Paper {
   };
 }
 
-/** What a document is called. */
+/** The name of a document. */
 export function nameOf(data: InvoiceData): string {
   if (data.creditNote !== null) return 'Credit note';
   return data.seller === null || !isSale(data) ? 'Monthly statement' : 'Invoice';
@@ -166,7 +166,7 @@ function refundsTable(creditNote: NonNullable<InvoiceData['creditNote']>, day: (
   };
 }
 
-/** Texts of a line, and its amount in microcents. */
+/** Texts of a row, and its amount in microcents. */
 type Row = readonly [texts: readonly string[], microcents: bigint];
 
 function withAmounts(rows: readonly Row[]): readonly (readonly string[])[] {
@@ -174,7 +174,7 @@ function withAmounts(rows: readonly Row[]): readonly (readonly string[])[] {
   return rows.map(([texts], index) => [...texts, amounts[index]!]);
 }
 
-/** A total in cents, with what of it is tax. */
+/** A total in cents, with the tax in it. */
 export function totalsOf(name: string, cents: number, tax: ShownTax | null): readonly Fact[] {
   if (tax === null) return [[`${name} (USD)`, centsText(cents)]];
   return [
@@ -189,7 +189,7 @@ export const noteOf = (tax: ShownTax | null): readonly string[] => present([tax?
 export const present = (all: readonly (string | null)[]): readonly string[] =>
   all.filter((line) => line !== null && line !== '') as readonly string[];
 
-/** With what earlier versions left out. */
+/** With the fields that earlier versions left out. */
 export const readTax = ({ name, ratePerMille, cents, percent, treatment, note }: ShownTax) => ({
   name,
   ratePerMille,

@@ -9,12 +9,12 @@ import type { Customer, InvoiceData, Parties, Seller } from './statement.ts';
 import { taxFor } from '../../tax/tax.ts';
 import type { TaxRules } from '../../tax/tax.ts';
 
-/** What the configuration says of invoices. */
+/** The configuration of invoices. */
 export interface InvoiceSettings {
-  /** null: statements, which nobody sells by. */
+  /** null: documents are statements without a seller. */
   readonly seller: Seller | null;
   readonly tax: TaxRules;
-  /** What numbers begin with: `TH-`. */
+  /** Prefix of numbers: `TH-`. */
   readonly prefix: string;
 }
 
@@ -24,21 +24,21 @@ export interface InvoiceServices {
   /** Name of the account's time zone. */
   readonly timeZoneOf: (accountId: string) => Promise<string>;
   readonly buyerOf: (account: { readonly id: string; readonly name: string }) => Promise<Customer>;
-  /** Periods that ended before are closed, and nobody is told. */
+  /** Periods that ended before are closed without a notification. */
   readonly since: () => Promise<number>;
   /** Makes UUIDv7s. */
   readonly newId: () => Uint8Array;
   readonly now: () => number;
 }
 
-/** After the end of a month until its books are closed: what ran then has been recorded, on every clock. */
+/** From the end of a month until its books are closed: what ran in the month has been recorded by then, on every clock. */
 export const settlingMs = 3_600_000;
 const accountsAtOnce = 100;
 /** No period is shorter. */
 const periodMinMs = 14 * 86_400_000;
 
 /**
- * Closes the books of accounts month by month, and issues what that makes: a statement where anything moved, and a credit
+ * Closes the books of accounts month by month, and issues the resulting documents: a statement where anything moved, and a credit
  * note for each earlier statement whose requests were refunded in the month (docs/invoices.md).
  */
 export class Invoices {
@@ -51,8 +51,8 @@ export class Invoices {
   }
 
   /**
-   * One batch of accounts, one month of each; true: there may be more. To be run by one process at a time; if two did, what
-   * either closes is closed once all the same.
+   * One batch of accounts, one month of each; true: there may be more. Run it in one process at a time; even with two, each
+   * period is closed once.
    */
   async issueDue(): Promise<boolean> {
     const accounts = await this.#open({
@@ -61,13 +61,13 @@ export class Invoices {
     });
     let isAnyDue = false;
     for (const account of accounts) isAnyDue = (await this.#closeMonth(account)) || isAnyDue;
-    // Whoever was due may be so again: the same batch once more, until nobody in it is.
+    // An account that was due may be due again: repeat the batch until none is.
     if (isAnyDue) return true;
     this.#after = accounts.length === accountsAtOnce ? accounts.at(-1)!.accountId : undefined;
     return this.#after !== undefined;
   }
 
-  /** Closes every month of one account that is over. How many were closed. */
+  /** Closes every month of one account that is over. Resolves with how many were closed. */
   async issueFor(accountId: string): Promise<number> {
     for (let closed = 0; ; closed++) {
       const [account] = await this.#open({ accountId, limit: 1 });
@@ -93,9 +93,9 @@ export class Invoices {
     if (to + settlingMs > at) return false;
     const books = await repositories.readLedgerSpan({ accountId, from, to });
     const invoices = isEmpty(books) ? [] : await this.#documents(account, { from, to, timeZone, books });
-    // Months that were over before there were invoices here: whoever wants one finds it, nobody is sent them all at once.
+    // Months that were over before there were invoices here: they can be found, but are not all sent at once.
     const isReported = to > (await since());
-    // Where somebody else was first, the next look finds what they left.
+    // Where another process was first, the next look finds what it left.
     await repositories.closePeriod({
       accountId,
       closedUntil,
@@ -126,7 +126,7 @@ export class Invoices {
     const last = await repositories.lastStatement({ accountId });
     const opening = last?.closingMicrocents ?? recorded;
     const { own, earlier } = await this.#refunds(accountId, from, books.refunds);
-    // Sold on a statement, and given back: it is credit without a receipt again.
+    // Sold on a statement and refunded: it is credit without a receipt again.
     const notes = earlier.map(({ corrects, sold, refunds }) => {
       const microcents = sum(refunds.map((refund) => refund.microcents));
       return { corrects, refunds, sold: soldOf(sold, microcents) };
@@ -165,7 +165,7 @@ export class Invoices {
     ];
   }
 
-  /** What was given back for requests of this period, and for those on each earlier statement. */
+  /** What was refunded for requests of this period, and for those on each earlier statement. */
   async #refunds(accountId: string, from: number, refunds: LedgerSpan['refunds']) {
     const own: LedgerSpan['refunds'][number][] = [];
     const byStatement = new Map<
@@ -203,7 +203,7 @@ export class Invoices {
     return { own, earlier: [...byStatement.values()] };
   }
 
-  /** By the ledger: all that was credited and debited until then, less what requests cost. */
+  /** From the ledger: all credits and debits until then, less the cost of requests. */
   async #balanceBefore(accountId: string, at: number): Promise<bigint> {
     const { repositories } = this.#services;
     const usage = await repositories.sumUsage({ accountId, from: 0, to: at });

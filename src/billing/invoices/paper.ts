@@ -1,9 +1,9 @@
-/** A document as it is read, whatever it is printed on: the same words in HTML, in PDF and on a terminal. */
+/** A document in readable form, for every output: the same words in HTML, in PDF and on a terminal. */
 export interface Paper {
   readonly title: string;
   readonly number: string;
   readonly issuedAt: number;
-  /** Who sells; null: nobody is named. */
+  /** The seller; null: not named. */
   readonly author: string | null;
   readonly facts: readonly Fact[];
   readonly parties: readonly { readonly heading: string; readonly lines: readonly string[] }[];
@@ -23,20 +23,20 @@ export interface Table {
 export interface Column {
   readonly head: string;
   /**
-   * Figures stand at the right. Neither they nor what is `whole`, such as a date, is ever broken; words are broken between
-   * words, and long names behind their signs.
+   * Figures are right-aligned. Neither they nor `whole` texts, such as a date, are ever broken; words are broken between words,
+   * and long names after their signs.
    */
   readonly kind: 'words' | 'whole' | 'figure';
 }
 
 /**
- * Where a line may end: behind a blank that is none of those that keep words together, and inside a long name behind a sign, so that `meta-llama/Llama-3.3` is broken between
- * its parts. Joined, the parts are the text.
+ * Where a line may end: after a breaking blank, and inside a long name after a sign, so that `meta-llama/Llama-3.3` is broken
+ * between its parts. Joined, the parts are the text.
  */
 export const breakable = (text: string): readonly string[] =>
   text.split(/(?<= )(?=[^ ])|(?<=[^\s/_:@-][/_:@-])(?=[^\s/_:@-])/u);
 
-/** Amounts of a column, all with as many decimals as the one that has most, and two at least: so they stand below each other. */
+/** Amounts of a column, all with as many decimals as the one with the most, and at least two: so they align. */
 export function alignedDollars(microcents: readonly bigint[]): readonly string[] {
   const decimals = Math.max(2, ...microcents.map((amount) => decimalsOf(amount)));
   return microcents.map((amount) => dollarsWith(amount, decimals));
@@ -55,6 +55,6 @@ function dollarsWith(microcents: bigint, decimals: number): string {
   return `${microcents < 0n ? '-' : ''}$${whole}.${digits.slice(-8).slice(0, decimals)}`;
 }
 
-/** For the file of a document. */
+/** The file name of a document. */
 export const fileNameOf = ({ number }: Pick<Paper, 'number'>): string =>
   `${number.replace(/[^A-Za-z0-9_-]/g, '-')}.pdf`;

@@ -4,8 +4,8 @@ import { breakable } from './paper.ts';
 import type { Column, Fact, Paper, Table } from './paper.ts';
 
 /**
- * Where systems keep a font with many scripts. Helvetica, which every reader of PDF has, knows Western European letters
- * alone; no font comes with this program.
+ * Where systems keep a font with many scripts. Helvetica, which every PDF reader has, covers only Western European letters; no
+ * font comes with this program.
  */
 const systemFonts = [
   '/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf',
@@ -21,7 +21,7 @@ const systemFonts = [
 export const systemFont = (): string | undefined => systemFonts.find((file) => existsSync(file));
 
 export interface PdfOptions {
-  /** A TrueType or OpenType font for what Helvetica does not have; undefined: what it does not have is printed as `?`. */
+  /** A TrueType or OpenType font for what Helvetica lacks; undefined: such characters are printed as `?`. */
   readonly font: string | undefined;
 }
 
@@ -81,7 +81,7 @@ function collected(pdf: PDFKit.PDFDocument): Promise<Uint8Array> {
   });
 }
 
-/** WinAnsi: what the fonts have that every reader brings along. */
+/** WinAnsi: the characters of the fonts that every reader has built in. */
 const western = /^[\u0020-\u007e\u00a0-\u00ff€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]*$/;
 
 interface Glyphs {
@@ -100,7 +100,7 @@ class Letters {
     this.#file = file;
   }
 
-  /** Makes the font that has the letters of a text the current one, and answers with what is to be printed in it. */
+  /** Makes the font that has the letters of a text the current one, and returns what is to be printed in it. */
   set(text: string, name: string, points: number): string {
     const clean = text.normalize('NFC').replace(/\s+/gu, ' ');
     if (western.test(clean) || this.#file === undefined) {
@@ -136,12 +136,12 @@ interface Look {
 
 const gap = 10;
 const cellPadding = 3;
-/** Of a table that is too wide for the page at the first size. */
+/** Letter sizes for a table that is too wide for the page at the first size. */
 const tableSizes = [size, 8, 7, 6] as const;
-/** Parts of the page that a column of words can claim; what is longer is broken, where it must be inside a name. */
+/** Shares of the page that a column of words can claim; longer text is broken, if necessary inside a name. */
 const wordsMax = { least: 0.2, all: 0.3 } as const;
 
-/** Writes from the top to the bottom, on as many pages as it takes, and says to readers of the screen what is what. */
+/** Writes from top to bottom, on as many pages as it takes, and marks up the structure for screen readers. */
 class Page {
   readonly #pdf: PDFKit.PDFDocument;
   readonly #letters: Letters;
@@ -174,7 +174,7 @@ class Page {
     this.#pdf.y += size;
   }
 
-  /** Beside each other. */
+  /** Side by side. */
   parties(parties: Paper['parties']): void {
     const width = this.#width / Math.max(2, parties.length) - gap;
     const look = { name: regular, points: size, width };
@@ -192,7 +192,7 @@ class Page {
     this.#pdf.y = Math.max(...ends) + size;
   }
 
-  /** At the right, amounts below each other, the last one in bold. */
+  /** On the right, amounts aligned, the last one in bold. */
   totals(totals: readonly Fact[]): void {
     const points = size + 2;
     const widest = (column: 0 | 1): number =>
@@ -213,7 +213,7 @@ class Page {
     this.#pdf.y += size;
   }
 
-  /** The head stands on each page that the table goes on to. */
+  /** The head is repeated on each page that the table continues on. */
   table({ caption, columns, rows }: Table): void {
     this.heading('H2', caption, 11);
     const table = this.#pdf.struct('Table', { title: caption });
@@ -248,7 +248,7 @@ class Page {
     for (const cells of rows) {
       const height = heightOf(cells, regular);
       if (this.#room(height)) {
-        // For the eye: readers of the screen have the head already.
+        // Visual only: screen readers have the head already.
         this.#pdf.markContent('Artifact', { type: 'Pagination' });
         row(heads, 'TH', headHeight, (_, text, look) => this.#print(text, look));
         this.#pdf.endMarkedContent();
@@ -266,7 +266,7 @@ class Page {
     const { start, count } = pdf.bufferedPageRange();
     for (let index = 0; index < count; index++) {
       pdf.switchToPage(start + index);
-      // Into the margin, where a text that pdfkit thinks too low would begin another page.
+      // Into the margin, where pdfkit would start another page for a text that it considers too low.
       pdf.page.margins.bottom = 0;
       pdf.markContent('Artifact', { type: 'Pagination' });
       pdf.font(regular, 8).text(`${number}, page ${index + 1} of ${count}`, margin, pdf.page.height - 32, {
@@ -280,8 +280,8 @@ class Page {
   }
 
   /**
-   * Widths of columns, at the largest size of letters at which nothing has to be broken that should not be. What is never
-   * broken gets what it needs; words share the rest, each at least its longest part.
+   * Widths of columns, at the largest letter size at which nothing has to be broken that should not be. Unbreakable columns get
+   * what they need; words share the rest, each at least its longest part.
    */
   #fit(columns: readonly Column[], rows: readonly (readonly string[])[]) {
     const available = this.#width - gap * (columns.length - 1);
@@ -307,17 +307,17 @@ class Page {
       const growing = needs.filter(({ grows }) => grows).length;
       const share = (need: (typeof needs)[number]): number => {
         if (rest <= input) return input === 0 ? 0 : (rest * Math.max(0, need.all - need.least)) / input;
-        // More than is wished: words have it, so that figures stand at the right edge.
+        // More than they ask for: words get it, so that figures are at the right edge.
         return Math.max(0, need.all - need.least) + (need.grows ? (rest - input) / growing : 0);
       };
-      // What does not fit even so is broken where it must be.
+      // What does not fit even so is broken where necessary.
       const scale = least > available ? available / least : 1;
       return { points, widths: needs.map((need) => need.least * scale + share(need)) };
     }
     throw new Error('a table has no size');
   }
 
-  /** A label and what belongs to it, as one paragraph of two columns. */
+  /** A label and its text, as one paragraph of two columns. */
   #pair(
     [label, value]: Fact,
     [labelX, labelWidth]: readonly [number, number],
@@ -356,7 +356,7 @@ class Page {
     this.#pdf.y = y + thickness;
   }
 
-  /** True: a page was begun for it. */
+  /** True: a new page was begun for it. */
   #room(height: number): boolean {
     const { page } = this.#pdf;
     if (this.#pdf.y + height <= page.height - margin) return false;
@@ -386,7 +386,7 @@ class Page {
   #lines(text: string, { name, points, width }: Pick<Look, 'name' | 'points' | 'width'>): readonly string[] {
     const lines: string[] = [];
     let line = '';
-    // A hair more, so that what was measured to fit does fit.
+    // A hair more, so that a text that was measured to fit does fit.
     const fits = (candidate: string): boolean => this.#widthOf(candidate.trimEnd(), name, points) <= width + 0.01;
     for (const part of breakable(text)) {
       if (fits(line + part)) {
@@ -418,7 +418,7 @@ class Page {
     return this.#lines(text, look).length * this.#lineHeight(look);
   }
 
-  /** The same in every font, so that cells beside each other stand on one line. */
+  /** The same in every font, so that adjacent cells share a baseline. */
   #lineHeight({ points }: Pick<Look, 'points'>): number {
     return points * 1.25;
   }

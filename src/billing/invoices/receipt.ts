@@ -7,7 +7,7 @@ import type { Paper } from './paper.ts';
 import { roundedCents } from './statement.ts';
 import type { Customer, Seller, ShownTax } from './statement.ts';
 
-/** What a receipt says, besides its number and date; kept as it is, so that it prints the same for ever. */
+/** The content of a receipt, besides its number and date; stored as it is, so that it always prints the same. */
 export interface ReceiptData {
   readonly version: 1;
   readonly currency: 'USD';
@@ -15,9 +15,9 @@ export interface ReceiptData {
   readonly seller: Seller | null;
   readonly buyer: Customer;
   readonly account: { readonly id: string; readonly name: string };
-  /** When was paid, or returned. */
+  /** When it was paid, or returned. */
   readonly paidAt: number;
-  /** How, in words. */
+  /** The payment method, in words. */
   readonly method: string;
   /** `auto`: by automatic top-up; `recorded`: an operator has entered it. */
   readonly origin: 'checkout' | 'auto' | 'recorded';
@@ -31,18 +31,18 @@ export interface ReceiptData {
   readonly totalCents: number;
   /** How much of `totalCents` is tax; null: none is shown. */
   readonly tax: ShownTax | null;
-  /** What a credit note or its reversal is about. */
+  /** What a credit note or its reversal corrects. */
   readonly corrects: { readonly number: string; readonly why: 'refund' | 'dispute' } | null;
 }
 
-/** How a provider says that was paid. */
+/** How the payment was made, according to the provider. */
 export interface PaidBy {
   readonly type: string;
   readonly brand: string | null;
   readonly last4: string | null;
 }
 
-/** What a provider has computed within the amount. */
+/** Tax that a provider has computed within the amount. */
 export interface ComputedTax {
   readonly cents: number;
   readonly name: string | null;
@@ -50,7 +50,7 @@ export interface ComputedTax {
   readonly treatment: TaxStatus;
 }
 
-/** The tax of a payment: what the provider has computed, or else what the rules say of the customer. */
+/** The tax of a payment: the provider's figure, or else what the rules say for the customer. */
 export function taxOfPayment(
   totalCents: number,
   computed: ComputedTax | undefined,
@@ -78,8 +78,8 @@ export function taxOfPayment(
 }
 
 /**
- * The tax of a part of a payment that was returned: its share of the tax of the receipt, rounded half up. What is returned in
- * parts may differ from the whole by a cent for each part; what is returned at once does not.
+ * The tax of a returned part of a payment: its share of the tax of the receipt, rounded half up. The sum of several parts may
+ * differ from the whole by a cent per part; a return in one piece does not.
  */
 export function taxOfPart(tax: ShownTax | null, partCents: number, totalCents: number): ShownTax | null {
   if (tax === null) return null;
@@ -109,10 +109,10 @@ const methods: ReadonlyMap<string, string> = new Map(
     paypal: 'PayPal',
   }),
 );
-/** Nobody took the payment for the seller. */
+/** The seller recorded it; no provider took the payment. */
 export const recordedMethod = 'Recorded by the seller';
 
-/** `Visa ending in 4242`. What the provider sends is printed as far as it is of a known form. */
+/** `Visa ending in 4242`. The provider's text is printed only where it has a known form. */
 export function methodText({ type, brand, last4 }: PaidBy): string {
   const name = brand === null ? undefined : (brands.get(brand) ?? (type === 'card' ? 'Card' : undefined));
   const text = name ?? methods.get(type) ?? (/^[a-z][a-z0-9_]{0,39}$/.test(type) ? sentence(type) : 'Other');
@@ -131,7 +131,7 @@ export const receiptNames: Readonly<Record<Receipt['kind'], string>> = {
   credit_note_reversal: 'Reversal of a credit note',
 };
 
-/** What an issued receipt says, from what was stored with it and nothing else. */
+/** The content of an issued receipt, from what was stored with it and nothing else. */
 export function receiptPaper(receipt: Receipt): Paper {
   const data = readReceipt(receipt);
   const { timeZone, seller, account, tax, corrects, origin } = data;

@@ -8,7 +8,7 @@ import { methodText, readReceipt, recordedMethod, taxOfPart, taxOfPayment, total
 import type { ComputedTax, PaidBy, ReceiptData } from './receipt.ts';
 import type { Customer } from './statement.ts';
 
-/** What the provider says of a payment. */
+/** What the provider reports about a payment. */
 export interface PaymentFacts {
   readonly method: PaidBy;
   readonly tax: ComputedTax | undefined;
@@ -20,14 +20,14 @@ export interface ReceiptServices {
   readonly timeZoneOf: (accountId: string) => Promise<string>;
   readonly buyerOf: (account: { readonly id: string; readonly name: string }) => Promise<Customer>;
   /**
-   * Asks the provider how was paid. Undefined: it is not asked, because another one takes payments now, or does not know.
-   * `later`: it does not answer, and the receipt has to wait.
+   * Asks the provider how a payment was made. Undefined: it is not asked, because another provider is in use now, or does not
+   * know. `later`: it does not answer, and the receipt has to wait.
    */
   readonly factsOf: (
     topup: NonNullable<UnreceiptedPayment['topup']>,
     amountMicrocents: bigint,
   ) => Promise<PaymentFacts | undefined | 'later'>;
-  /** Something is to be told. */
+  /** Called when there is an event to announce. */
   readonly issued: () => void;
   /** Makes UUIDv7s. */
   readonly newId: () => Uint8Array;
@@ -39,12 +39,12 @@ const atOnce = 50;
 const overlapMs = 86_400_000;
 
 /**
- * Gives each payment its receipt, and each return of a payment that has one its credit note. What has none yet is read from the
+ * Gives each payment its receipt, and each return of a payment with a receipt its credit note. Missing ones are read from the
  * ledger, so nothing is lost with a process that dies, and the database refuses a second one.
  */
 export class Receipts {
   readonly #services: ReceiptServices;
-  /** Payments from before have theirs. */
+  /** All payments before this time have theirs. */
   #completeUntil: number | undefined;
   #isWanted = false;
 
@@ -52,7 +52,7 @@ export class Receipts {
     this.#services = services;
   }
 
-  /** Somebody has paid: a look that is under way looks once more. */
+  /** A payment has arrived: a look that is under way repeats. */
   want(): void {
     this.#isWanted = true;
   }
@@ -79,7 +79,7 @@ export class Receipts {
       });
       for (const payment of due) {
         if (signal.aborted) return;
-        // A provider that is away is not asked for each payment; those without one do not wait for it.
+        // An unavailable provider is not asked for each payment; payments without a provider do not wait for it.
         const outcome = isWaiting && payment.topup !== null ? 'later' : await this.#issue(payment);
         if (outcome === 'later') isWaiting = true;
         else isAny = outcome || isAny;
@@ -132,7 +132,7 @@ export class Receipts {
         origin: topup?.origin ?? 'recorded',
         topupId: topup?.id ?? null,
         paymentId: topup?.paymentId ?? null,
-        // Of a top-up it is its id.
+        // For a top-up it is its id.
         reference: topup === null ? payment.reference : null,
         totalMicrocents: String(amountMicrocents),
         totalCents,
@@ -142,7 +142,7 @@ export class Receipts {
     );
   }
 
-  /** With the parties and the tax of what it corrects. */
+  /** With the parties and the tax of the document that it corrects. */
   async #correct({
     provider,
     returnId,

@@ -2,7 +2,7 @@ import type { LedgerMovement, LedgerPayment, LedgerSpan } from '../../store/repo
 import { taxWithin } from '../../tax/tax.ts';
 import type { AppliedTax, TaxPayer } from '../../tax/tax.ts';
 
-/** Who sells, as the configuration says. */
+/** The seller, from the configuration. */
 export interface Seller {
   readonly name: string;
   /** Lines. */
@@ -11,7 +11,7 @@ export interface Seller {
   readonly email: string | null;
 }
 
-/** Who buys, as the account's billing details say. */
+/** The buyer, from the account's billing details. */
 export interface Buyer {
   readonly name: string;
   readonly address: readonly string[];
@@ -20,23 +20,23 @@ export interface Buyer {
   readonly email: string | null;
 }
 
-/** Who buys, and how they are taxed. */
+/** The buyer and its tax status. */
 export type Customer = Buyer & TaxPayer;
 
 /** A tax as a document shows it. */
 export interface ShownTax {
   readonly name: string;
-  /** null: no whole number of thousandths, or several rates together. */
+  /** null: not a whole number of thousandths, or several rates together. */
   readonly ratePerMille: number | null;
   readonly cents: number;
-  /** As text; null: several rates together. Left out: `ratePerMille` says it. */
+  /** As text; null: several rates together. Left out: see `ratePerMille`. */
   readonly percent?: string | null;
-  /** Left out before there were customers who are taxed otherwise: `standard`. */
+  /** Left out from before customers could be taxed differently: `standard`. */
   readonly treatment?: AppliedTax['treatment'];
   readonly note?: string | null;
 }
 
-/** What a document says, besides its number and date; kept as it is, so that it prints the same for ever. Amounts are text. */
+/** The content of a document, besides number and date; stored as it is, so that it always prints the same. Amounts are text. */
 export interface InvoiceData {
   readonly version: 1;
   readonly currency: 'USD';
@@ -44,15 +44,15 @@ export interface InvoiceData {
   readonly seller: Seller | null;
   readonly buyer: Buyer;
   readonly account: { readonly id: string; readonly name: string };
-  /** In microcents; of a credit note what is given back. */
+  /** In microcents; for a credit note, what is given back. */
   readonly totalMicrocents: string;
   /** The total, rounded half up: the one place where cents are made. */
   readonly totalCents: number;
   /** How much of `totalCents` is tax; null: none is shown. */
   readonly tax: ShownTax | null;
   /**
-   * What of the total was paid by credit whose payment left no receipt: its sale is on this document, and `tax` is the tax of
-   * it. The sale of all other credit is on its receipt. Left out before there were receipts: all of it.
+   * The part of the total that was paid by credit without a receipt: its sale is on this document, and `tax` is the tax of it.
+   * The sale of all other credit is on its receipt. Left out from before there were receipts: all of it.
    */
   readonly soldMicrocents?: string;
   readonly statement: StatementData | null;
@@ -65,7 +65,7 @@ export interface StatementData {
   readonly earlierMicrocents: string;
   readonly lines: readonly StatementLine[];
   readonly usageMicrocents: string;
-  /** What was given back for requests of this very period. */
+  /** Refunds of requests of this very period. */
   readonly refundsMicrocents: string;
   readonly movements: readonly { readonly name: string; readonly count: number; readonly microcents: string }[];
   readonly payments: readonly {
@@ -76,11 +76,11 @@ export interface StatementData {
     readonly method?: string | null;
   }[];
   readonly closingMicrocents: string;
-  /** Of that, at most, credit whose payment left no receipt. Left out before there were receipts: all of it. */
+  /** At most this much of that was credit without a receipt. Left out from before there were receipts: all of it. */
   readonly receiptlessMicrocents?: string;
 }
 
-/** Prices are microcents per million tokens, as text; null in the line that sums up what found no place. */
+/** Prices are microcents per million tokens, as text; null in the line that sums up the rest. */
 export interface StatementLine {
   readonly model: string;
   readonly plan: string | null;
@@ -102,7 +102,7 @@ export interface CreditNoteData {
   readonly count: number;
 }
 
-/** What both kinds of document say of the parties. */
+/** The parties, in both kinds of document. */
 export interface Parties {
   readonly timeZone: string;
   readonly seller: Seller | null;
@@ -114,7 +114,7 @@ export interface Parties {
 export const linesMax = 500;
 export const refundsShownMax = 500;
 
-/** Why the balance moved, besides requests, in words for the customer. */
+/** Reasons of movements of the balance, besides requests, in words for the customer. */
 const movementNames: Readonly<Record<LedgerMovement['kind'], string>> = {
   topup: 'Payments',
   grant: 'Promotional credit',
@@ -125,7 +125,7 @@ const movementNames: Readonly<Record<LedgerMovement['kind'], string>> = {
   usage_closed: 'Usage of closed accounts',
 };
 
-/** Of payments that were taken back, and of those that came back because that has failed. */
+/** Names of returned payments, and of returns that were undone. */
 function nameOf({ kind, ofRevenue, microcents }: Pick<LedgerMovement, 'kind' | 'ofRevenue' | 'microcents'>): string {
   if (kind === 'refund' && !ofRevenue) return microcents < 0n ? 'Payments returned' : 'Returns of payments that failed';
   if (kind === 'chargeback' && microcents > 0n) return 'Payments given back by the bank';
@@ -135,13 +135,13 @@ function nameOf({ kind, ofRevenue, microcents }: Pick<LedgerMovement, 'kind' | '
 export interface StatementFigures {
   readonly openingMicrocents: bigint;
   readonly earlierMicrocents: bigint;
-  /** Of requests of this very period. */
+  /** For requests of this very period. */
   readonly refundsMicrocents: bigint;
-  /** Credit whose payment left no receipt: what was left at the beginning, and what was given back of it. */
+  /** Credit without a receipt: what was left at the beginning, and how much of it was given back. */
   readonly receiptlessMicrocents: bigint;
 }
 
-/** A monthly statement. What it charges is what requests cost, less what was given back for the same requests. */
+/** A monthly statement. It charges the cost of requests, less the refunds of the same requests. */
 export function statementData(books: LedgerSpan, figures: StatementFigures, parties: Parties): InvoiceData {
   const usage = sum(books.usage.map((line) => line.costMicrocents));
   const moved = sum(books.movements.map((movement) => movement.microcents));
@@ -178,17 +178,17 @@ export function statementData(books: LedgerSpan, figures: StatementFigures, part
   };
 }
 
-/** Credit whose payment left no receipt, at the end of a statement. */
+/** The credit without a receipt at the end of a statement. */
 export function receiptlessAfter({ statement }: InvoiceData): bigint {
   if (statement === null) return 0n;
   return most(BigInt(statement.receiptlessMicrocents ?? statement.closingMicrocents), 0n);
 }
 
-/** What of an amount that is given back was sold on the statement that it was charged on, and not on a receipt. */
+/** The part of a refunded amount that was sold on the statement that charged it, and not on a receipt. */
 export const soldOf = (statement: InvoiceData, microcents: bigint): bigint =>
   least(microcents, BigInt(statement.soldMicrocents ?? statement.totalMicrocents));
 
-/** Corrects a statement by what was given back after its period for requests that are on it. */
+/** Corrects a statement by what was refunded after its period for requests that are on it. */
 export function creditNoteData(
   corrects: CreditNoteData['corrects'],
   refunds: LedgerSpan['refunds'],
@@ -266,7 +266,7 @@ function linesOf(books: LedgerSpan): readonly StatementLine[] {
 
 const microcentsPerCent = 1_000_000n;
 
-/** Half up, away from zero below it. */
+/** Half up; below zero, half away from zero. */
 export function roundedCents(microcents: bigint): number {
   const size = microcents < 0n ? -microcents : microcents;
   const cents = Number((size + microcentsPerCent / 2n) / microcentsPerCent);

@@ -20,12 +20,12 @@ export interface NoticeServices {
 }
 
 const noticesAtOnce = 50;
-/** What could not be told for so long is given up. */
+/** An event that could not be announced for this long is given up. */
 const triedForMs = 7 * 86_400_000;
 
 /**
- * Tells what has happened, by mail and to webhooks: exactly what was noted in the transaction that made it happen. A process
- * that dies on the way tells it again, and outbox and webhooks know by its id what they have already.
+ * Announces events by mail and to webhooks: exactly those noted in the transactions that caused them. A process that dies on the
+ * way announces again, and outbox and webhooks recognize by its id what they have already.
  */
 export class Notices {
   readonly #services: NoticeServices;
@@ -80,7 +80,7 @@ export class Notices {
     return [...addresses].map((to) => ({ to, subject, text, kind: kindOf(notice.type) }));
   }
 
-  /** To where the account wants its invoices, or else to its owners and billing members. */
+  /** Goes to the account's invoice address, or else to its owners and billing members. */
   async #receiptMails(accountId: string, id: string) {
     const { repositories, print, accountUrl } = this.#services;
     const receipt = await repositories.getReceipt({ accountId, id });
@@ -157,7 +157,7 @@ function kindOf(type: string): string {
   return type.startsWith('balance.') ? 'low_balance' : 'spend_alert';
 }
 
-/** What a mail says. Names are the customer's own words, printed as text. */
+/** The text of a mail. Names are the customer's own words, printed as text. */
 function wordsOf(notice: Notice, data: Readonly<Record<string, unknown>>, accountUrl: string) {
   if (notice.type === 'auto_topup.failed')
     return {

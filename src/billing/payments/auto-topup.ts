@@ -16,18 +16,18 @@ export interface AutoTopupServices {
   readonly log: PaymentLog;
 }
 
-/** Charges that fail in a row until it stops. */
+/** Consecutive failed charges until it stops. */
 export const failuresMax = 3;
-/** After a failed charge, the next one waits so long. */
+/** The next charge waits this long after a failed one. */
 export const retryAfterMs = 15 * 60_000;
 /** Stripe forgets an idempotency key after a day: from then on the same call could charge twice. */
 const chargeKeyMs = 23 * 3_600_000;
 const batchMax = 100;
 
 /**
- * Charges saved payment methods of accounts that have run low. A charge begins as a row that says it is under way, and
- * its call carries the row's id as idempotency key: so there is one per trigger, with several processes and after a kill.
- * Credit comes by the webhook alone, as with every payment.
+ * Charges saved payment methods of accounts that have run low. A charge begins as a row that says it is under way, and its call
+ * carries the row's id as idempotency key: so there is one per trigger, with several processes and after a kill. Only the webhook
+ * gives credit, as with every payment.
  */
 export class AutoTopups {
   readonly #services: AutoTopupServices;
@@ -52,7 +52,7 @@ export class AutoTopups {
           await this.#one(accountId);
         } catch (error) {
           if (!(error instanceof PaymentError)) throw error;
-          // The same charge again at the next look; it must not hide those behind it.
+          // The next look tries the same charge again; it must not hide those after it.
           log('warn', 'auto_topup_waits', { account: accountId });
         }
       }
@@ -104,7 +104,7 @@ export class AutoTopups {
     const { repositories, payments, now } = this.#services;
     const { id, accountId, amountMicrocents } = topup;
     const isOld = now() - topup.createdAt > chargeKeyMs;
-    // The provider has it, and an event tells how it ends.
+    // The provider has it, and an event reports how it ends.
     if (topup.checkoutId !== null && !isOld) return;
     if (isOld) {
       await this.#fail(
@@ -135,7 +135,7 @@ export class AutoTopups {
     }
     await repositories.noteCheckout({ id, checkoutId: `charge:${id}`, checkoutUrl: '' });
     const after = await repositories.getTopup({ id });
-    // The built-in provider has told already; elsewhere the next look finds it.
+    // The built-in provider has reported already; elsewhere the next look finds it.
     if (after?.status === 'paid') await repositories.endAutoTopup({ accountId, topupId: id });
   }
 

@@ -16,7 +16,7 @@ import type {
 } from './provider.ts';
 import { readSignedEvent, signEvent } from './signed-event.ts';
 
-/** What can be played with a checkout, or with what it has paid. */
+/** Outcomes that can be played with a checkout, or with its payment. */
 export const demoOutcomes = [
   'success',
   'duplicate',
@@ -31,7 +31,7 @@ export const demoOutcomes = [
 ] as const;
 export type DemoOutcome = (typeof demoOutcomes)[number];
 
-/** How late the events of `delay` are. */
+/** How late the events of `delay` arrive. */
 export const demoDelayMs = 5_000;
 const changeTriesMax = 10;
 const pageMax = 100;
@@ -66,10 +66,10 @@ export interface DemoOptions {
   >;
   readonly now: () => number;
   readonly newId: () => Uint8Array;
-  /** Events are signed with it. */
+  /** Signs events. */
   readonly secret: KeyObject;
   readonly accountUrl: () => string;
-  /** The webhook: whatever it is called with has to prove itself there. */
+  /** The webhook: calls to it have to be authenticated there. */
   readonly deliver: (bytes: Uint8Array, signature: string) => Promise<void>;
 }
 
@@ -77,8 +77,8 @@ export interface DemoOptions {
 export const demoMethods = { good: 'pm_demo_good', declined: 'pm_demo_declined' } as const;
 
 /**
- * A provider of payments without money. It keeps checkouts, payments and events as one elsewhere would, signs its events,
- * and calls the webhook with them: what credits an account cannot tell it from Stripe.
+ * A payment provider without money. It keeps checkouts, payments and events like an external one, signs its events, and calls the
+ * webhook with them: the code that credits an account cannot distinguish it from Stripe.
  */
 export class DemoProvider implements PaymentProvider {
   readonly name = 'demo';
@@ -92,7 +92,7 @@ export class DemoProvider implements PaymentProvider {
 
   async createCheckout(input: CheckoutInput): Promise<Checkout> {
     const { topupId, accountId, amountCents, currency, successUrl, cancelUrl, keepsCard } = input;
-    // Whoever has the address of the page can pay there: it cannot be guessed.
+    // Knowing the page's address is enough to pay there: it cannot be guessed.
     const id = `cs_demo_${randomBytes(16).toString('hex')}`;
     const body: DemoCheckout = {
       id,
@@ -227,7 +227,7 @@ export class DemoProvider implements PaymentProvider {
     }
   }
 
-  /** What is on its way is delivered first; what waits for its time is found at the next start. */
+  /** Events under way are delivered first; those that wait for their time are found at the next start. */
   async close(): Promise<void> {
     for (const timer of this.#timers) clearTimeout(timer);
     await Promise.allSettled(this.#delivering);
@@ -352,7 +352,7 @@ export class DemoProvider implements PaymentProvider {
     this.#timers.add(timer);
   }
 
-  /** What the webhook does not take now is found by the look for missed events. */
+  /** What the webhook does not accept now is found by the look for missed events. */
   async #deliver(events: readonly Pick<DemoObject, 'body'>[]): Promise<void> {
     for (const { body } of events) {
       const signature = await signEvent(body, demoEventSecret(this.#options.secret), this.#options.now());
@@ -370,7 +370,7 @@ export class DemoProvider implements PaymentProvider {
   }
 }
 
-/** What its events are signed with: text, as Stripe's secrets are. */
+/** The secret that signs its events: text, like Stripe's secrets. */
 export const demoEventSecret = (secret: KeyObject): string => secret.export().toString('hex');
 
 const metadataOf = ({ topupId, accountId }: DemoCheckout, origin: string) => ({

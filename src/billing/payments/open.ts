@@ -13,7 +13,7 @@ import { apiVersion, StripeProvider } from './stripe.ts';
 
 export interface PayingServices {
   readonly operations: OperationServices;
-  /** What it says of payments at the start is in force until the end. */
+  /** Its payment settings at the start stay in force until the end. */
   readonly config: () => Pick<Config, 'payments'>;
   readonly accountUrl: () => string;
   readonly mailer: Mailer;
@@ -23,12 +23,12 @@ export interface PayingServices {
 }
 
 export interface Paying {
-  /** Undefined: nobody takes payments. */
+  /** Undefined: payments are off. */
   readonly payments: Payments | undefined;
-  /** Set where the built-in provider takes them. */
+  /** Set where the built-in provider is used. */
   readonly demo: DemoProvider | undefined;
   readonly jobs: readonly Job[];
-  /** Missed events are looked for at once. Resolves when that is under way, not when it is done. */
+  /** Starts a look for missed events at once. Resolves when it is under way, not when it is done. */
   begin(): void;
   close(): Promise<void>;
 }
@@ -37,7 +37,7 @@ const catchUpEveryMs = 3_600_000;
 const autoTopupEveryMs = 10_000;
 const promotionsEveryMs = 60_000;
 
-/** Who takes payments here, with the work that goes on beside them. */
+/** The payment provider, with its background work. */
 export function openPayments(services: PayingServices): Paying {
   const { operations, accountUrl, mailer, log: output, moved } = services;
   const config = services.config().payments;

@@ -1,7 +1,7 @@
 import { PaymentError } from './provider.ts';
 import type { PaymentEvent, PaymentNews } from './provider.ts';
 
-/** Reads an event as Stripe writes it, and the built-in provider too. Throws `PaymentError` `refused`: it is none. */
+/** Reads an event in Stripe's format, which the built-in provider uses too. Throws `PaymentError` `refused` for anything else. */
 export function readEvent(text: string): PaymentEvent {
   let value: unknown;
   try {
@@ -12,7 +12,7 @@ export function readEvent(text: string): PaymentEvent {
   return eventOf(value);
 }
 
-/** The same of what was parsed already. */
+/** The same from parsed JSON. */
 export function eventOf(value: unknown): PaymentEvent {
   const event = objectOf(value);
   const { id, type, created } = event;
@@ -37,7 +37,7 @@ function newsOf(type: string, data: Fields): PaymentNews {
   switch (type) {
     case 'checkout.session.completed':
     case 'checkout.session.async_payment_succeeded':
-      // A payment that takes days: another event tells how it ends.
+      // A payment that takes days: another event reports how it ends.
       return data['payment_status'] === 'paid' ? paid(data, idOf(data['payment_intent']), data['amount_total']) : other;
     case 'payment_intent.succeeded':
       return paid(data, idOf(data['id']), data['amount_received']);
@@ -46,13 +46,13 @@ function newsOf(type: string, data: Fields): PaymentNews {
     case 'checkout.session.expired':
       return ended('expired', data);
     case 'payment_intent.payment_failed':
-      // On a checkout page the person tries another card.
+      // On a checkout page the user tries another card.
       return metadataOf(data)['origin'] === 'auto' ? ended('failed', data) : other;
     case 'refund.created':
     case 'refund.updated':
     case 'charge.refund.updated':
       if (data['status'] === 'succeeded') return returned('refunded', data);
-      // A refund that waits is none yet.
+      // A pending refund does not count yet.
       return data['status'] === 'failed' || data['status'] === 'canceled' ? returned('refund_failed', data) : other;
     case 'refund.failed':
       return returned('refund_failed', data);
@@ -78,7 +78,7 @@ function paid(data: Fields, paymentId: string | undefined, amount: unknown): Pay
   if (topupId === undefined || accountId === undefined) return other;
   if (paymentId === undefined || !isCents(amount) || typeof currency !== 'string') throw unfit();
   const [customerId, methodId] = [idOf(data['customer']), idOf(data['payment_method'])];
-  // A payment names its card in any case; it is kept where that was asked for.
+  // A payment always names its card; the card is kept where that was requested.
   const isKept = data['setup_future_usage'] === 'off_session';
   const method = isKept && customerId !== undefined && methodId !== undefined ? { customerId, methodId } : undefined;
   return { kind: 'paid', paymentId, topupId, accountId, amountCents: amount, currency, method };

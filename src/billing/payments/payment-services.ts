@@ -19,9 +19,9 @@ export interface PaymentServices {
 }
 
 /**
- * What became of an event: `applied`; `again`, it or what it reports was known; `ignored`, it concerns nothing here; `refused`,
- * it contradicts what is there, which a person has to look at. An event that is too early is thrown back as `unavailable`, so
- * that it comes again.
+ * The outcome of an event: `applied`; `again`, it or what it reports was known; `ignored`, it concerns nothing here; `refused`,
+ * it contradicts what is there, which a human has to look at. An event that is too early is rejected as `unavailable`, so that it
+ * comes again.
  */
 export type EventOutcome = 'applied' | 'again' | 'ignored' | 'refused';
 

@@ -15,26 +15,26 @@ export const microcentsPerCent = 1_000_000n;
 export interface TopupInput {
   readonly accountId: string;
   readonly amountCents: number;
-  /** The same twice is one top-up. Left out: each call is one. */
+  /** Calls with the same key make one top-up. Left out: each call makes one. */
   readonly idempotencyKey: string | undefined;
   readonly successUrl: string;
   readonly cancelUrl: string;
-  /** Whether the card is kept for automatic top-ups; undefined: where they are on. */
+  /** Whether the card is kept for automatic top-ups; undefined: only where they are on. */
   readonly keepsCard: boolean | undefined;
-  /** Of whoever pays. */
+  /** Address of the payer. */
   readonly email: string | undefined;
-  /** Who asks for it. */
+  /** Who requested it. */
   readonly by: string;
 }
 
-/** Another look as far back: events are listed a little after they are made, and clocks differ. */
+/** The next look goes back this much further: events are listed a little after they are made, and clocks differ. */
 const overlapMs = 3_600_000;
 /** As far back as Stripe remembers. */
 const memoryMs = 30 * 86_400_000;
-/** Stripe delivers for three days; what is about a payment that was not seen until then is about none of ours. */
+/** Stripe delivers for three days; an event about a payment that was not seen until then is not about one of ours. */
 const waitsMs = 3 * 86_400_000;
 
-/** Top-ups of accounts. Credit is given for nothing but an event of the provider, once for each payment (docs/payments.md). */
+/** Top-ups of accounts. Only an event of the provider gives credit, once for each payment (docs/payments.md). */
 export class Payments {
   readonly #services: PaymentServices;
 
@@ -51,8 +51,8 @@ export class Payments {
   }
 
   /**
-   * A top-up with a page where it is paid. Throws `StoreError` `conflict` when the idempotency key stands for another amount;
-   * `PaymentError` `unavailable` when the provider does not answer: the same again finds the same top-up.
+   * Creates a top-up with a page where it is paid. Throws `StoreError` `conflict` when the idempotency key belongs to another
+   * amount; `PaymentError` `unavailable` when the provider does not answer: a repeated call finds the same top-up.
    */
   async createTopup(input: TopupInput): Promise<Topup> {
     const { repositories, provider, currency, now, newId } = this.#services;
@@ -63,7 +63,7 @@ export class Payments {
       amountMicrocents: BigInt(input.amountCents) * microcentsPerCent,
       origin: 'checkout',
       provider: provider.name,
-      // Those of automatic top-ups are others.
+      // Keys of automatic top-ups have another form.
       idempotencyKey: input.idempotencyKey === undefined ? `once:${id}` : `key:${input.idempotencyKey}`,
       successUrl: input.successUrl,
       cancelUrl: input.cancelUrl,
@@ -82,7 +82,7 @@ export class Payments {
       successUrl: topup.successUrl ?? input.successUrl,
       cancelUrl: topup.cancelUrl ?? input.cancelUrl,
       ...payer,
-      // A call that was killed on the way is answered with the same checkout; one for another payer would be refused by it.
+      // A call that was killed on the way is answered with the same checkout; the key would refuse one for another payer.
       idempotencyKey: `${topup.id}:${createHash('sha256').update(JSON.stringify(payer)).digest('hex').slice(0, 16)}`,
     });
     await repositories.noteCheckout({ id: topup.id, ...checkout });
@@ -96,7 +96,9 @@ export class Payments {
     return { keepsCard: keepsCard ?? auto?.enabled === true, customerId: kept?.customerId, email };
   }
 
-  /** A call of the provider. Throws `PaymentError`: `refused` for one that is not its own, `unavailable` for one that has to come again. */
+  /**
+   * A webhook call. Throws `PaymentError`: `refused` for one that is not the provider's, `unavailable` for one to repeat later.
+   */
   async receive(bytes: Uint8Array, signature: string | undefined): Promise<EventOutcome> {
     const { provider, now, log } = this.#services;
     let event: PaymentEvent;
@@ -109,7 +111,7 @@ export class Payments {
     return await this.apply(event);
   }
 
-  /** Asks the provider for what it has reported since the last such look. Resolves with how many events were new. */
+  /** Asks the provider for what it has reported since the last such look. Resolves with the number of new events. */
   async catchUp(signal: AbortSignal): Promise<number> {
     const { repositories, provider, now, log } = this.#services;
     const begun = now();
@@ -123,7 +125,7 @@ export class Payments {
         if ((await this.apply(event)) === 'applied') found++;
       } catch (error) {
         if (!(error instanceof PaymentError)) throw error;
-        // One that is too early must not hide those behind it; it is asked for again, for as long as its payment may come.
+        // An event that is too early must not hide those after it; it is fetched again for as long as its payment may come.
         if (begun - event.createdAt > waitsMs) await this.#refuse(event, event.type, 'its payment was never seen');
         else isWhole = false;
         log('warn', 'payment_event_waits', { id: event.id, type: event.type });
@@ -134,7 +136,7 @@ export class Payments {
     return found;
   }
 
-  /** What an event that is the provider's own means for the books; safe to repeat, here and elsewhere at once. */
+  /** Applies an authentic event of the provider to the books; safe to repeat, here and concurrently elsewhere. */
   async apply(event: PaymentEvent): Promise<EventOutcome> {
     const { repositories, provider } = this.#services;
     const { news } = event;
@@ -235,7 +237,7 @@ export class Payments {
     const { repositories, provider, currency } = this.#services;
     const payment = await repositories.findPayment({ provider: provider.name, id: news.paymentId });
     if (payment === undefined) {
-      // The provider's account may have other payments; of ours, this one has to wait for its payment.
+      // The provider's account may have other payments; this one is ours and has to wait for its payment.
       throw new PaymentError('unavailable', `The payment that ${news.returnId} is about has not been seen yet.`);
     }
     const amountMicrocents = BigInt(news.amountCents) * microcentsPerCent;
@@ -250,7 +252,7 @@ export class Payments {
     return await (isTaken ? takeBack : giveBack)(this.#services, taken, record);
   }
 
-  /** It is recorded, so that it is looked at once; nothing moves, and the log says so loudly. */
+  /** It is recorded, so that it is handled once; nothing moves, and the log says so loudly. */
   async #refuse(event: PaymentEvent, subject: string, why: string): Promise<EventOutcome> {
     const { repositories, log } = this.#services;
     log('error', 'payment_event_contradicts', { id: event.id, type: event.type, subject, reason: why });

@@ -11,14 +11,14 @@ export interface PromotionServices {
   readonly newId: () => Uint8Array;
 }
 
-/** So long after its end a promotion is closed: what ended before it is recorded by then, on every replica. */
+/** How long after its end a promotion is closed: what ended before it is recorded by then, on every replica. */
 export const closingGraceMs = 600_000;
 const batchMax = 100;
 
 /**
- * Closes promotions that have ended: takes back what was not used, as far as the account has it and nothing that runs holds
- * it. What was taken is written in the transaction that takes it, so two processes, or one that is killed, do it once.
- * Resolves with whether there may be more.
+ * Closes promotions that have ended: takes back what was not used, as far as the account has it free of holds. The amount taken
+ * is written in the transaction that takes it, so two processes, or one that is killed, do it once. Resolves with whether there
+ * may be more.
  */
 export async function closePromotions({ ledger, repositories, now, newId }: PromotionServices): Promise<boolean> {
   const due = await repositories.duePromotions({ expiredBefore: now() - closingGraceMs, limit: batchMax });

@@ -1,23 +1,23 @@
-/** Who takes payments for this service: Stripe, or the built-in one for demonstrations and tests (docs/payments.md). */
+/** The payment provider of this service: Stripe, or the built-in one for demonstrations and tests (docs/payments.md). */
 
-/** A payment that a person makes on a page of the provider. */
+/** A payment that a user makes on a page of the provider. */
 export interface CheckoutInput {
-  /** Comes back in every event about it. */
+  /** Returned in every event about it. */
   readonly topupId: string;
   readonly accountId: string;
   readonly amountCents: number;
-  /** In lower case, as ISO 4217 has it. */
+  /** In lower case, an ISO 4217 code. */
   readonly currency: string;
-  /** Where the person is sent afterwards. */
+  /** Where the user is sent afterwards. */
   readonly successUrl: string;
   readonly cancelUrl: string;
-  /** The card may be charged later while its owner is away: asked for with automatic top-ups, and never otherwise. */
+  /** The card may be charged later in its owner's absence: requested with automatic top-ups, and never otherwise. */
   readonly keepsCard: boolean;
-  /** Who pays, where the provider knows them by a card that was kept. */
+  /** The payer, where the provider knows them by a kept card. */
   readonly customerId: string | undefined;
-  /** Of whoever pays, as far as the account says. */
+  /** The payer's address, where the account has one. */
   readonly email: string | undefined;
-  /** The same key twice makes one checkout. */
+  /** Calls with the same key make one checkout. */
   readonly idempotencyKey: string;
 }
 
@@ -26,7 +26,7 @@ export interface Checkout {
   readonly checkoutUrl: string;
 }
 
-/** A payment with a method that was saved; nobody is there. */
+/** A payment with a saved method, without the user present. */
 export interface ChargeInput {
   readonly topupId: string;
   readonly accountId: string;
@@ -43,26 +43,26 @@ export interface RefundInput {
   readonly idempotencyKey: string;
 }
 
-/** A payment that has arrived, as a receipt asks after it. */
+/** A payment that has arrived, identified for a receipt. */
 export interface PaymentQuestion {
   readonly paymentId: string;
   readonly topupId: string;
   readonly amountCents: number;
   readonly currency: string;
-  /** null: no checkout, the charge of a card that was kept. */
+  /** null: the charge of a kept card, without a checkout. */
   readonly checkoutId: string | null;
 }
 
 export interface PaymentDetails {
   readonly method: PaidBy;
-  /** What the provider has computed, as a part of the amount; undefined: it computes no tax. */
+  /** The tax that the provider has computed, as a part of the amount; undefined: it computes no tax. */
   readonly tax: ProviderTax | undefined;
 }
 
 export interface PaidBy {
-  /** The provider's word: `card`, `sepa_debit`; `demo`: no money has moved. */
+  /** The provider's term: `card`, `sepa_debit`; `demo`: no money has moved. */
   readonly type: string;
-  /** Of a card; null where the provider does not say. */
+  /** Brand of a card; null where the provider does not say. */
   readonly brand: string | null;
   /** The last digits of its number. */
   readonly last4: string | null;
@@ -77,7 +77,7 @@ export interface ProviderTax {
   readonly treatment: 'standard' | 'exempt' | 'reverse_charge';
 }
 
-/** What the provider says has happened. Amounts are in the smallest unit of the currency. */
+/** An event that the provider reports. Amounts are in the smallest unit of the currency. */
 export type PaymentNews =
   | {
       readonly kind: 'paid';
@@ -86,13 +86,13 @@ export type PaymentNews =
       readonly accountId: string;
       readonly amountCents: number;
       readonly currency: string;
-      /** May be charged again while its owner is away, as was asked for when it was paid; undefined: it may not. */
+      /** May be charged again in its owner's absence, as requested with the payment; undefined: it may not. */
       readonly method: { readonly customerId: string; readonly methodId: string } | undefined;
     }
   | { readonly kind: 'failed' | 'expired'; readonly topupId: string; readonly accountId: string }
   | {
       readonly kind: 'refunded' | 'disputed' | 'dispute_won' | 'refund_failed';
-      /** Of the refund or the dispute. */
+      /** Id of the refund or the dispute. */
       readonly returnId: string;
       readonly paymentId: string;
       readonly amountCents: number;
@@ -103,36 +103,36 @@ export type PaymentNews =
 
 export interface PaymentEvent {
   readonly id: string;
-  /** The provider's word for it. */
+  /** The provider's term for it. */
   readonly type: string;
   /** Milliseconds since 1970, by the provider's clock. */
   readonly createdAt: number;
-  /** Of the provider's API, in which the event is written; undefined: it does not say. */
+  /** Version of the provider's API that the event is written in; undefined: not stated. */
   readonly version: string | undefined;
   readonly news: PaymentNews;
 }
 
-/** Every method rejects with `PaymentError`; a call that was sent twice with one idempotency key has happened once. */
+/** Every method rejects with `PaymentError`; two calls with one idempotency key take effect once. */
 export interface PaymentProvider {
   readonly name: 'stripe' | 'demo';
   createCheckout(input: CheckoutInput): Promise<Checkout>;
-  /** Resolves when the charge was taken on: whether it is paid, an event tells. */
+  /** Resolves when the charge was accepted: an event reports whether it is paid. */
   charge(input: ChargeInput): Promise<void>;
-  /** Resolves with the refund's id: that it has happened, an event tells. */
+  /** Resolves with the refund's id: an event reports that it has happened. */
   refund(input: RefundInput): Promise<string>;
-  /** How a payment was made. `unavailable`: the same again, later. */
+  /** How a payment was made. `unavailable`: repeat the call later. */
   paymentDetails(question: PaymentQuestion): Promise<PaymentDetails>;
-  /** Reads a call of the provider: `refused` unless these very bytes were signed with the shared secret, within five minutes. */
+  /** Reads a webhook call: `refused` unless these very bytes were signed with the shared secret, within five minutes. */
   readEvent(bytes: Uint8Array, signature: string | undefined, nowMs: number): Promise<PaymentEvent>;
-  /** Events that were made since a time, the oldest first; bounded by the provider's memory, some thirty days. */
+  /** Events since a time, the oldest first; bounded by the provider's memory, some thirty days. */
   eventsSince(ms: number, signal: AbortSignal): AsyncIterable<PaymentEvent>;
   close(): Promise<void>;
 }
 
 /**
  * - `refused`: the event is not the provider's, or no event, or too old.
- * - `declined`: no; the same again is no as well.
- * - `unavailable`: nobody knows; the same again, with the same idempotency key, is safe.
+ * - `declined`: a definite no; a repeated call gets the same.
+ * - `unavailable`: the outcome is unknown; repeating the call, with the same idempotency key, is safe.
  */
 export class PaymentError extends Error {
   override readonly name = 'PaymentError';

@@ -10,16 +10,16 @@ import { spendable } from './spendable.ts';
 
 export interface PaymentTaken {
   readonly kind: 'refund' | 'dispute';
-  /** Of the refund or the dispute, at the provider. */
+  /** Id of the refund or the dispute, at the provider. */
   readonly id: string;
   readonly payment: PaymentRow;
   readonly amountMicrocents: bigint;
 }
 
 /**
- * Takes a payment back, or a part of it: from the account what it has and nothing that runs holds, never below its credit
- * limit; the rest is the house's loss, at once (`house_bad_debt`). How much it had is decided once, in the transaction
- * that takes it; whoever comes second, or after a kill, finds the decision and finishes it.
+ * Takes back a payment or a part of it: from the account what it has free of holds, never below its credit limit; the rest is at
+ * once the house's loss (`house_bad_debt`). How much the account had is decided once, in the transaction that takes it; a second
+ * caller, or a retry after a kill, finds the decision and finishes it.
  */
 export async function takeBack(
   services: PaymentServices,
@@ -62,7 +62,7 @@ export async function takeBack(
     if (decided === undefined) throw new StoreError('failed', `what became of ${key} is not known`);
   }
   if (decided.undoneAt !== null) {
-    // It has failed, or was won, which was heard of first.
+    // The event that it failed, or was won, arrived first.
     await repositories.recordPaymentEvent({ ...event, outcome: 'again' });
     return 'again';
   }
@@ -76,8 +76,8 @@ export async function takeBack(
 }
 
 /**
- * A refund that has failed, or a dispute that was won: what was taken comes back to whom it was taken from, with the event
- * in one transaction. What has taken nothing yet never will, so that the order of the events does not matter.
+ * A refund that has failed, or a dispute that was won: what was taken goes back to where it came from, with the event in one
+ * transaction. A return that has taken nothing yet never will, so that the order of the events does not matter.
  */
 export async function giveBack(
   services: PaymentServices,
@@ -113,7 +113,7 @@ export async function giveBack(
       log(kind === 'refund' ? 'error' : 'warn', undoneEvents[kind], { account: accountId, topup: topupId, id });
       return 'applied';
     }
-    // Somebody has decided it meanwhile.
+    // Another process has decided it meanwhile.
     return await giveBack(services, { kind, id, payment, amountMicrocents }, event);
   }
   if (decided.undoneAt !== null) {
@@ -143,7 +143,7 @@ export async function giveBack(
     ...(notice === null ? [] : [noticeRecording(notice)]),
   ];
   const rest = amount - taken;
-  // Its taking may not have come so far.
+  // Its taking may not have got this far.
   await takeRest(services, kind, decided);
   if (rest > 0n && taken > 0n) await give(systemAccounts.badDebt, rest, `${key}:rest`, []);
   const isNew =
@@ -159,7 +159,7 @@ export async function giveBack(
   return isNew ? 'applied' : 'again';
 }
 
-/** What the account did not have of a return is the house's loss; nothing where that was said before. */
+/** The part of a return that the account did not have is the house's loss; does nothing where it was recorded before. */
 async function takeRest(
   { ledger, provider, now, newId }: PaymentServices,
   kind: PaymentTaken['kind'],

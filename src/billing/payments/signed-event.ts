@@ -8,13 +8,13 @@ import type { PaymentEvent } from './provider.ts';
 const windowSeconds = 300;
 /** A signature holds a time and a few digests. */
 const headerLengthMax = 1000;
-/** As Stripe writes it, with one time, so that the time that is looked at here is the one that the library looks at. */
+/** Stripe's format, with a single time, so that the time checked here is the one that the library checks. */
 const headerForm = /^t=(\d{1,12})(?:,v\d=[0-9a-f]{1,128}){1,10}$/;
 
 /**
- * Reads an event from bytes that were signed as Stripe signs (docs.stripe.com/webhooks). Stripe's library checks the
- * signature; it is loaded with the first event. Rejects with `PaymentError` `refused` unless these very bytes were signed
- * with the secret, within five minutes.
+ * Reads an event from bytes signed in Stripe's scheme (docs.stripe.com/webhooks). Stripe's library checks the signature; it is
+ * loaded with the first event. Rejects with `PaymentError` `refused` unless these very bytes were signed with the secret, within
+ * five minutes.
  */
 export async function readSignedEvent(
   bytes: Uint8Array,
@@ -34,12 +34,12 @@ export async function readSignedEvent(
     const isOld = nowMs / 1000 - Number(time) > windowSeconds;
     throw refused(isOld ? 'it was signed more than five minutes ago' : 'its signature is another one', error);
   }
-  // The library lets pass what was signed in the future.
+  // The library accepts signatures from the future.
   if (Number(time) - nowMs / 1000 > windowSeconds) throw refused('it was signed in the future');
   return eventOf(event);
 }
 
-/** Signs an event of the built-in provider, by the same library. */
+/** Signs an event of the built-in provider, with the same library. */
 export async function signEvent(text: string, secret: string, nowMs: number): Promise<string> {
   const webhooks = await signer();
   return webhooks.generateTestHeaderString({ payload: text, secret, timestamp: Math.floor(nowMs / 1000) });

@@ -19,21 +19,21 @@ import { readSignedEvent } from './signed-event.ts';
 export interface StripeOptions {
   readonly secretKey: string;
   readonly webhookSecret: string;
-  /** Instead of Stripe's own address. */
+  /** Replaces Stripe's own address. */
   readonly apiUrl: string | undefined;
   /** Stripe computes the tax within each payment (docs.stripe.com/tax). */
   readonly automaticTax: boolean;
-  /** Events come in a version of Stripe's API that this one was not written for: called once for each. */
+  /** Called once for each version of Stripe's API, other than the one this was written for, that events arrive in. */
   readonly otherVersion: (version: string) => void;
 }
 
 /**
  * The version of Stripe's API that calls name. Versions with the same word after the dot are compatible with each other
- * (docs.stripe.com/api/versioning). Events come in the version that their webhook was made with.
+ * (docs.stripe.com/api/versioning). Events come in the version that their webhook was created with.
  */
 export const apiVersion = '2026-10-28.endive';
 const releaseOf = (version: string): string | undefined => version.split('.')[1];
-/** Versions that were told of, so that who sends many names fills nothing. */
+/** Versions already reported; bounded, so that many different names fill nothing. */
 const versionsMax = 20;
 
 /** Each try of a call; two more follow a failure of the network, with the same idempotency key. */
@@ -41,7 +41,7 @@ const timeoutMs = 20_000;
 const retriesMax = 2;
 const pageMax = 100;
 
-/** Payments through Stripe: Checkout for people, PaymentIntents for charges while nobody is there. Its library is loaded at the first call. */
+/** Payments through Stripe: Checkout for users, PaymentIntents in their absence. Its library is loaded at the first call. */
 export class StripeProvider implements PaymentProvider {
   readonly name = 'stripe';
   readonly #options: StripeOptions;
@@ -56,7 +56,7 @@ export class StripeProvider implements PaymentProvider {
     try {
       return await this.#createCheckout(input);
     } catch (error) {
-      // Somebody has deleted the customer at Stripe: whoever pays is a new one.
+      // The customer was deleted at Stripe: the payer becomes a new one.
       if (input.customerId === undefined || !isMissing(error, 'customer')) throw error;
       return await this.#createCheckout({
         ...input,
@@ -74,7 +74,7 @@ export class StripeProvider implements PaymentProvider {
     const payer =
       customerId === undefined
         ? {
-            // Stripe charges a kept card in the name of its customer.
+            // Stripe charges a kept card on behalf of its customer.
             customer_creation: keepsCard ? ('always' as const) : ('if_required' as const),
             ...(email === undefined ? {} : { customer_email: email }),
           }
@@ -94,14 +94,14 @@ export class StripeProvider implements PaymentProvider {
                 currency,
                 unit_amount: amountCents,
                 product_data: { name: 'Credit' },
-                // What is paid is what is credited: tax is a part of it.
+                // What is paid is what is credited: it includes the tax.
                 ...(automaticTax ? { tax_behavior: 'inclusive' as const } : {}),
               },
             },
           ],
           ...payer,
           ...(automaticTax ? { automatic_tax: { enabled: true }, tax_id_collection: { enabled: true } } : {}),
-          // What is paid, refunded and disputed is in one currency: that of the books.
+          // Payments, refunds and disputes are in one currency: that of the books.
           adaptive_pricing: { enabled: false },
           payment_intent_data: { ...(keepsCard ? { setup_future_usage: 'off_session' } : {}), metadata },
           metadata,
@@ -193,7 +193,7 @@ export class StripeProvider implements PaymentProvider {
           { idempotencyKey: `tax_entered:${topupId}` },
         ),
       ).catch((error: unknown) => {
-        // Entered before, longer ago than Stripe remembers the key.
+        // It was entered before, longer ago than Stripe remembers the key.
         if (!(error instanceof PaymentError) || error.code !== 'declined') throw error;
       });
     return taxOf(
@@ -210,7 +210,7 @@ export class StripeProvider implements PaymentProvider {
     return this.#known(await readSignedEvent(bytes, signature, this.#options.webhookSecret, nowMs));
   }
 
-  /** Stripe lists the newest first; what there was in a day is put in order before it is given out. */
+  /** Stripe lists the newest first; the events of a day are sorted before they are yielded. */
   async *eventsSince(ms: number, signal: AbortSignal): AsyncIterable<PaymentEvent> {
     for (let from = Math.floor(ms / 1000); from * 1000 <= Date.now() && !signal.aborted; from += daySeconds) {
       const events: PaymentEvent[] = [];
@@ -281,10 +281,10 @@ export class StripeProvider implements PaymentProvider {
 }
 
 const daySeconds = 86_400;
-/** Of one day, in memory at once. */
+/** Maximum for one day, in memory at once. */
 const eventsMax = 50_000;
 
-/** What the webhook at Stripe has to be subscribed to as well (docs/payments.md); a request may name twenty. */
+/** Event types that the webhook at Stripe must be subscribed to as well (docs/payments.md); a request may name twenty. */
 export const eventTypes = [
   'checkout.session.completed',
   'checkout.session.async_payment_succeeded',
@@ -302,7 +302,7 @@ export const eventTypes = [
   'charge.dispute.closed',
 ] as const;
 
-/** Stripe's words for kinds of taxes. */
+/** Stripe's terms for kinds of taxes. */
 const taxNames: Readonly<Record<string, string>> = {
   vat: 'VAT',
   gst: 'GST',
@@ -336,14 +336,14 @@ function paidBy(method: string | Stripe.PaymentMethod | null): PaidBy {
 const idOf = (value: string | { readonly id: string } | null): string | undefined =>
   value === null ? undefined : typeof value === 'string' ? value : value.id;
 
-/** Whether a call failed because what one of its parameters names is not there. */
+/** Whether a call failed because the object named by one of its parameters does not exist. */
 function isMissing(error: unknown, parameter: string): boolean {
   if (!(error instanceof PaymentError) || typeof error.cause !== 'object' || error.cause === null) return false;
   const { code, param } = error.cause as { readonly code?: unknown; readonly param?: unknown };
   return code === 'resource_missing' && param === parameter;
 }
 
-/** Stripe's errors carry a status: 402 and other faults of the request are a no, what has none is unknown. */
+/** Stripe's errors carry a status: 402 and other faults of the request are a definite no; without a status it is unknown. */
 function paymentErrorOf(error: unknown): PaymentError {
   if (error instanceof PaymentError) return error;
   const { statusCode, code } = error as { readonly statusCode?: unknown; readonly code?: unknown };

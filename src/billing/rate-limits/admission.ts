@@ -3,26 +3,26 @@ import type { Slot } from './slot.ts';
 import type { ShedLevel } from './load.ts';
 
 /**
- * Whether this process takes new work at all, whoever asks for it: a cap on the requests that run, and the ladder of load
- * shedding (reliability §5). Refusing comes before the work: before a large body is read and before any is parsed, so it
- * costs a fraction of serving, and what runs goes on at full speed (reliability §3.1, "overload").
+ * Whether this process takes new work at all, for any caller: a cap on the requests that run, and the ladder of load shedding
+ * (reliability §5). Refusing comes before the work: before a large body is read and before any is parsed, so it costs a fraction
+ * of serving, and running requests go on at full speed (reliability §3.1, "overload").
  *
- * On the second level the cap sinks, a fifth with every look that finds the process overloaded, and one request may always
- * run: taking none at all would swing between nothing and a flood, and a process whose memory does not shrink while it does
+ * On the second level the cap sinks by a fifth with every look that finds the process overloaded, and one request may always run:
+ * taking none at all would oscillate between nothing and a flood, and a process whose memory does not shrink while it does
  * nothing would never work again. When the load is gone the cap rises, and is back in a few seconds.
  */
 export class Admission {
   #runningMax: number;
   #running = 0;
   #shedLevel: ShedLevel = 0;
-  /** Below `#runningMax` while the load is too high, and some time after. */
+  /** Below `#runningMax` while the load is too high, and for some time after. */
   #cap: number;
-  /** What ran when the load was too high the last time. */
+  /** How many requests ran when the load was last too high. */
   #capacityKnee = Infinity;
   #refusedSinceLook = false;
-  /** Requests with large bodies, from their first look to their end. */
+  /** Running requests with large bodies, from their first look to their end. */
   #large = 0;
-  /** Looks in a row that blamed them. */
+  /** Consecutive looks that blamed them. */
   #blamed = 0;
 
   constructor(runningMax: number) {
@@ -30,7 +30,7 @@ export class Admission {
     this.#cap = runningMax;
   }
 
-  /** Holds from the next request on; what runs already goes on. */
+  /** Applies from the next request on; running requests go on. */
   set runningMax(value: number) {
     this.#cap = this.#cap === this.#runningMax ? value : Math.min(this.#cap, value);
     this.#runningMax = value;
@@ -40,7 +40,7 @@ export class Admission {
     return this.#running;
   }
 
-  /** Requests that may run at once, now. */
+  /** The number of requests that may run at once, now. */
   get cap(): number {
     return this.#cap;
   }
@@ -49,16 +49,16 @@ export class Admission {
     return this.#shedLevel;
   }
 
-  /** Fewer requests may run than at other times. */
+  /** The cap is lower than usual. */
   get isShedding(): boolean {
     return this.#cap < this.#runningMax;
   }
 
   /**
-   * A new judgement of the load, four times a second. `lacksMemory`: of it, and not of the processor, there is too little.
+   * A new judgement of the load, four times a second. `lacksMemory`: memory, not the processor, is short.
    *
-   * While large bodies are under way a processor that has too much to do is their doing: then no more of them are taken, and
-   * everybody else is served, if slowly. For ten seconds at most, by when those that were taken are read and sent.
+   * While large bodies are under way a processor that has too much to do is their doing: then no more of them are taken, and all
+   * other requests are served, if slowly. This lasts ten seconds at most, by when those that were taken are read and sent.
    */
   judged(shedLevel: ShedLevel, lacksMemory = false): void {
     if (shedLevel >= 2 && !lacksMemory && this.#large > 0 && this.#blamed < blamedLooksMax) {
@@ -78,21 +78,21 @@ export class Admission {
     this.#refusedSinceLook = false;
   }
 
-  /** Throws `backend_at_capacity` 429 when a request with such a body would be refused; `undefined`: not known yet. */
+  /** Throws `backend_at_capacity` 429 when a request with such a body would be refused; `undefined`: size not known yet. */
   check(bodyBytes: number | undefined, largeBodyBytes: number): void {
     this.#checkCap();
     if (this.#shedLevel >= 1 && bodyBytes !== undefined && bodyBytes > largeBodyBytes)
       throw atCapacity('The service is busy and takes no large requests now.', this.#cap);
   }
 
-  /** A request turns out to have a large body, until its end. Throws as `check` does. */
+  /** Registers that a request has a large body, until its end. Throws like `check`. */
   takeLarge(bodyBytes: number, largeBodyBytes: number): Slot {
     this.check(bodyBytes, largeBodyBytes);
     this.#large++;
     return this.#slot(() => this.#large--);
   }
 
-  /** Takes the place of a request whose body has arrived. Throws `backend_at_capacity` 429 when there is none. */
+  /** Takes a slot for a request whose body has arrived. Throws `backend_at_capacity` 429 when there is none. */
   take(): Slot {
     this.#checkCap();
     this.#running++;
@@ -122,7 +122,7 @@ const capShrinks = 0.8;
 const blamedLooksMax = 40;
 /** From one to a thousand in four seconds. */
 const capGrows = 1.5;
-/** While there is still more work than the cap lets in, and the cap comes near to what was too much: a fifth in two seconds. */
+/** Growth while there is more work than the cap admits, and the cap nears what was too much: a fifth in two seconds. */
 const capCreeps = 1.02;
 const capacityNears = 0.6;
 

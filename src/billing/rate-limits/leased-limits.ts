@@ -13,32 +13,32 @@ import { nameOf } from './counts.ts';
 import type { Claim, LimitCounts, LimitRule, Taken, Taking } from './counts.ts';
 import { windowStart } from './windows.ts';
 
-/** A share of a window lasts for so many requests, or for so much use, whichever is more. */
+/** A share of a window covers this many requests, or this much use, whichever is more. */
 const requestsAhead = 16;
 const useAheadSeconds = 2;
-/** Limits in one exchange; the next ones wait their turn. */
+/** Limits in one exchange; the rest wait for the next. */
 const exchangedAtOnceMax = 500;
 /** How often others are asked what they lack. It bounds how long something idle here can be refused there. */
 const lookEveryMs = 100;
-/** So long after a look that found others lacking a share, this process keeps to its part of it. */
+/** How long after a look that found others lacking a share this process keeps to its part of it. */
 const contendedMs = 3 * lookEveryMs;
-/** Where others may have something idle: asked so often, with a pause in which they look. */
+/** Number of tries where others may have something idle, with a pause in which they look. */
 const triesMax = 5;
 const pauseMs = 60;
-/** After so long the others have given back what was idle when they were asked, and need not be waited for again. */
+/** After this time the others have returned what was idle when they were asked, and need not be waited for again. */
 const askedForMs = 1_000;
-/** A refusal is repeated from memory for so long, so that a storm costs nothing. */
+/** A refusal is repeated from memory for this long, so that a storm costs nothing. */
 const refusalMs = 250;
-/** More ahead of need is asked for again after this, when there was none. */
+/** When there was no more ahead of need, it is asked for again after this time. */
 const dryMs = 1_000;
-/** The limit server answers, or nobody is let in. */
+/** If the limit server does not answer in this time, the request is refused. */
 const waitMaxMs = 2_000;
-/** While somebody waits, it is looked after whoever has waited too long. */
+/** While requests wait, how often overdue ones are looked for. */
 const tickMs = 50;
-/** What nobody has asked for in this time goes back. */
+/** What no request has used in this time goes back. */
 const idleMs = 10_000;
 const sweepEveryMs = 1_000;
-/** For what is given back at the end. */
+/** Time for the returns at the end. */
 const closeMaxMs = 2_000;
 
 /** A request that waits until it can take all of its claims. */
@@ -49,21 +49,21 @@ interface Waiter {
   reject(error: StoreError): void;
 }
 
-/** What this process has of one limit. */
+/** This process's share of one limit. */
 interface Pool extends LimitName {
   readonly name: string;
   startsAt: number;
-  /** As the last request had it. */
+  /** As of the last request. */
   ruleLimit: number;
-  /** The lowest limit that all shares together were seen to keep; what is held counts for nothing under a lower one. */
+  /** The lowest limit that all shares together were seen to respect; under a lower one, what is held counts for nothing. */
   limit: number;
   /** Leased, used or not. */
   held: number;
-  /** Above `held`: used beyond what was leased, and not yet told. */
+  /** Above `held`: used beyond what was leased, and not yet reported. */
   used: number;
   /** No longer part of `held`; goes with the next exchange. */
   returning: number;
-  /** What all others had when the limit server was last heard. */
+  /** What all others had at the last answer of the limit server. */
   others: number;
   /** Claims that have not ended. */
   open: number;
@@ -71,21 +71,21 @@ interface Pool extends LimitName {
   isListed: boolean;
   activeMs: number;
   readonly waiters: Set<Waiter>;
-  /** What a request takes, by the last one. */
+  /** What the last request took. */
   unit: number;
   spent: number;
   perSecond: number;
   dryUntilMs: number;
-  /** More tries before those who wait are refused, the next of them not before `tryAtMs`. */
+  /** Remaining tries before the waiting requests are refused, the next one not before `tryAtMs`. */
   tries: number;
   tryAtMs: number;
-  /** When others were first told that something is lacking, this time; and last. */
+  /** When others were first notified of the current lack, and when last. */
   lackingMs: number;
-  /** What is refused from memory, and until when: so much or more, under such a limit or a lower one. */
+  /** What is refused from memory, and until when: this amount or more, under this limit or a lower one. */
   refusedUntilMs: number;
   refusedAmount: number;
   refusedLimit: number;
-  /** While others want a share: what this process keeps of it. */
+  /** Until when others want a share, and what this process keeps of it meanwhile. */
   contendedUntilMs: number;
   part: number;
 }
@@ -93,29 +93,29 @@ interface Pool extends LimitName {
 interface Asked {
   readonly pool: Pool;
   readonly exchange: LimitExchange;
-  /** When it was asked. */
+  /** Its value when the exchange was sent. */
   readonly used: number;
 }
 
 export interface LeasedLimitsOptions {
   readonly leases: LimitLeases;
-  /** Milliseconds since 1970 that pass evenly, the same for all processes as nearly as can be. */
+  /** Steady milliseconds since 1970, as nearly the same for all processes as can be. */
   readonly now: () => number;
-  /** Places of running requests were given to others, because this process was taken for dead. */
+  /** Called when slots of running requests were given to others, because this process was taken for dead. */
   readonly lost?: () => void;
 }
 
 /**
- * Limits that are leased in shares from a limit server which several processes have in common (money.md, "Limits across replicas").
- * What is held here is taken at once; a round trip is made when it is used up, for all that wait together.
+ * Limits that are leased in shares from a limit server which several processes have in common (money.md, "Limits across
+ * replicas"). What is held here is taken at once; a round trip is made when it is used up, for all that wait together.
  *
- * Whoever lacks something makes the others give back what is idle, tries a few times, and refuses. A slot that becomes free
- * while others want one goes back when this process has more than its part; else the next request here takes it.
+ * A process that lacks something makes the others return what is idle, tries a few times, and refuses. A slot that becomes free
+ * while others want one goes back when this process has more than its part; otherwise the next request here takes it.
  */
 export class LeasedLimits implements LimitCounts {
   readonly #options: LeasedLimitsOptions;
   readonly #pools = new Map<string, Pool>();
-  /** Those with something to say to the limit server. */
+  /** Pools with something to report to the limit server. */
   readonly #due = new Set<Pool>();
   readonly #waiters = new Set<Waiter>();
   readonly #timers: NodeJS.Timeout[];
@@ -141,7 +141,7 @@ export class LeasedLimits implements LimitCounts {
     ];
   }
 
-  /** Limits with a share here. */
+  /** Number of limits with a share here. */
   get size(): number {
     return this.#pools.size;
   }
@@ -163,7 +163,7 @@ export class LeasedLimits implements LimitCounts {
       const waiter: Waiter = { claims, sinceMs: nowMs, resolve, reject };
       this.#waiters.add(waiter);
       this.#enter(waiter);
-    }) as Promise<Taking<Of>>; // the claims that were handed in
+    }) as Promise<Taking<Of>>; // the claims that were passed in
   }
 
   end({ rule, amount, startsAt, epoch }: Taken, change: number): void {
@@ -190,7 +190,7 @@ export class LeasedLimits implements LimitCounts {
     return Math.max(1, this.#poolOf(rule).startsAt + rule.lengthMs - this.#options.now());
   }
 
-  /** Gives back everything that is not used. What is asked for later is refused. */
+  /** Returns everything that is not used. Later claims are refused. */
   async close(): Promise<void> {
     this.#closed = true;
     for (const timer of this.#timers) clearInterval(timer);
@@ -231,7 +231,7 @@ export class LeasedLimits implements LimitCounts {
   #roll(pool: Pool): void {
     const { subject, lengthMs, startsAt } = pool;
     const now = windowStart(subject, lengthMs, this.#options.now());
-    // Another process may be in the next window already: then so are all.
+    // Another process may be in the next window already: then all are.
     if (startsAt === now || startsAt === now + lengthMs) return;
     this.#begin(pool, now);
   }
@@ -277,7 +277,7 @@ export class LeasedLimits implements LimitCounts {
     return kind !== 'running' || performance.now() < this.#options.leases.trustedUntilMs;
   }
 
-  /** A request that ran has ended. */
+  /** A running request has ended. */
   #leave(pool: Pool, amount: number): void {
     pool.used -= amount;
     const isOverPart = performance.now() < pool.contendedUntilMs && pool.held > pool.part;
@@ -292,7 +292,7 @@ export class LeasedLimits implements LimitCounts {
     this.#note(pool);
   }
 
-  // Those who wait.
+  // The waiting requests.
 
   #enter(waiter: Waiter): void {
     for (const claim of waiter.claims) {
@@ -313,7 +313,7 @@ export class LeasedLimits implements LimitCounts {
     waiter.reject(error);
   }
 
-  /** Whoever can take all of its claims does, those first who came first. */
+  /** Each waiter that can take all of its claims does, first come, first served. */
   #serve(waiters: Iterable<Waiter>): void {
     for (const waiter of [...waiters]) {
       if (!waiter.claims.every((claim) => this.#has(claim))) continue;
@@ -334,14 +334,14 @@ export class LeasedLimits implements LimitCounts {
     if (this.#waiters.size > 0) this.#tick = setTimeout(() => this.#wait(), tickMs);
   }
 
-  // What is asked of the limit server.
+  // Exchanges with the limit server.
 
   #note(pool: Pool): void {
     this.#due.add(pool);
     this.#start();
   }
 
-  /** In the next turn of the event loop, so that all that comes in one turn is asked at once. */
+  /** In the next turn of the event loop, so that everything of one turn is asked at once. */
   #start(): void {
     this.#working ??= nextTurn()
       .then(() => this.#work())
@@ -361,7 +361,7 @@ export class LeasedLimits implements LimitCounts {
           return asked.map((one) => one.exchange);
         });
       } catch {
-        // What was on its way is restored before the next exchange; whoever has waited too long is told by `#wait`.
+        // What was under way is restored before the next exchange; `#wait` rejects waiters that have waited too long.
         if (this.#closed) return this.#due.clear();
         for (const { pool } of asked) this.#due.add(pool);
         await new Promise((resolve) => setTimeout(resolve, pauseMs));
@@ -390,7 +390,7 @@ export class LeasedLimits implements LimitCounts {
   #exchangeOf(pool: Pool, nowMs: number): LimitExchange | undefined {
     const { subject, kind, lengthMs, ruleLimit: limit } = pool;
     if (kind !== 'running') this.#roll(pool);
-    // A place of a request that still runs is not forgotten.
+    // A slot of a request that still runs is not forgotten.
     const leaves = (this.#isIdle(pool, nowMs) || this.#closed) && (kind !== 'running' || pool.used === 0);
     // Under a lower limit only the limit server knows whether what is held may be used.
     if (leaves || limit < pool.limit) {
@@ -414,22 +414,22 @@ export class LeasedLimits implements LimitCounts {
     return { subject, kind, lengthMs, startsAt: pool.startsAt, limit, back, owed, least, need, want, leaves };
   }
 
-  /** What those who wait lack here, in their order. */
+  /** What the waiters lack here, in their order. */
   #amounts(pool: Pool): readonly number[] {
     const amounts: number[] = [];
     for (const { claims } of pool.waiters)
       for (const { rule, amount } of claims) if (nameOf(rule) === pool.name) amounts.push(amount);
     const sum = amounts.reduce((total, amount) => total + amount, 0);
-    // They wait for something else.
+    // They wait for another limit.
     return pool.ruleLimit >= pool.limit && this.#free(pool) >= sum ? [] : amounts;
   }
 
-  /** True: it was less than those who wait need. */
+  /** True: it was less than the waiters need. */
   #apply({ pool, exchange, used }: Asked, answer: LimitAnswer): boolean {
     if (this.#pools.get(pool.name) !== pool) return false;
     pool.isListed = true;
     if (answer.startsAt !== exchange.startsAt) {
-      // Ahead of this process: all go on there. Behind it, by a moment: asked again.
+      // Ahead of this process: all continue there. Behind it, by a moment: asked again.
       if (answer.startsAt > pool.startsAt) {
         this.#begin(pool, answer.startsAt);
         pool.used = pool.held = answer.held;
@@ -455,14 +455,14 @@ export class LeasedLimits implements LimitCounts {
     return answer.granted < exchange.need;
   }
 
-  /** There was not enough for all: tries again while others may give back something, or refuses those who are left. */
+  /** There was not enough for all: tries again while others may return something, or refuses the remaining waiters. */
   #refuse({ pool, exchange }: Asked): void {
     const nowMs = performance.now();
     if (!this.#isTrusted(pool)) {
       pool.tryAtMs = nowMs + pauseMs; // `#wait` comes back to it
       return;
     }
-    // The others look many times while it stands, and whatever they give back is found by the next try.
+    // The others look many times meanwhile, and the next try finds whatever they return.
     const isFirst = nowMs - pool.lackingMs > askedForMs;
     pool.lackingMs = nowMs;
     if (isFirst && pool.others > 0) pool.tries = triesMax;
@@ -484,7 +484,7 @@ export class LeasedLimits implements LimitCounts {
     if (pool.waiters.size > 0) this.#due.add(pool);
   }
 
-  // What the others lack, and what nobody uses.
+  // What the others lack, and what is idle here.
 
   #look(): void {
     if (this.#pools.size === 0) return;
@@ -527,9 +527,9 @@ export class LeasedLimits implements LimitCounts {
     return open === 0 && waiters.size === 0 && activeMs < nowMs - idleMs;
   }
 
-  // What becomes of shares when an answer was lost, or this process was taken for dead.
+  // The fate of shares when an answer was lost, or this process was taken for dead.
 
-  /** What is held for certain. What is not in memory goes back, as anything that is idle. */
+  /** What is held for certain. What is not in memory goes back, like anything idle. */
   #restore(shares: readonly LimitShare[]): void {
     const unseen = new Set(this.#pools.values());
     for (const share of shares) {

@@ -12,8 +12,8 @@ interface Share extends LimitName {
 }
 
 /**
- * Has every limit whole: a process takes from it at once, and it leases shares to others (money.md, "Limits across replicas").
- * All in memory; the windows see to it that their counts outlive the process. The statements of PostgreSQL
+ * Holds every limit whole: its own process takes from it at once, and it leases shares to others (money.md, "Limits across
+ * replicas"). All in memory; the windows make their counts outlive the process. The statements of PostgreSQL
  * (store/postgres/limit-statements.ts) do the same, and a test compares them.
  */
 export class LimitServer implements LimitCounts {
@@ -50,12 +50,12 @@ export class LimitServer implements LimitCounts {
     return this.#windows.restMs(rule);
   }
 
-  /** What `LimitLeases.exchange` does, for one of several holders. */
+  /** `LimitLeases.exchange` for one of several holders. */
   exchange(holder: string, asks: readonly LimitExchange[]): readonly LimitAnswer[] {
     return asks.map((ask) => this.#exchange(holder, ask));
   }
 
-  /** What `LimitLeases.wanted` answers. */
+  /** The answer of `LimitLeases.wanted`. */
   wanted(holder: string): readonly WantedLimit[] {
     const wanted: WantedLimit[] = [];
     for (const shares of this.#shares.values()) {
@@ -69,12 +69,12 @@ export class LimitServer implements LimitCounts {
     return wanted;
   }
 
-  /** All that a holder has, for one that lost an answer. */
+  /** Everything that a holder has, for one that lost an answer. */
   sharesOf(holder: string): readonly LimitShare[] {
     return [...this.#shares.values()].flatMap((shares) => shares.get(holder) ?? []);
   }
 
-  /** The holder is gone: what it ran has ended; what it had of windows stays counted. */
+  /** The holder is gone: its running requests have ended; what it had of windows stays counted. */
   drop(holder: string): void {
     for (const [name, shares] of this.#shares) {
       const share = shares.get(holder);
@@ -117,7 +117,7 @@ export class LimitServer implements LimitCounts {
     return this.#now() - wantedMs < wantedForMs;
   }
 
-  /** Tells when the window began that it counts in. */
+  /** Returns when the current window began. */
   #add(rule: LimitName, change: number): number {
     if (rule.kind !== 'running') return this.#windows.add(rule, change);
     const now = this.used(rule) + change;

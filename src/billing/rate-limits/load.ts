@@ -9,19 +9,19 @@ import { getHeapStatistics } from 'node:v8';
 export type ShedLevel = 0 | 1 | 2 | 3;
 
 export interface LoadLimits {
-  /** Lag of the event loop from which large bodies are refused. */
+  /** Lag of the event loop from which on large bodies are refused. */
   readonly largeBodiesLagMs: number;
-  /** Lag of the event loop from which new work is refused. */
+  /** Lag of the event loop from which on new work is refused. */
   readonly newWorkLagMs: number;
-  /** Share of the memory, 0 to 1, from which new work is refused. */
+  /** Share of the memory, 0 to 1, from which on new work is refused. */
   readonly newWorkMemoryShare: number;
-  /** Share of the memory, 0 to 1, from which idle connections are closed too. */
+  /** Share of the memory, 0 to 1, from which on idle connections are closed too. */
   readonly idleConnectionsMemoryShare: number;
 }
 
-/** What one look found, about the time since the look before. */
+/** The findings of one look, about the time since the look before. */
 export interface LoadSample {
-  /** How late the event loop's timers were, at worst. */
+  /** The greatest delay of the event loop's timers. */
   readonly lagMs: number;
   /** Share of the time in which the event loop had work, 0 to 1. */
   readonly busyShare: number;
@@ -34,7 +34,7 @@ const judgeEveryMs = 250;
 
 /** Samples that are looked at together: the last second. */
 const windowSamples = 4;
-/** So many of them have to agree before anything is refused. One pause, however long, is one sample. */
+/** This many of them must agree before anything is refused. One pause, however long, is one sample. */
 const agreeingSamples = 3;
 /** To come down, the whole window has to stay below these shares of a threshold. */
 const calmLagShare = 0.8;
@@ -45,7 +45,7 @@ const calmMemoryShare = 0.95;
  */
 const busyShareMin = 0.7;
 
-/** Judges samples, one after the other. Pure apart from what it remembers: the clock is whoever calls it. */
+/** Judges samples, one after the other. Pure apart from what it remembers: the caller is the clock. */
 export class Shedding {
   readonly #limits: LoadLimits;
   readonly #samples: LoadSample[] = [];
@@ -69,7 +69,7 @@ export class Shedding {
     return this.#shedLevel;
   }
 
-  /** The level that a sample by itself asks for, by thresholds times these shares. */
+  /** The level of a single sample, by thresholds times these shares. */
   #shedLevelOf({ lagMs, busyShare, memoryShare }: LoadSample, lagShare: number, ofMemory: number): ShedLevel {
     const limits = this.#limits;
     const lag = busyShare >= busyShareMin * lagShare ? lagMs : 0;
@@ -79,29 +79,29 @@ export class Shedding {
   }
 }
 
-/** Whether it is the memory that asks for a level above the first. */
+/** Whether memory is what raises the level above the first. */
 export const lacksMemory = ({ memoryShare }: LoadSample, { newWorkMemoryShare }: LoadLimits): boolean =>
   memoryShare >= newWorkMemoryShare * calmMemoryShare;
 
 export interface LoadMonitorOptions {
   readonly limits: LoadLimits;
-  /** What counts as all the memory; `undefined`: what the container or the machine has. */
+  /** The size that counts as all the memory; `undefined`: that of the container or the machine. */
   readonly memoryBytesMax: number | undefined;
-  /** Processes like this one, which share what the container or the machine has. */
+  /** Processes like this one that share the memory of the container or the machine. */
   readonly processes?: number;
   /** Called with every judgement. */
   readonly judged: (shedLevel: ShedLevel, sample: LoadSample) => void;
 }
 
-/** So often the event loop is asked how late it is. */
+/** How often the lag of the event loop is measured. */
 const tickEveryMs = 20;
 
 /**
  * Looks at this process four times a second. Returns what ends it.
  *
- * The lag is what a timer of our own finds. `monitorEventLoopDelay` of Node forgets the delay in which its histogram is
- * reset, so a loop that is held up for 300 ms each time has a lag of nothing; and of a dozen ticks between two looks, the
- * 99th percentile is the worst.
+ * A timer of our own measures the lag. Node's `monitorEventLoopDelay` forgets the delay in which its histogram is reset, so a
+ * loop that is held up for 300 ms each time has a lag of nothing; and of a dozen ticks between two looks, the 99th percentile is
+ * the worst.
  */
 export function monitorLoad({ limits, memoryBytesMax, processes = 1, judged }: LoadMonitorOptions): () => void {
   const shedding = new Shedding(limits);
@@ -134,7 +134,7 @@ export function monitorLoad({ limits, memoryBytesMax, processes = 1, judged }: L
   return () => clearInterval(timer);
 }
 
-/** Reading it takes a file descriptor; without one left (reliability S4) the heap alone has to say how full the memory is. */
+/** Reading it takes a file descriptor; when none is left (reliability S4), the heap alone tells how full the memory is. */
 function residentBytes(): number {
   try {
     return process.memoryUsage.rss();
@@ -143,7 +143,7 @@ function residentBytes(): number {
   }
 }
 
-/** The limit of the container, where there is one that limits anything; else what the machine has. */
+/** The container's limit, where there is an effective one; else the machine's memory. */
 function machineMemoryBytes(): number {
   const limit = process.constrainedMemory();
   const total = totalmem();

@@ -3,37 +3,37 @@ import type { ErrorDetails } from '../../platform/errors.ts';
 import { StoreError } from '../../store/store-error.ts';
 import type { Claim, LimitCounts, LimitRule, Taken, Taking } from './counts.ts';
 
-/** What an account is sold: how many requests, and how fast. Whatever is left out is not limited. */
+/** What an account is sold: how many requests, and how fast. What is left out is not limited. */
 export interface Plan {
   readonly name: string;
-  /** Requests that are included in each window: those of plan keys, which the plan pays for. */
+  /** Requests included in each window: those of plan keys, which the plan pays for. */
   readonly quota?: { readonly requests: number; readonly windowMs: number } | undefined;
-  /** Of all keys of the account together. */
+  /** For all keys of the account together. */
   readonly requestsPerMinute?: number | undefined;
   readonly tokensPerMinute?: number | undefined;
   readonly concurrencyMax?: number | undefined;
 }
 
-/** Limits of one key, beside those of its account. */
+/** Limits of one key, besides those of its account. */
 export interface KeyRates {
   readonly concurrencyMax?: number | undefined;
   readonly requestsPerMinute?: number | undefined;
   readonly tokensPerMinute?: number | undefined;
 }
 
-/** What is known of whoever asks. */
+/** What is known of the caller. */
 export interface LimitedCaller {
   readonly account: {
     readonly id: string;
     /** Name of its plan. */
     readonly plan?: string | undefined;
-    /** Instead of what its plan, or the configuration, says. */
+    /** Overrides the plan and the configuration. */
     readonly concurrencyMax?: number | undefined;
   };
   readonly key: {
     readonly id: string;
     readonly rates?: KeyRates | undefined;
-    /** Its requests are paid by the plan, not from credit. */
+    /** The plan pays for its requests, not credit. */
     readonly isPlanKey?: boolean | undefined;
   };
 }
@@ -41,7 +41,7 @@ export interface LimitedCaller {
 /** `generate` takes a slot and counts everywhere; `file` takes a slot, `count` none, and both count as requests only. */
 export type LimitedWork = 'generate' | 'file' | 'count';
 
-/** How a request ended that was let in. */
+/** How an admitted request ended. */
 export interface Spent {
   /** Tokens of prompt and answer together. */
   readonly tokens: number;
@@ -49,32 +49,32 @@ export interface Spent {
   readonly isCounted: boolean;
 }
 
-/** A request that was let in. */
+/** An admitted request. */
 export interface Admitted {
-  /** `RateLimit-*` of the limit that is nearest, as it is now; empty without limits. */
+  /** `RateLimit-*` of the nearest limit, as it is now; empty without limits. */
   headers(): Readonly<Record<string, string>>;
-  /** Gives back what it had taken, once. Without `spent` it came to nothing. */
+  /** Returns what it had taken, once. Without `spent` the request came to nothing. */
   end(spent?: Spent): void;
 }
 
 export interface LimitsOptions {
-  /** Of this process alone, or of all that share a database. */
+  /** Counts of this process alone, or of all that share a database. */
   readonly counts: LimitCounts;
-  /** Running requests of an account, where neither its plan nor the account itself says something else. */
+  /** Running requests of an account, unless its plan or the account itself sets another limit. */
   readonly concurrencyPerAccountMax: number;
   readonly plans: readonly Plan[];
-  /** The time of day, for what people read. */
+  /** The time of day, for what is displayed. */
   readonly wall?: () => number;
 }
 
 const minuteMs = 60_000;
 
 /**
- * Every limit on what one account or one key may ask for (specification §7.5 and part 8): requests that run, requests that
- * a plan includes, requests and tokens in a minute. A request is let in by all of them or counted by none.
+ * Every limit on what one account or one key may request (specification §7.5 and part 8): running requests, requests that a plan
+ * includes, requests and tokens in a minute. A request is admitted by all of them or counted by none.
  */
 export class Limits {
-  /** May change at any time; what runs goes on. */
+  /** May change at any time; running requests go on. */
   concurrencyPerAccountMax: number;
   readonly #counts: LimitCounts;
   readonly #wall: () => number;
@@ -88,7 +88,7 @@ export class Limits {
     this.#plans = byName(plans);
   }
 
-  /** Hold from the next request on. */
+  /** Apply from the next request on. */
   set plans(plans: readonly Plan[]) {
     this.#plans = byName(plans);
   }
@@ -98,7 +98,7 @@ export class Limits {
     return this.#running;
   }
 
-  /** The plan that pays for the requests of this key; `undefined`: they are paid from credit. Throws `http_403`. */
+  /** The plan that pays for the requests of this key; `undefined`: credit does. Throws `http_403`. */
   coveringPlan({ account, key }: LimitedCaller): string | undefined {
     if (key.isPlanKey !== true) return undefined;
     const plan = this.#planOf(account);
@@ -107,11 +107,11 @@ export class Limits {
   }
 
   /**
-   * Lets a request in, or throws `concurrency_limit_exceeded`, `request_quota_exceeded` or `rate_limit_exceeded` 429: of all
+   * Admits a request, or throws `concurrency_limit_exceeded`, `request_quota_exceeded` or `rate_limit_exceeded` 429: of all
    * limits that are met the one that takes longest, so that `Retry-After` is true. `tokens` is what it is likely to use.
    *
    * At once where this process can decide by itself; else a promise, which rejects with the same errors, and with
-   * `internal_error` 500 when nobody answers who knows.
+   * `internal_error` 500 when the limit server does not answer.
    */
   admit(caller: LimitedCaller, work: LimitedWork, tokens = 0): Admitted | Promise<Admitted> {
     const { account, key } = caller;
@@ -157,11 +157,11 @@ export class Limits {
     return slots;
   }
 
-  /** Of the limit that takes longest. */
+  /** For the limit that takes longest. */
   #refusal(lacking: readonly LimitClaim[], plan: Plan | undefined): ApiError {
     let longest: { readonly seconds: number; readonly refusal: () => ApiError } | undefined;
     for (const { rule, who } of lacking) {
-      // §7.5: a slot is free whenever one of them ends, which nobody knows.
+      // §7.5: a slot is free as soon as any of them ends, and that time is unknown.
       const restMs = rule.kind === 'running' ? 0 : this.#counts.restMs(rule);
       const seconds = wholeSeconds(restMs);
       if (longest !== undefined && seconds <= longest.seconds) continue;
@@ -192,7 +192,7 @@ export class Limits {
 
 interface LimitClaim extends Claim {
   readonly who: string;
-  /** false: it is the configuration's, for everybody, and not worth a header. */
+  /** false: the configuration's limit for every account, not worth a header. */
   readonly isSet: boolean;
 }
 
@@ -203,7 +203,7 @@ const slotOf = (subject: string, limit: number, isSet: boolean, who: string): Li
   who,
 });
 
-/** What was taken by estimate becomes what was used. */
+/** Replaces the estimate with the actual use. */
 function changeOf({ rule, amount }: Taken, { tokens, isCounted }: Spent): number {
   switch (rule.kind) {
     case 'running':
@@ -243,7 +243,7 @@ function sharesOf(
     }
     if (tokensPerMinute !== undefined && work === 'generate') {
       const rule = { subject, kind: 'tokens', lengthMs: minuteMs, limit: tokensPerMinute } as const;
-      // One that is larger than the limit has a window for itself: else it would wait for ever.
+      // One that is larger than the limit gets a window for itself: otherwise it would wait for ever.
       add(rule, Math.max(1, Math.min(tokens, tokensPerMinute)), who);
     }
   };
@@ -252,11 +252,11 @@ function sharesOf(
   return shares;
 }
 
-/** Nobody is let in while it is not known what the others have let in. */
+/** Nothing is admitted while it is unknown what the others have admitted. */
 const silent = (cause: StoreError): ApiError =>
   new ApiError('internal_error', 'The limits cannot be looked up.', { retryAfterSeconds: 1, cause });
 
-/** So many seconds later it is over. */
+/** Whole seconds after which it is over. */
 const wholeSeconds = (ms: number): number => Math.max(1, Math.ceil(ms / 1000));
 
 const rateLimitHeaders = (limit: number, remaining: number, seconds: number): Readonly<Record<string, string>> => ({

@@ -1,4 +1,4 @@
-/** A place that one running request takes; given back exactly once, in `finally`. */
+/** The slot of one running request; returned exactly once, in `finally`. */
 export interface Slot {
   release(): void;
 }

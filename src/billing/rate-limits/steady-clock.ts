@@ -1,6 +1,6 @@
 /**
- * Milliseconds since 1970 that pass evenly: read once from the time of day, from there on counted by a clock that nobody
- * sets. What is timed by it stays true when the time of day jumps (reliability S5).
+ * Steady milliseconds since 1970: read once from the time of day, then counted by a monotonic clock. What it times stays true
+ * when the time of day jumps (reliability S5).
  */
 export function steadyClock(startMs: number, monotonicMs: () => number = () => performance.now()): () => number {
   const begunMs = monotonicMs();

@@ -6,13 +6,13 @@ import { nameOf } from './counts.ts';
 
 export interface WindowsOptions {
   readonly store: WindowStore;
-  /** Milliseconds since 1970 that pass evenly. */
+  /** Steady milliseconds since 1970. */
   readonly now: () => number;
   /** Called when counts could not be written, and once more when they could again; they are kept in memory until then. */
   readonly kept?: (isKept: boolean) => void;
 }
 
-/** So much of the counts is lost when the process is killed. */
+/** At most this much of the counts is lost when the process is killed. */
 const writeAfterMs = 500;
 const writtenAtOnceMax = 500;
 const sweepEveryMs = 60_000;
@@ -23,19 +23,19 @@ interface Count {
   readonly lengthMs: number;
   startsAt: number;
   used: number;
-  /** Of `used`, what the store has not been told. */
+  /** The part of `used` that the store does not have yet. */
   unwritten: number;
 }
 
 /**
- * What was used in fixed windows (money.md, "Limits across replicas"). The windows of a subject begin at moments that follow
- * from its id, so they are the same after a restart and on every replica, and not everybody's begin at once. Counting is done
- * in memory, at once; the store follows in groups. For one process that counts alone; several on one database have `LeasedLimits`.
+ * What was used in fixed windows (money.md, "Limits across replicas"). The windows of a subject begin at moments that follow from
+ * its id, so they are the same after a restart and on every replica, and they do not all begin at once. Counting happens at once,
+ * in memory; the store follows in groups. For one process that counts alone; several on one database use `LeasedLimits`.
  */
 export class Windows {
   readonly #options: WindowsOptions;
   readonly #counts = new Map<string, Count>();
-  /** Those with something unwritten. */
+  /** Counts with something unwritten. */
   readonly #changed = new Set<Count>();
   #timer: NodeJS.Timeout | undefined;
   #writing: Promise<void> | undefined;
@@ -46,12 +46,12 @@ export class Windows {
     this.#options = options;
   }
 
-  /** Counts in memory: not more than there are subjects that were busy in the last window and minute. */
+  /** Counts in memory: at most as many as subjects that were busy in the last window and minute. */
   get size(): number {
     return this.#counts.size;
   }
 
-  /** What an earlier process has counted in windows that are not over. */
+  /** Loads what an earlier process has counted in windows that are not over. */
   async load(): Promise<void> {
     const at = this.#options.now();
     for (let after: WindowCount | undefined; ;) {
@@ -66,13 +66,13 @@ export class Windows {
     }
   }
 
-  /** What was used in the window that is now. */
+  /** What was used in the current window. */
   used(rule: LimitName): number {
     const count = this.#counts.get(nameOf(rule));
     return count?.startsAt === this.startOf(rule) ? count.used : 0;
   }
 
-  /** When the window began that is now. */
+  /** When the current window began. */
   startOf({ subject, lengthMs }: LimitName): number {
     return windowStart(subject, lengthMs, this.#options.now());
   }
@@ -82,7 +82,7 @@ export class Windows {
     return this.startOf(rule) + rule.lengthMs - this.#options.now();
   }
 
-  /** Counts in the window that is now, and tells when that began. */
+  /** Counts in the current window, and returns when it began. */
   add(rule: LimitName, amount: number): number {
     if (rule.kind === 'running') throw new Error('what runs has no window');
     const startsAt = this.startOf(rule);
@@ -107,7 +107,7 @@ export class Windows {
     return startsAt;
   }
 
-  /** Makes durable what was counted until now. Never rejects: what could not be written is tried again with what comes. */
+  /** Makes durable what was counted until now. Never rejects: what could not be written is tried again with the next counts. */
   async write(): Promise<void> {
     clearTimeout(this.#timer);
     this.#timer = undefined;
@@ -158,7 +158,7 @@ export class Windows {
   }
 }
 
-/** The same for each process and after each restart. */
+/** The same in each process and after each restart. */
 export function windowStart(subject: string, lengthMs: number, nowMs: number): number {
   const offset = crc32(subject) % lengthMs;
   return Math.floor((nowMs - offset) / lengthMs) * lengthMs + offset;

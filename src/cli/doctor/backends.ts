@@ -2,7 +2,7 @@ import type { ModelConfig, OpenAiBackendConfig } from '../../config/config.ts';
 import { lookAtBackend } from '../../app/look.ts';
 import type { Finding, Patient } from './finding.ts';
 
-/** Servers that are not ours: whether they answer, take the key, have the model, and are what they are said to be. */
+/** Checks servers that are not ours: whether they answer, accept the key, have the model, and are what the file says. */
 export async function lookAtBackends({ config }: Patient): Promise<readonly Finding[]> {
   const wanted = config.models.flatMap((model) =>
     model.backends.flatMap((backend) => (backend.engine === 'openai' ? [{ model, backend }] : [])),

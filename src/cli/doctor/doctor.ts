@@ -43,7 +43,7 @@ export async function doctor(bare: BareContext): Promise<number> {
   return problems === 0 ? 0 : 1;
 }
 
-/** Reads the configuration as a start would; without one nothing that depends on it can be looked at. */
+/** Reads the configuration like a start; without it, nothing that depends on it can be checked. */
 async function examine({ around, configPath, print }: BareContext, findings: Finding[]): Promise<Patient | undefined> {
   try {
     const context = { around, print, ...readContext(configPath, around.directory) };

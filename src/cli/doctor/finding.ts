@@ -1,7 +1,7 @@
 import type { askForStatus } from '../../app/control/control-client.ts';
 import type { readContext } from '../read-context.ts';
 
-/** One thing that was looked at. */
+/** The result of one check. */
 export interface Finding {
   readonly check: string;
   readonly state: 'ok' | 'warning' | 'problem';
@@ -12,7 +12,7 @@ export interface Finding {
   readonly repair?: string;
 }
 
-/** What the checks are given. */
+/** The input of the checks. */
 export type Patient = ReturnType<typeof readContext> & {
   readonly status: Awaited<ReturnType<typeof askForStatus>>;
 };

@@ -3,8 +3,8 @@ import { once } from 'node:events';
 import type { Finding } from './finding.ts';
 
 /**
- * The large libraries that are loaded only when something needs them, each tried as far as it goes without a network: a program
- * that was copied or packed in part is found out here, instead of with the first invoice.
+ * The large libraries that are loaded only on demand, each tried as far as possible without a network: a program that was copied
+ * or packed in part is discovered here, instead of with the first invoice.
  */
 const libraries: Readonly<Record<string, () => Promise<unknown>>> = {
   'PDF files are written (pdfkit)': async () => {
@@ -24,7 +24,7 @@ const libraries: Readonly<Record<string, () => Promise<unknown>>> = {
   },
   'files in a bucket (@aws-sdk/client-s3)': async () => {
     const { S3Client } = await import('@aws-sdk/client-s3');
-    // Not made: on Node 20 it says on standard error that it will stop to work there.
+    // Not constructed: on Node 20 it announces on standard error that it will stop working there.
     if (typeof S3Client !== 'function') throw new Error('it has no S3Client');
   },
   'payments (stripe)': async () => {

@@ -34,7 +34,7 @@ async function lookAtFile(
 ): Promise<{ readonly finding: Finding; readonly size: number }> {
   const check = 'model';
   const { sources, sha256, bytes } = backend;
-  // What runs knows best: it may have been started with another model folder, or have the file open that is gone here.
+  // The running service knows best: it may have been started with another model folder, or have a file open that is gone here.
   const running = status === undefined || status === 'other' ? undefined : inService(model, backend, status);
   if (running !== undefined) return { finding: { check, ...running }, size: running.size };
   const { modelDirectory } = environment;
@@ -65,7 +65,7 @@ async function lookAtFile(
   return { finding: { check, state: 'warning', found: missing, why, repair }, size };
 }
 
-/** What the running service has of a model's file; undefined when it does not have this one. */
+/** The running service's state of a model's file; undefined when it does not have this one. */
 function inService(
   { id }: ModelConfig,
   { name, sha256, bytes = 0 }: LlamaBackendConfig,
@@ -117,7 +117,7 @@ async function lookAtEngine(): Promise<Finding> {
   };
 }
 
-/** What this process may use: of the container where there is one. */
+/** The memory that this process may use: the container's where there is one. */
 function memoryBytes(): number {
   const constrained = process.constrainedMemory();
   return constrained > 0 && constrained < os.totalmem() ? constrained : os.totalmem();

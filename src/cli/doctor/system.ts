@@ -36,7 +36,7 @@ export function lookAtNode(nodeVersion: string): Finding {
 export async function lookAtOpenFiles(): Promise<readonly Finding[]> {
   if (process.platform === 'win32') return [];
   const text = await new Promise<string>((resolve) => {
-    // Node raises its own limit to the hard one, and a child inherits that: it is what a service here would have.
+    // Node raises its own limit to the hard one, and a child inherits that: a service here would have the same.
     execFile('sh', ['-c', 'ulimit -n'], { timeout: 10_000 }, (error, stdout) => resolve(error === null ? stdout : ''));
   });
   const limit = text.trim() === 'unlimited' ? Infinity : Number(text.trim() || Number.NaN);

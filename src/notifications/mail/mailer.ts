@@ -1,15 +1,15 @@
-/** A mail to one person. */
+/** A mail to one recipient. */
 export interface Mail {
   /** An address, checked. */
   readonly to: string;
   readonly subject: string;
   /** Plain text, lines of any length. */
   readonly text: string;
-  /** What it is about, for whoever looks through the outbox: `invitation`, `verification`, `low_balance`. */
+  /** Its subject, for readers of the outbox: `invitation`, `verification`, `low_balance`. */
   readonly kind: string;
   /** The account that it is about; null: none. */
   readonly accountId: string | null;
-  /** The same twice is sent once. */
+  /** Mails with the same key are sent once. */
   readonly idempotencyKey?: string;
   readonly attachments?: readonly {
     readonly name: string;

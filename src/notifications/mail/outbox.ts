@@ -12,7 +12,7 @@ export interface OutboxOptions {
   readonly log: Log;
   /** Makes UUIDv7s. */
   readonly newId: () => Uint8Array;
-  /** What time it is for all who share the database. */
+  /** The time shared by all processes on the database. */
   readonly now: () => number;
   readonly trusted?: SmtpOptions['ca'];
 }
@@ -21,25 +21,25 @@ export interface OutboxOptions {
 export const mailKeptMs = 7 * 86_400_000;
 export const mailsKeptMax = 10_000;
 
-/** Of one mail. */
+/** The bounds of one mail. */
 export const mailBounds = { subject: 200, text: 100_000, attachmentBytes: 5_000_000, attachments: 5 } as const;
 
 const lookEveryMs = 15_000;
-/** Mails of one look; what is more waits for the next one. */
+/** Mails of one look; the rest waits for the next one. */
 const mailsAtOnce = 100;
-/** A sender that has not said what became of a mail for so long is dead. */
+/** A sender that has not reported the outcome of a mail for this long is dead. */
 const claimedForMs = 300_000;
 
 /** After the first attempt, the second, and so on; after the last one a mail is given up: in 33 hours. */
 export const pausesMs = [60_000, 300_000, 900_000, 3_600_000, 3 * 3_600_000, 8 * 3_600_000, 20 * 3_600_000] as const;
 
 /**
- * Mail on its way out: durable in the database first, sent from there by SMTP, again with growing pauses when the server
- * cannot take it. A process that dies after the server took a mail sends it twice, with the same Message-ID. Where no
- * server is configured mail waits for whoever reads the outbox, as long as it is kept.
+ * Mail on its way out: durable in the database first, sent from there by SMTP, again with growing pauses when the server cannot
+ * take it. A process that dies after the server took a mail sends it twice, with the same Message-ID. Where no server is
+ * configured, mail waits for readers of the outbox, as long as it is kept.
  *
- * It has a clock of its own, and is no job: whoever is sent a link waits for it, so mail that comes while another is being
- * sent goes right after that one, and the end of the service waits for what became of the mail under way.
+ * It has a timer of its own, and is no job: the recipient of a link waits for it, so mail that comes while another is being sent
+ * goes right after that one, and the end of the service waits for the outcome of the mail under way.
  */
 export class Outbox implements Mailer {
   readonly #options: OutboxOptions;
@@ -110,7 +110,7 @@ export class Outbox implements Mailer {
           await this.#note(mail, attempt);
         }
       } catch {
-        // The store is busy or closed: what was claimed is due again soon.
+        // The store is busy or closed: the claimed mail is due again soon.
         log.service({ level: 'warn', event: 'outbox_failed' });
         return;
       }
@@ -138,14 +138,14 @@ export class Outbox implements Mailer {
     });
   }
 
-  /** Forgets a batch of what is too old or too much; false: there was none. */
+  /** Forgets a batch of mail that is too old or beyond the maximum; false: there was none. */
   async tidy(): Promise<boolean> {
     const { repositories, now } = this.#options;
     return (await repositories.forgetMail({ before: now() - mailKeptMs, keepMax: mailsKeptMax })) > 0;
   }
 }
 
-/** The last look, wider than the rule for what people give (accounts/mail-address.ts), so that what an older version took is sent. */
+/** The last check, wider than the rule for users' input (accounts/mail-address.ts): mail accepted by an older version is sent. */
 const addressForm = /^[^\s<>@,;:"()[\]\\\p{Cc}]{1,64}@[^\s<>@,;:"()[\]\\\p{Cc}]{1,255}$/u;
 
 function check({ to, subject, text, attachments = [] }: Mail): void {

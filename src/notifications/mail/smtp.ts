@@ -1,7 +1,7 @@
 import type { SmtpConfig } from '../../config/config.ts';
 import type { OutboxMail } from '../../store/repositories/mail.ts';
 
-/** How a server answered to one mail. */
+/** A server's answer to one mail. */
 export type Attempt =
   | { readonly kind: 'sent' }
   /** It may take it later. */
@@ -12,7 +12,7 @@ export type Attempt =
 export interface SmtpOptions {
   readonly smtp: SmtpConfig;
   readonly from: string;
-  /** PEM certificates that are trusted beside the system's. */
+  /** PEM certificates that are trusted besides the system's. */
   readonly ca?: string | undefined;
 }
 
@@ -20,7 +20,7 @@ export interface SmtpOptions {
 const waitMs = 20_000;
 const errorLengthMax = 500;
 
-/** Hands one mail over to the server. The error is its own words, shortened. */
+/** Hands one mail over to the server. The error is the server's own text, shortened. */
 export async function sendBySmtp(mail: OutboxMail, { smtp, from, ca }: SmtpOptions): Promise<Attempt> {
   // Loaded with the first mail: most processes send none.
   const { createTransport } = await import('nodemailer');
@@ -36,7 +36,7 @@ export async function sendBySmtp(mail: OutboxMail, { smtp, from, ca }: SmtpOptio
     connectionTimeout: waitMs,
     greetingTimeout: waitMs,
     socketTimeout: waitMs,
-    // Nothing of a mail is a name of a file or an address to fetch.
+    // Nothing in a mail is a file name or an address to fetch.
     disableFileAccess: true,
     disableUrlAccess: true,
   });
@@ -46,7 +46,7 @@ export async function sendBySmtp(mail: OutboxMail, { smtp, from, ca }: SmtpOptio
       to: { name: '', address: mail.recipient },
       subject: mail.subject,
       text: mail.body ?? '',
-      // The same each time, so that a server that has it already can tell.
+      // The same each time, so that a server that has it already can recognize it.
       messageId: `<${mail.id}@${domainOf(from)}>`,
       date: new Date(mail.createdAt),
       headers: { 'auto-submitted': 'auto-generated' },
@@ -60,7 +60,7 @@ export async function sendBySmtp(mail: OutboxMail, { smtp, from, ca }: SmtpOptio
   } catch (thrown) {
     const { message, responseCode, command } = thrown as Error & { responseCode?: number; command?: string };
     const error = message.replaceAll(/\p{Cc}+/gu, ' ').slice(0, errorLengthMax);
-    // What a server says of the recipient or the text; a sign-in or a sender that it refuses, the operator can mend.
+    // Final when the server refuses the recipient or the text; the operator can fix a refused sign-in or sender.
     const isFinal = (responseCode ?? 0) >= 500 && (command === 'RCPT TO' || command === 'DATA');
     return { kind: isFinal ? 'impossible' : 'refused', error };
   } finally {
@@ -70,7 +70,7 @@ export async function sendBySmtp(mail: OutboxMail, { smtp, from, ca }: SmtpOptio
 
 const domainOf = (from: string): string => /@([^\s<>@]+)>?$/.exec(from)?.[1] ?? 'tokenhouse.invalid';
 
-/** As `mail.attachments` holds it; the content is base64. */
+/** In the format of `mail.attachments`; the content is base64. */
 export interface StoredAttachment {
   readonly name: string;
   readonly contentType: string;

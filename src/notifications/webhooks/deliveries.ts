@@ -41,8 +41,8 @@ export interface DeliveryServices {
 }
 
 /**
- * Sends what waits, at least once each: a process that dies after the receiver took it leaves it to be sent again, with the
- * same `Webhook-Id`. A try that fails is followed by another after a pause that grows up to a day.
+ * Sends what waits, at least once each: when a process dies after the receiver accepted a delivery, it is sent again, with the
+ * same `Webhook-Id`. A failed try is followed by another after a pause that grows up to a day.
  */
 export class Deliveries {
   readonly #services: DeliveryServices;
@@ -51,7 +51,7 @@ export class Deliveries {
     this.#services = services;
   }
 
-  /** One batch of what is due; true: there may be more. */
+  /** One batch of due deliveries; true: there may be more. */
   async deliverDue(signal: AbortSignal): Promise<boolean> {
     const { repositories, now } = this.#services;
     const at = now();
@@ -80,7 +80,7 @@ export class Deliveries {
         throw error;
       },
     );
-    // Called off: whoever comes next sends it, when the claim is over.
+    // Cancelled: another process sends it when the claim is over.
     if (posted === undefined) return;
     const at = now();
     const pause = pausesMs[tries];
@@ -91,7 +91,7 @@ export class Deliveries {
       at,
       isDelivered: posted.failure === null,
       ...posted,
-      // A little later or earlier, so that what failed together does not come back together.
+      // A little later or earlier, so that deliveries that failed together do not come back together.
       nextAt: pause === undefined ? null : at + Math.round(pause * (0.9 + Math.random() / 5)),
       disableBefore: at - disableAfterMs(),
     });
@@ -103,7 +103,7 @@ export class Deliveries {
       });
   }
 
-  /** Deletes what is older than it is kept; true: there may be more. */
+  /** Deletes deliveries beyond their retention; true: there may be more. */
   async forgetOld(): Promise<boolean> {
     const { repositories, now } = this.#services;
     const forgotten = await repositories.forgetDeliveries({ before: now() - keptMs, limit: forgottenAtOnce });

@@ -2,7 +2,7 @@ import { uuidText } from '../../platform/ids/uuid.ts';
 import type { Repositories } from '../../store/repositories/repositories.ts';
 import type { Emitted } from '../../store/repositories/webhooks.ts';
 
-/** What can be sent to endpoints (docs/alerts.md). `ping` is sent by a test alone. */
+/** The events for endpoints (docs/alerts.md). Only a test sends `ping`. */
 export const eventTypes = [
   'spend_alert.fired',
   'spend_alert.ended',
@@ -17,15 +17,15 @@ export const eventTypes = [
 ] as const;
 export type EventType = (typeof eventTypes)[number];
 
-/** Of one account, at the same time. */
+/** The maximum for one account. */
 export const endpointsMax = 20;
 export const waitingMax = 1_000;
 
-/** Tells the endpoints of an account what has happened. */
+/** Notifies the endpoints of an account. */
 export interface Events {
   /**
-   * Resolves when it is durable; it is sent from there. `data` is JSON without secrets. With an id (`evt_…`) the same event
-   * twice is sent once.
+   * Resolves when it is durable; it is sent from there. `data` is JSON without secrets. Two events with the same id (`evt_…`) are
+   * sent once.
    */
   emit(accountId: string, type: EventType, data: object, id?: string): Promise<void>;
 }
@@ -35,7 +35,7 @@ export class WebhookEvents implements Events {
     readonly repositories: Repositories;
     readonly newId: () => Uint8Array;
     readonly now: () => number;
-    /** Something waits now. */
+    /** Called when there is something to send. */
     readonly woken: () => void;
   };
 
@@ -52,7 +52,7 @@ export class WebhookEvents implements Events {
     await this.#add(accountId, type, data, id === undefined ? {} : { id });
   }
 
-  /** Sends a `ping` to one endpoint. Nothing waits afterwards: there is no active endpoint of that id. */
+  /** Sends a `ping` to one endpoint. If nothing waits afterwards, there is no active endpoint with that id. */
   async ping(accountId: string, endpointId: string): Promise<Emitted & { readonly eventId: string }> {
     return await this.#add(accountId, 'ping', { endpoint_id: endpointId }, { endpointId });
   }
@@ -88,5 +88,5 @@ export class WebhookEvents implements Events {
   }
 }
 
-/** Sorts as the times do. */
+/** Sorts by time. */
 export const hexOf = (id: Uint8Array): string => Buffer.from(id).toString('hex');

@@ -11,7 +11,7 @@ export interface Posted {
   readonly status: number | null;
   /** Its beginning, as text. */
   readonly answer: string | null;
-  /** null: it was taken. In our words: nothing of the network that we stand in. */
+  /** null: it was accepted. In our words: nothing about our own network. */
   readonly failure: string | null;
 }
 
@@ -20,8 +20,8 @@ export const tryTimeoutMs = 10_000;
 export const answerBytesMax = 1_024;
 
 /**
- * Posts JSON to an address that a customer has named, through the gates of images: no private network, no redirect, TLS
- * verified, nothing of ours besides what is sent. Never rejects for what the other side does.
+ * Posts JSON to an address that a customer has named, through the gates of images: no private network, no redirect, TLS verified,
+ * nothing of ours besides the payload. Never rejects because of the other side.
  */
 export async function post(
   url: string,
@@ -67,7 +67,7 @@ export async function post(
   }
 }
 
-/** PostgreSQL takes no NUL in a text; what is not UTF-8 is replaced. */
+/** PostgreSQL accepts no NUL in a text; invalid UTF-8 is replaced. */
 async function beginningOf(body: AsyncIterable<Buffer>): Promise<string> {
   const chunks: Buffer[] = [];
   let length = 0;

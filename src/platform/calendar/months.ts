@@ -1,11 +1,11 @@
-/** Months as a time zone has them. Times are milliseconds since 1970. */
+/** Months of a time zone. Times are milliseconds since 1970. */
 import { dateAt, startOfZoneMonth } from './time-zone.ts';
 
 const dayMs = 86_400_000;
-/** Two ends of months are never closer, whatever the zone is changed to between them. */
+/** Two ends of months are never closer, however the zone changes between them. */
 const halfMonthMs = 15 * dayMs;
 
-/** The year and the month, 1 to 12, that a zone has at a time. */
+/** The year and the month, 1 to 12, in a zone at a time. */
 export interface Month {
   readonly year: number;
   readonly month: number;
@@ -20,20 +20,20 @@ export function monthOf(ms: number, timeZone: string): Month {
 /** `2026-10`. */
 export const monthText = ({ year, month }: Month): string => `${year}-${String(month).padStart(2, '0')}`;
 
-/** The first moment that a zone counts to a month. */
+/** The first moment of a month in a zone. */
 export const startOfMonthIn = ({ year, month }: Month, timeZone: string): number =>
   startOfZoneMonth(timeZone, year, month);
 
 /**
- * When a period ends that begins at `start`: with the month of the zone, at least half a month later, so that a change of the
- * zone makes one period longer or shorter by hours, and never one of hours.
+ * The end of a period that begins at `start`: with the zone's month, at least half a month later, so that a change of the zone
+ * makes one period longer or shorter by hours, but never only hours long.
  */
 export function endOfPeriod(start: number, timeZone: string): number {
   const { year, month } = monthOf(start + halfMonthMs, timeZone);
   return startOfMonthIn(month === 12 ? { year: year + 1, month: 1 } : { year, month: month + 1 }, timeZone);
 }
 
-/** `2026-10-31`, of a zone. */
+/** `2026-10-31`, in a zone. */
 export const dateText = (ms: number, timeZone: string): string => dateAt(timeZone, ms);
 
 const formatOf = (timeZone: string): Intl.DateTimeFormat =>

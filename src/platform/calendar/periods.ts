@@ -2,7 +2,7 @@ import { dateAt, startOfDay, startOfZoneMonth } from './time-zone.ts';
 
 const hourMs = 3_600_000;
 
-/** When the day, the week (from Monday) or the month began that a time falls into, in a zone. */
+/** The beginning of the day, the week (from Monday) or the month that a time falls into, in a zone. */
 export function startOfPeriod(ms: number, per: 'day' | 'week' | 'month', timeZone: string): number {
   const [year, month, day] = dateAt(timeZone, ms).split('-').map(Number) as [number, number, number];
   switch (per) {

@@ -1,6 +1,6 @@
 /**
- * Days, hours and minutes of a time zone by its IANA name (`Europe/Berlin`), as `Intl` knows it. Times are milliseconds
- * since 1970. A day begins with the first moment that has its date, so it has 23, 24 or 25 hours, or whatever its zone does.
+ * Days, hours and minutes of a time zone by its IANA name (`Europe/Berlin`), as `Intl` knows it. Times are milliseconds since
+ * 1970. A day begins with the first moment that has its date, so it has 23, 24 or 25 hours, or whatever its zone defines.
  */
 
 export const bucketWidths = ['1m', '1h', '1d'] as const;
@@ -13,7 +13,7 @@ const dayMs = 24 * hourMs;
 
 const nameLengthMax = 64;
 
-/** The name as `Intl` writes it; undefined: there is no such zone. Offsets such as `+05:30` are no names. */
+/** The name in `Intl`'s spelling; undefined: there is no such zone. Offsets such as `+05:30` are not names. */
 export function timeZoneNamed(name: string): string | undefined {
   if (name.length > nameLengthMax || !/^[A-Za-z][A-Za-z0-9_+/-]*$/.test(name)) return undefined;
   try {
@@ -23,7 +23,7 @@ export function timeZoneNamed(name: string): string | undefined {
   }
 }
 
-/** What the clocks of a zone are ahead of UTC at a time. */
+/** How far the clocks of a zone are ahead of UTC at a time. */
 export function offsetAt(zone: string, ms: number): number {
   if (zone === 'UTC') return 0;
   const { year, month, day, hour, minute, second } = Object.fromEntries(
@@ -37,7 +37,7 @@ export function offsetAt(zone: string, ms: number): number {
 const formatsMax = 1000;
 const formats = new Map<string, Intl.DateTimeFormat>();
 
-/** Making one costs a hundred times what using it does; there are fewer zones than this. */
+/** Creating one costs a hundred times as much as using it; there are fewer zones than this. */
 function formatOf(zone: string): Intl.DateTimeFormat {
   let format = formats.get(zone);
   if (format === undefined) {
@@ -59,7 +59,7 @@ function formatOf(zone: string): Intl.DateTimeFormat {
   return format;
 }
 
-/** `2026-11-22`: the date that the zone's calendars show. */
+/** `2026-11-22`: the date in a zone. */
 export const dateAt = (zone: string, ms: number): string =>
   new Date(ms + offsetAt(zone, ms)).toISOString().slice(0, 10);
 
@@ -78,7 +78,7 @@ export function startOfDay(zone: string, ms: number): number {
   return startOfDate(zone, Math.floor(local / dayMs) * dayMs);
 }
 
-/** The first moment of the next day; of the next one that there is, where a zone has left one out. */
+/** The first moment of the next day that exists: a zone may have skipped one. */
 export function nextDay(zone: string, ms: number): number {
   const local = ms + offsetAt(zone, ms);
   return startOfDate(zone, (Math.floor(local / dayMs) + 1) * dayMs);
@@ -105,7 +105,7 @@ export function startOfDate(zone: string, midnight: number): number {
   return at;
 }
 
-/** Where the bucket begins that a time is in. */
+/** The beginning of the bucket that a time is in. */
 function startOfBucket(zone: string, width: BucketWidth, ms: number): number {
   switch (width) {
     case '1m':
@@ -119,7 +119,7 @@ function startOfBucket(zone: string, width: BucketWidth, ms: number): number {
   }
 }
 
-/** Where the bucket behind it begins. */
+/** The beginning of the next bucket. */
 export function nextBucket(zone: string, width: BucketWidth, ms: number): number {
   switch (width) {
     case '1m':
@@ -127,7 +127,7 @@ export function nextBucket(zone: string, width: BucketWidth, ms: number): number
     case '1h': {
       const next = startOfBucket(zone, '1h', ms) + hourMs;
       if (offsetAt(zone, next) === offsetAt(zone, ms)) return next;
-      // The clocks change on the way: when they show a whole hour next, which may be one and a half hours later.
+      // The clocks change in between: when they next show a whole hour, possibly one and a half hours later.
       let at = Math.floor(ms / quarterMs) * quarterMs + quarterMs;
       while ((at + offsetAt(zone, at)) % hourMs !== 0) at += quarterMs;
       return at;

@@ -3,11 +3,11 @@ import type { IncomingMessage } from 'node:http';
 export interface BodyRateLimits {
   /** Slower bodies are refused (reliability C2). */
   readonly bodyBytesPerSecondMin: number;
-  /** The rate is that of each stretch of so long: a short pause is no slowness. */
+  /** The rate is measured over stretches of this length: a short pause is not slowness. */
   readonly bodyRateWindowMs: number;
 }
 
-/** Watches how fast one body arrives. Is asked now and then; times are of a clock that only goes forward. */
+/** Watches how fast one body arrives. It is polled; times are of a monotonic clock. */
 export class BodyRate {
   readonly request: IncomingMessage;
   readonly #limits: BodyRateLimits;
@@ -26,7 +26,7 @@ export class BodyRate {
     const elapsedMs = nowMs - this.#windowFromMs;
     if (elapsedMs < this.#limits.bodyRateWindowMs) return false;
     const expected = (this.#limits.bodyBytesPerSecondMin * elapsedMs) / 1000;
-    // What waits here unread is not the client's slowness.
+    // Data that waits here unread is not the client's slowness.
     if (bytesRead - this.#bytesBefore < expected && this.request.readableLength === 0) return true;
     this.#windowFromMs = nowMs;
     this.#bytesBefore = bytesRead;

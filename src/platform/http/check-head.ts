@@ -6,9 +6,9 @@ import { ApiError } from '../errors.ts';
 export const headersMax = 100;
 
 /**
- * Refuses what Node's parser accepts and two readers could understand differently (reliability §3.3, C7 to C9). Refuse,
- * never repair: a header that may be missed by somebody is no header. Runs for every request, so it is one pass over the
- * headers, a few microseconds.
+ * Refuses what Node's parser accepts and two readers could understand differently (reliability §3.3, C7 to C9). Refuse, never
+ * repair: a header that some reader may miss is no header. Runs for every request, so it is one pass over the headers, a few
+ * microseconds.
  *
  * What the parser hides cannot be refused here: empty lines and line feeds before the request, several blanks in its first line,
  * extensions of chunks (RFC 9112 §7.1.1 has them ignored; the parser bounds them), fields of the trailer (dropped), and
@@ -70,7 +70,7 @@ export function checkHead(request: IncomingMessage): ApiError | undefined {
   }
   if ((seen & bits.host) === 0 && httpVersionMinor > 0) return badRequest('The Host header is missing.');
   if ((seen & framed) === framed) return badRequest('A request has one length.');
-  // RFC 9110 §9.3.1: such a body means nothing; nobody sends one but to smuggle what it holds.
+  // RFC 9110 §9.3.1: such a body means nothing; its only use is to smuggle what it holds.
   if (bodyBytes > 0 && (request.method === 'GET' || request.method === 'HEAD')) {
     return badRequest(`A ${request.method} request has no body; use POST to send one.`);
   }
@@ -92,7 +92,7 @@ const bits = {
   contentType: 128,
   contentEncoding: 256,
 } as const;
-/** May come several times: that is a list. */
+/** May be repeated: that is a list. */
 const repeatable = bits.connection;
 const framed = bits.contentLength | bits.transferEncoding;
 
@@ -110,7 +110,7 @@ const watched: ReadonlyMap<string, number> = new Map([
 
 const watchedLengthMax = 17;
 
-/** Which names can be told from most others by their length and first letter: few need to be looked up. */
+/** Length and first letter distinguish these names from most others: few need to be looked up. */
 const initials: readonly string[] = Array.from({ length: watchedLengthMax + 1 }, (_, length) =>
   [...watched.keys()]
     .filter((name) => name.length === length)
@@ -128,8 +128,8 @@ function headerOf(name: string): number {
 }
 
 /**
- * Headers on which something depends. Twice `Service-ZDR` has an error of its own (specification §4.2.6), but under a name
- * like `Service_ZDR` it would be ignored where the client believes that it is kept.
+ * Headers on which something depends. A repeated `Service-ZDR` has an error of its own (specification §4.2.6), but under a name
+ * like `Service_ZDR` it would be ignored while the client believes that it is honoured.
  */
 const decisive: ReadonlySet<string> = new Set([...watched.keys(), 'service-zdr', 'service-request-tag']);
 
@@ -150,7 +150,7 @@ function isPlainName(name: string): boolean {
   return true;
 }
 
-/** What `Connection` names, a proxy may drop: never a header that decides. */
+/** A proxy may drop what `Connection` names: so never a header that decides. */
 function isPlainConnection(value: string): boolean {
   if (value === 'keep-alive' || value === 'close') return true;
   return !value.split(',').some((option) => {

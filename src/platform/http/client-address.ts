@@ -3,7 +3,7 @@ import type { IncomingMessage } from 'node:http';
 import { plainAddress } from '../ip/ranges.ts';
 import type { AddressRanges } from '../ip/ranges.ts';
 
-/** More proxies in a row are nobody's. */
+/** Longer chains of proxies do not exist. */
 const proxiesMax = 32;
 /** `[`, an IPv6 address, `]`, a port. */
 const elementLengthMax = 53;
@@ -13,8 +13,8 @@ const portMax = 65_535;
  * Where a request comes from: the peer of its connection; or, when that is a trusted proxy, the right-most address of
  * `X-Forwarded-For` that is not one (decision 019). `undefined` when the client is gone already.
  *
- * Each proxy adds on the right whom it was asked by. So what stands to the left of the first stranger was written by that
- * stranger, and is not looked at, whatever it is. What cannot be read before that makes the peer the client.
+ * Each proxy adds its own client on the right. So what is to the left of the first stranger was written by that stranger, and is
+ * ignored. An unreadable element before that makes the peer the client.
  */
 export function clientAddress(
   request: Pick<IncomingMessage, 'headers'> & {
@@ -44,7 +44,7 @@ function firstStranger(lines: string | string[] | undefined, trustedProxies: Add
 
 const shape = /^(?:(\d+\.\d+\.\d+\.\d+)(?::(\d{1,5}))?|\[([\da-f.]*:[\da-f:.]*)\](?::(\d{1,5}))?|([\da-f:.]+))$/i;
 
-/** An address, with a port maybe; of IPv6 the form with a port has brackets. */
+/** An address, possibly with a port; in the form of IPv6 with a port it is in brackets. */
 function addressOf(element: string): string | undefined {
   const text = element.trim();
   if (text.length > elementLengthMax) return undefined;

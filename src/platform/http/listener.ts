@@ -16,21 +16,21 @@ export interface ListenerLimits extends BodyRateLimits {
   readonly headersTimeoutMs: number;
   /** From the first byte of a request to the end of its body (C2). */
   readonly bodyTimeoutMs: number;
-  /** How long a connection without a request is kept (C10). */
+  /** How long a connection without a request stays open (C10). */
   readonly keepAliveTimeoutMs: number;
   /** How long the last bytes of an answer wait for a client that does not read (C3). */
   readonly readerStallMs: number;
-  /** Connections that are open at the same time; the system closes further ones at once. */
+  /** Connections open at the same time; the system closes further ones at once. */
   readonly connectionsMax: number;
-  /** After so many requests a connection is closed, with its last answer saying so (C10). */
+  /** A connection is closed after this many requests, announced in its last answer (C10). */
   readonly requestsPerConnectionMax: number;
   /** Requests that may wait on one connection for the answer before theirs (C6). */
   readonly waitingPerConnectionMax: number;
-  /** How often the limits of time are checked: so much later a connection may be closed. */
+  /** How often the time limits are checked: a connection may be closed later by this much. */
   readonly checkEveryMs: number;
 }
 
-/** What both hosts live with; a host says otherwise where it knows better. */
+/** The defaults of both hosts; a host overrides them where it knows better. */
 export const defaultListenerLimits: ListenerLimits = {
   headersTimeoutMs: 10_000,
   bodyTimeoutMs: 300_000,
@@ -45,27 +45,26 @@ export const defaultListenerLimits: ListenerLimits = {
 };
 
 export interface ListenerServices {
-  /** An id for an answer to which the client gave none. */
+  /** An id for a request without one from the client. */
   newRequestId(): string;
-  /** Where the pages of error codes are. */
+  /** Address of the error pages. */
   accountUrl(): string;
-  /** What a refusal carries beside what any answer does, where the head of its request could be read. */
+  /** Additional headers of a refusal, where the head of its request could be read. */
   refusalHeaders?(request: IncomingMessage): Readonly<Record<string, string>>;
-  /** Told of each refusal that the edge has made itself. */
+  /** Called for each refusal that the edge itself has made. */
   refused?(error: ApiError, publicId: string, method: string): void;
 }
 
-/** What a handler may do to the connection of its request. */
+/** Control of a handler over the connection of its request. */
 export interface ListenerConnection {
   /**
-   * Reads nothing more for so long after the answer, at most a second: what an answer with `Retry-After` asked of the
-   * client. Whoever asks again at once waits where it costs nothing; refusing it each time would take the processor from
-   * those who are served.
+   * Reads nothing more for this long after the answer, at most a second: what an answer with `Retry-After` asked of the client. A
+   * client that retries at once waits where it costs nothing; refusing it each time would take CPU from other requests.
    */
   restAfterAnswer(): void;
   /**
-   * How something that says nothing is written into the answer once its head is out: with it the edge finds out whether a
-   * client that has ended its side is still there. Without it only the answer's own bytes tell.
+   * How a filler is written into the answer once its head is sent: with it the edge finds out whether a client that has ended its
+   * side is still there. Without it only the answer's own bytes can tell.
    */
   fillWith(write: () => void): void;
 }
@@ -78,8 +77,8 @@ export type Handler = (request: IncomingMessage, response: ServerResponse, conne
  * request whose framing is in doubt, and no answer without the envelope (reliability C1 to C10, §3.3, I9). The caller
  * listens and closes.
  *
- * A client that ends its side of the connection behind its request gets its answer, and one that closes it has left: what runs
- * for that one is aborted (C5, `half-close.ts`).
+ * A client that ends its side of the connection after its request gets its answer, and one that closes it has left: its running
+ * request is aborted (C5, `half-close.ts`).
  */
 export function createListener(handler: Handler, services: ListenerServices, limits: ListenerLimits): Server {
   const listener: Listener = { handler, services, limits };
@@ -95,17 +94,17 @@ export function createListener(handler: Handler, services: ListenerServices, lim
       connectionsCheckingInterval: limits.checkEveryMs,
       keepAliveTimeout: limits.keepAliveTimeoutMs,
       maxHeaderSize: 16_384,
-      // Refused in `checkHead`, in the envelope; Node's own answer has none.
+      // `checkHead` refuses it, in the envelope; Node's own answer has none.
       requireHostHeader: false,
     },
     onRequest,
   );
-  // Not in Node's types: a FIN behind the requests does not end the answers.
+  // Not in Node's types: a FIN after the requests does not end the answers.
   Object.assign(server, { httpAllowHalfOpen: true });
   server.maxConnections = limits.connectionsMax;
-  // More headers than allowed are refused in `checkHead`; Node's own cap would drop the excess silently (C8).
+  // `checkHead` refuses more headers than allowed; Node's own cap would drop the excess silently (C8).
   server.maxHeadersCount = 0;
-  // Without these Node says 100 before anybody has looked at the key, and a 417 without an envelope (C9).
+  // Without these Node answers 100 before the key has been checked, and a 417 without an envelope (C9).
   server.on('checkContinue', onRequest).on('checkExpectation', onRequest);
   server.on('connection', (socket) => {
     const connection = new Connection(socket);
@@ -153,16 +152,16 @@ interface Turn {
 
 class Connection implements ListenerConnection {
   readonly socket: Socket;
-  /** The request that runs: its answer is not complete, or its last bytes are on their way. */
+  /** The running request: its answer is not complete, or its last bytes are on their way. */
   current: Turn | undefined;
   /** Whole requests that came before their turn (C6). */
   waiting: Turn[] = [];
-  /** The request whose head came last. Its body may still arrive, also after its answer. */
+  /** The request whose head came last. Its body may still arrive, even after its answer. */
   receiving: IncomingMessage | undefined;
   rate: BodyRate | undefined;
   requests = 0;
   ignored = 0;
-  /** The answers to come are the last; whatever else arrives is not begun. */
+  /** The pending answers are the last; later requests are not begun. */
   isClosing = false;
   isRefused = false;
   isStallTimed = false;
@@ -185,9 +184,9 @@ class Connection implements ListenerConnection {
 }
 
 /**
- * Node starts the handlers of all requests that one packet brings. Here each waits for the answer before it. Reading goes
- * on meanwhile, because that is how a client's leaving is noticed; so what may wait is little, and the rest is not begun:
- * the answer before it says that the connection closes, and RFC 9112 §9.3.2 has the client send it again.
+ * Node starts the handlers of all requests in one packet. Here each waits for the answer before it. Reading continues meanwhile,
+ * because that is how a client's leaving is noticed; so only little may wait, and the rest is not begun: the answer before it
+ * says that the connection closes, and RFC 9112 §9.3.2 has the client send it again.
  */
 function take(connection: Connection, turn: Turn, listener: Listener): void {
   if (connection.isRefused) return;
@@ -199,7 +198,7 @@ function take(connection: Connection, turn: Turn, listener: Listener): void {
   }
   const { waitingPerConnectionMax } = listener.limits;
   if (waiting.length + connection.ignored >= waitingPerConnectionMax) {
-    // Node keeps what it has parsed until the connection closes, so it does now (I8).
+    // Node keeps what it has parsed until the connection closes, so it is closed now (I8).
     refuse(connection, new ApiError('http_400', 'Too many requests were sent ahead on one connection.'), listener);
   } else if (connection.isClosing || !isSmall(turn.request)) {
     closeAfterLast(connection);
@@ -232,7 +231,7 @@ function begin(connection: Connection, turn: Turn, listener: Listener): void {
     connection.isStallTimed = false;
     connection.socket.setTimeout(0);
   }
-  // Node drops what one packet brings behind a request to upgrade, which we do not take.
+  // Node drops what one packet brings after a request to upgrade, which we do not accept.
   if (connection.requests >= listener.limits.requestsPerConnectionMax || request.headers.upgrade !== undefined) {
     connection.isClosing = true;
     response.shouldKeepAlive = false;
@@ -243,7 +242,7 @@ function begin(connection: Connection, turn: Turn, listener: Listener): void {
   else refuse(connection, error, listener, request);
 }
 
-/** The answer is with the system, or will never be. */
+/** The answer has been passed to the system, or will never be. */
 function end(connection: Connection, listener: Listener): void {
   const { socket } = connection;
   connection.current = undefined;
@@ -252,17 +251,17 @@ function end(connection: Connection, listener: Listener): void {
   if (connection.receiving?.complete === true) connection.receiving = undefined;
   if (connection.waiting.length > 0) process.nextTick(beginNext, connection, listener);
   else if (connection.isClosing && !connection.isRefused) socket.destroySoon();
-  // When Node has let go of the request: it resumes the reading then.
+  // When Node has let go of the request: it then resumes reading.
   else if (connection.isToRest) setImmediate(rest, connection);
 }
 
-/** The client has ended its side: its requests are answered, and it is found out whether it is there to read. */
+/** The client has ended its side: its requests are answered, and the edge finds out whether it is still reading. */
 function halfClose(connection: Connection): void {
   const { socket, current } = connection;
-  // Node has closed a connection that is idle, and has refused a request that is cut.
+  // Node has closed an idle connection, and has refused an incomplete request.
   if (connection.isRefused || current === undefined) return;
   closeAfterLast(connection);
-  // HTTP/1.0 has no interim answer to ask with.
+  // HTTP/1.0 has no interim answer to probe with.
   if (current.request.httpVersion === '1.0' && !current.response.writableEnded) socket.destroy();
   else probeFrom(connection);
 }
@@ -290,9 +289,9 @@ function rest(connection: Connection): void {
 
 const ignore = (): void => undefined;
 
-/** When whoever else listens to the end of the answer before has heard of it. */
+/** Runs when the other listeners to the end of the previous answer have been called. */
 function beginNext(connection: Connection, listener: Listener): void {
-  // Not when the answer before has said that the connection closes, or the client has left.
+  // Not when the previous answer has said that the connection closes, or the client has left.
   if (!connection.socket.writable) return;
   const next = connection.waiting.shift();
   if (next !== undefined) begin(connection, next, listener);
@@ -300,7 +299,7 @@ function beginNext(connection: Connection, listener: Listener): void {
 
 /** Answers in place of the handlers and closes; or only closes, where an answer would be read as another request's. */
 function refuse(connection: Connection, error: ApiError, listener: Listener, request?: IncomingMessage): void {
-  // Of the same packet, or of one that came before the client has read its answer.
+  // From the same packet, or from one that came before the client has read its answer.
   if (connection.isRefused) return;
   connection.isRefused = true;
   connection.waiting = [];
@@ -329,7 +328,7 @@ function refuse(connection: Connection, error: ApiError, listener: Listener, req
   const bytes = refusalBytes(error, { publicId: ids.publicId, accountUrl, hasBody, further });
   const kept = keptIds(ids, request?.headers['service-zdr'], own);
   listener.services.refused?.(error, kept.publicId, request?.method ?? '');
-  // A handler that runs learns it from the closing of its connection, at once.
+  // A running handler learns it at once from the closing of its connection.
   if (current !== undefined && current.request !== request) socket.end(bytes, () => socket.destroy());
   else {
     socket.end(bytes);
@@ -341,8 +340,8 @@ const lingerMs = 2000;
 const discardedBytesMax = 1024 * 1024;
 
 /**
- * Closes when the client has, or soon: a socket that is closed with bytes unread resets the connection, and the client may
- * lose the answer (RFC 9112 §9.6).
+ * Closes when the client has, or soon: closing a socket with unread bytes resets the connection, and the client may lose the
+ * answer (RFC 9112 §9.6).
  */
 function linger(socket: Socket): void {
   const timer = setTimeout(() => socket.destroy(), lingerMs);
@@ -351,7 +350,7 @@ function linger(socket: Socket): void {
   socket.on('end', () => socket.destroy());
 }
 
-/** The parser reads no further: each request that it found would cost as much as one that is answered. */
+/** The parser reads no further: each request that it found would cost as much as an answered one. */
 function discardInput(socket: Socket, bytesMax: number): void {
   if (socket.destroyed) return;
   let bytes = 0;
@@ -363,7 +362,7 @@ function discardInput(socket: Socket, bytesMax: number): void {
   socket.resume();
 }
 
-/** What runs goes on; only the end of the connection is still of interest. */
+/** Running requests go on; only the end of the connection still matters. */
 function ignoreInput(connection: Connection): void {
   const { socket } = connection;
   connection.isClosing = true;
@@ -371,7 +370,7 @@ function ignoreInput(connection: Connection): void {
   socket.on('end', () => socket.destroy());
 }
 
-/** The limits of time that Node does not know. */
+/** Checks the time limits that Node does not have. */
 function check(connection: Connection, nowMs: number, listener: Listener): void {
   const { current, receiving, socket } = connection;
   // Node would keep the last bytes of an answer for ever (C3).
@@ -380,10 +379,10 @@ function check(connection: Connection, nowMs: number, listener: Listener): void 
     socket.setTimeout(listener.limits.readerStallMs);
   }
   if (connection.isRefused) return;
-  // A request that waits for its turn may take its time.
+  // A request that waits for its turn has no time limit.
   if (receiving === undefined || (current !== undefined && current.request !== receiving)) return;
   if (receiving.complete) {
-    // Nothing is kept for connections that are idle.
+    // Idle connections keep no state.
     if (current === undefined) connection.receiving = connection.rate = undefined;
     return;
   }
@@ -399,7 +398,7 @@ function errorOfParser({ code, reason }: { readonly code?: string; readonly reas
       return new ApiError('http_431', 'The headers of the request are too large.');
     case 'ERR_HTTP_REQUEST_TIMEOUT':
       return new ApiError('http_408', 'The request did not arrive in time.');
-    // The preface of HTTP/2.
+    // The HTTP/2 preface.
     case 'HPE_PAUSED_H2_UPGRADE':
       return new ApiError('http_505', 'Speak HTTP/1.1.');
     case 'HPE_INVALID_VERSION':

@@ -3,19 +3,19 @@ import { STATUS_CODES } from 'node:http';
 import { errorBody } from '../errors.ts';
 import type { ApiError } from '../errors.ts';
 
-/** Whose answer a refusal is. */
+/** The request that a refusal answers. */
 export interface RefusalHead {
   readonly publicId: string;
   readonly accountUrl: string;
-  /** An answer to HEAD has none. */
+  /** False for HEAD. */
   readonly hasBody: boolean;
-  /** More headers. */
+  /** Additional headers. */
   readonly further?: Readonly<Record<string, string>> | undefined;
 }
 
 /**
- * The bytes of an answer that ends its connection, for requests that no route will see: they have the envelope and a
- * request id like every other answer (reliability I9).
+ * The bytes of an answer that ends its connection, for requests that no route will see: like every other answer, they have the
+ * envelope and a request id (reliability I9).
  */
 export function refusalBytes(error: ApiError, { publicId, accountUrl, hasBody, further }: RefusalHead): string {
   const body = JSON.stringify({ error: errorBody(error, publicId, accountUrl) });

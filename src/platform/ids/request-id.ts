@@ -1,15 +1,15 @@
 export interface RequestIds {
-  /** What the answer says in `x-request-id` and `request-id`. */
+  /** Sent as `x-request-id` and `request-id` of the answer. */
   readonly publicId: string;
-  /** What the client sent, made safe for headers and logs; null when it sent nothing usable. */
+  /** The client's id, made safe for headers and logs; null when it sent nothing usable. */
   readonly clientId: string | null;
 }
 
 const clientIdLengthMax = 128;
 
 /**
- * Contracts decision 11, specification §5.7: a value of our own form (a chained gateway's) is echoed as it is, any other
- * is made header-safe and echoed with the `client_` prefix; without one it is `own`, of the form `req_<12 hex>`.
+ * Contracts decision 11, specification §5.7: a value of our own form (a chained gateway's) is echoed as it is, any other is made
+ * header-safe and echoed with the `client_` prefix; without a value it is `own`, of the form `req_<12 hex>`.
  */
 export function requestIds(sent: string | readonly string[] | undefined, own: string): RequestIds {
   const value = typeof sent === 'string' || sent === undefined ? sent : sent[0];
@@ -20,8 +20,8 @@ export function requestIds(sent: string | readonly string[] | undefined, own: st
 }
 
 /**
- * What is kept of the ids: nothing that the client chose, when it asks for zero data retention (§4.2.6, reliability part 4),
- * also when it asks in a way that is refused. The answer still echoes it.
+ * The ids that are stored: nothing chosen by the client when it asks for zero data retention (§4.2.6, reliability part 4), even
+ * in a form that is refused. The answer still echoes it.
  */
 export const keptIds = (ids: RequestIds, zdr: string | readonly string[] | undefined, own: string): RequestIds =>
   zdr === undefined ? ids : { publicId: own, clientId: null };

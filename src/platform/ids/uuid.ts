@@ -1,8 +1,8 @@
 import { randomFillSync } from 'node:crypto';
 
 /**
- * A maker of UUIDv7 (RFC 9562): 48 bits of milliseconds, a 12-bit counter in place of `rand_a`, 62 random bits.
- * Ids of one maker sort in the order they were made, also when the clock steps back or 4,096 are made in a millisecond.
+ * A maker of UUIDv7 (RFC 9562): 48 bits of milliseconds, a 12-bit counter in place of `rand_a`, 62 random bits. Ids of one maker
+ * sort in the order of creation, even when the clock steps back or 4,096 are made in a millisecond.
  */
 export function uuidMaker(now: () => number = Date.now): () => Uint8Array {
   const random = new Uint8Array(8 * 512); // one call of the random source for 512 ids
@@ -49,8 +49,8 @@ export function parseUuid(text: string): Uint8Array | undefined {
 }
 
 /**
- * The public id that belongs to a request id: `req_`, the low 32 bits of its milliseconds, 16 of its random bits. So a
- * request is found by its public id through the primary key, and no index of random values is written with every row.
+ * The public id of a request id: `req_`, the low 32 bits of its milliseconds, 16 of its random bits. So a request is found by its
+ * public id through the primary key, and no index of random values is written with every row.
  */
 export function publicIdOf(requestId: Uint8Array): string {
   const bytes = Buffer.from(requestId.buffer, requestId.byteOffset, 16);
@@ -76,7 +76,7 @@ export function rangesOfPublicId(
   return ranges;
 }
 
-/** When it was made, by the clock of its maker: milliseconds since 1970. */
+/** The time of creation, by the clock of its maker: milliseconds since 1970. */
 export function timeOfUuid(id: Uint8Array): number {
   return Buffer.from(id.buffer, id.byteOffset, id.byteLength).readUIntBE(0, 6);
 }

@@ -1,8 +1,8 @@
 import { BlockList, isIP, SocketAddress } from 'node:net';
 
-/** One of IPv4 is its own `/32`. */
+/** A single IPv4 address is its own `/32`. */
 interface Range {
-  /** As `plainAddress` writes it. */
+  /** In the form of `plainAddress`. */
   readonly address: string;
   readonly family: 'ipv4' | 'ipv6';
   readonly prefix: number;
@@ -12,8 +12,8 @@ const addressLengthMax = 45;
 const mappedBits = 96;
 
 /**
- * An address in the one way of writing it: IPv6 short and in lower case, IPv4 inside IPv6 (`::ffff:…`) as the IPv4 that it
- * is. `undefined`: the text is no address, or has a zone.
+ * An address in canonical form: IPv6 short and in lower case, IPv4 inside IPv6 (`::ffff:…`) as that IPv4 address. `undefined`:
+ * the text is not an address, or has a zone.
  */
 export function plainAddress(text: string): string | undefined {
   if (text.length > addressLengthMax || text.includes('%')) return undefined;
@@ -38,7 +38,7 @@ export function rangeOf(text: string): Range | undefined {
 export class AddressRanges {
   readonly #list = new BlockList();
 
-  /** What cannot be read contains nobody. */
+  /** An unreadable text contains no address. */
   constructor(texts: readonly string[]) {
     for (const text of texts) {
       const range = rangeOf(text);
@@ -46,7 +46,7 @@ export class AddressRanges {
     }
   }
 
-  /** Whether an address is among them, as a socket has it (with a zone, maybe). */
+  /** Whether an address is among them, in a socket's form (possibly with a zone). */
   has(address: string): boolean {
     const zone = address.indexOf('%');
     const plain = plainAddress(zone < 0 ? address : address.slice(0, zone));

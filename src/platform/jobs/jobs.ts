@@ -1,27 +1,27 @@
 import type { Log } from '../log.ts';
 
-/** Something that is done again and again beside the requests. */
+/** Recurring work beside the requests. */
 export interface Job {
   /** In `snake_case`: the label of its metrics, and its failures are logged as `<name>_failed`. */
   readonly name: string;
   /** From the end of one run to the beginning of the next. */
   readonly everyMs: number;
   /**
-   * - `alone`: one run at a time among all processes on the same books (`Store.alone`), and one at a time here. For short
-   *   work on the database, never for work that waits for the network.
-   * - `anywhere`: every process runs it by itself; its queries see to it that nothing is done twice.
+   * - `alone`: one run at a time among all processes on the same books (`Store.alone`), and one at a time here. For short work on
+   *   the database, never for work that waits for the network.
+   * - `anywhere`: every process runs it by itself; its queries ensure that nothing is done twice.
    */
   readonly runs: 'alone' | 'anywhere';
   /**
-   * One bounded batch; rejects when it failed, and is tried again after the pause. `true`: there is more to do at once.
-   * `signal` ends when the service stops: a run gives up then as soon as what it has begun is whole.
+   * One bounded batch; rejects when it failed, and is tried again after the pause. `true`: there is more to do at once. `signal`
+   * aborts when the service stops: a run then gives up as soon as what it has begun is complete.
    */
   run(signal: AbortSignal): Promise<boolean | void>;
 }
 
 export interface JobReading {
   readonly name: string;
-  /** Seconds since 1970 by the clock of this machine; 0: not since the start. */
+  /** Seconds since 1970 by the clock of this machine; 0: none since the start. */
   readonly lastSuccessSeconds: number;
   readonly failures: number;
 }
@@ -29,7 +29,7 @@ export interface JobReading {
 export interface JobServices {
   readonly alone: <Value>(work: () => Promise<Value>) => Promise<Value>;
   readonly log: Log;
-  /** What the failure may be called in the log: a code, never a message. */
+  /** The name of the failure in the log: a code, never a message. */
   readonly codeOf: (error: unknown) => string;
 }
 
@@ -42,7 +42,7 @@ interface Kept {
   failures: number;
 }
 
-/** A job that always finds more to do gives way to the others after so many batches. */
+/** A job that always finds more to do yields to the others after this many batches. */
 const batchesMax = 100;
 const closingMaxMs = 10_000;
 
@@ -59,7 +59,7 @@ export class Jobs {
     this.#services = services;
   }
 
-  /** Also after the start. */
+  /** Also allowed after the start. */
   add(job: Job): void {
     if (this.#jobs.has(job.name)) throw new Error(`there are two jobs called ${job.name}`);
     const kept: Kept = { job, timer: undefined, running: undefined, lastSuccessSeconds: 0, failures: 0 };
@@ -67,7 +67,7 @@ export class Jobs {
     if (this.#isStarted) this.#schedule(kept);
   }
 
-  /** Each job runs for the first time after its first pause, so that a start is not slowed down by what has piled up. */
+  /** Each job first runs after its first pause, so that accumulated work does not slow down a start. */
   start(): void {
     if (this.#isStarted) return;
     this.#isStarted = true;
@@ -94,7 +94,7 @@ export class Jobs {
     }));
   }
 
-  /** Starts no run any more, and waits for those under way, a bounded time: a database that is away must not hold up the end. */
+  /** Starts no more runs, and waits for those under way for a bounded time: a database outage must not delay the end. */
   async close(): Promise<void> {
     this.#end.abort();
     for (const kept of this.#jobs.values()) clearTimeout(kept.timer);

@@ -1,17 +1,17 @@
 /**
- * Metrics at one moment, as data: what one process has, and how those of several become one page. The text is for Prometheus
+ * Metrics at one moment, as data: those of one process, and their merging into one page for several. The text is for Prometheus
  * (exposition format 0.0.4).
  */
 
 export type MetricType = 'counter' | 'gauge' | 'histogram';
 
 /**
- * How the figures of several processes become one: added up; the smallest of them; each of them, with the name of its
- * process as a label; or the first process's, which speaks for all.
+ * How the figures of several processes are merged: added up; the smallest of them; each of them, with the name of its process as
+ * a label; or the first process's, which speaks for all.
  */
 export type Across = 'sum' | 'least' | 'each' | 'first';
 
-/** What a scraper is told of a metric, and its documentation. */
+/** The description of a metric, for scrapers and the documentation. */
 export interface Description {
   readonly name: string;
   readonly type: MetricType;
@@ -20,15 +20,15 @@ export interface Description {
   readonly across: Across;
 }
 
-/** Of a histogram: how many fell into each bucket, the last one without an upper end. */
+/** The counts of a histogram's buckets, the last one without an upper end. */
 export interface BucketFigures {
-  /** Upper ends, ascending; one less than counts. */
+  /** Upper ends, ascending; one fewer than counts. */
   readonly bounds: readonly number[];
   readonly counts: readonly number[];
   readonly sum: number;
 }
 
-/** Labels as they are printed, without braces, and what is there. */
+/** Labels as printed, without braces, and the value. */
 export type SeriesFigures = readonly [labels: string, value: number | BucketFigures];
 
 export interface FamilyFigures {
@@ -69,7 +69,7 @@ export function mergedFigures(
   return [...merged.values()].map(({ description, series }) => ({ description, series: [...series.values()] }));
 }
 
-/** What a process that has ended leaves behind: what it has counted goes on counting. */
+/** What remains of a process that has ended: its counters keep counting. */
 export const countsOf = (families: readonly FamilyFigures[]): readonly FamilyFigures[] =>
   families.filter(({ description: { type, across } }) => type !== 'gauge' && across === 'sum');
 

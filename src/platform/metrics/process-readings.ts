@@ -1,19 +1,19 @@
 import { readdir } from 'node:fs';
 import { monitorEventLoopDelay, performance } from 'node:perf_hooks';
 
-/** How this process is doing, measured over windows of its own, so that several scrapers see the same. */
+/** The condition of this process, measured over windows of its own, so that several scrapers see the same. */
 export interface ProcessReadings {
-  /** Seconds that the event loop was late, over the last whole window. */
+  /** Seconds of event loop delay, over the last whole window. */
   readonly delay: { readonly p50: number; readonly p99: number; readonly max: number };
   /** Share of the last window in which the event loop worked, 0 to 1. */
   readonly utilization: number;
-  /** Undefined where the system does not tell. */
+  /** Undefined where the system does not report it. */
   readonly openFiles: number | undefined;
   stop(): void;
 }
 
 const windowMs = 15_000;
-/** The delay is sampled so often; each sample is a timer, so it costs a fraction of a per mille of a core. */
+/** Interval of the delay samples; each is a timer, so it costs a fraction of a per mille of a core. */
 const sampleEveryMs = 20;
 
 export function readProcess(): ProcessReadings {

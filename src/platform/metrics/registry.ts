@@ -23,7 +23,7 @@ interface Family {
   series(): readonly SeriesFigures[];
 }
 
-/** Combinations of labels of one metric; those that come on top are counted together as `other`. */
+/** Label combinations of one metric; those beyond are counted together as `other`. */
 const seriesMax = 5_000;
 
 export class Registry {
@@ -33,7 +33,7 @@ export class Registry {
     return this.#families.map(({ description }) => description);
   }
 
-  /** The returned function finds the counter of some label values, in the order of `labels`. */
+  /** Returns a function that finds the counter of some label values, in the order of `labels`. */
   counter(name: string, help: string, labels: readonly string[] = []): (...values: readonly string[]) => Counter {
     const series = new Series(labels, () => ({
       sum: 0,
@@ -49,7 +49,7 @@ export class Registry {
     return (...values) => series.at(values);
   }
 
-  /** Read when somebody asks. */
+  /** Read on each scrape. */
   gauge(
     name: string,
     help: string,

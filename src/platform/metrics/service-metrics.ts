@@ -3,7 +3,7 @@ import { Registry } from './registry.ts';
 import type { Across, Description, FamilyFigures } from './figures.ts';
 import type { Histogram, Reading } from './registry.ts';
 
-/** What is read from the parts of the service when somebody asks. */
+/** Read from the parts of the service on each scrape. */
 export interface ServiceReadings {
   readonly version: string;
   readonly process: ProcessReadings;
@@ -15,13 +15,13 @@ export interface ServiceReadings {
   readonly sockets: () => { readonly inference: number; readonly account: number };
   readonly logLinesDropped: () => number;
   readonly backends: () => readonly BackendReading[];
-  /** Requests that wait in line, by model. */
+  /** Requests that wait in the queue, by model. */
   lines(): readonly { readonly model: string; readonly length: number }[];
   readonly config: () => ConfigReading & { readonly leaving: number };
   /** Processes that answer requests. */
   readonly workers: () => number;
   readonly workersEnded: () => number;
-  /** What is done beside the requests. */
+  /** The recurring work beside the requests. */
   readonly jobs: () => readonly {
     readonly name: string;
     readonly lastSuccessSeconds: number;
@@ -50,7 +50,7 @@ export interface RequestFigures {
   /** Id of a model of the catalog, empty when none was found: never what the client wrote. */
   readonly model: string;
   readonly streamed: boolean;
-  /** Status of the answer's head; 0 when none went out. */
+  /** Status of the answer's head; 0 when none was sent. */
   readonly status: number;
   /** Empty when there was no error. */
   readonly code: string;
@@ -68,7 +68,7 @@ export interface AnswerFigures {
   readonly unchargedMicrocents: bigint;
   readonly firstTokenMs: number | null;
   readonly totalMs: number;
-  /** Time that was ours: from the whole request to its end, without what an engine was waited for. */
+  /** Our own time: from the whole request to its end, without the wait for an engine. */
   readonly ownMs: number;
 }
 
@@ -78,7 +78,7 @@ const ownSeconds = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 
 const batchRows = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000];
 const commitSeconds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5];
 
-/** Every metric of the service. What is measured at a request is measured once, when it has ended. */
+/** Every metric of the service. Measurements of a request are recorded once, when it has ended. */
 export class ServiceMetrics {
   readonly #registry = new Registry();
   readonly #requests;
@@ -179,7 +179,7 @@ export class ServiceMetrics {
     return this.#registry.text();
   }
 
-  /** The same as data, to be put together with that of other processes. */
+  /** The same as data, to be merged with that of other processes. */
   figures(): readonly FamilyFigures[] {
     return this.#registry.figures();
   }

@@ -1,8 +1,8 @@
 import { isIPv4, isIPv6 } from 'node:net';
 
 /**
- * Whether an IP address, as text, belongs to the public internet: global unicast, and no range of IANA's special-purpose
- * registries (RFC 6890) in it. Everything else is refused, in doubt too: addresses with a zone, and those of IPv6 that
+ * Whether an IP address, as text, belongs to the public internet: global unicast, and outside the ranges of IANA's
+ * special-purpose registries (RFC 6890). Everything else is refused, also in doubt: addresses with a zone, and those of IPv6 that
  * carry one of IPv4 (mapped, compatible, NAT64, 6to4, Teredo), whatever they carry (reliability §3.2).
  */
 export function isGlobalUnicast(address: string): boolean {
@@ -19,7 +19,7 @@ export function isGlobalUnicast(address: string): boolean {
 interface Range {
   /** The common leading bits, moved to the right end. */
   readonly prefix: bigint;
-  /** How many bits are behind them. */
+  /** The number of bits after them. */
   readonly rest: bigint;
 }
 
@@ -27,7 +27,7 @@ const range4 = (text: string): Range => rangeOf(text, 32, bitsOfIPv4);
 const range6 = (text: string): Range => rangeOf(text, 128, bitsOfIPv6);
 
 const special4: readonly Range[] = [
-  '0.0.0.0/8', // "this network"; 0.0.0.0 reaches the own computer on Linux
+  '0.0.0.0/8', // "this network"; 0.0.0.0 reaches the local computer on Linux
   '10.0.0.0/8',
   '100.64.0.0/10', // carrier-grade NAT, and metadata services of clouds
   '127.0.0.0/8',
@@ -45,7 +45,7 @@ const special4: readonly Range[] = [
   '240.0.0.0/4', // reserved, broadcast
 ].map(range4);
 
-/** All that has been given out for use on the internet; outside of it are loopback, private, link-local and multicast. */
+/** Everything allocated for use on the internet; outside of it are loopback, private, link-local and multicast. */
 const global6 = range6('2000::/3');
 
 const special6: readonly Range[] = [
@@ -67,7 +67,7 @@ function bitsOfIPv4(address: string): bigint {
   return address.split('.').reduce((bits, part) => (bits << 8n) | BigInt(part), 0n);
 }
 
-/** Of text that `isIPv6` takes. */
+/** For text that `isIPv6` accepts. */
 function bitsOfIPv6(address: string): bigint {
   const [head = '', tail] = address.split('::');
   const before = groupsOf(head);

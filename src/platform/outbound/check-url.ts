@@ -2,35 +2,35 @@ import { isIPv4 } from 'node:net';
 import { ApiError } from '../errors.ts';
 import { isGlobalUnicast } from './address.ts';
 
-/** What the operator says of addresses of images. */
+/** The operator's rules for addresses of images. */
 export interface ImageRules {
   /** false: images come as data URIs only. */
   readonly fetches: boolean;
-  /** Hosts that may be fetched from wherever they are, as `URL.host` writes them: lower case, a port unless it is 443. */
+  /** Hosts that may be fetched at any address, written like `URL.host`: lower case, a port unless it is 443. */
   readonly allowedHosts: ReadonlySet<string>;
-  /** Names of this service itself, which is never asked. */
+  /** Names of this service itself, to which no request is sent. */
   readonly ownHosts: ReadonlySet<string>;
 }
 
 export interface FetchTarget {
   readonly url: URL;
-  /** Of `url`, without brackets and without the dot that may end a name. */
+  /** The host of `url`, without brackets and without the dot that may end a name. */
   readonly host: string;
-  /** The operator has named this host: it may be anywhere. */
+  /** The operator has named this host: it may have any address. */
   readonly isAllowed: boolean;
 }
 
-/** What is fetched, in the words of errors, and by which types its server may call it. */
+/** The fetched object, in the words of errors, and the types that its server may declare. */
 export interface Fetched {
   readonly noun: 'image' | 'document' | 'webhook';
-  /** What may stand in the place of an URL. */
+  /** What may be sent instead of a URL. */
   readonly otherwise: string;
   readonly accept: string;
   readonly types: RegExp;
   readonly wanted: string;
 }
 
-/** Stores of files often say that they do not know; the bytes tell what it is. */
+/** File stores often do not declare a type; the bytes determine it. */
 export const fetchedImage: Fetched = {
   noun: 'image',
   otherwise: ', or be a data URI of base64: data:image/png;base64,…',
@@ -50,10 +50,9 @@ export const fetchedDocument: Fetched = {
 const urlCharactersMax = 8_192;
 
 /**
- * First gate (reliability §3.2): what an address says by itself, before anything is asked. Throws `unsupported_value` with
- * `param: at` for everything but `https://` on port 443 of a host that may be public. Also decides about targets of
- * redirects. `new URL` has folded the spellings of addresses (decimal, octal, hexadecimal, full-width) before they are
- * judged.
+ * First gate (reliability §3.2): what a URL itself reveals, before any request. Throws `unsupported_value` with `param: at` for
+ * everything but `https://` on port 443 of a host that may be public. Also decides about targets of redirects. `new URL` has
+ * folded the spellings of addresses (decimal, octal, hexadecimal, full-width) before they are judged.
  */
 export function checkUrl(
   text: string,
@@ -66,7 +65,7 @@ export function checkUrl(
   if (!/^https:\/\//i.test(text)) throw refuse(`must begin with https://${what.otherwise}.`);
   if (!rules.fetches) throw refuse('cannot be used: this service fetches nothing. Send a data URI of base64.');
   if (text.length > urlCharactersMax) throw refuse(`is longer than ${urlCharactersMax} characters.`);
-  // A parser that drops or turns these reads another address than the one that is written.
+  // A parser that drops or converts these reads another address than the one that is written.
   if (/[\u0000-\u001f\u007f\\]/.test(text)) throw refuse('contains control characters or backslashes.');
   const authority = /^https:\/\/([^/?#]*)/i.exec(text)?.[1] ?? '';
   if (authority === '' || !URL.canParse(text)) throw refuse('is not a URL.');
@@ -75,7 +74,7 @@ export function checkUrl(
   const url = new URL(text);
   const host = url.hostname.replace(/^\[|\]$/g, '').replace(/\.$/, '');
   if (rules.allowedHosts.has(url.host.replace(/\.(?=$|:\d+$)/, ''))) return { url, host, isAllowed: true };
-  // Every other port belongs to something that is not meant for the public, and would make a port scanner of us.
+  // Every other port belongs to services that are not meant for the public, and would make us a port scanner.
   if (url.port !== '') throw refuse('must use port 443.');
   const isLiteral = url.hostname.startsWith('[') || isIPv4(host);
   if (isLiteral ? !isGlobalUnicast(host) : isLocalName(host)) throw refuse('points at a private network.');
@@ -83,7 +82,7 @@ export function checkUrl(
   return { url, host, isAllowed: false };
 }
 
-/** Names that stand for something near by on every network; whatever else does is found out when it is resolved. */
+/** Names of nearby hosts on every network; all others are judged when they are resolved. */
 const localSuffixes =
   /(^|\.)(localhost|localdomain|local|internal|intranet|private|corp|home|lan|svc|onion|home\.arpa)$/;
 

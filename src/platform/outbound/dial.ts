@@ -9,20 +9,20 @@ import type { FetchTarget } from './check-url.ts';
 import type { NameResolver } from './resolver.ts';
 
 const connectTimeoutMs = 3_000;
-/** Addresses that are tried; IPv4 stands first, because containers often have no other. */
+/** The most addresses to try; IPv4 comes first, because containers often have no other. */
 const dialsMax = 3;
 const headerBytesMax = 16_384;
 
 export interface DialOptions {
-  /** The port that a URL without one means. */
+  /** The default port of a URL. */
   readonly httpsPort: number;
   /** Certificate authorities, as PEM, instead of those that Node trusts. */
   readonly certificates: string | undefined;
 }
 
 /**
- * Second gate (reliability §3.2): what the name stands for now. All of it has to be public, for which address is used is
- * nobody's choice. Empty: the name is not known. Throws `unsupported_value` with `param: at`.
+ * Second gate (reliability §3.2): the current addresses of the name. All of them have to be public, because no one chooses which
+ * one is used. Empty: the name is unknown. Throws `unsupported_value` with `param: at`.
  */
 export async function judgedAddresses(
   { host, isAllowed }: FetchTarget,
@@ -36,7 +36,7 @@ export async function judgedAddresses(
   return addresses;
 }
 
-/** A connection to addresses that were judged, for one request; the signal is its only clock. To be destroyed by the caller. */
+/** A connection to judged addresses, for one request; the signal is its only clock. The caller destroys it. */
 export const clientTo = (
   target: FetchTarget,
   addresses: readonly string[],
@@ -52,8 +52,8 @@ export const clientTo = (
   });
 
 /**
- * Dials the addresses that were judged, one after the other, and looks once more at what it has reached. undici and
- * `net.connect` are never given a name, so nothing is resolved a second time.
+ * Dials the judged addresses, one after the other, and checks once more what it has reached. undici and `net.connect` never get a
+ * name, so nothing is resolved a second time.
  */
 function connectorTo(
   { url, host, isAllowed }: FetchTarget,

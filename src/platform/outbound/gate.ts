@@ -1,4 +1,4 @@
-/** Lets so many through at once; the others wait in order, as long as their signals let them. */
+/** Admits a number of entrants at once; the others wait in order, as long as their signals allow. */
 export class Gate {
   readonly #max: number;
   #running = 0;
@@ -8,12 +8,12 @@ export class Gate {
     this.#max = max;
   }
 
-  /** Nobody is inside and nobody waits. */
+  /** There is no entrant inside and none waiting. */
   get isIdle(): boolean {
     return this.#running === 0 && this.#waiting.size === 0;
   }
 
-  /** Resolves when there is room, with what gives it back, to be called once. Rejects with the reason of the signal. */
+  /** Resolves when there is room, with the function that returns it, to be called once. Rejects with the reason of the signal. */
   async enter(signal: AbortSignal): Promise<() => void> {
     signal.throwIfAborted();
     if (this.#running >= this.#max) {
@@ -33,7 +33,7 @@ export class Gate {
         this.#waiting.add(go);
         signal.addEventListener('abort', leave, { once: true });
       });
-      // The place was handed over by the one that left.
+      // The entrant that left has handed its slot over.
     } else this.#running++;
     return () => {
       const [next] = this.#waiting;

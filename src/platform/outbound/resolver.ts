@@ -3,19 +3,19 @@ import { lookup, Resolver } from 'node:dns/promises';
 /** Finds all addresses of a name. */
 export interface NameResolver {
   /**
-   * Every address that the name has now, of both kinds. Empty when it has none, or none could be learned. `system` asks
-   * the operating system as well, which knows names of its own network. Rejects with the reason of the signal.
+   * Every current address of the name, of both kinds. Empty when it has none, or none could be found. `system` also asks the
+   * operating system, which knows names of its own network. Rejects with the reason of the signal.
    */
   resolve(name: string, system: boolean, signal: AbortSignal): Promise<readonly string[]>;
 }
 
-/** How long a server may take to answer, and how often each is asked; whoever waits has a limit of its own. */
+/** How long a server may take to answer, and how often each is asked; the caller has a timeout of its own. */
 const queryTimeoutMs = 2_000;
 const queryTries = 2;
 
 /**
- * Asks name servers itself: those of the system unless others are given. Other than the system's own look-up it can be
- * called off, takes no thread, and adds no domains and no `/etc/hosts`, which know names of the own network.
+ * Asks name servers itself: those of the system unless others are given. Unlike the system's own look-up it can be cancelled,
+ * takes no thread, and adds no domains and no `/etc/hosts`, which know names of the local network.
  */
 export function createNameResolver(servers: readonly string[]): NameResolver {
   return {

@@ -1,10 +1,10 @@
-/** What goes when an account is deleted, and all that there is of one before. */
+/** What is erased when an account is deleted, and the export of everything that an account has. */
 import { sql, type Kysely } from 'kysely';
 import type { Database } from '../database.ts';
 
 type Db = Kysely<Database>;
 
-/** Whose rows nothing remains of. In this order: deliveries name their endpoints. */
+/** Tables of which no row of the account remains. In this order: deliveries reference their endpoints. */
 const erased = [
   'member',
   'invitation',
@@ -21,9 +21,9 @@ const erased = [
 ] as const satisfies readonly (keyof Database)[];
 
 /**
- * Takes everything out of a suspended customer but what accounting needs: its people, files, stored items, answers, mail,
- * webhooks, alerts, means of payment and prices, and names everywhere. Ledger, usage, payments, invoices, receipts and the
- * audit log stay, with ids for names. `false`: there is no such account, or it is not suspended. Twice is as once.
+ * Erases everything of a suspended customer that accounting does not need: its users, files, stored items, answers, mail,
+ * webhooks, alerts, payment methods and prices, and names everywhere. Ledger, usage, payments, invoices, receipts and the audit
+ * log stay, with ids instead of names. `false`: there is no such account, or it is not suspended. Idempotent.
  */
 export async function eraseAccount(
   db: Db,
@@ -95,15 +95,15 @@ interface Section {
   readonly of: readonly string[];
   /** Unique, and in the order of pages. */
   readonly key: readonly [string, ...string[]];
-  /** Secrets, and what means nothing outside. */
+  /** Secrets, and columns that mean nothing outside. */
   readonly without?: readonly string[];
-  /** Rows at once, where they may be large. */
+  /** Rows per page, where rows may be large. */
   readonly page?: number;
 }
 
 const ofAccount = ['account_id'] as const;
 
-/** Everything that there is of an account, by name, in the order of an export. */
+/** Everything that an account has, by name, in the order of an export. */
 export const exportedSections = {
   account: { table: 'account', of: ['id'], key: ['id'], without: ['kind', 'version'] },
   members: { table: 'member', of: ofAccount, key: ['user_id'] },
@@ -128,7 +128,7 @@ export type ExportedSection = keyof typeof exportedSections;
 const pageMax = 500;
 type Row = Readonly<Record<string, string | number | bigint | Uint8Array | null>>;
 
-/** A page of a section in the order of its key, behind the values of the key that the last page ended with. */
+/** A page of a section in the order of its key, after the key values that the last page ended with. */
 export async function exportPage(
   db: Db,
   request: {

@@ -1,4 +1,4 @@
-/** What goes when a person is deleted. */
+/** What is erased when a user is deleted. */
 import { sql, type Kysely, type SqlBool } from 'kysely';
 import { recordAudit } from '../repositories/audit.ts';
 import type { Database } from '../database.ts';
@@ -7,7 +7,7 @@ import { lockAccount } from '../repositories/users.ts';
 
 type Db = Kysely<Database>;
 
-/** Why somebody cannot be deleted now. */
+/** Why a user cannot be deleted now. */
 export type PersonStays =
   | { readonly kind: 'last_owner'; readonly accountId: string }
   | { readonly kind: 'last_operator' }
@@ -18,7 +18,7 @@ const ofPerson = ['auth_session', 'auth_account', 'auth_passkey', 'auth_two_fact
 const keysAtOnce = 100;
 const earlierEmailsMax = 100;
 
-/** What keeps a person here; undefined: nothing does. */
+/** What prevents the deletion of a user; undefined: nothing. */
 export async function whyPersonStays(
   db: Db,
   { userId }: { readonly userId: string },
@@ -57,8 +57,8 @@ export async function whyPersonStays(
 }
 
 /**
- * Takes everything out that is known of a person: how they sign in, what they belong to, their mail, and name and address
- * everywhere in the audit log, where ids stay. Undefined: done, also where they were gone already.
+ * Erases everything that is known of a user: how they sign in, their memberships, their mail, and name and address everywhere in
+ * the audit log, where ids stay. Undefined: done, also when they were gone already.
  */
 export async function erasePerson(
   db: Db,
@@ -66,7 +66,7 @@ export async function erasePerson(
     readonly userId: string;
     readonly at: number;
     readonly requestId: string | null;
-    /** Of the entries of the log: one, and one for each account that they leave, so many at most. */
+    /** Ids for entries of the audit log: one, and one for each account that they leave, so their number is the maximum. */
     readonly entryIds: readonly Uint8Array[];
   },
 ): Promise<PersonStays | undefined> {
@@ -118,7 +118,7 @@ export async function erasePerson(
   });
 }
 
-/** Addresses that they had before, and nobody else has now: the log knows them. */
+/** Their earlier addresses that no other user has now, as the audit log knows them. */
 async function earlierEmails(transaction: Db, userId: string): Promise<readonly string[]> {
   const changes = await transaction
     .selectFrom('audit_log')
@@ -140,7 +140,7 @@ async function earlierEmails(transaction: Db, userId: string): Promise<readonly 
   return [...emails];
 }
 
-/** Whoever is told of the alerts of an account. */
+/** Removes the user from the recipients of an account's alerts. */
 async function leaveRecipients(
   transaction: Db,
   accountId: string,
@@ -169,7 +169,7 @@ async function leaveRecipients(
   }
 }
 
-/** What they did, what was done to them, and what names an address of theirs, for which the whole log is read: it happens rarely. */
+/** Entries by them, about them, or with one of their addresses, for which the whole log is read: it happens rarely. */
 async function eraseFromLog(transaction: Db, userId: string, emails: readonly string[]): Promise<void> {
   const nothing = { actor_name: null, address: null, before: null, after: null, wish: null };
   await transaction

@@ -1,9 +1,9 @@
-/** How whoever runs the server helps a person who cannot sign in any more. */
+/** How the operator helps a user who can no longer sign in. */
 import type { Kysely } from 'kysely';
 import type { Database } from '../database.ts';
 import { addMail } from '../repositories/mail.ts';
 
-/** Takes what proves a person besides their password, and their sessions, and leaves them a mail. Undefined: there is no such person. */
+/** Removes all proofs of identity but the password, ends the sessions, and leaves a mail. Undefined: no such user. */
 export async function releasePerson(
   db: Kysely<Database>,
   request: {

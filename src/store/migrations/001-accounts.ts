@@ -14,7 +14,7 @@ export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<v
     .addColumn('credit_limit', money, (column) => column.notNull().check(sql`credit_limit >= 0`))
     .addColumn('version', count, (column) => column.notNull())
     .addColumn('created_at', time, (column) => column.notNull())
-    // M2: holds come out of what is free, so no settlement ever meets this.
+    // M2: holds come out of what is free, so no settlement ever violates this.
     .addCheckConstraint('account_not_overdrawn', sql`kind <> 0 or available >= -credit_limit`);
   await strict(account, dialect).execute();
 

@@ -9,13 +9,13 @@ export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<v
     .addColumn('account_id', text, (column) => column.notNull().references('account.id'))
     .addColumn('id', text, (column) => column.notNull())
     .addColumn('kept_at', time, (column) => column.notNull())
-    // Of `body`.
+    // Size of `body`.
     .addColumn('bytes', count, (column) => column.notNull())
     // JSON.
     .addColumn('body', text, (column) => column.notNull())
     .addPrimaryKeyConstraint('kept_item_key', ['account_id', 'id']);
   await strict(keptItem, dialect).execute();
-  // For expiry, and for the sum of an account, which must not read the bodies.
+  // For expiry, and for an account's sum, which must not read the bodies.
   await db.schema.createIndex('kept_item_at').on('kept_item').column('kept_at').execute();
   await db.schema.createIndex('kept_item_size').on('kept_item').columns(['account_id', 'kept_at', 'bytes']).execute();
 }

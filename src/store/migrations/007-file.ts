@@ -2,7 +2,7 @@ import { sql, type Kysely } from 'kysely';
 import { columnTypes, strict, type SchemaDialect } from './columns.ts';
 
 /**
- * What is known of each file; its bytes are elsewhere. A row is there before the first byte and after the last one, so that
+ * The metadata of each file; its bytes are elsewhere. A row exists from before the first byte until after the last one, so that
  * whatever a crash leaves behind has a name: only `ready` rows are files.
  */
 export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<void> {
@@ -21,7 +21,7 @@ export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<v
     .addColumn('name', text, (column) => column.notNull())
     .addColumn('media_type', text, (column) => column.notNull())
     .addColumn('purpose', text)
-    // While it arrives, what it may become at most.
+    // While it arrives, its maximum size.
     .addColumn('bytes', count, (column) => column.notNull().check(sql`bytes >= 0`))
     .addColumn('created_at', time, (column) => column.notNull())
     .addColumn('expires_at', time);

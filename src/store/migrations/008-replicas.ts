@@ -9,7 +9,7 @@ export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<v
   const { text, money, time, bytes } = columnTypes(dialect);
   const replica = db.schema
     .createTable('replica')
-    // Made at each start, so that it is the fence: what an earlier life of the process held is not this one's.
+    // Made at each start, so that it is the fence: what an earlier life of the process held does not belong to this one.
     .addColumn('id', bytes, (column) => column.primaryKey().notNull())
     .addColumn('beat', time, (column) => column.notNull());
   await strict(replica, dialect).execute();
@@ -26,7 +26,7 @@ export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<v
   await db.schema.createIndex('slice_account').on('slice').column('account_id').execute();
 
   if (dialect === 'postgres') {
-    // M7: what row triggers do not see.
+    // M7: statements that row triggers do not see.
     for (const table of ['transfer', 'usage'])
       await sql
         .raw(

@@ -4,7 +4,7 @@ import { columnTypes, strict, type SchemaDialect } from './columns.ts';
 /** The plan of an account and its own limits, and what was used in the windows of all limits. */
 export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<void> {
   const { text, count, time } = columnTypes(dialect);
-  // The name of a plan of the configuration; null is none.
+  // The name of a plan of the configuration; null: none.
   await db.schema.alterTable('account').addColumn('plan', text).execute();
   // A JSON object; null when the account has no limits of its own.
   await db.schema.alterTable('account').addColumn('limits', text).execute();

@@ -1,16 +1,16 @@
 import { type Kysely } from 'kysely';
 import { columnTypes, strict, type SchemaDialect } from './columns.ts';
 
-/** Requests that carried an `Idempotency-Key`, and what they were answered. Holds content, for a day. */
+/** Requests that carried an `Idempotency-Key`, and their answers. Holds content, for a day. */
 export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<void> {
   const { text, time, count, bytes } = columnTypes(dialect);
   const table = db.schema
     .createTable('idempotent_request')
     // No foreign key: on PostgreSQL it would lock the account's row for every request.
     .addColumn('account_id', text, (column) => column.notNull())
-    // Of the key, which is the client's text and is not kept.
+    // Hash of the key, which is the client's text and is not kept.
     .addColumn('key_hash', bytes, (column) => column.notNull())
-    // Of the body, and of what else decides the answer.
+    // Hash of the body and of everything else that decides the answer.
     .addColumn('fingerprint', bytes, (column) => column.notNull())
     // Its row in `usage` says whether it was answered and charged.
     .addColumn('request_id', bytes, (column) => column.notNull())
@@ -18,9 +18,9 @@ export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<v
     // The process that runs it, or ran it.
     .addColumn('owner', bytes, (column) => column.notNull())
     .addColumn('created_at', time, (column) => column.notNull())
-    // That the row takes.
+    // Bytes that the row takes.
     .addColumn('bytes', count, (column) => column.notNull())
-    // The answer as it was sent; null: there is none yet, or it is not kept.
+    // The answer as it was sent; null: none yet, or not kept.
     .addColumn('answer', text)
     .addPrimaryKeyConstraint('idempotent_request_key', ['account_id', 'key_hash']);
   await strict(table, dialect).execute();

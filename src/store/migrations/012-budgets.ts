@@ -20,11 +20,11 @@ export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<v
     .addColumn('per', text, (column) => column.notNull())
     .addColumn('starts_at', time, (column) => column.notNull())
     .addColumn('ends_at', time)
-    // The budget's, by its last change in the period.
+    // The budget's amount, as of its last change in the period.
     .addColumn('amount', money, (column) => column.notNull())
-    // Charged in the period beside the budget: before it was set.
+    // Charged in the period before the budget was set.
     .addColumn('spent_before', money, (column) => column.notNull().check(sql`spent_before >= 0`))
-    // Neither spent nor leased; below zero when the budget was lowered under what is.
+    // Neither spent nor leased; below zero when the budget was lowered below that.
     .addColumn('available', money, (column) => column.notNull());
   await strict(balance, dialect).execute();
   await db.schema.createIndex('purse_subject').on('purse').columns(['subject', 'per']).execute();

@@ -22,7 +22,7 @@ export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<v
     .addColumn('length', time, (column) => column.notNull())
     .addColumn('starts_at', time, (column) => column.notNull())
     .addColumn('held', count, (column) => column.notNull().check(sql`held >= 0`))
-    // When it had less than it needed, by the clock of the database; 0: it has what it needs.
+    // When it had less than it needed, by the clock of the database; 0: it has enough.
     .addColumn('wanted_at', time, (column) => column.notNull().defaultTo(0))
     .addPrimaryKeyConstraint('limit_share_key', ['replica_id', 'subject', 'kind', 'length']);
   await (dialect === 'postgres' ? share.modifyEnd(sql`with (fillfactor = 50)`) : strict(share, dialect)).execute();

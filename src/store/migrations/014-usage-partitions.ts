@@ -3,9 +3,9 @@ import type { Database } from '../database.ts';
 import type { SchemaDialect } from './columns.ts';
 
 /**
- * On PostgreSQL usage lies in partitions by the time in its key (money.md, "Tables"). What is there becomes the partition of
- * everything before a month to come, as it is: not a row is copied, and settlements wait for a few milliseconds. On SQLite
- * the table stays as it is.
+ * On PostgreSQL usage lies in partitions by the time in its key (money.md, "Tables"). The existing table becomes, as it is, the
+ * partition of everything before a month to come: no row is copied, and settlements wait for a few milliseconds. On SQLite the
+ * table stays as it is.
  */
 export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<void> {
   if (dialect === 'sqlite') return;
@@ -13,9 +13,9 @@ export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<v
 }
 
 /**
- * Run before the transaction, and again when that has failed. A table is attached without a look at its rows where a
- * constraint says already that they are within the bounds; this one is made true while settlements go on: a short lock to add
- * it, then one reading of the table without any that matters.
+ * Runs before the transaction, and again when that has failed. PostgreSQL attaches a table without reading its rows where a
+ * constraint already says that they are within the bounds; settlements go on while this one is established: a short lock to add
+ * it, then one reading of the table without a lock that matters.
  */
 export async function prepare(db: Kysely<Database>, dialect: SchemaDialect): Promise<void> {
   if (dialect === 'sqlite') return;
@@ -39,7 +39,7 @@ export async function prepare(db: Kysely<Database>, dialect: SchemaDialect): Pro
     await sql.raw(`alter table usage validate constraint ${name}`).execute(db);
 }
 
-/** An old version may go on for long after a migration that failed: its rows must not meet the bound. */
+/** After a failed migration an old version may run on for long: its rows must not violate the bound. */
 export async function abandon(db: Kysely<Database>, dialect: SchemaDialect): Promise<void> {
   if (dialect === 'sqlite') return;
   for (const { name } of await prepared(db))
@@ -55,14 +55,14 @@ async function prepared(db: Kysely<Database>) {
   return rows;
 }
 
-/** In UTC, one whole month or more behind now and behind the newest row: versions of before may still write meanwhile. */
+/** In UTC, a whole month or more after now and after the newest row: earlier versions may still write meanwhile. */
 const monthBehindAll = `(date_trunc('month', greatest(timezone('UTC', now()), (
     select timestamp 'epoch' + ('x' || encode(substring(request_id from 1 for 6), 'hex'))::bit(48)::bigint * interval '1 millisecond'
     from usage order by request_id desc limit 1))) + interval '2 months')`;
 
 /**
- * Makes an empty partition, the default one without bounds. Made apart and then attached, so that whoever settles does not
- * wait; the triggers are its own (M7), because those of a partitioned table are not inherited before PostgreSQL 13.
+ * Makes an empty partition, the default one without bounds. Created apart and then attached, so that settlements do not wait; the
+ * triggers are its own (M7), because those of a partitioned table are not inherited before PostgreSQL 13.
  */
 const makePartition = `
   create function make_usage_partition(name text, first_id bytea, end_id bytea) returns void language plpgsql as $$

@@ -2,8 +2,8 @@ import { sql, type Kysely } from 'kysely';
 import type { SchemaDialect } from './columns.ts';
 
 /**
- * The newest transaction whose changes have been deleted: who has not seen it has missed some. One row. On SQLite nobody
- * follows changes, so nobody can have missed any.
+ * The newest transaction whose changes have been deleted: a reader that has not seen it has missed some. One row. On SQLite no
+ * process follows changes, so none can have missed any.
  */
 export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<void> {
   if (dialect === 'sqlite') return;

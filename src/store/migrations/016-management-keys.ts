@@ -1,7 +1,7 @@
 import { sql, type Kysely } from 'kysely';
 import { columnTypes, strict, type SchemaDialect } from './columns.ts';
 
-/** Keys that manage accounts, secrets that work on for a while after a rotation, and who changed what. */
+/** Keys that manage accounts, secrets that keep working for a while after a rotation, and the log of who changed what. */
 export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<void> {
   const { text, time, count, bytes } = columnTypes(dialect);
   // null: an inference key.
@@ -22,7 +22,7 @@ export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<v
 
   const audit = db.schema
     .createTable('audit_log')
-    // UUIDv7: the order of time.
+    // UUIDv7, so it sorts by time.
     .addColumn('id', bytes, (column) => column.primaryKey().notNull())
     .addColumn('at', time, (column) => column.notNull())
     // null: of the server, not of one account.

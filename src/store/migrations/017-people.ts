@@ -2,8 +2,8 @@ import { sql, type Kysely } from 'kysely';
 import { columnTypes, strict, type SchemaDialect } from './columns.ts';
 
 /**
- * Mail that waits or was sent; people, how they prove who they are, and what they are in which account. The tables
- * `auth_…` are those that better-auth works on, column by column (decision 014).
+ * The outbox of mail; users, how they sign in, and their role in each account. better-auth works on the tables `auth_…`, column
+ * by column (decision 014).
  */
 export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<void> {
   const { text, time, count, bytes } = columnTypes(dialect);
@@ -17,15 +17,15 @@ export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<v
     .addColumn('created_at', time, (column) => column.notNull())
     .addColumn('recipient', text, (column) => column.notNull())
     .addColumn('subject', text, (column) => column.notNull())
-    // Null once it was sent or given up: links in it open accounts.
+    // Null once it is sent or given up: links in it open accounts.
     .addColumn('body', text)
     .addColumn('kind', text, (column) => column.notNull())
     .addColumn('account_id', text, (column) => column.references('account.id'))
-    // JSON list; its contents in base64.
+    // JSON list, with the contents in base64.
     .addColumn('attachments', text)
     .addColumn('state', text, (column) => column.notNull().check(sql`state in ('waiting', 'sent', 'failed')`))
     .addColumn('attempts', count, (column) => column.notNull())
-    // Of the next attempt.
+    // Time of the next attempt.
     .addColumn('due_at', time, (column) => column.notNull())
     .addColumn('sent_at', time)
     .addColumn('last_error', text);
@@ -74,7 +74,7 @@ export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<v
     .addColumn('password', text)
     .addColumn('createdAt', time, (column) => column.notNull())
     .addColumn('updatedAt', time, (column) => column.notNull())
-    // Two at once could else give one subject to two people.
+    // Else two concurrent sign-ups could give one subject to two users.
     .addUniqueConstraint('auth_account_subject', ['providerId', 'accountId']);
   await strict(account, dialect).execute();
   await db.schema.createIndex('auth_account_user').on('auth_account').column('userId').execute();
@@ -119,7 +119,7 @@ export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<v
   await strict(passkey, dialect).execute();
   await db.schema.createIndex('auth_passkey_user').on('auth_passkey').column('userId').execute();
 
-  // Who runs the server. A table of its own: nothing that people send about themselves comes near it.
+  // The operators of the server. A table of its own: nothing that users submit about themselves comes near it.
   const operator = db.schema
     .createTable('server_operator')
     .addColumn('user_id', text, (column) =>
@@ -147,7 +147,7 @@ export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<v
     .addColumn('email', text, (column) => column.notNull())
     .addColumn('role', text, (column) => column.notNull().check(role))
     .addColumn('token_hash', bytes, (column) => column.notNull().unique())
-    // Of the person or the management key.
+    // Id of the user or the management key.
     .addColumn('invited_by', text, (column) => column.notNull())
     .addColumn('created_at', time, (column) => column.notNull())
     .addColumn('expires_at', time, (column) => column.notNull());
@@ -156,7 +156,7 @@ export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<v
   await db.schema.createIndex('invitation_email').on('invitation').column('email').execute();
   await db.schema.createIndex('invitation_end').on('invitation').column('expires_at').execute();
 
-  // The link that makes the owner; one row at most.
+  // The link that creates the owner; one row at most.
   const ownerLink = db.schema
     .createTable('owner_link')
     .addColumn('id', count, (column) =>

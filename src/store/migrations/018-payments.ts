@@ -1,13 +1,13 @@
 import { sql, type Kysely } from 'kysely';
 import { columnTypes, strict, type SchemaDialect } from './columns.ts';
 
-/** Top-ups, what the provider of payments has said of them, automatic top-ups, and promotional credit that expires. */
+/** Top-ups, what the payment provider has reported about them, automatic top-ups, and promotional credit that expires. */
 export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<void> {
   const { text, money, time, count, bytes } = columnTypes(dialect);
 
   const topup = db.schema
     .createTable('topup')
-    // `top_` and the 32 hex digits of a UUIDv7: the order of time.
+    // `top_` and the 32 hex digits of a UUIDv7, so it sorts by time.
     .addColumn('id', text, (column) => column.primaryKey().notNull())
     .addColumn('account_id', text, (column) => column.notNull())
     .addColumn('amount', money, (column) => column.notNull().check(sql`amount > 0`))
@@ -19,7 +19,7 @@ export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<v
     .addColumn('checkout_id', text)
     .addColumn('checkout_url', text)
     .addColumn('payment_id', text)
-    // What refunds have returned, and disputes taken, of it.
+    // How much of it refunds have returned and disputes taken.
     .addColumn('returned', money, (column) => column.notNull().defaultTo(0))
     .addColumn('idempotency_key', text, (column) => column.notNull())
     .addColumn('success_url', text)
@@ -56,7 +56,7 @@ export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<v
     .addColumn('id', text, (column) => column.notNull())
     .addColumn('kind', text, (column) => column.notNull())
     .addColumn('subject', text)
-    // `applied`, or why nothing was changed by it.
+    // `applied`, or why it changed nothing.
     .addColumn('outcome', text, (column) => column.notNull())
     // By the provider's clock.
     .addColumn('created_at', time, (column) => column.notNull())
@@ -68,14 +68,14 @@ export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<v
   const taken = db.schema
     .createTable('payment_return')
     .addColumn('provider', text, (column) => column.notNull())
-    // Of the refund or the dispute.
+    // Id of the refund or the dispute.
     .addColumn('id', text, (column) => column.notNull())
     .addColumn('kind', text, (column) => column.notNull().check(sql`kind in ('refund', 'dispute')`))
     .addColumn('payment_id', text, (column) => column.notNull())
     .addColumn('topup_id', text, (column) => column.notNull())
     .addColumn('account_id', text, (column) => column.notNull())
     .addColumn('amount', money, (column) => column.notNull().check(sql`amount > 0`))
-    // What the account had of it; the rest is bad debt.
+    // How much of it the account had; the rest is bad debt.
     .addColumn('taken', money, (column) => column.notNull().check(sql`taken >= 0 and taken <= amount`))
     .addColumn('at', time, (column) => column.notNull())
     .addPrimaryKeyConstraint('payment_return_key', ['provider', 'id']);
@@ -100,7 +100,7 @@ export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<v
     .addColumn('threshold', money, (column) => column.notNull().check(sql`threshold >= 0`))
     .addColumn('amount', money, (column) => column.notNull().check(sql`amount > 0`))
     .addColumn('monthly_cap', money, (column) => column.notNull().check(sql`monthly_cap >= amount`))
-    // In a row; at three it stops.
+    // Consecutive failures; it stops at three.
     .addColumn('failures', count, (column) => column.notNull())
     .addColumn('stopped_at', time)
     .addColumn('stop_reason', text)
@@ -121,7 +121,7 @@ export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<v
     .addColumn('granted_at', time, (column) => column.notNull())
     .addColumn('expires_at', time, (column) => column.notNull())
     .addColumn('closed_at', time)
-    // What was left of it at its end, and what of that the account still had.
+    // What was left of it at its end, and how much of that the account still had.
     .addColumn('unused', money)
     .addColumn('taken', money)
     .addCheckConstraint('promotion_span', sql`expires_at > granted_at`);
@@ -139,7 +139,7 @@ export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<v
     .createTable('demo_payment_object')
     .addColumn('id', text, (column) => column.primaryKey().notNull())
     .addColumn('kind', text, (column) => column.notNull())
-    // The same wish twice makes one object.
+    // Two requests with the same key make one object.
     .addColumn('idempotency_key', text, (column) => column.unique())
     .addColumn('version', count, (column) => column.notNull())
     .addColumn('created_at', time, (column) => column.notNull())

@@ -2,7 +2,7 @@ import { sql, type Kysely } from 'kysely';
 import type { Database } from '../database.ts';
 import { columnTypes, strict, type SchemaDialect } from './columns.ts';
 
-/** Reports in the time zone of an account: sums by its days, sums by labels, and what says how far each goes. */
+/** Reports in an account's time zone: sums by its days, sums by labels, and how far each of them goes. */
 export async function up(db: Kysely<Database>, dialect: SchemaDialect): Promise<void> {
   const { text, time, count } = columnTypes(dialect);
   await db.schema
@@ -15,7 +15,7 @@ export async function up(db: Kysely<Database>, dialect: SchemaDialect): Promise<
   await createSums(db, dialect, 'usage_day', ['day', 'model_id', 'key_id']);
   await createSums(db, dialect, 'usage_tag_hour', ['hour', 'tag', 'model_id', 'key_id']);
   await createSums(db, dialect, 'usage_tag_day', ['day', 'tag', 'model_id', 'key_id']);
-  // The job that rewrites the newest hours; and one label over a long time.
+  // For the job that rewrites the newest hours, and for one label over a long time.
   await db.schema.createIndex('usage_tag_hour_hour').on('usage_tag_hour').column('hour').execute();
   await db.schema
     .createIndex('usage_tag_hour_tag')
@@ -27,15 +27,15 @@ export async function up(db: Kysely<Database>, dialect: SchemaDialect): Promise<
   const days = db.schema
     .createTable('usage_days')
     .addColumn('account_id', text, (column) => column.primaryKey().notNull())
-    // Whose days they are: another than the account's makes them worth nothing.
+    // The zone of the days: if it is not the account's, they are worthless.
     .addColumn('time_zone', text, (column) => column.notNull())
-    // The start of the first day that is not in usage_day yet; all before it are.
+    // Start of the first day that is not in usage_day yet; all before it are.
     .addColumn('until', time, (column) => column.notNull());
   await strict(days, dialect).execute();
 
   const tags = db.schema
     .createTable('usage_tags')
-    // One row: from which hour on labels have been added up; 0: all.
+    // One row: labels have been summed up from this hour on; 0: for all hours.
     .addColumn('since', time, (column) => column.notNull());
   await (dialect === 'sqlite' ? tags.modifyEnd(sql`strict`) : tags).execute();
   const newest = await db
@@ -49,7 +49,7 @@ export async function up(db: Kysely<Database>, dialect: SchemaDialect): Promise<
     .execute();
 }
 
-/** As usage_hour: recomputed, never incremented. */
+/** Like usage_hour: recomputed, never incremented. */
 async function createSums(
   db: Kysely<Database>,
   dialect: SchemaDialect,

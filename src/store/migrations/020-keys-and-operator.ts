@@ -1,26 +1,26 @@
 import { sql, type Kysely } from 'kysely';
 import { columnTypes, type SchemaDialect } from './columns.ts';
 
-/** Keys that are paused or tagged, to whom invoices go, accounts that are gone, and an audit log that nothing is lost from. */
+/** Paused and tagged keys, invoice recipients, deleted accounts, and an audit log that loses nothing. */
 export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<void> {
   const { text, time, bytes } = columnTypes(dialect);
   const add = (table: string, column: string, type: 'text' | typeof time | typeof bytes): Promise<void> =>
     db.schema.alterTable(table).addColumn(column, type).execute();
   // JSON list; null: none.
   await add('api_key', 'tags', text);
-  // Paused since; null: not.
+  // When it was paused; null: it is not.
   await add('api_key', 'disabled_at', time);
   await add('api_key', 'updated_at', time);
 
   for (const column of ['legal_name', 'address_lines', 'country', 'tax_id', 'invoice_email'])
     await add('account', column, text);
-  // Its people, files and names are gone; what it was charged stays.
+  // When its users, files and names were erased; what it was charged stays.
   await add('account', 'deleted_at', time);
 
-  // A change is written as `begun` before it is made; a row that names that one says what became of it.
+  // A change is written as `begun` before it is made; the row that references that one says what became of it.
   await add('audit_log', 'completes', bytes);
   await add('audit_log', 'outcome', text);
-  // JSON: what was asked for.
+  // JSON: the input of the change.
   await add('audit_log', 'wish', text);
   await db.schema
     .createIndex('audit_log_completes')
@@ -35,12 +35,12 @@ export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<v
 const fixed = ['id', 'at', 'account_id', 'actor_kind', 'actor_id', 'action', 'target', 'request_id'];
 const isDifferent = (operator: string): string =>
   [...fixed, 'completes', 'outcome'].map((column) => `new.${column} ${operator} old.${column}`).join(' or ');
-/** What may hold the name of a person. It can be taken away, and not be put in the place of something else. */
+/** Columns that may hold a user's name. It can be removed, but not replaced with something else. */
 const keptName = ['actor_name', 'address', 'before', 'after', 'wish']
   .map((column) => `new."${column}" is not null`)
   .join(' or ');
 
-/** Rows are only added; an account that is deleted takes the names of people out of its own. */
+/** Rows are only added; deleting an account removes users' names from its own. */
 const appendOnly: Readonly<Record<SchemaDialect, readonly string[]>> = {
   sqlite: [
     `create trigger audit_log_no_delete before delete on audit_log

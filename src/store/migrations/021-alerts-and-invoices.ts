@@ -2,7 +2,7 @@ import { sql, type Kysely } from 'kysely';
 import { columnTypes, strict, type SchemaDialect } from './columns.ts';
 import { forbidChanges } from './immutable.ts';
 
-/** Invoices, alerts, endpoints of webhooks with what is sent to them, and what is still to be told. */
+/** Invoices, alerts, webhook endpoints with their deliveries, and events that are still to be announced. */
 export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<void> {
   await createInvoices(db, dialect);
   await createAlerts(db, dialect);
@@ -20,7 +20,7 @@ async function createInvoices(db: Kysely<unknown>, dialect: SchemaDialect): Prom
     .addColumn('number', text, (column) => column.notNull().unique())
     .addColumn('year', count, (column) => column.notNull())
     .addColumn('sequence', count, (column) => column.notNull().check(sql`sequence > 0`))
-    // `2026-10`: the month that it closes; of a credit note the month in which the refunds fell.
+    // `2026-10`: the month that it closes; for a credit note, the month of the refunds.
     .addColumn('month', text, (column) => column.notNull())
     // What a credit note corrects; empty for a statement.
     .addColumn('corrects', text, (column) => column.notNull())
@@ -29,7 +29,7 @@ async function createInvoices(db: Kysely<unknown>, dialect: SchemaDialect): Prom
     .addColumn('issued_at', time, (column) => column.notNull())
     .addColumn('total', money, (column) => column.notNull())
     .addColumn('closing', money, (column) => column.notNull())
-    // JSON: all that it says, so that it prints the same for ever.
+    // JSON: all its content, so that it always prints the same.
     .addColumn('data', text, (column) => column.notNull())
     .addUniqueConstraint('invoice_sequence', ['year', 'sequence'])
     .addUniqueConstraint('invoice_once', ['account_id', 'month', 'corrects']);
@@ -53,7 +53,7 @@ async function createAlerts(db: Kysely<unknown>, dialect: SchemaDialect): Promis
     .addColumn('account_id', text, (column) => column.notNull())
     .addColumn('kind', text, (column) => column.notNull().check(sql`kind in ('spend', 'balance')`))
     .addColumn('name', text, (column) => column.notNull())
-    // Of spending, or of the balance; null where days of runway are the threshold.
+    // Threshold of spending or of the balance; null where the threshold is days of runway.
     .addColumn('threshold', money, (column) => column.check(sql`threshold >= 0`))
     .addColumn('runway_days', count)
     .addColumn('per', text, (column) => column.check(sql`per in ('day', 'week', 'month')`))
@@ -68,7 +68,7 @@ async function createAlerts(db: Kysely<unknown>, dialect: SchemaDialect): Promis
     .addColumn('created_at', time, (column) => column.notNull())
     .addColumn('updated_at', time, (column) => column.notNull())
     .addColumn('state', text, (column) => column.notNull().check(sql`state in ('ok', 'fired')`))
-    // What was seen when it was looked at last, in microcents; null: not yet.
+    // The value at the last look, in microcents; null: none yet.
     .addColumn('observed', money)
     .addColumn('looked_at', time)
     .addColumn('fired_at', time)
@@ -78,7 +78,7 @@ async function createAlerts(db: Kysely<unknown>, dialect: SchemaDialect): Promis
   await strict(alert, dialect).execute();
   await db.schema.createIndex('alert_account').on('alert').columns(['account_id', 'id']).execute();
 
-  // What has happened and is still to be told, by mail and to webhooks. Written in the transaction that made it happen.
+  // Events that are still to be announced by mail and webhooks. Written in the transaction that caused them.
   const notice = db.schema
     .createTable('notice')
     .addColumn('id', text, (column) => column.primaryKey().notNull())
@@ -86,7 +86,7 @@ async function createAlerts(db: Kysely<unknown>, dialect: SchemaDialect): Promis
     .addColumn('type', text, (column) => column.notNull())
     // JSON: the `data` of the event.
     .addColumn('data', text, (column) => column.notNull())
-    // JSON: whom to write to, beside the webhooks.
+    // JSON: recipients of mail, besides the webhooks.
     .addColumn('recipients', text, (column) => column.notNull())
     .addColumn('webhook', count, (column) => column.notNull())
     .addColumn('at', time, (column) => column.notNull());
@@ -101,16 +101,16 @@ async function createWebhooks(db: Kysely<unknown>, dialect: SchemaDialect): Prom
     .addColumn('account_id', text, (column) => column.notNull())
     .addColumn('url', text, (column) => column.notNull())
     .addColumn('description', text, (column) => column.notNull())
-    // JSON list of types; null: all, those to come too.
+    // JSON list of types; null: all, including future ones.
     .addColumn('events', text)
-    // Which secret signs: it is derived from this number, and stored nowhere.
+    // Version of the signing secret, which is derived from this number and stored nowhere.
     .addColumn('secret_version', count, (column) => column.notNull())
     .addColumn('status', text, (column) => column.notNull().check(sql`status in ('active', 'disabled', 'deleted')`))
     // Why it is disabled: `asked` or `failing`.
     .addColumn('reason', text)
     .addColumn('created_at', time, (column) => column.notNull())
     .addColumn('updated_at', time, (column) => column.notNull())
-    // Since when nothing has arrived there; null: what was sent last has.
+    // Since when deliveries have failed; null: the last one has arrived.
     .addColumn('failing_since', time);
   await strict(endpoint, dialect).execute();
   await db.schema
@@ -127,13 +127,13 @@ async function createWebhooks(db: Kysely<unknown>, dialect: SchemaDialect): Prom
     // The same for all endpoints and tries: `Webhook-Id`.
     .addColumn('event_id', text, (column) => column.notNull())
     .addColumn('type', text, (column) => column.notNull())
-    // As it is sent.
+    // The body as it is sent.
     .addColumn('body', text, (column) => column.notNull())
     .addColumn('state', text, (column) =>
       column.notNull().check(sql`state in ('waiting', 'delivered', 'failed', 'dropped')`),
     )
     .addColumn('tries', count, (column) => column.notNull())
-    // When it is tried next, or, while somebody tries, when another may take over; null: never.
+    // When it is tried next, or, during a try, when another process may take over; null: never.
     .addColumn('next_at', time)
     .addColumn('created_at', time, (column) => column.notNull())
     .addColumn('tried_at', time)

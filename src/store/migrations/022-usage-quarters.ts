@@ -13,8 +13,8 @@ const sums = [
 ] as const;
 
 /**
- * What of an hour's sums fell into its first three quarters, so that hours and days of zones at :30 and :45 are read from
- * roll-ups too. Adding the columns touches no row; a job fills them in backwards.
+ * The part of an hour's sums that fell into each of its first three quarters, so that hours and days of zones at :30 and :45 are
+ * read from roll-ups too. Adding the columns touches no row; a job fills them in backwards.
  */
 export async function up(db: Kysely<Database>, dialect: SchemaDialect): Promise<void> {
   const { count, time } = columnTypes(dialect);
@@ -24,7 +24,7 @@ export async function up(db: Kysely<Database>, dialect: SchemaDialect): Promise<
 
   const quarters = db.schema
     .createTable('usage_quarters')
-    // One row: hours before it may be from before quarters and labels were added up; 0: none is.
+    // One row: hours before it may predate quarters and labels; 0: none do.
     .addColumn('since', time, (column) => column.primaryKey().notNull());
   await strict(quarters, dialect).execute();
   const newest = await db

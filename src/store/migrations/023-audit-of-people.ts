@@ -1,6 +1,6 @@
 import { sql, type Kysely } from 'kysely';
 
-/** What people did to their own sign-in, and what became of changes, found without reading the whole log. */
+/** Finds what users did to their own sign-in, and the outcomes of changes, without reading the whole log. */
 export async function up(db: Kysely<unknown>): Promise<void> {
   await db.schema.createIndex('audit_log_actor').on('audit_log').columns(['actor_id', 'id']).execute();
   await db.schema

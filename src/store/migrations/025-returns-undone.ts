@@ -1,7 +1,7 @@
 import { sql, type Kysely } from 'kysely';
 import { columnTypes, type SchemaDialect } from './columns.ts';
 
-/** When a refund has failed, or a dispute was won: it has taken nothing in the end. Disputes that were won before have given back already. */
+/** When a refund failed or a dispute was won: it has taken nothing in the end. Disputes won earlier were given back already. */
 export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<void> {
   await db.schema.alterTable('payment_return').addColumn('undone_at', columnTypes(dialect).time).execute();
   await sql

@@ -1,7 +1,7 @@
 import { sql, type Kysely } from 'kysely';
 import { columnTypes, type SchemaDialect } from './columns.ts';
 
-/** How a customer is taxed; all were taxed alike until now. */
+/** How a customer is taxed; until now all were taxed alike. */
 export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<void> {
   await db.schema
     .alterTable('account')

@@ -2,7 +2,7 @@ import { sql, type Kysely } from 'kysely';
 import { columnTypes, strict, type SchemaDialect } from './columns.ts';
 import { forbidChanges } from './immutable.ts';
 
-/** What payments leave at once. Payments from before have none: the statement of the month that uses them shows their tax. */
+/** Receipts for payments, issued at once. Earlier payments have none: the statement of the month that uses them has their tax. */
 export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<void> {
   const { text, money, time, count, bytes } = columnTypes(dialect);
   const receipt = db.schema
@@ -16,9 +16,9 @@ export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<v
     .addColumn('number', text, (column) => column.notNull().unique())
     .addColumn('year', count, (column) => column.notNull())
     .addColumn('sequence', count, (column) => column.notNull().check(sql`sequence > 0`))
-    // The movement of the payment; null: it is about one that was returned.
+    // The movement of the payment; null: it is about a return.
     .addColumn('transfer_id', bytes, (column) => column.unique())
-    // Of the refund or the dispute; null: it is about a payment.
+    // Provider of the refund or the dispute; null: it is about a payment.
     .addColumn('provider', text)
     .addColumn('return_id', text)
     // Id of the document that it corrects; empty for a receipt.
@@ -26,9 +26,9 @@ export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<v
     .addColumn('topup_id', text)
     .addColumn('issued_at', time, (column) => column.notNull())
     .addColumn('total', money, (column) => column.notNull())
-    // How was paid, in words.
+    // How it was paid, in words.
     .addColumn('method', text, (column) => column.notNull())
-    // JSON: all that it says, so that it prints the same for ever.
+    // JSON: all its content, so that it always prints the same.
     .addColumn('data', text, (column) => column.notNull())
     .addUniqueConstraint('receipt_sequence', ['year', 'sequence'])
     .addUniqueConstraint('receipt_return', ['provider', 'return_id', 'kind']);
@@ -36,7 +36,7 @@ export async function up(db: Kysely<unknown>, dialect: SchemaDialect): Promise<v
   await db.schema.createIndex('receipt_account').on('receipt').columns(['account_id', 'year', 'sequence']).execute();
   await db.schema.createIndex('receipt_topup').on('receipt').column('topup_id').execute();
   await forbidChanges(db, dialect, 'receipt');
-  // Payments are looked through for those that have none yet.
+  // For finding payments that have none yet.
   await db.schema
     .createIndex('transfer_topup')
     .on('transfer')

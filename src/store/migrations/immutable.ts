@@ -1,7 +1,7 @@
 import { sql, type Kysely } from 'kysely';
 import type { SchemaDialect } from './columns.ts';
 
-/** As with the ledger (M7): what has been issued is not changed. */
+/** As for the ledger (M7): what has been issued is not changed. */
 export async function forbidChanges(db: Kysely<unknown>, dialect: SchemaDialect, table: string): Promise<void> {
   if (dialect === 'postgres') {
     await sql

@@ -34,9 +34,9 @@ import * as receipts from './029-receipts.ts';
 
 interface MigrationSteps {
   up(db: Kysely<Database>, dialect: SchemaDialect): Promise<void>;
-  /** Run before the transaction of all: what takes long and disturbs nobody. It may find itself done already. */
+  /** Runs before the common transaction: for work that takes long and disturbs no one. It may find itself done already. */
   prepare?(db: Kysely<Database>, dialect: SchemaDialect): Promise<void>;
-  /** Undoes that, because the transaction has failed. */
+  /** Undoes `prepare`, because the transaction has failed. */
   abandon?(db: Kysely<Database>, dialect: SchemaDialect): Promise<void>;
 }
 
@@ -76,8 +76,8 @@ const migrations: Readonly<Record<string, MigrationSteps>> = {
 export const migrationNames: readonly string[] = Object.keys(migrations);
 
 /**
- * Brings the schema up to date, up to `last` when given, and returns the names of what ran. All of them run in one
- * transaction, behind what some prepare: a process that dies in the middle leaves the state from before (reliability S9).
+ * Brings the schema up to date, up to `last` when given, and returns the names of what ran. All of them run in one transaction,
+ * after their `prepare` steps: a process that dies in the middle leaves the state from before (reliability S9).
  */
 export async function migrate(db: Kysely<Database>, dialect: SchemaDialect, last?: string): Promise<readonly string[]> {
   await refuseNewer(db);
@@ -97,7 +97,7 @@ export async function migrate(db: Kysely<Database>, dialect: SchemaDialect, last
   for (const [, { prepare }] of wanted) await prepare?.(db, dialect);
   const { error, results } = await (last === undefined ? migrator.migrateToLatest() : migrator.migrateTo(last));
   if (error !== undefined) {
-    // What is left is in nobody's way, or the next try finds it.
+    // What is left disturbs no one, or the next try finds it.
     for (const [, { abandon }] of wanted) await abandon?.(db, dialect).catch(() => {});
     const failed = results?.find((result) => result.status === 'Error')?.migrationName;
     const reason = error instanceof Error ? error.message : String(error);
@@ -112,7 +112,7 @@ export async function migrate(db: Kysely<Database>, dialect: SchemaDialect, last
   return (results ?? []).map((result) => result.migrationName);
 }
 
-/** Runs one migration as it is, without a transaction and without a record of it: to see what it prints. */
+/** Runs one migration as it is, without a transaction or a record of it: to see what it prints. */
 export async function runMigration(db: Kysely<Database>, dialect: SchemaDialect, name: string): Promise<void> {
   await migrations[name]!.up(db, dialect);
 }

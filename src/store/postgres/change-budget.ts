@@ -5,8 +5,8 @@ import type { Run } from './connection.ts';
 import { recordChange } from './statements.ts';
 
 /**
- * Sets the budget, and what this and later periods have by it. The budget's row comes first: who begins a balance reads it
- * under a lock, so that every balance is either changed here or made by the new budget.
+ * Sets the budget, and what this and later periods have under it. The budget's row comes first: beginning a balance reads it
+ * under a lock, so that every balance is either changed here or made from the new budget.
  */
 export async function changeBudget(run: Run, change: BudgetChange): Promise<void> {
   const { kind, subject, budget, spentBeforeMicrocents, at, changeId } = change;

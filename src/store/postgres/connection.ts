@@ -4,15 +4,15 @@ import { StoreError } from '../store-error.ts';
 import { isConnectionLost, sqlState } from './postgres-error.ts';
 
 export const connectTimeoutMs = 3_000;
-/** Connections that fail are tried again after a pause that grows to this, half of it by chance (reliability D3). */
+/** Failed connections are retried after a pause that grows to this, half of it random (reliability D3). */
 const pauseMaxMs = 1_000;
-/** `materialized`, which the statements of the ledger need. */
+/** The first with `materialized`, which the statements of the ledger need. */
 const oldestServer = 120_000;
 
-/** Where the database is; the URL may hold a password, so it is shown to nobody. */
+/** Address of the database; the URL may hold a password, so it is never shown. */
 export interface PostgresAddress {
   readonly url: string;
-  /** Where it does not stand in the URL. Without one, the driver looks into the user's password file (`PGPASSFILE`). */
+  /** The password when it is not in the URL. Without one, the driver looks into the user's password file (`PGPASSFILE`). */
   readonly password?: string | undefined;
 }
 
@@ -51,7 +51,7 @@ function bytesOf(text: string): Uint8Array {
 }
 
 /**
- * On each connection that writes (M10): what it acknowledges has reached the disk. A server that is set to a stronger
+ * Set on each connection that writes (M10): what it acknowledges has reached the disk. A server that is set to a stronger
  * promise, such as a synchronous standby, keeps it.
  */
 export const durable = `select set_config('synchronous_commit',
@@ -85,7 +85,7 @@ export function dropSocket(client: pg.ClientBase): void {
   (client as unknown as { readonly connection: { readonly stream: { destroy(): void } } }).connection.stream.destroy();
 }
 
-/** Whatever waits for the server fails when the time is over: it may be silent, not gone, as a pooler whose server is away. */
+/** Fails what waits for the server when the time is over: it may be silent, not gone, like a pooler whose server is away. */
 export async function inTimeOf<Value>(
   client: pg.ClientBase,
   timeoutMs: number,
@@ -99,7 +99,7 @@ export async function inTimeOf<Value>(
   }
 }
 
-/** Turns a failure to reach the database into what the operator can do. */
+/** Turns a failure to reach the database into instructions for the operator. */
 export function unreachable(error: unknown, shown: string): StoreError {
   if (error instanceof StoreError) return error;
   const reason = error instanceof Error ? error.message || reasonOf(error) : String(error);
@@ -125,7 +125,7 @@ export function unreachable(error: unknown, shown: string): StoreError {
   );
 }
 
-/** Of an error without words, as when every address of a host has refused. */
+/** The reason of an error without a message, as when every address of a host has refused. */
 function reasonOf(error: Error): string {
   if (error instanceof AggregateError) return (error.errors as Error[]).map((one) => one.message).join(', ');
   return 'code' in error ? String(error.code) : error.name;
@@ -147,7 +147,7 @@ interface Answer<Row> {
 
 export type Statement = { readonly name: string; readonly text: string } | { readonly text: string };
 
-/** One statement after the other on a connection that is made again when it breaks. */
+/** Runs one statement after the other on a connection that is remade when it breaks. */
 export class Session {
   readonly #options: SessionOptions;
   #client: pg.Client | undefined;
@@ -159,12 +159,12 @@ export class Session {
     this.#options = options;
   }
 
-  /** Rejects with what the driver says. After a connection was lost, the next call makes another one. */
+  /** Rejects with the driver's error. After a connection was lost, the next call makes another one. */
   query<Row extends object>(statement: Statement, values: readonly unknown[], timeoutMs: number): Promise<Answer<Row>> {
     return this.exclusively(timeoutMs, (run) => run<Row>(statement, values));
   }
 
-  /** Gives the connection to one caller for several statements, in a time for all of them together. */
+  /** Gives the connection to one caller for several statements, within a time for all of them together. */
   exclusively<Value>(timeoutMs: number, work: (run: Run) => Promise<Value>): Promise<Value> {
     const turn = this.#last.then(
       () => this.#work(timeoutMs, work),
@@ -176,7 +176,7 @@ export class Session {
 
   async #work<Value>(timeoutMs: number, work: (run: Run) => Promise<Value>): Promise<Value> {
     const client = await this.#connected();
-    // A server that is silent, not gone: waiting for it for good would block whoever comes next.
+    // The server is silent, not gone: waiting for it for good would block the next caller.
     const timer = setTimeout(() => this.#drop(client), timeoutMs);
     try {
       return await work(async (statement, values) => {
@@ -198,7 +198,7 @@ export class Session {
     if (this.#client !== undefined) return this.#client;
     if (this.#failures > 0) {
       const pauseMs = Math.min(25 * 2 ** this.#failures, pauseMaxMs);
-      // Who closes the store waits for this too: a pause that does not count would end the process in the middle of it.
+      // Closing the store waits for this too: an unreferenced pause would end the process in the middle of it.
       await sleep(pauseMs * (0.5 + Math.random() / 2));
     }
     const client = new pg.Client(clientConfig(this.#options.address));
@@ -227,7 +227,7 @@ export class Session {
     dropSocket(client);
   }
 
-  /** After what is waiting. */
+  /** Closes after everything that is waiting. */
   async close(): Promise<void> {
     await this.#last.catch(() => {});
     this.#closed = true;

@@ -1,9 +1,9 @@
-/** Steps back that are smaller are waited out, so that times of this process do not go back. */
+/** Smaller steps back are waited out, so that times of this process do not go back. */
 const waitedOutMs = 10_000;
 
 /**
- * What time it is by the database, without asking: its answers say what time it was, and a clock that nobody sets counts from
- * there. So replicas whose own clocks differ by days agree to within an answer's way (reliability S5, M4).
+ * The database's time without a query: its answers carry their time, and a monotonic clock counts from there. So replicas whose
+ * own clocks differ by days agree to within an answer's way (reliability S5, M4).
  */
 export class DatabaseClock {
   readonly #monotonicMs: () => number;
@@ -15,14 +15,14 @@ export class DatabaseClock {
     this.#monotonicMs = monotonicMs;
   }
 
-  /** Milliseconds since 1970. The database must have been heard. */
+  /** Milliseconds since 1970. The database must have answered once. */
   now(): number {
     if (this.#offsetMs === undefined) throw new Error('the database has not said what time it is');
     this.#lastMs = Math.max(this.#lastMs, Math.floor(this.#monotonicMs() + this.#offsetMs));
     return this.#lastMs;
   }
 
-  /** The database said that it was `readingMs` after `askedMs`, which is by `monotonicMs`; the answer has just come. */
+  /** The database reported `readingMs` for a query sent at `askedMs` of `monotonicMs`; the answer has just come. */
   heard(readingMs: number, askedMs: number): void {
     const leastMs = readingMs - this.#monotonicMs();
     const mostMs = readingMs + 1 - askedMs; // a reading is in whole milliseconds

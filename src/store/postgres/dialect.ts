@@ -27,7 +27,7 @@ export function kyselyOn(driver: Driver): Kysely<Database> {
   });
 }
 
-/** Kysely on a connection that has an owner already: for single statements that must end in time. */
+/** Kysely on a connection that another owner has: for single statements that must end in time. */
 export function kyselyOnSession(session: Session, timeoutMs: number): Kysely<Database> {
   const connection: DatabaseConnection = {
     executeQuery: async <Row>({ sql, parameters }: CompiledQuery) => {

@@ -6,13 +6,13 @@ import { Session, type PostgresAddress } from './connection.ts';
 import { kyselyOnSession } from './dialect.ts';
 import { readChanges } from './statements.ts';
 
-/** The channel that the trigger on `change` calls on. A call only makes the next look come sooner. */
+/** The channel that the trigger on `change` notifies. A notification only makes the next look come sooner. */
 const changeChannel = 'tokenhouse_change';
 const lookEveryMs = 250;
-/** Nothing is admitted from memory when the last good look is older. */
+/** When the last good look is older, nothing is admitted from memory. */
 const staleAfterMs = 1_000;
 const answerTimeoutMs = 1_000;
-/** Of each statement that reads what has changed. */
+/** Timeout of each statement that reads changes. */
 const readTimeoutMs = 5_000;
 
 export interface PostgresFeedOptions {
@@ -26,15 +26,15 @@ interface ChangeRow {
   readonly snapshot: string;
   /** When the server was started. */
   readonly server: string;
-  /** What has changed since may have been deleted. */
+  /** Changes made since may have been deleted. */
   readonly isLate: boolean | null;
   readonly kind: string | null;
   readonly ref: string | null;
 }
 
 /**
- * Looks for changes a few times a second, and at once when the database calls. Looking is what counts: it works when
- * calls are lost. Each look hands the next one its snapshot, so every change is found by exactly one good look, and what
+ * Looks for changes a few times a second, and at once when the database notifies. Polling is what counts: it works when
+ * notifications are lost. Each look hands the next one its snapshot, so every change is found by exactly one good look, and what
  * a failed one has found is found again.
  */
 export class PostgresFeed implements Feed {
@@ -45,10 +45,10 @@ export class PostgresFeed implements Feed {
   readonly #db: Kysely<Database>;
   readonly #repositories: FollowedRepositories;
   #timer: NodeJS.Timeout | undefined;
-  /** Up to which all changes are in force here. */
+  /** The snapshot up to which all changes are in force here. */
   #snapshot: string | null = null;
   #server: string | undefined;
-  /** When the last good look began: what was durable by then is in force. */
+  /** When the last good look began: everything durable by then is in force. */
   #goodMs = -Infinity;
   #last: Promise<boolean> = Promise.resolve(true);
   /** A look that has not begun. */
@@ -86,7 +86,7 @@ export class PostgresFeed implements Feed {
   }
 
   freshen(): Promise<boolean> {
-    // A look that is under way will do, where the database is slow.
+    // A look that is under way suffices, where the database is slow.
     return inTime(this.#last.then(() => !this.isStale || this.#look()));
   }
 
@@ -102,7 +102,7 @@ export class PostgresFeed implements Feed {
     await this.#db.destroy();
   }
 
-  /** One look after the other; all that ask before it begins share the next one. */
+  /** One look after the other; all callers that come before it begins share the next one. */
   #look(): Promise<boolean> {
     if (this.#next !== undefined) return this.#next;
     const turn = this.#last.then(() => {
@@ -118,7 +118,7 @@ export class PostgresFeed implements Feed {
     try {
       const { rows } = await this.#session.query<ChangeRow>(readChanges, [this.#snapshot], answerTimeoutMs);
       const { snapshot, server, isLate } = rows[0]!;
-      // Another server, or the same one after a crash or a restore: what this one has forgotten, nobody can say.
+      // Another server, or the same one after a crash or a restore: what this one has forgotten is unknown.
       if (server !== this.#server || isLate === true) await this.#follower.loadAll(this.#repositories);
       else {
         const changes = rows.filter((row): row is ChangeRow & Change => row.kind !== null);

@@ -8,10 +8,10 @@ import { beginBalance, giveBack, giveBackToBudget, grant, grantOfBudget } from '
 
 const answerTimeoutMs = 2_000;
 const conflictTriesMax = 5;
-/** Replicas call to each other for idle remainders on this channel; admin events and poor accounts only, never per request. */
+/** Replicas call on each other for idle remainders on this channel; only for admin events and poor accounts, not per request. */
 export const returnChannel = 'tokenhouse_return';
 
-/** The database lends to each of its replicas. */
+/** The database as the lease server of each of its replicas. */
 export function postgresLeaseServer(session: Session, replica: () => Uint8Array): LeaseServer {
   const begin = async (balanceId: string): Promise<void> => {
     const { subject, per, startsAt, endsAt } = readBalanceId(balanceId);
@@ -29,7 +29,7 @@ export function postgresLeaseServer(session: Session, replica: () => Uint8Array)
             [me, balanceId, missing, want, step],
             answerTimeoutMs,
           );
-          // Leased by an earlier life, whose slices have gone back.
+          // Leased by an earlier life, whose leases have gone back.
           if (me !== replica()) continue;
           return rows[0]!;
         } catch (error) {
@@ -54,14 +54,14 @@ export function postgresLeaseServer(session: Session, replica: () => Uint8Array)
   };
 }
 
-/** The balance that another replica has called for; `undefined`: the call is this replica's own. */
+/** The balance that another replica has called for; `undefined`: this replica's own call. */
 export function balanceCalled(payload: string, replica: Uint8Array): string | undefined {
   const [caller, balanceId = ''] = payload.split(' ');
   return caller === hexOf(replica) ? undefined : balanceId;
 }
 
 /**
- * A lease is of what the locked row has, maybe more than the row of the snapshot had: somebody has just given back or
- * topped up. PostgreSQL checks what the update makes of the old row before it finds the new one.
+ * A lease comes out of the locked row, which may have more than the row of the snapshot had, after a return or a top-up
+ * meanwhile. PostgreSQL checks the update of the old row before it finds the new one.
  */
 const isOfOldRow = (error: unknown): boolean => sqlState(error) === '23514';

@@ -26,7 +26,7 @@ import { beat, readUsage, recordChange } from './statements.ts';
 const operationTimeoutMs = 5_000;
 const probeTimeoutMs = 1_000;
 const conflictTriesMax = 5;
-/** While others give back idle remainders of an account that is to be debited. */
+/** Tries while others return idle remainders of an account that is to be debited. */
 const debitTriesMax = 4;
 const debitPauseMs = 50;
 
@@ -37,13 +37,13 @@ export interface PostgresLedgerOptions {
   readonly newId: () => Uint8Array;
   /** Called for each transaction: settlements in it, the time until its answer, and whether the store refused it whole. */
   readonly onBatch?: (rows: number, elapsedMs: number, isRefused: boolean) => void;
-  /** Declared dead by the others while it was not heard of. */
+  /** Called when the others have declared this process dead while it was out of contact. */
   readonly onExpired?: () => void;
 }
 
 /**
- * One of several ledgers on one database. Three connections, so that settlements, questions for money and beats do not
- * wait for each other. It never dies of the database: while that is away its calls fail, and `silentMs` grows.
+ * One of several ledgers on one database. Three connections, so that settlements, lease requests and heartbeats do not wait for
+ * each other. A database outage never ends it: meanwhile its calls fail, and `silentMs` grows.
  */
 export class PostgresLedger implements AccountLedger {
   readonly #free: LeasedBalances;
@@ -67,7 +67,7 @@ export class PostgresLedger implements AccountLedger {
       address,
       onAnswer,
       onConnect: async (client) => {
-        // A reaper that waits for an account's row would miss beats; it comes again.
+        // A reaper that waited for an account's row would miss heartbeats; it comes again.
         await client.query(`listen ${returnChannel}; set lock_timeout = 300`);
       },
       onNotification: (payload) => {
@@ -80,7 +80,7 @@ export class PostgresLedger implements AccountLedger {
       newId,
       onHeartbeat: (databaseMs, askedMs) => this.#clock.heard(databaseMs, askedMs),
       onExpired: () => {
-        // What is free and what is held was of the earlier life.
+        // The free and held amounts belonged to the earlier life.
         this.#free.forget();
         this.#leases.forget();
         this.#settlements.forgetOpens();
@@ -93,12 +93,12 @@ export class PostgresLedger implements AccountLedger {
     this.#leases = new Leases({ leaseServer: this.#leaseServer, free });
   }
 
-  /** The database has its tables. Rejects with what the driver says. */
+  /** Requires that the database has its tables. Rejects with the driver's error. */
   async start(): Promise<void> {
     await this.#membership.start();
   }
 
-  /** What time it is by the database, which all replicas go by; once the ledger has started. */
+  /** The database's time, which all replicas go by; available once the ledger has started. */
   now(): number {
     return this.#clock.now();
   }
@@ -111,12 +111,12 @@ export class PostgresLedger implements AccountLedger {
     return performance.now() - this.#answeredMs;
   }
 
-  /** Until then the others leave this process what it has leased; by `performance.now()`. */
+  /** Until then the others leave this process its leases; by `performance.now()`. */
   get safeUntilMs(): number {
     return this.#membership.safeUntilMs;
   }
 
-  /** What this process is called among the others; another one after it was declared dead. */
+  /** The id of this process among the others; a new one after it was declared dead. */
   get replicaId(): Uint8Array {
     return this.#membership.id;
   }
@@ -153,7 +153,7 @@ export class PostgresLedger implements AccountLedger {
     return rows[0] === undefined ? undefined : { costMicrocents: rows[0].cost, ending: rows[0].ending };
   }
 
-  /** On the connection that settles, and a write: what it finds, a settlement would. */
+  /** A write on the connection that settles: it meets what a settlement would meet. */
   async probe(): Promise<void> {
     await this.#inWords(this.#settling.query(beat, [this.#membership.id], probeTimeoutMs));
   }
@@ -162,7 +162,7 @@ export class PostgresLedger implements AccountLedger {
     for (let tries = 0; ; tries++) {
       try {
         const moved = await this.#transact((run) => move(run, transfer));
-        // Who was refused a moment ago need not wait any longer.
+        // A request that was refused a moment ago need not wait any longer.
         if (moved) this.#free.credit(transfer.creditAccount, 0n);
         return moved;
       } catch (error) {
@@ -217,7 +217,7 @@ export class PostgresLedger implements AccountLedger {
     this.budgetChanged(change.subject);
   }
 
-  /** Writes what is queued, gives everything back and leaves. What comes later is refused. */
+  /** Writes what is queued, returns everything that is leased, and leaves. Later calls are refused. */
   async close(): Promise<void> {
     if (this.#state === 'closed') return;
     this.#state = 'closed';
@@ -228,14 +228,14 @@ export class PostgresLedger implements AccountLedger {
     await this.#membership.close();
   }
 
-  /** Calls in what is leased and idle of an account: in the balance it can be debited. */
+  /** Calls in the idle leases of an account: back in the balance they can be debited. */
   async #callIn(accountId: string): Promise<void> {
     await this.#leases.releaseUnused(accountId);
     await this.#leaseServer.callOthers(accountId).catch(() => {});
     await sleep(debitPauseMs * (0.75 + Math.random() / 2));
   }
 
-  /** Runs `work` in a transaction; again when it lost a race. A lost connection leaves open what became of it. */
+  /** Runs `work` in a transaction; again when it lost a race. After a lost connection the outcome is unknown. */
   async #transact<Value>(work: (run: Run) => Promise<Value>): Promise<Value> {
     if (this.#state === 'closed') throw new StoreError('failed', 'the ledger is closed');
     for (let conflicts = 0; ; conflicts++) {

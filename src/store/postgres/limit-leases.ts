@@ -13,13 +13,13 @@ import { Session, type PostgresAddress, type Run } from './connection.ts';
 import { beginEpoch, beginLimits, exchange, readShares, readWanted } from './limit-statements.ts';
 import { isWorthAnotherTry, storeErrorOf } from './postgres-error.ts';
 
-/** Of all statements of an exchange together. */
+/** Timeout of all statements of an exchange together. */
 const answerTimeoutMs = 3_000;
 const conflictTriesMax = 5;
 
 export interface PostgresLimitLeasesOptions {
   readonly address: PostgresAddress;
-  /** The life of this replica: the fence of its shares. */
+  /** The id of this life of the replica: the fence of its shares. */
   readonly replica: () => Uint8Array;
   readonly trustedUntilMs: () => number;
 }
@@ -38,7 +38,7 @@ interface AnswerRow extends Row {
   readonly used: bigint;
 }
 
-/** Limits in rows of PostgreSQL, leased to the replicas on it. A connection for nothing else, made at the first use. */
+/** Limits in rows of PostgreSQL, leased to its replicas. On a connection of its own, made at the first use. */
 export class PostgresLimitLeases implements LimitLeases {
   readonly #options: PostgresLimitLeasesOptions;
   readonly #session: Session;
@@ -81,7 +81,7 @@ export class PostgresLimitLeases implements LimitLeases {
         if (asks.length === 0) return [];
         this.#isSure = false;
         const answers = await this.#ask(run, replica, asks);
-        // Reborn meanwhile: this was of the earlier life.
+        // Reborn meanwhile: this belonged to the earlier life.
         this.#isSure = replica === this.#options.replica();
         return answers;
       });
@@ -141,7 +141,7 @@ export class PostgresLimitLeases implements LimitLeases {
     return asks.map((ask) => answers.get(textOf(ask))!);
   }
 
-  /** Again when it lost a race, which has undone it. */
+  /** Repeats it when it lost a race, which has undone it. */
   async #exchange(run: Run, replica: Uint8Array, asks: readonly LimitExchange[]): Promise<readonly AnswerRow[]> {
     const column = <Value>(of: (ask: LimitExchange) => Value): readonly Value[] => asks.map(of);
     const values = [
@@ -175,6 +175,6 @@ export class PostgresLimitLeases implements LimitLeases {
 const nameOf = ({ subject, kind, length }: Row): LimitName => ({ subject, kind, lengthMs: Number(length) });
 const textOf = ({ subject, kind, lengthMs }: LimitName): string => `${subject} ${kind} ${lengthMs}`;
 
-/** The next beat finds out, and this replica goes on under another id. */
+/** The next heartbeat finds out, and this replica goes on under another id. */
 const unknownHere = (): StoreError =>
   new StoreError('failed', 'the database has declared this replica dead, or does not know it yet');

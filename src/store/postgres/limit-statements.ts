@@ -1,6 +1,6 @@
 /**
- * The statements of limits across replicas (money.md, "Limits across replicas"). The row of a limit in `limit_window` has the
- * sum of what is leased or used, so it alone decides; `limit_share` tells whose it is. Locks are taken in one order
+ * The statements of limits across replicas (money.md, "Limits across replicas"). The row of a limit in `limit_window` has the sum
+ * of what is leased or used, so it alone decides; `limit_share` says which replica has it. Locks are taken in one order
  * everywhere: the replica, limits by their key, shares.
  */
 import { plentyParts, wantedForMs } from '../limit-leases.ts';
@@ -10,9 +10,9 @@ const key = (one: string, other: string): string =>
   `${one}.subject = ${other}.subject and ${one}.kind = ${other}.kind and ${one}.length = ${other}.length`;
 
 /**
- * $1 the replica and $2 its epoch, from $3 the columns of the exchanges (`LimitExchange`). Always answers a row at least:
- * `isAlive` false, and nothing was done, when the replica is not there under this epoch; limits that have no row yet are not
- * in the answer. The lock on the replica's row makes whoever declares it dead wait, as in `grant`.
+ * $1 the replica and $2 its epoch, from $3 the columns of the exchanges (`LimitExchange`). Always answers with at least one row:
+ * `isAlive` is false, and nothing was done, when the replica is not there under this epoch; limits that have no row yet are not
+ * in the answer. The lock on the replica's row makes a process that declares it dead wait, as in `grant`.
  */
 export const exchange = {
   name: 'limit_exchange',
@@ -62,7 +62,7 @@ export const exchange = {
     from (values (1)) as always left join effect on true`,
 };
 
-/** Makes the rows of limits that nobody has used before: from $1 subjects, kinds, lengths. */
+/** Makes the rows of limits that were never used before: from $1 subjects, kinds, lengths. */
 export const beginLimits = {
   name: 'limit_begin',
   text: `
@@ -72,8 +72,8 @@ export const beginLimits = {
 };
 
 /**
- * After a statement whose answer was lost: waits until it has ended, and makes what is still on its way do nothing. No row:
- * this replica was declared dead.
+ * Runs after a statement whose answer was lost: waits until it has ended, and voids what is still on its way. No row: this
+ * replica was declared dead.
  */
 export const beginEpoch = {
   name: 'limit_epoch',
@@ -105,8 +105,8 @@ export const readWanted = {
 };
 
 /**
- * Running requests of the dead have ended with them, so their places are free; what they had of a window stays counted. As
- * for slices: a statement of its own, whose snapshot is younger than the deletion of their rows.
+ * Running requests of dead replicas have ended with them, so their slots are free; what they had of a window stays counted. As
+ * for slices: a separate statement, whose snapshot is younger than the deletion of their rows.
  */
 export const returnShares = {
   name: 'limit_return',

@@ -3,20 +3,20 @@ import { returnShares } from './limit-statements.ts';
 import { beat, declareDead, recordCrashes, register, returnLeases } from './statements.ts';
 
 export const heartbeatEveryMs = 250;
-/** Older beats are a dead replica's (money, "BACK / REAP"). */
+/** A replica with an older heartbeat is dead (money, "BACK / REAP"). */
 const deadAfterMs = 5_000;
-/** Clocks do not pass quite alike. */
+/** Clocks run at slightly different speeds. */
 const safetyMs = 500;
 const reapEveryMs = 500;
 const answerTimeoutMs = 1_000;
 
 export interface MembershipOptions {
-  /** A connection for nothing else, so that beats wait for nobody. */
+  /** A connection for nothing else, so that heartbeats never wait. */
   readonly session: Session;
   readonly newId: () => Uint8Array;
-  /** Declared dead while it was not heard of: it goes on under another id, and owns nothing. */
+  /** Called when it was declared dead while out of contact: it goes on under another id, and owns nothing. */
   readonly onExpired: (id: Uint8Array) => void;
-  /** After each beat that was heard: what time it was in the database, after it was asked at `askedMs` (`performance.now()`). */
+  /** Called after each answered heartbeat: the database's time, for a query sent at `askedMs` (`performance.now()`). */
   readonly onHeartbeat: (databaseMs: number, askedMs: number) => void;
 }
 
@@ -24,16 +24,16 @@ interface HeartbeatRow {
   readonly beat: bigint;
 }
 
-/** This process among the others on the database: says that it lives, and takes back what the dead have left. */
+/** This process among the others on the database: reports that it is alive, and reclaims what dead replicas have left. */
 export class Membership {
   readonly #options: MembershipOptions;
   #id: Uint8Array;
   #timer: NodeJS.Timeout | undefined;
   #heartbeating: Promise<void> = Promise.resolve();
   #heardMs = 0;
-  /** When the last beat was sent that was heard. */
+  /** When the last answered heartbeat was sent. */
   #heartbeatMs = 0;
-  /** Since when beats were heard without a gap. */
+  /** Since when heartbeats were answered without a gap. */
   #steadySinceMs = 0;
   #reapedMs = 0;
   #closed = false;
@@ -48,7 +48,7 @@ export class Membership {
     return this.#id;
   }
 
-  /** Until then nobody declares this replica dead, whatever becomes of it; by `performance.now()`. */
+  /** Until then no other declares this replica dead, whatever becomes of it; by `performance.now()`. */
   get safeUntilMs(): number {
     return this.#heartbeatMs + deadAfterMs - safetyMs;
   }
@@ -101,8 +101,8 @@ export class Membership {
   }
 
   /**
-   * After a database was away, everybody's beat is old: so nobody is declared dead by one that has not itself been in
-   * contact for as long.
+   * After a database outage all heartbeats are old: so a replica declares others dead only once it has itself been in contact for
+   * as long.
    */
   async #reap(nowMs: number): Promise<void> {
     const { session } = this.#options;
@@ -112,7 +112,7 @@ export class Membership {
     await session.query(recordCrashes, [], answerTimeoutMs);
   }
 
-  /** Leaves: what it had goes back at once. Without an answer, the others do it when its beat is old. */
+  /** Leaves: what it had goes back at once. Without an answer, the others do it when its heartbeat is old. */
   async close(): Promise<void> {
     this.#closed = true;
     clearTimeout(this.#timer);
@@ -124,7 +124,7 @@ export class Membership {
       await session.query(returnShares, [], answerTimeoutMs);
       await session.query(recordCrashes, [], answerTimeoutMs);
     } catch {
-      // No database: whoever finds the old beat does it.
+      // No database: the replica that finds the old heartbeat does it.
     }
     await session.close();
   }

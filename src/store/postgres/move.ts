@@ -60,7 +60,7 @@ export async function move(run: Run, transfer: Transfer): Promise<boolean> {
   return true;
 }
 
-/** Writes what goes with a change, in its transaction. Rejects as `conflict` when it does not fit what is there. */
+/** Writes what accompanies a change, in its transaction. Rejects as `conflict` when it does not fit what is there. */
 export async function record(run: Run, recording: readonly Recording[] = []): Promise<void> {
   for (const { name, values } of recording) {
     const { count } = await run({ text: numbered(recordings[name]) }, values);
@@ -68,7 +68,7 @@ export async function record(run: Run, recording: readonly Recording[] = []): Pr
   }
 }
 
-/** The parties and the amount; who asked and when may differ between two tries of one movement. */
+/** Compares the parties and the amount; the author and the time may differ between two tries of one movement. */
 function isSameMovement(row: TransferRow, transfer: Transfer): boolean {
   return (
     row.debit_account === transfer.debitAccount &&

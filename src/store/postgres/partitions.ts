@@ -1,15 +1,15 @@
 /**
- * Usage lies in partitions of a month each, by the time in its key (money.md, "Tables"): the key stays unique over all of
- * them, and who names a time reads only the months that it can be in.
+ * Usage lies in partitions of a month each, by the time in its key (money.md, "Tables"): the key stays unique over all of them,
+ * and a query that names a time reads only the months that it can be in.
  */
 import { sql, type Kysely } from 'kysely';
 import type { Database } from '../database.ts';
 import { keyBound, startOfMonth } from '../reports/usage-months.ts';
 import { isWorthAnotherTry, sqlState } from './postgres-error.ts';
 
-/** With the month that is now: a service that runs makes each one long before it begins. */
+/** Includes the current month: a running service makes each one long before it begins. */
 const monthsAhead = 3;
-/** Readers of all usage hold the default partition for as long as they read; what is to be made has weeks. */
+/** Readers of all usage hold the default partition for as long as they read; new partitions are needed only weeks later. */
 const lockTimeoutMs = 2_000;
 
 /** A table of usage, by the times in its keys. */
@@ -21,7 +21,7 @@ export interface Partition {
   readonly toMs: number;
 }
 
-/** All but the default one, which takes what no other does: a row is never refused for its time. */
+/** Lists all but the default one, which takes the rows that fit no other: a row is never refused for its time. */
 export async function listPartitions(db: Kysely<Database>): Promise<readonly Partition[]> {
   const { rows } = await sql<{ readonly name: string; readonly bounds: string }>`
     select relname as name, pg_get_expr(relpartbound, pg_class.oid) as bounds
@@ -37,8 +37,8 @@ export async function listPartitions(db: Kysely<Database>): Promise<readonly Par
 }
 
 /**
- * Makes the partitions of this month and those to come that are missing, and returns their names. What cannot be made now
- * is made by a later call; until then the default partition takes its rows.
+ * Makes the missing partitions of this month and those to come, and returns their names. What cannot be made now is made by a
+ * later call; until then the default partition takes its rows.
  */
 export async function makePartitions(db: Kysely<Database>, nowMs: number): Promise<readonly string[]> {
   const there = await listPartitions(db);

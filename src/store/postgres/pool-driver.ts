@@ -12,24 +12,24 @@ import { isConnectionLost } from './postgres-error.ts';
 export interface PoolOptions {
   readonly address: PostgresAddress;
   readonly connections: number;
-  /** A statement that takes longer is ended by the server, and soon after it by us, whether the server says so or not. */
+  /** A longer statement is ended by the server, and soon after by us, whether the server says so or not. */
   readonly statementMs?: number;
-  /** What a new connection has at most until it can be used. */
+  /** The longest time until a new connection can be used. */
   readonly connectMs?: number;
 }
 
-/** A report that takes longer is ended by the server; the ledger has connections of its own. */
+/** A longer report is ended by the server; the ledger has connections of its own. */
 const reportTimeoutMs = 120_000;
-/** What the server has besides to say that it has ended a statement. */
+/** The time that the server has, after that, to report that it has ended a statement. */
 const answerGraceMs = 5_000;
 const connectTimeoutMs = 5_000;
-/** Whoever still has a connection when the pool closes is given so long. */
+/** How long users of a connection have to return it when the pool closes. */
 const closeTimeoutMs = 2_000;
 
 /**
- * A few connections for Kysely. A connection that fails in any way, from its first statement on, is closed and its place is
- * free again: Kysely's own driver keeps the place of one that fails while it is greeted, and gives one back as sound whose
- * statement was given up, and which is still waiting for that answer.
+ * A few connections for Kysely. A connection that fails in any way, from its first statement on, is closed and its slot is free
+ * again: Kysely's own driver keeps the slot of one that fails during its setup, and returns one as sound whose statement was
+ * given up, and which is still waiting for that answer.
  */
 export class PoolDriver implements Driver {
   readonly #pool: pg.Pool;
@@ -62,19 +62,19 @@ export class PoolDriver implements Driver {
     pool.on('error', () => {}); // an idle connection broke; the next query makes another one
     pool.on('connect', (client) => {
       this.#open.add(client);
-      // One in use tells its query; without a listener of its own, pg would end the process besides.
+      // A connection in use reports the error to its query; without a listener of its own, pg would also end the process.
       client.on('error', () => {});
     });
     pool.on('remove', (client) => this.#open.delete(client as pg.PoolClient));
     this.#pool = pool;
   }
 
-  /** Every connection is at work for somebody, so that a look through them would only wait. */
+  /** Every connection is at work, so a probe through them would only wait. */
   get isBusy(): boolean {
     return this.#lent >= this.#connectionsMax;
   }
 
-  /** How long the server has said nothing to any of the connections. */
+  /** How long the server has sent nothing on any of the connections. */
   get silentMs(): number {
     return performance.now() - this.#heardAtMs;
   }
@@ -107,7 +107,7 @@ export class PoolDriver implements Driver {
     await within(connection, 'rollback');
   }
 
-  /** Never takes longer than its time, whatever becomes of the server and of whoever has a connection. */
+  /** Never takes longer than its timeout, whatever the server and the users of a connection do. */
   async destroy(): Promise<void> {
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<void>((resolve) => {
@@ -121,7 +121,7 @@ export class PoolDriver implements Driver {
   }
 }
 
-/** Before a connection is used for the first time. None of it in the startup packet, which poolers such as PgBouncer refuse. */
+/** Runs before a connection is first used. None of it in the startup packet, which poolers such as PgBouncer refuse. */
 async function onConnect(client: pg.ClientBase, statementMs: number): Promise<void> {
   await client.query(durable);
   // Compiling a report, and starting helpers for it, takes longer than running it.
@@ -130,7 +130,7 @@ async function onConnect(client: pg.ClientBase, statementMs: number): Promise<vo
   );
 }
 
-/** A transaction of which nobody knows whether it is over must not be given to somebody else. */
+/** A transaction that may still be open must not be passed on to another user. */
 async function within(connection: DatabaseConnection, words: string): Promise<void> {
   try {
     await connection.executeQuery(CompiledQuery.raw(words));

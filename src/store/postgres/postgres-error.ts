@@ -7,8 +7,8 @@ export function sqlState(error: unknown): string | undefined {
 }
 
 /**
- * Whether the connection is of no use any more, so that nobody knows what became of the statement: it broke, the server
- * goes down (57P), or the server has become a standby that takes no writes (25006).
+ * Whether the connection is useless, so that the outcome of the statement is unknown: it broke, the server goes down (57P), or
+ * the server has become a standby that takes no writes (25006).
  */
 export function isConnectionLost(error: unknown): boolean {
   if (error instanceof StoreError) return false;
@@ -16,7 +16,7 @@ export function isConnectionLost(error: unknown): boolean {
   return state === undefined || /^(08|57P|25006|XX)/.test(state);
 }
 
-/** Lost a race with another session, which it would win the next time (reliability D7). */
+/** It lost a race with another session, which it would win the next time (reliability D7). */
 export function isWorthAnotherTry(error: unknown): boolean {
   return ['40001', '40P01', '55P03'].includes(sqlState(error) ?? '');
 }

@@ -14,17 +14,17 @@ import type { Session } from './connection.ts';
 import { isConnectionLost, isWorthAnotherTry, storeErrorOf } from './postgres-error.ts';
 import { open, readUsage, settle, settleWithBudgets } from './statements.ts';
 
-/** Settlements in one transaction; the next thousand waits its turn. */
+/** Settlements in one transaction; the rest wait for the next. */
 const batchRowsMax = 1000;
 /** Far above what admission lets through (`backlog`): a bound, not a plan. */
 const queueMax = 100_000;
 /** As in the SQLite ledger: how long an open request waits for a batch to ride with. */
 const openWaitMs = 100;
-/** A batch without an answer for so long is sent again on another connection. */
+/** A batch without an answer for this long is sent again on another connection. */
 const answerTimeoutMs = 3_000;
 /**
- * How long a row is tried for while the database is away. Its client is told after two seconds that it pays nothing, and
- * the repair of that waits behind this.
+ * How long a row is retried while the database is away. After two seconds its client is notified that it pays nothing, and the
+ * repair of that waits behind this.
  */
 const rowTimeoutMs = 4_000;
 const conflictTriesMax = 5;
@@ -35,7 +35,7 @@ interface Settlement {
   readonly values: readonly SqlValue[];
   readonly costs: boolean;
   readonly ending: Ending;
-  /** The life of this replica that the money was held in. */
+  /** The life of this replica in which the money was held. */
   readonly replica: Uint8Array;
   readonly sinceMs: number;
   resolve(outcome: 'billed' | 'lost'): void;
@@ -101,12 +101,12 @@ export class Settlements {
     }, openWaitMs).unref();
   }
 
-  /** Another life of this replica: its open requests are recorded as crashed already, or were never listed. */
+  /** Another life of this replica: its open requests are already recorded as crashed, or were never listed. */
   forgetOpens(): void {
     this.#opens.clear();
   }
 
-  /** Writes what is queued; what comes later is refused. */
+  /** Writes what is queued; later calls are refused. */
   async close(): Promise<void> {
     this.#closed = true;
     clearTimeout(this.#openTimer);
@@ -130,7 +130,7 @@ export class Settlements {
       this.#areOpensDue = false;
       const first = this.#queue[0];
       if (first === undefined) continue;
-      // Money of an earlier life is settled by itself: another fence.
+      // Money held in an earlier life is settled in a batch of its own: another fence.
       const end = this.#queue.findIndex((one) => one.replica !== first.replica);
       const batch = this.#queue.splice(0, Math.min(end === -1 ? this.#queue.length : end, batchRowsMax));
       this.#flying = batch.length;
@@ -141,7 +141,7 @@ export class Settlements {
     }
   }
 
-  /** Nobody waits for it, and it must not fail anybody's settlement. */
+  /** No caller waits for it, and it must not fail a settlement. */
   async #writeOpens(): Promise<void> {
     const entries = [...this.#opens.values()].slice(0, batchRowsMax);
     for (const { requestId } of entries) this.#opens.delete(hexOf(requestId));
@@ -163,7 +163,7 @@ export class Settlements {
       .catch(() => {});
   }
 
-  /** Tells every row of the batch what became of it; resolves with whether the store refused all of it. */
+  /** Resolves every row of the batch; resolves with whether the store refused all of it. */
   async #write(batch: readonly Settlement[]): Promise<boolean> {
     for (let conflicts = 0; ;) {
       try {
@@ -171,7 +171,7 @@ export class Settlements {
         return false;
       } catch (error) {
         if (isConnectionLost(error)) {
-          // Nobody knows whether it was written. Sending it again is safe: the row that is there stays (M3, reliability D5).
+          // It is unknown whether it was written. Sending it again is safe: a row that is there stays (M3, reliability D5).
           const alive = batch.filter((one) => performance.now() - one.sinceMs < rowTimeoutMs);
           for (const one of batch) if (!alive.includes(one)) one.reject(storeErrorOf(error));
           if (alive.length === 0) return true;
@@ -210,7 +210,7 @@ export class Settlements {
     const found = rest.length === 0 ? new Map<string, string>() : await this.#endings(rest);
     for (const one of batch) {
       const ending = written.has(one.id) ? one.ending : found.get(one.id);
-      // What a sweep has written in its absence is not this settlement (M6).
+      // A row that a sweep has written in its absence is not this settlement (M6).
       const isBilled = ending !== undefined && (ending !== 'crashed' || one.ending === 'crashed');
       one.resolve(isBilled ? 'billed' : 'lost');
     }
@@ -226,7 +226,7 @@ export class Settlements {
   }
 }
 
-/** What of the batch is charged to budgets: the balances, and the request and the balance of each charge; `undefined`: nothing. */
+/** The batch's charges to budgets: the balances, and the request and the balance of each charge; `undefined`: none. */
 function budgetCharges(batch: readonly Settlement[]): readonly unknown[] | undefined {
   const requests: Uint8Array[] = [];
   const balances: string[] = [];

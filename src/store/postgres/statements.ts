@@ -1,6 +1,6 @@
 /**
- * The statements of the hot path and of the life of a replica, each one round trip and one transaction of its own. The
- * row of a replica is the fence: whoever hands money out to it locks that row, and whoever declares it dead deletes it.
+ * The statements of the hot path and of the life of a replica, each one round trip and one transaction of its own. The row of a
+ * replica is the fence: a lease to it locks that row, and declaring it dead deletes it.
  */
 import { usageColumns } from '../reports/usage-columns.ts';
 import { longestRequestMs } from '../reports/usage-months.ts';
@@ -13,7 +13,7 @@ export const register = {
   text: `insert into replica (id, beat) values ($1::bytea, ${databaseNow}) returning beat`,
 };
 
-/** No row: this replica was declared dead. Else what time it is. */
+/** No row: this replica was declared dead. Else the time. */
 export const beat = {
   name: 'beat',
   text: `update replica set beat = ${databaseNow} where id = $1::bytea returning beat`,
@@ -41,8 +41,8 @@ const budget: BalanceTable = {
 };
 
 /**
- * Leases a part of what a balance $2 has: $3 at least or nothing, up to $4, in steps of $5, and a sixteenth of what
- * there is at most where less would do, so that others find some too. `$3` may be 0: whatever there is, ahead of need.
+ * Leases a part of what a balance $2 has: at least $3 or nothing, up to $4, in steps of $5, and at most a sixteenth of what there
+ * is where less would do, so that others find some too. `$3` may be 0: whatever there is, ahead of need.
  */
 const grantOf = ({ name, spendable, condition, slice: { table, column } }: BalanceTable) => `
     with me as (
@@ -64,8 +64,8 @@ const grantOf = ({ name, spendable, condition, slice: { table, column } }: Balan
       exists (select 1 from ${name} where id = $2) as "isThere"`;
 
 /**
- * Gives $3 of a slice back to the balance $2; no row when the slice is not this replica's any more. Locks the balance before
- * the slice, as a grant does.
+ * Gives $3 of a slice back to the balance $2; no row when this replica no longer owns the slice. Locks the balance before the
+ * slice, as a grant does.
  */
 const giveBackOf = ({ name, slice: { table, column } }: BalanceTable) => `
     with source as (
@@ -82,8 +82,8 @@ export const grantOfBudget = { name: 'grant_of_budget', text: grantOf(budget) };
 export const giveBackToBudget = { name: 'give_back_to_budget', text: giveBackOf(budget) };
 
 /**
- * Begins the balance $1 of $2's budget per $3 for the period from $4 to $5, where there is none yet. A change of the budget
- * waits for it, or it for the change, so that the balance has what the budget says then.
+ * Begins the balance $1 of $2's budget per $3 for the period from $4 to $5, where there is none yet. It and a change of the
+ * budget wait for each other, so that the balance has what the budget then says.
  */
 export const beginBalance = {
   name: 'begin_purse',
@@ -130,10 +130,10 @@ const columnTypes: Readonly<Record<(typeof usageColumns)[number], 'text' | 'bigi
 };
 
 /**
- * Writes a batch: $1 the replica, $2 the accounts in it, $3 the request ids, from $4 the columns of usage. Rows that cost
- * something are written only where the replica still owns the slice that the cost was held from (M6); rows that cost
- * nothing always. Answers with the ids that are new. The account's row is not touched, so replicas do not wait for each
- * other; slices are locked in the order of accounts, so they cannot deadlock.
+ * Writes a batch: $1 the replica, $2 the accounts in it, $3 the request ids, from $4 the columns of usage. Rows with a cost are
+ * written only where the replica still owns the slice that the cost was held from (M6); rows without a cost always. Answers with
+ * the ids that are new. The account's row is not touched, so replicas do not wait for each other; slices are locked in the order
+ * of accounts, so they cannot deadlock.
  */
 const settleOf = ({ owned, isRefused, charged }: Readonly<Record<'owned' | 'isRefused' | 'charged', string>>) => `
     with owned as materialized (
@@ -184,19 +184,19 @@ export const settleWithBudgets = {
   }),
 };
 
-/** For the other replicas, in the transaction that makes the change. */
+/** Notifies the other replicas, in the transaction that makes the change. */
 export const recordChange = {
   name: 'record_change',
   text: 'insert into change (id, at, kind, ref) values ($1, $2, $3, $4)',
 };
 
-/** What the ledger has of these requests. */
+/** The ledger's rows of these requests. */
 export const readUsage = {
   name: 'read_usage',
   text: `select encode(request_id, 'hex') as id, cost, ending from usage where request_id = any($1::bytea[])`,
 };
 
-/** Lists requests that run: $1 the replica. A late entry of a request that has settled must not come back as crashed. */
+/** Lists running requests: $1 the replica. A late entry of a settled request must not come back as crashed. */
 export const open = {
   name: 'open',
   text: `
@@ -207,15 +207,15 @@ export const open = {
     on conflict (request_id) do nothing`,
 };
 
-/** Declares replicas dead that have not beaten for $1 milliseconds. */
+/** Declares replicas dead whose last heartbeat is older than $1 milliseconds. */
 export const declareDead = {
   name: 'declare_dead',
   text: `delete from replica where beat < ${databaseNow} - $1::bigint`,
 };
 
 /**
- * Gives back what the dead had leased. A statement of its own, whose snapshot is younger than the deletion of their rows:
- * a lease that was being handed out meanwhile is in it, because \`grant\` and the deletion wait for each other.
+ * Returns what dead replicas had leased. A separate statement, whose snapshot is younger than the deletion of their rows: a lease
+ * that was being handed out meanwhile is in it, because \`grant\` and the deletion wait for each other.
  */
 export const returnLeases = {
   name: 'return_slices',
@@ -236,7 +236,7 @@ export const returnLeases = {
     update account set available = available + total.remaining from total where account.id = total.account_id`,
 };
 
-/** What the dead were running becomes a usage row that costs nothing (M8). The public id is that of platform/ids/uuid.ts. */
+/** What dead replicas were running becomes usage rows that cost nothing (M8). The public id is that of platform/ids/uuid.ts. */
 export const recordCrashes = {
   name: 'record_crashes',
   text: `
@@ -256,9 +256,9 @@ export const recordCrashes = {
 };
 
 /**
- * Finds the changes that have become visible since the snapshot $1, `null` for none, and takes the next snapshot. By the
- * snapshot and not by a time: a transaction may be committed long after its rows were written. Rows of transactions to
- * come are of another server, from whose dump this one was made. `isLate`: some of them may have been deleted since.
+ * Finds the changes that have become visible since the snapshot $1, `null` for none, and takes the next snapshot. It goes by the
+ * snapshot and not by a time: a transaction may be committed long after its rows were written. Rows of transactions to come are
+ * of another server, from whose dump this one was made. `isLate`: some of them may have been deleted since.
  */
 export const readChanges = {
   name: 'read_changes',

@@ -30,25 +30,25 @@ import { PostgresLimitLeases } from './limit-leases.ts';
 import { isWorthAnotherTry, sqlState, storeErrorOf } from './postgres-error.ts';
 import { databaseNow } from './statements.ts';
 
-/** Of the repositories: reports wait for each other rather than for connections of the server. */
+/** Connections of the repositories: reports wait for each other rather than for connections of the server. */
 const queryConnections = 3;
 /** Names of locks that are held in the database, "tkhs" and a number. */
 const migrationLock = 0x746b6873_0001n;
 const usageHoursLock = 0x746b6873_0002n;
 const aloneLock = 0x746b6873_0003n;
 const tidyLock = 0x746b6873_0004n;
-/** The first half of a name, whose other half is an account; names of one half are others. */
+/** The first half of a lock's name, whose other half is an account; distinct from names of one half. */
 const uploadLock = 0x746b_6873n;
 /**
- * What a migration waits at most for a table that is being read: everything that comes after it would wait behind it, so
- * it steps back, and tries again (migrations are online).
+ * How long a migration waits at most for a table that is being read: everything that comes later would wait behind it, so it
+ * steps back, and tries again (migrations are online).
  */
 const tableLockTimeoutMs = 2_000;
 const migrationTriesMax = 20;
 
 export interface PostgresStoreOptions {
   readonly address: PostgresAddress;
-  /** The address without what is secret in it, for messages. */
+  /** The address without its secrets, for messages. */
   readonly shown: string;
   readonly free?: LeasedBalances;
   readonly onBatch?: NonNullable<PostgresLedgerOptions['onBatch']>;
@@ -67,14 +67,14 @@ export interface PostgresStore {
   follow(follower: Follows): Promise<Feed>;
   /** Runs what must not run twice at once, here or on another replica. */
   alone<Value>(work: () => Promise<Value>): Promise<Value>;
-  /** Makes the partitions of months to come, and deletes changes that nobody looks for any more. Bounded work; call it each minute. */
+  /** Makes the partitions of coming months, and deletes changes that no reader looks for. Bounded work; call it each minute. */
   tidy(): Promise<void>;
   /** Whether queries of the repositories are answered. */
   isAnswering(): boolean;
   close(): Promise<void>;
 }
 
-/** Opens the database as one of its replicas. Rejects with a StoreError whose message tells the operator what to do. */
+/** Opens the database as one of its replicas. Rejects with a StoreError whose message says what the operator has to do. */
 export async function openPostgresStore(options: PostgresStoreOptions): Promise<PostgresStore> {
   const { address, shown, log = () => {} } = options;
   await ping(address, shown);
@@ -126,7 +126,7 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
   }
 }
 
-/** For the command line: the queries of the service, on a connection of its own. Close with `destroy()`. */
+/** For the command line: the service's queries, on a connection of its own. Close with `destroy()`. */
 export async function openPostgresReader(address: PostgresAddress, shown: string): Promise<Kysely<Database>> {
   await ping(address, shown);
   return kyselyOnPostgres(address, 1);
@@ -177,7 +177,7 @@ function migrateAlone(db: Kysely<Database>, shown: string): Promise<readonly str
 function repositoriesOf(db: Kysely<Database>, ledger: PostgresLedger): Repositories {
   const among = (): AmongReplicas => ({
     replica: ledger.replicaId,
-    // A lock by name and not on the account's row, which whoever leases from the account would wait for.
+    // A named lock and not one on the account's row, which leases from the account would wait for.
     queue: (transaction, accountId) =>
       sql`select pg_advisory_xact_lock(${uploadLock}::int, hashtext(${accountId}))`.execute(transaction),
   });
@@ -198,7 +198,7 @@ function repositoriesOf(db: Kysely<Database>, ledger: PostgresLedger): Repositor
   );
   return {
     ...(named as unknown as Repositories),
-    // Two at once would write over each other, the older sums maybe last; one is enough for all.
+    // Two at once would overwrite each other, possibly with the older sums last; one run serves all.
     recomputeUsageHours: async (request) =>
       (await unlessOthersDo(db, usageHoursLock, (connection) => recomputeUsageHours(connection, request))) ?? 0,
     recomputeUsageDays: async () => (await unlessOthersDo(db, usageHoursLock, recomputeUsageDays)) ?? { isMore: false },
@@ -213,13 +213,13 @@ async function tidy(db: Kysely<Database>): Promise<void> {
   });
 }
 
-/** For who has no replica that hears it with each beat. */
+/** For a caller without a replica, which would learn it with each heartbeat. */
 export async function databaseTimeMs(db: Kysely<Database>): Promise<number> {
   const { rows } = await sql<{ readonly now: bigint }>`select ${sql.raw(databaseNow)} as now`.execute(db);
   return Number(rows[0]!.now);
 }
 
-/** Undefined: another replica is at it. The lock ends with the connection, also after kill -9. */
+/** Undefined: another replica is doing it. The lock ends with the connection, also after kill -9. */
 function unlessOthersDo<Value>(
   db: Kysely<Database>,
   lock: bigint,
@@ -262,7 +262,7 @@ function alone<Value>(db: Kysely<Database>, work: () => Promise<Value>): Promise
   });
 }
 
-/** The ledger first: what is running may still need the repositories. */
+/** The ledger first: running work may still need the repositories. */
 async function close(ledger: PostgresLedger, limits: PostgresLimitLeases, db: Kysely<Database>): Promise<void> {
   await limits.close();
   await ledger.close();

@@ -25,7 +25,7 @@ export async function placesOf(db: Db, accountId: string, timeZone: string): Pro
 /** Later than the end of any request, and still a date. */
 const noEnd = Date.UTC(9999, 0);
 
-/** What an account was charged since each of some times, in microcents: of requests that ended then or later. */
+/** What an account was charged since each of some times, in microcents: for requests that ended then or later. */
 export async function costsSince(moment: Db, accountId: string, times: readonly number[]): Promise<CostSince> {
   const places = await placesOf(moment, accountId, await timeZoneOf(moment, accountId));
   const bounds = [...new Set(times), noEnd].sort((one, other) => one - other);
@@ -40,5 +40,5 @@ export async function costsSince(moment: Db, accountId: string, times: readonly 
   return (at) => since.get(at)!;
 }
 
-/** Of one of the times that it was asked for. */
+/** Takes one of the requested times. */
 export type CostSince = (at: number) => bigint;

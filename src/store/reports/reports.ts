@@ -10,14 +10,14 @@ type Db = Kysely<Database>;
 
 export type ReportDimension = SumDimension | 'user';
 
-/** What a bucket has for a model, a key, a person, a label, as asked; what was not asked for is null. */
+/** The sums of a bucket for a model, a key, a user, a label, as requested; a dimension that was not requested is null. */
 export interface ReportRow extends BucketSum {
-  /** null also for a key that is nobody's. */
+  /** null also for a key without a user. */
   readonly user: string | null;
 }
 
 export interface ReportRequest extends SumFilter {
-  /** Whose days are looked for; `bounds` are cut by it. */
+  /** Zone of the days; `bounds` are cut by it. */
   readonly timeZone: string;
   /** As `bucketBounds` makes them. */
   readonly bounds: readonly number[];
@@ -25,8 +25,8 @@ export interface ReportRequest extends SumFilter {
 }
 
 /**
- * Adds usage up in buckets, in the order of buckets, models, keys, people and labels; empty groups are left out. A request
- * with several labels counts under each, one without under none. Rejects as `invalid` when there are too many groups.
+ * Adds usage up in buckets, in the order of buckets, models, keys, users and labels; empty groups are left out. A request with
+ * several labels counts under each, one without under none. Rejects as `invalid` when there are too many groups.
  */
 export async function reportUsage(db: Db, request: ReportRequest): Promise<readonly ReportRow[]> {
   if (request.bounds.length < 2) return [];
@@ -41,12 +41,12 @@ export async function reportUsage(db: Db, request: ReportRequest): Promise<reado
   });
 }
 
-/** What of charges was given back in a bucket, by the requests that were charged. */
+/** The part of a bucket's charges that was refunded, by the requests that were charged. */
 export interface RefundSum extends Pick<ReportRow, 'bucket' | 'model' | 'key' | 'user' | 'tag'> {
   readonly amountMicrocents: bigint;
 }
 
-/** As `reportUsage`, of refunds by the time at which they were made. */
+/** Like `reportUsage`, for refunds by the time at which they were made. */
 export async function reportRefunds(db: Db, request: ReportRequest): Promise<readonly RefundSum[]> {
   const { accountId, bounds, by } = request;
   if (bounds.length < 2) return [];
@@ -105,18 +105,18 @@ async function usageOf(db: Db, accountId: string, requestIds: readonly Uint8Arra
   return found;
 }
 
-/** What was charged since a time, by whoever was charged. */
+/** What was charged since a time, by the account, key, user or tag charged. */
 export interface SpendRequest {
   readonly accountId: string;
-  /** Milliseconds since 1970, of the end of requests: `from` is in, `to` is out. */
+  /** Milliseconds since 1970, the end of requests: `from` is inclusive, `to` exclusive. */
   readonly from: number;
   readonly to: number;
-  /** `user`: by all keys of a person. `id` is left out for the whole account. */
+  /** `user`: by all keys of a user. `id` is left out for the whole account. */
   readonly by: 'account' | 'key' | 'user' | 'tag';
   readonly id?: string;
 }
 
-/** Microcents that requests were charged; refunds are not taken off. */
+/** Microcents that requests were charged; refunds are not subtracted. */
 export async function spendSince(db: Db, { accountId, from, to, by, id = '' }: SpendRequest): Promise<bigint> {
   if (from >= to) return 0n;
   return await inOneMoment(db, async (moment) => {
@@ -133,7 +133,7 @@ export async function spendSince(db: Db, { accountId, from, to, by, id = '' }: S
   });
 }
 
-/** What keys of an account were charged since each of some times; those that were charged nothing are left out. */
+/** What keys of an account were charged since each of some times; keys without a charge are left out. */
 export async function spendOfKeys(
   db: Db,
   request: {
@@ -156,11 +156,11 @@ export async function spendOfKeys(
   });
 }
 
-/** A charge, or a part of one, that was given back. */
+/** A charge, or a part of one, that was refunded. */
 export interface Refund {
-  /** Of the ledger's row. */
+  /** Id of the ledger's row. */
   readonly transferId: Uint8Array;
-  /** Of the request that was charged. */
+  /** Id of the request that was charged. */
   readonly requestId: Uint8Array;
   readonly amountMicrocents: bigint;
   readonly at: number;
@@ -200,7 +200,7 @@ export async function refundsBetween(
   }
 }
 
-/** What of these requests was given back. */
+/** The refunds of these requests. */
 export async function refundsOf(
   db: Db,
   { accountId, requestIds }: { readonly accountId: string; readonly requestIds: readonly Uint8Array[] },

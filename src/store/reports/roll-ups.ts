@@ -1,7 +1,7 @@
 /**
- * Sums of usage that reports read instead of its rows (money.md, "Ten million usage rows"): by the hour (`usage_hour`), by
- * label (`usage_tag_hour`), and by the day of an account's time zone (`usage_day`, `usage_tag_day`). All are recomputed from
- * usage, never incremented, so that the job may run at any time and as often as one likes.
+ * Sums of usage that reports read instead of its rows (money.md, "Ten million usage rows"): by the hour (`usage_hour`), by label
+ * (`usage_tag_hour`), and by the day of an account's time zone (`usage_day`, `usage_tag_day`). All are recomputed from usage,
+ * never incremented, so that the job may run at any time and any number of times.
  */
 import { sql, type Insertable, type Kysely, type Selectable } from 'kysely';
 import type { Database, UsageDayTable, UsageHourTable, UsageTagDayTable, UsageTagHourTable } from '../database.ts';
@@ -56,8 +56,8 @@ async function writeHours(db: Db, from: number, to: number): Promise<number> {
 const olderHoursAtOnce = 6;
 
 /**
- * Writes hours anew that may be from before quarters and labels were added up, from the newest backwards, some at a time: an
- * upgrade waits for none of it. Returns whether there were any.
+ * Rewrites hours that may predate quarters and labels, from the newest backwards, some at a time, so that an upgrade does not
+ * wait for them. Returns whether there were any.
  */
 async function writeOlderHours(db: Db): Promise<boolean> {
   const { since } = await db.selectFrom('usage_quarters').select('since').executeTakeFirstOrThrow();
@@ -79,12 +79,12 @@ async function writeOlderHours(db: Db): Promise<boolean> {
   return newest !== undefined;
 }
 
-/** From which hour on labels have been added up; 0: all. */
+/** Labels have been summed up from this hour on; 0: for all hours. */
 export async function tagsSince(db: Db): Promise<number> {
   return Number((await db.selectFrom('usage_tags').select('since').executeTakeFirstOrThrow()).since);
 }
 
-/** The days of an account that are added up, if they are those of this time zone. */
+/** The summed-up days of an account, if they are those of this time zone. */
 export async function daysOf(
   db: Db,
   accountId: string,
@@ -101,13 +101,13 @@ export async function daysOf(
 
 const accountsAtOnceMax = 20;
 const daysAtOnceMax = 31;
-/** Longer than any day: an account that is looked for has a whole one to add. */
+/** Longer than any day: an account that is selected has a whole one to add. */
 const dayMaxMs = 26 * hourMs;
 
 /**
- * Adds up days that are over, a month of days at most for a few accounts, each in a short write of its own; and a few hours from
- * before quarters or labels were added up. `isMore`: call it again. What is not added up yet is read from what it is made of, so
- * it may be late without anything being wrong.
+ * Sums up days that are over, at most a month of days for a few accounts, each in a short write of its own; and a few hours that
+ * predate quarters or labels. `isMore`: call it again. What is not summed up yet is read from its source, so a delay makes
+ * nothing wrong.
  */
 export async function recomputeUsageDays(db: Db): Promise<{ readonly isMore: boolean }> {
   const wereOlder = await writeOlderHours(db);
@@ -145,7 +145,7 @@ async function addDays(
     .orderBy('hour')
     .limit(1)
     .executeTakeFirst();
-  // Days before the first hour with usage have no rows, which is what they come to.
+  // Days before the first hour with usage have no rows, which is also their sum.
   const from = startOfDay(timeZone, Math.min(first === undefined ? closed : Number(first.hour), closed));
   const bounds = [Math.max(from, until ?? from)];
   while (bounds.length <= daysAtOnceMax && nextDay(timeZone, bounds.at(-1)!) <= closed)
@@ -169,7 +169,7 @@ async function addDays(
     key_id: key!,
   }));
   await db.transaction().execute(async (transaction) => {
-    // All of them where the zone is another one.
+    // All of them where the zone has changed.
     const stale = until ?? 0;
     for (const table of ['usage_day', 'usage_tag_day'] as const)
       await transaction.deleteFrom(table).where('account_id', '=', id).where('day', '>=', BigInt(stale)).execute();
@@ -205,7 +205,7 @@ async function insertAll<Table extends keyof Inserted>(
       .execute();
 }
 
-/** As `sumUsageByHour`, once for each label, the rows of an account together as well. */
+/** Like `sumUsageByHour`, once for each label, the rows of an account together as well. */
 export async function sumTagsByHour(
   db: Db,
   from: number,
@@ -250,17 +250,17 @@ const addQuarters = (one: QuarterSums, other: QuarterSums): QuarterSums =>
   ) as QuarterSums;
 
 /**
- * What usage says about the hours of a span: one row for each account, hour, model and key. The rows of an account are together,
- * so that they lie on one page of PostgreSQL, and a report of a week reads 168 pages instead of one for each row. `everywhere`:
- * also where a key lies in a month that it should not.
+ * Sums of the usage rows by the hours of a span: one row for each account, hour, model and key. The rows of an account are
+ * together, so that they lie on one page of PostgreSQL, and a report of a week reads 168 pages instead of one for each row.
+ * `everywhere`: also where a key lies in a month that it should not.
  */
 export function sumUsageByHour(db: Db, from: number, to: number, { everywhere = false } = {}) {
   const hour = sql<bigint>`ended_at - ended_at % ${sql.lit(hourMs)}`;
   return (
     db
       .selectFrom('account')
-      // By account, because that is the index there is; an account without usage costs one look. SQLite takes the tables of
-      // a cross join in the order given, and would else walk all usage there ever was.
+      // By account, because that is the index there is; an account without usage costs one look. SQLite takes the tables of a
+      // cross join in the order given, and would otherwise walk all usage that was ever recorded.
       .crossJoin('usage')
       .whereRef('usage.account_id', '=', 'account.id')
       .where('ended_at', '>=', BigInt(from))

@@ -81,7 +81,7 @@ export function usageValues(row: UsageRow): SqlValue[] {
   ];
 }
 
-/** Ids of the budgets' balances that a row is charged to, of its values. */
+/** Ids of the budgets' balances that a row is charged to, from its values. */
 export const balancesOf = (values: readonly SqlValue[]): readonly string[] =>
   balancesCharged({
     accountId: values[accountColumn] as string,
@@ -91,7 +91,7 @@ export const balancesOf = (values: readonly SqlValue[]): readonly string[] =>
     accountBudget: values[accountBudgetColumn] as BudgetPeriod | null,
   });
 
-/** The same, of the row itself. */
+/** The same, from the row itself. */
 export function balancesCharged({
   accountId,
   keyId,

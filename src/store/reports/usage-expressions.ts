@@ -19,7 +19,7 @@ export type Sums = Readonly<Record<SumColumn, bigint>>;
 
 export const quarters = [1, 2, 3] as const;
 export type QuarterColumn = `${SumColumn}_q${(typeof quarters)[number]}`;
-/** Of an hour: what fell into each of its first three quarters (database.ts, `UsageHourTable`). */
+/** Columns for what fell into each of an hour's first three quarters (database.ts, `UsageHourTable`). */
 export const quarterColumns: readonly QuarterColumn[] = quarters.flatMap((quarter) =>
   sumColumns.map((column): QuarterColumn => `${column}_q${quarter}`),
 );
@@ -55,7 +55,7 @@ export const quarterSumsOfUsage = quarters.flatMap((quarter) => {
   });
 });
 
-/** Labels are kept as a list of JSON. */
+/** Labels are stored as a JSON list. */
 export const tagPattern = (tag: string): string => `%${JSON.stringify(tag).replace(/[%_!]/g, '!$&')}%`;
 
 export const listOf = (text: string | null): readonly string[] | null =>
@@ -64,7 +64,7 @@ export const listOf = (text: string | null): readonly string[] | null =>
 /** The hour of a roll-up, by the index over the hours of all accounts; one account's are found by the key. */
 export const hourOfAll = sql<bigint>`hour + 0`;
 
-/** Hours before this one are not written any more: the job writes the last hour with usage and the one before it. */
+/** Hours before this one are no longer written: the job writes the last hour with usage and the one before it. */
 export async function closedBefore(db: Kysely<Database>): Promise<number> {
   const row = await db.selectFrom('usage_hour').select('hour').orderBy(hourOfAll, 'desc').limit(1).executeTakeFirst();
   return row === undefined ? 0 : Number(row.hour) - hourMs;

@@ -1,16 +1,16 @@
 /**
- * In which months the keys of usage lie that ended in a span of time. On PostgreSQL each month is a partition, and a query that
+ * The months that hold the keys of usage that ended in a span of time. On PostgreSQL each month is a partition, and a query that
  * names it reads no other (money.md, "Tables"). On SQLite there is one table, whose planner has the right index already.
  */
 import { PostgresAdapter, sql, type Kysely, type RawBuilder, type SqlBool } from 'kysely';
 import type { Database } from '../database.ts';
 
-/** From the key of a request to its recorded end: the longest answer, and a crash that nobody was there to record. */
+/** From the key of a request to its recorded end: the longest answer, or a crash that was recorded late. */
 export const longestRequestMs = 7 * 86_400_000;
 /** Keys may run ahead of the clock a little. */
 const clockSlackMs = 3_600_000;
 
-/** Keys of requests that ended between two times, both optional; the first is in, the second out. */
+/** Keys of requests that ended between two times, both optional; the first is inclusive, the second exclusive. */
 export function inMonthsOf(
   db: Kysely<Database>,
   { from, to }: { readonly from?: number; readonly to?: number },
@@ -22,7 +22,7 @@ export function inMonthsOf(
   return sql`(${sql.join(conditions, sql` and `)})`;
 }
 
-/** Whether whoever looks for the end of a request in its months finds its key there: not when a clock was far off. */
+/** Whether a query by the end of a request finds its key in its months: not when a clock was far off. */
 export function isInMonthsOf(endedAt: number, keyMs: number): boolean {
   const { fromMs, toMs } = monthsOf(endedAt);
   return fromMs <= keyMs && keyMs < toMs;
@@ -35,12 +35,12 @@ function monthsOf(endedAt: number): { readonly fromMs: number; readonly toMs: nu
   };
 }
 
-/** The six bytes that no key of that millisecond or later comes before: a bound of a partition is the same bytes. */
+/** The six bytes that sort before every key of that millisecond or later: the same bytes that bound a partition. */
 export function keyBound(ms: number): Uint8Array {
   return Uint8Array.from(Buffer.from(ms.toString(16).padStart(12, '0'), 'hex'));
 }
 
-/** Of the month `later` months after the one of a time, in UTC. */
+/** Start of the month `later` months after that of a time, in UTC. */
 export function startOfMonth(ms: number, later = 0): number {
   const date = new Date(ms);
   return Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + later);

@@ -1,16 +1,16 @@
-/** The rows of a roll-up that are one account's and of a span of time: they are found by the key, which begins with both. */
+/** The rows of a roll-up for one account and a span of time: they are found by the key, which begins with both. */
 import { sql, type RawBuilder, type SqlBool } from 'kysely';
 
 export interface RollUpRange {
   readonly accountId: string;
-  /** Of a roll-up by labels; undefined: all. */
+  /** For a roll-up by labels; undefined: all. */
   readonly tag: string | undefined;
   readonly time: 'hour' | 'day';
-  /** In. */
+  /** Inclusive. */
   readonly from: number;
-  /** Out. */
+  /** Exclusive. */
   readonly to: number;
-  /** These times of them only. */
+  /** Only these times of the span. */
   readonly among?: readonly number[];
 }
 

@@ -1,7 +1,7 @@
-/** Where the usage of a span of time is read from, so that few rows are read: decision 016. Times are milliseconds since 1970. */
+/** Chooses where the usage of a time span is read from, so that few rows are read: decision 016. Times are ms since 1970. */
 import { hourMs, nextDay, quarterMs, startOfDay } from '../../platform/calendar/time-zone.ts';
 
-/** What can be read where, of one moment of the database. */
+/** What can be read where, at one moment of the database. */
 export interface SumPlaces {
   /** Hours before it are in usage_hour, and will not change. */
   readonly closed: number;
@@ -11,7 +11,7 @@ export interface SumPlaces {
   readonly days: { readonly timeZone: string; readonly until: number } | undefined;
 }
 
-/** A part of the span. `hour`: whole ones, which count for the last bound that is not behind the end of their first quarters. */
+/** A part of the span. `hour`: whole ones, which count for the last bound that is not after the end of their first quarters. */
 export interface Segment {
   readonly place: 'day' | 'hour' | 'usage';
   readonly from: number;
@@ -20,12 +20,12 @@ export interface Segment {
   readonly without: readonly number[];
 }
 
-/** A bound at a quarter of an hour that is in usage_hour: what fell into the quarters before it belongs to the bucket before it. */
+/** A bound at a quarter of an hour in usage_hour: what fell into the quarters before it belongs to the preceding bucket. */
 export interface CutHour {
   readonly hour: number;
   /** From the start of the hour to the bound. */
   readonly firstMs: number;
-  /** Whether the bucket behind the bound has the whole hour, and the one before it lacks its part. Not at both ends of a span. */
+  /** Whether the bucket after the bound has the whole hour, and the one before it lacks its part. Not at both ends of a span. */
   readonly isAfter: boolean;
   readonly isBefore: boolean;
 }
@@ -67,7 +67,7 @@ export function segmentsOf(
   return { segments: segments.filter((one) => one.from < one.to), cuts };
 }
 
-/** Closed hours from usage_hour, and what cannot be from rows. */
+/** Closed hours from usage_hour, and the rest from rows. */
 function hoursBetween(
   from: number,
   to: number,
@@ -80,7 +80,7 @@ function hoursBetween(
       cutting.set(hour, [...(cutting.get(hour) ?? []), bound]);
     }
   const isRolledUp = (hour: number): boolean => hour >= since && hour < closed;
-  // Several bounds in one hour, as in reports by the minute, and other times than quarters, need its rows.
+  // Several bounds in one hour, as in reports by the minute, and times other than quarters, need its rows.
   const cuts = [...cutting].flatMap(([hour, [bound, ...others]]) =>
     others.length === 0 && bound! % quarterMs === 0 && isRolledUp(hour)
       ? [{ hour, firstMs: bound! - hour, isAfter: bound! < to, isBefore: bound! > from }]
@@ -107,7 +107,7 @@ function hoursBetween(
   };
 }
 
-/** Spans of hours that follow each other. */
+/** Spans of consecutive hours. */
 export function mergedHours(hours: readonly number[]): readonly { readonly from: number; readonly to: number }[] {
   const spans: { from: number; to: number }[] = [];
   for (const hour of hours) {
@@ -118,16 +118,16 @@ export function mergedHours(hours: readonly number[]): readonly { readonly from:
   return spans;
 }
 
-/** Buckets that are equally long, but for a shorter first and a shorter last one: `at - (at - base) % step` tells them apart. */
+/** Buckets of equal length, except for a shorter first and last one: `at - (at - base) % step` tells them apart. */
 export interface Run {
   readonly from: number;
   readonly to: number;
   readonly base: number;
-  /** undefined: it is one bucket. */
+  /** undefined: a single bucket. */
   readonly step: number | undefined;
 }
 
-/** The buckets between these ends in as few runs as there are: a day without 24 hours ends one. */
+/** The buckets between these ends in as few runs as possible: a day without 24 hours ends one. */
 export function runsOf(ends: readonly number[]): readonly Run[] {
   const runs: Run[] = [];
   const length = (index: number): number => ends[index + 1]! - ends[index]!;

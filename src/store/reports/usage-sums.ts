@@ -1,7 +1,7 @@
 /**
- * Adds up the usage of one account between any times: days that are added up come from usage_day, closed hours and their quarters
- * from usage_hour, and the ends, the open hours, and hours that other bounds go through, from the rows of usage. So the sums are
- * exact for every span and every time zone, and most of a long span is read from few rows.
+ * Adds up the usage of one account between any times: summed-up days come from usage_day, closed hours and their quarters from
+ * usage_hour, and the ends, the open hours, and hours that other bounds cut, from the rows of usage. So the sums are exact for
+ * every span and every time zone, and most of a long span is read from few rows.
  */
 import { sql, type Kysely, type RawBuilder, type SelectQueryBuilder, type SqlBool } from 'kysely';
 import type { Database } from '../database.ts';
@@ -14,23 +14,23 @@ import { mergedHours, runsOf, segmentsOf, type CutHour, type Segment, type SumPl
 
 type Db = Kysely<Database>;
 
-/** Whose usage, and which of it. */
+/** Selects the usage. */
 export interface SumFilter {
   readonly accountId: string;
   readonly modelId?: string;
   readonly keyId?: string;
-  /** By keys of this person. */
+  /** By keys of this user. */
   readonly userId?: string;
-  /** By keys of this person only, null: of nobody in particular; whoever asks may see no others. */
+  /** Only by keys of this user, null: by keys without a user; the caller may see no others. */
   readonly ownerId?: string | null;
   readonly tag?: string;
 }
 
 export type SumDimension = 'model' | 'key' | 'tag';
 
-/** What a bucket has; what was not asked for is null. */
+/** The sums of a bucket; what was not requested is null. */
 export interface BucketSum extends Sums {
-  /** The one that begins at `bounds[bucket]`. */
+  /** The bucket that begins at `bounds[bucket]`. */
   readonly bucket: number;
   readonly model: string | null;
   readonly key: string | null;
@@ -46,7 +46,7 @@ export interface BucketRequest {
   readonly everywhere?: boolean;
 }
 
-/** What every part of a report is read by. */
+/** What every part of a report is read with. */
 interface Question {
   readonly filter: SumFilter;
   readonly bounds: readonly number[];
@@ -55,7 +55,7 @@ interface Question {
   readonly everywhere: boolean;
 }
 
-/** More groups than anybody reads; each query and the answer have at most so many. */
+/** More groups than anyone reads; each query and the answer have at most this many. */
 const groupsMax = 100_000;
 
 /** Rejects as `invalid` when there are too many groups. */
@@ -75,7 +75,7 @@ export async function sumBuckets(
   };
   const { segments, cuts } = segmentsOf(bounds, hasTags, places);
   for (const segment of segments) {
-    // A whole hour counts for the bound that cuts it, until what was before that is moved.
+    // A whole hour counts for the bound that cuts it, until the part before the bound is moved.
     const ends = segment.place === 'hour' ? bounds.map((bound) => Math.floor(bound / hourMs) * hourMs) : bounds;
     for (const row of await readSegment(db, question, segment, ends)) add(bucketAt(ends, Number(row.at)), row);
   }
@@ -102,7 +102,7 @@ const negative = (row: SegmentRow): SegmentRow => ({
   ...Object.fromEntries(sumColumns.map((column) => [column, -row[column]])),
 });
 
-/** The last bound that is not behind the time. */
+/** The last bound that is not after the time. */
 function bucketAt(bounds: readonly number[], at: number): number {
   let low = 0;
   let high = bounds.length - 2;
@@ -116,7 +116,7 @@ function bucketAt(bounds: readonly number[], at: number): number {
 
 type SegmentRow = Sums & Pick<BucketSum, 'model' | 'key' | 'tag'> & { readonly at: bigint };
 
-/** `ends`: of the buckets, in the steps of the place. */
+/** `ends`: the ends of the buckets, in the steps of the place. */
 async function readSegment(
   db: Db,
   question: Question,
@@ -183,7 +183,7 @@ function rollUpOf(
 
 const hoursAtOnce = 500;
 
-/** What of some hours ended in their first so many milliseconds, which are whole quarters; `at` is the hour. */
+/** The part of some hours that ended in their first `firstMs`, which are whole quarters; `at` is the hour. */
 async function readFirstQuarters(
   db: Db,
   question: Question,
@@ -238,7 +238,7 @@ async function readUsage(
     readonly from: number;
     readonly to: number;
     readonly at: RawBuilder<bigint> | undefined;
-    /** Only the first so many milliseconds of hours. */
+    /** Only the first part of each hour, in milliseconds. */
     readonly firstMs?: number;
   },
 ): Promise<readonly SegmentRow[]> {
@@ -264,7 +264,7 @@ async function readUsage(
   );
 }
 
-/** Of the columns that usage and its roll-ups share. */
+/** Conditions on the columns that usage and its roll-ups share. */
 function conditions({ accountId, modelId, keyId, userId, ownerId }: SumFilter): RawBuilder<SqlBool> {
   const all = [sql<SqlBool>`1 = 1`];
   if (modelId !== undefined) all.push(sql`model_id = ${modelId}`);
@@ -273,13 +273,13 @@ function conditions({ accountId, modelId, keyId, userId, ownerId }: SumFilter): 
   return sql`(${sql.join(all, sql` and `)})`;
 }
 
-/** `userId` null: of nobody in particular. */
+/** `userId` null: a key without a user. */
 export const isKeyOf = (accountId: string, userId: string | null): RawBuilder<SqlBool> =>
   userId === null
     ? sql`key_id in (select id from api_key where account_id = ${accountId} and user_id is null)`
     : sql`key_id in (select id from api_key where account_id = ${accountId} and user_id = ${userId})`;
 
-/** `at`: what tells buckets apart; undefined: all is the one at `from`. Groups of no requests are left out, or not. */
+/** `at`: distinguishes buckets; undefined: all is the one at `from`. `isAlsoEmpty`: groups without requests are kept. */
 async function grouped<Also extends object = object>(
   query: SelectQueryBuilder<Database, 'usage', object>,
   { by }: Question,

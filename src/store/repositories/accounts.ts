@@ -1,17 +1,17 @@
-/** Accounts as whoever runs the server asks for them. */
+/** Accounts as the operator queries them. */
 import { sql, type Kysely } from 'kysely';
 import type { AccountStatus, Database } from '../database.ts';
 import { leased, toAccount } from './queries.ts';
 import type { Account } from './queries.ts';
 import { inMonthsOf } from '../reports/usage-months.ts';
 
-/** Customers, newest first, behind the one that is named. */
+/** Customers, newest first, after the one that is named. */
 export async function listCustomers(
   db: Kysely<Database>,
   request: {
     readonly status?: AccountStatus | undefined;
     readonly after?: string | undefined;
-    /** Also those that were deleted. */
+    /** Also deleted ones. */
     readonly withDeleted?: boolean | undefined;
     readonly limit: number;
   },
@@ -35,7 +35,7 @@ export async function listCustomers(
   return (await query.execute()).map(toAccount);
 }
 
-/** What running requests of these accounts hold: of those that have run for a quarter of a second. */
+/** What the running requests of these accounts hold: those that have run for a quarter of a second. */
 export async function heldByAccounts(
   db: Kysely<Database>,
   { accountIds }: { readonly accountIds: readonly string[] },
@@ -50,7 +50,7 @@ export async function heldByAccounts(
   return rows.map(({ account_id, hold }) => ({ accountId: account_id, microcents: hold }));
 }
 
-/** What an account was charged for a model in a span of time, and the tokens that it was charged for. */
+/** What an account was charged for a model in a span of time, and for how many tokens. */
 export async function chargedUsage(
   db: Kysely<Database>,
   request: { readonly accountId: string; readonly modelId: string; readonly from: number; readonly to: number },

@@ -1,4 +1,4 @@
-/** Alerts of accounts. Every statement of an account names it. */
+/** Alerts of accounts. Every statement about an account names it. */
 import type { Kysely, Selectable } from 'kysely';
 import type { AlertInterval, AlertKind, AlertSubject, AlertTable, Database } from '../database.ts';
 import { addNotice } from './notices.ts';
@@ -6,11 +6,11 @@ import type { Notice, Recipients } from './notices.ts';
 
 type Db = Kysely<Database>;
 
-/** What an alert is set to. */
+/** The settings of an alert. */
 export interface AlertSetting {
   readonly kind: AlertKind;
   readonly name: string;
-  /** Of spending or of the balance; null: `runwayDays` is the threshold. */
+  /** Threshold of spending or of the balance; null: `runwayDays` is the threshold. */
   readonly thresholdMicrocents: bigint | null;
   readonly runwayDays: number | null;
   readonly per: AlertInterval | null;
@@ -26,7 +26,7 @@ export interface Alert extends AlertSetting {
   readonly createdAt: number;
   readonly updatedAt: number;
   readonly state: 'ok' | 'fired';
-  /** What was seen at the last look: microcents; null: not yet. */
+  /** Seen at the last look: microcents; null: nothing yet. */
   readonly observedMicrocents: bigint | null;
   readonly lookedAt: number | null;
   readonly firedAt: number | null;
@@ -34,7 +34,7 @@ export interface Alert extends AlertSetting {
   readonly version: number;
 }
 
-/** False: the account has as many as it may. */
+/** False: the account has the maximum already. */
 export async function addAlert(
   db: Db,
   request: {
@@ -73,7 +73,7 @@ export async function addAlert(
   });
 }
 
-/** Newest first within an account; by id over all. */
+/** Newest first within an account; by id over all accounts. */
 export async function listAlerts(
   db: Db,
   request: { readonly accountId: string; readonly after?: string; readonly limit: number },
@@ -101,7 +101,7 @@ export async function getAlert(
   return row === undefined ? undefined : toAlert(row);
 }
 
-/** undefined: there is none. It is `ok` again, and may fire again the same day: it is another rule. */
+/** undefined: no such alert. It is `ok` again, and may fire again the same day: it is another rule. */
 export async function changeAlert(
   db: Db,
   request: { readonly accountId: string; readonly id: string; readonly setting: AlertSetting; readonly at: number },
@@ -138,7 +138,7 @@ export async function deleteAlert(
   return numDeletedRows === 1n;
 }
 
-/** A page of all alerts of accounts that are active, by id. */
+/** A page of all alerts of active accounts, by id. */
 export async function alertsToLookAt(
   db: Db,
   { after, limit }: { readonly after: string; readonly limit: number },
@@ -155,7 +155,7 @@ export async function alertsToLookAt(
   return rows.map(toAlert);
 }
 
-/** Notes what a look at an alert has seen, and what is to be told of it. False: it was changed meanwhile, and nothing was done. */
+/** Records what a look at an alert has seen, and the event that follows. False: it was changed meanwhile; nothing was done. */
 export async function noteLook(
   db: Db,
   request: {

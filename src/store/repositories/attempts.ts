@@ -1,4 +1,4 @@
-/** Failed attempts to sign in, counted for all who share the database. */
+/** Failed sign-in attempts, counted for all processes that share the database. */
 import type { Kysely } from 'kysely';
 import type { Database } from '../database.ts';
 
@@ -6,15 +6,15 @@ type Db = Kysely<Database>;
 
 /** Failures that cost nothing, and the longest pause after more. */
 export interface AttemptRules {
-  /** Of one person from one network. */
+  /** For one user from one network. */
   readonly pair: { readonly free: number; readonly pauseMaxMs: number };
-  /** Of one network, whoever it tries to be. */
+  /** For one network, whichever users it tries. */
   readonly network: { readonly free: number; readonly pauseMaxMs: number };
-  /** Failures at one person, from everywhere, from which on each network has one free attempt. */
+  /** Failures for one user, from everywhere, beyond which each network has one free attempt. */
   readonly person: { readonly free: number };
 }
 
-/** Whom an attempt counts for: hashes, which tell nothing. */
+/** What an attempt counts for: hashes, which reveal nothing. */
 export interface Attempted {
   readonly pair: string;
   readonly network: string;
@@ -22,17 +22,17 @@ export interface Attempted {
 }
 
 const firstPauseMs = 1_000;
-/** What was quiet for so long is forgotten. */
+/** A count without failures for this long is forgotten. */
 const forgetAfterMs = 86_400_000;
 const forgottenAtOnce = 1_000;
 
-/** Counts a failure, before it is known whether it is one. Resolves with how long to wait instead, in milliseconds; 0: go on. */
+/** Counts a failure before it is known to be one. Resolves with how long to wait instead, in milliseconds; 0: proceed. */
 export async function beginAttempt(
   db: Db,
   { attempted, rules, at }: { readonly attempted: Attempted; readonly rules: AttemptRules; readonly at: number },
 ): Promise<number> {
   const { pair, network, person } = attempted;
-  // Who has to wait writes nothing: that is what most of a flood is.
+  // A caller that has to wait writes nothing: that is what most of a flood is.
   const waits = await db
     .selectFrom('sign_in_attempt')
     .where('who', 'in', [pair, network])
@@ -41,7 +41,7 @@ export async function beginAttempt(
     .execute();
   if (waits.length > 0) return longestOf(waits.map((row) => row.open_at)) - at;
   return await db.transaction().execute(async (transaction) => {
-    // In this order everywhere, so that nobody waits in a circle.
+    // In this order everywhere, so that no two transactions wait for each other.
     const [ofPair, ofNetwork, ofPerson] = [
       await taken(transaction, pair, at),
       await taken(transaction, network, at),
@@ -58,7 +58,7 @@ export async function beginAttempt(
   });
 }
 
-/** What was begun was right: it is no failure, and the person begins anew from there. */
+/** The attempt was right: it is no failure, and the user's count starts anew. */
 export async function attemptWasRight(
   db: Db,
   { attempted, rules }: { readonly attempted: Attempted; readonly rules: AttemptRules },
@@ -82,7 +82,7 @@ export async function attemptWasRight(
   });
 }
 
-/** Deletes what was quiet for a day, and the longest quiet beyond a number; so many at most, and returns how many. */
+/** Deletes a bounded number of counts, those quiet for a day and the longest quiet beyond a number; returns how many. */
 export async function forgetAttempts(
   db: Db,
   { at, keepMax }: { readonly at: number; readonly keepMax: number },
@@ -116,7 +116,7 @@ async function taken(transaction: Db, who: string, at: number): Promise<Counted>
   const row = await transaction
     .insertInto('sign_in_attempt')
     .values({ who, failures: 0, open_at: 0, last_at: at })
-    // Changes nothing, and takes the lock.
+    // Takes the lock without a change.
     .onConflict((on) => on.column('who').doUpdateSet((is) => ({ who: is.ref('excluded.who') })))
     .returning(['failures', 'open_at', 'last_at'])
     .executeTakeFirstOrThrow();

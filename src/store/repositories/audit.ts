@@ -2,11 +2,11 @@
 import { sql, type Kysely, type Selectable } from 'kysely';
 import type { AuditLogTable, AuditOutcome, Database } from '../database.ts';
 
-/** Who makes a change: a person who is signed in, a key, the command line, or the service by itself. */
+/** Who makes a change: a signed-in user, a key, the command line, or the service itself. */
 export interface Actor {
   readonly kind: 'user' | 'key' | 'cli' | 'system';
   readonly id: string | null;
-  /** As it was called then. */
+  /** Its name at that time. */
   readonly name: string | null;
 }
 
@@ -17,7 +17,7 @@ export interface AuditEntry {
   /** null: a change of the server, not of one account. */
   readonly accountId: string | null;
   readonly actor: Actor;
-  /** `key.create`. */
+  /** For example `key.create`. */
   readonly action: string;
   /** Id of what was changed. */
   readonly target: string | null;
@@ -26,13 +26,13 @@ export interface AuditEntry {
   readonly after: string | null;
   readonly requestId: string | null;
   readonly address: string | null;
-  /** `begun`: written before the change; what became of it was never written, or is not yet. Left out: done. */
+  /** `begun`: written before the change; its outcome was never written, or is not yet. Left out: done. */
   readonly outcome?: AuditOutcome;
-  /** JSON: what was asked for. */
+  /** JSON: the input of the change. */
   readonly wish?: string | null;
 }
 
-/** As it is written: what becomes of a change that was written as begun is an entry that names that one. */
+/** As it is written: the outcome of a change that was written as begun is an entry that references that one. */
 export interface NewAuditEntry extends AuditEntry {
   readonly completes?: Uint8Array;
 }
@@ -60,7 +60,7 @@ export async function recordAudit(db: Kysely<Database>, entry: NewAuditEntry): P
     .execute();
 }
 
-/** What people do to their own sign-in. It belongs to no account: each account sees what its members did since they joined. */
+/** What users do to their own sign-in. It belongs to no account: each account sees what its members did since they joined. */
 export const signInActions = [
   'session.create',
   'session.delete',
@@ -78,14 +78,14 @@ export const signInActions = [
 ] as const;
 
 export interface AuditRequest {
-  /** Left out: of all accounts, and of the server. */
+  /** Left out: of all accounts and of the server. */
   readonly accountId?: string | undefined;
   readonly before?: Uint8Array | undefined;
   readonly actions?: readonly string[] | undefined;
   readonly limit: number;
 }
 
-/** Newest first, older than `before` where given; each change once, with what became of it. */
+/** Newest first, older than `before` where given; each change once, with its outcome. */
 export async function listAudit(db: Kysely<Database>, request: AuditRequest): Promise<readonly AuditEntry[]> {
   const { accountId, before, actions, limit } = request;
   let query = db
@@ -114,7 +114,7 @@ export async function listAudit(db: Kysely<Database>, request: AuditRequest): Pr
   );
 }
 
-/** Of the newest entries that are about an account, each by an index: a long log of others costs nothing. */
+/** Ids of the newest entries that are about an account, each by an index: a long log of others costs nothing. */
 function idsOf(
   db: Kysely<Database>,
   { accountId, before, actions, limit }: AuditRequest & { readonly accountId: string },
@@ -126,7 +126,7 @@ function idsOf(
     .where('completes', 'is', null)
     .orderBy('id', 'desc')
     .limit(limit);
-  // A change that makes an account or a key knows it when it is done.
+  // A change that creates an account or a key knows its id only when it is done.
   let completed = db
     .selectFrom('audit_log')
     .select(sql<Uint8Array>`completes`.as('id'))

@@ -1,6 +1,6 @@
 /**
- * The store of better-auth (decision 014): each of its calls is one request here, one statement or one short transaction,
- * on tables and columns that are listed. Run like the queries of `queries.ts`.
+ * The store of better-auth (decision 014): each of its calls is one request here, one statement or one short transaction, on
+ * tables and columns that are listed. Runs like the queries of `queries.ts`.
  */
 import { sql, type ExpressionBuilder, type Expression, type Kysely, type SqlBool } from 'kysely';
 import type { Database } from '../database.ts';
@@ -106,7 +106,7 @@ export type AuthRequest = { readonly table: AuthTable } & (
       readonly sortBy?: { readonly column: string; readonly direction: 'asc' | 'desc' } | undefined;
     }
   | { readonly act: 'count'; readonly where: Where }
-  /** Changes one row at most, unless `many`. Numbers of `add` are added to what is there. */
+  /** Changes at most one row, unless `many`. The numbers in `add` are added to the stored values. */
   | {
       readonly act: 'update';
       readonly where: Where;
@@ -114,12 +114,12 @@ export type AuthRequest = { readonly table: AuthTable } & (
       readonly add?: AuthRow;
       readonly many: boolean;
     }
-  /** Answers with what is gone; `one`: of several that ask at once one gets it. */
+  /** Answers with what was deleted; `one`: of several concurrent callers, one gets it. */
   | { readonly act: 'delete'; readonly where: Where; readonly one: boolean }
 );
 
 export interface AuthAnswer {
-  /** Found, made, or changed; of `delete` with `one`, gone. */
+  /** The rows found, made, or changed; for `delete` with `one`, deleted. */
   readonly rows: readonly AuthRow[];
   readonly count: number;
 }
@@ -196,7 +196,7 @@ async function update(
     return { rows: rows.map(plain), count: rows.length };
   };
   if (table !== 'auth_account' || !Object.hasOwn(set, 'password')) return await write(db);
-  // A new password ends all sessions, in the same moment: nobody stays in with the old one.
+  // A new password ends all sessions in the same moment: the old one keeps no one signed in.
   return await db.transaction().execute(async (transaction) => {
     const written = await write(transaction);
     const users = written.rows.map(({ userId }) => userId);
@@ -207,7 +207,7 @@ async function update(
 
 const comparisons = { eq: '=', ne: '<>', lt: '<', lte: '<=', gt: '>', gte: '>=' } as const;
 
-/** Conditions with AND hold all, and of those with OR one does, as better-auth has it. */
+/** All conditions with AND must hold, and one of those with OR, as better-auth defines it. */
 function conditionOf(where: Where, known: (column: string) => string) {
   return (is: ExpressionBuilder<Record<AuthTable, Record<string, unknown>>, AuthTable>): Expression<SqlBool> => {
     const one = ({ column, operator, value }: AuthCondition): Expression<SqlBool> => {
@@ -226,7 +226,7 @@ function conditionOf(where: Where, known: (column: string) => string) {
   };
 }
 
-/** Whole numbers are read as bigint; better-auth knows none. */
+/** Whole numbers are read as bigint, which better-auth does not know. */
 const plain = (row: Record<string, unknown>): AuthRow =>
   Object.fromEntries(
     Object.entries(row).map(([column, value]) => [

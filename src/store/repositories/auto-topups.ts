@@ -1,4 +1,4 @@
-/** Automatic top-ups: who wants them, which charge is under way, and how often it failed. */
+/** Automatic top-ups: their settings, the charge under way, and how often it failed. */
 import { sql, type Kysely, type Selectable } from 'kysely';
 import type { AutoTopupTable, Database } from '../database.ts';
 import { addNotice } from './notices.ts';
@@ -13,9 +13,9 @@ export interface AutoTopup {
   readonly amountMicrocents: bigint;
   /** In a calendar month, UTC. */
   readonly monthlyCapMicrocents: bigint;
-  /** In a row. */
+  /** Consecutive. */
   readonly failures: number;
-  /** It has given up, until somebody sets it anew. */
+  /** It has given up, until it is set anew. */
   readonly stoppedAt: number | null;
   readonly stopReason: string | null;
   readonly pendingTopup: string | null;
@@ -31,7 +31,7 @@ export async function getAutoTopup(db: Db, request: { readonly accountId: string
   return row === undefined ? undefined : toAutoTopup(row);
 }
 
-/** Sets it anew: failures are forgotten; a charge that is under way stays. */
+/** Sets it anew: failures are forgotten; a charge under way stays. */
 export async function setAutoTopup(
   db: Db,
   request: Pick<
@@ -57,7 +57,7 @@ export async function setAutoTopup(
     .execute();
 }
 
-/** Accounts that have a charge under way, or less than their threshold that nothing holds. Bounded; `after` for the next ones. */
+/** Accounts with a charge under way, or with less than their threshold free of holds. Bounded; `after` for the next ones. */
 export async function dueAutoTopups(
   db: Db,
   request: { readonly after?: string; readonly retryBefore: number; readonly limit: number },
@@ -88,15 +88,15 @@ export async function dueAutoTopups(
 }
 
 export type AutoTopupClaim =
-  /** This is the charge under way, begun now or before. */
+  /** The charge under way, begun now or before. */
   | { readonly kind: 'charge'; readonly topup: Topup }
-  /** The month's ceiling would be passed. */
+  /** It would exceed the month's cap. */
   | { readonly kind: 'cap' }
   | { readonly kind: 'none' };
 
 /**
- * The charge of an account that is due: the one under way, or a new one, which one of several processes begins: its row and
- * the note that it is under way are one transaction.
+ * The charge of an account that is due: the one under way, or a new one. One of several processes begins it: its row and the note
+ * that it is under way are one transaction.
  */
 export async function claimAutoTopup(
   db: Db,
@@ -156,7 +156,7 @@ export async function claimAutoTopup(
   });
 }
 
-/** Charged automatically since a time, what is under way with it. */
+/** What was charged automatically since a time, including the charge under way. */
 export async function chargedSince(
   db: Db,
   request: { readonly accountId: string; readonly from: number },
@@ -186,8 +186,8 @@ export async function endAutoTopup(
 }
 
 /**
- * The charge under way has failed; counted once, whoever notices it, and who pays is told of the last one in the same
- * transaction. Resolves with the state it leads to, or undefined: somebody else has.
+ * The charge under way has failed; it is counted once, and the payers are notified of the last failure in the same transaction.
+ * Resolves with the resulting state, or undefined: it was counted already.
  */
 export async function failAutoTopup(
   db: Db,
@@ -237,7 +237,7 @@ export async function failAutoTopup(
 
 const payersMax = 50;
 
-/** Addresses of those who are told about money: owners and billing members, as far as they have confirmed them. */
+/** Addresses of the members who are notified about money: owners and billing members with a confirmed address. */
 export async function payersOf(db: Db, request: { readonly accountId: string }): Promise<readonly string[]> {
   return (await payers(db, request.accountId)).map(({ email }) => email);
 }

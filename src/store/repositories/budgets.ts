@@ -1,4 +1,4 @@
-/** What is asked of budgets beside the hot path, on any dialect. */
+/** Queries of budgets outside the hot path, on any dialect. */
 import { sql, type Kysely } from 'kysely';
 import { balanceAt, type Budget, type BudgetPeriod, type Balance } from '../budget.ts';
 import type { Database } from '../database.ts';
@@ -11,18 +11,18 @@ export async function getBudget(db: Db, { subject }: { readonly subject: string 
   return row === undefined ? null : { amountMicrocents: row.amount, per: row.per };
 }
 
-/** A budget, and what has become of it in a period. */
+/** A budget and its use in a period. */
 export interface BudgetStatus extends Budget {
   readonly balance: Balance;
   /** Charged in the period. */
   readonly spentMicrocents: bigint;
-  /** By requests that are running and were listed as such: those that have run for a quarter of a second. */
+  /** By running requests that are listed: those that have run for a quarter of a second. */
   readonly heldMicrocents: bigint;
 }
 
 const subjectsMax = 1000;
 
-/** Those of the keys and accounts that are named, at most a thousand, which have one, in the period that `at` is in. */
+/** The budgets of the named keys and accounts, at most a thousand, in the period that `at` is in. */
 export async function budgetsOf(
   db: Db,
   request: { readonly subjects: readonly string[]; readonly at: number },
@@ -61,7 +61,7 @@ async function spentOf(db: Db, balanceIds: readonly string[]): Promise<ReadonlyM
   return new Map(rows.map(({ id, amount, available, leased }) => [id, amount - available - leased]));
 }
 
-/** What replicas have leased of the balance, and not spent. */
+/** What replicas have leased of the balance and not spent. */
 export const leasedOfBalance = () =>
   sql<bigint>`coalesce((select sum(remaining) from purse_slice where purse_slice.purse_id = purse.id), 0)`.as('leased');
 
@@ -80,7 +80,7 @@ async function heldOf(db: Db, subjects: readonly string[]): Promise<ReadonlyMap<
 }
 
 /**
- * What a key or an account was charged in a period beside any budget per that period: what a budget that is set now finds
+ * What a key or an account was charged in a period outside any budget per that period: what a budget that is set now counts as
  * spent. `undefined`: there is no such key or account.
  */
 export async function spentBesideBudget(
@@ -100,7 +100,7 @@ export async function spentBesideBudget(
     .selectFrom('usage')
     .select(sql<bigint>`coalesce(sum(cost), 0)`.as('cost'))
     .where('account_id', '=', accountId)
-    // Whatever started in the period ended after its beginning, and this is what there is an index of.
+    // A request that started in the period ended after its beginning, and there is an index of ends.
     .where('ended_at', '>=', BigInt(startsAt))
     .where('started_at', '>=', BigInt(startsAt))
     .where(of === 'key' ? 'key_budget' : 'account_budget', 'is distinct from', per);

@@ -1,13 +1,13 @@
-/** The rows that say what has been changed (`change`), for as long as somebody may look for them. */
+/** The rows of `change`, which say what has been changed, for as long as a follower may look for them. */
 import type { Kysely } from 'kysely';
 import type { Database } from '../database.ts';
 
-/** Whoever follows changes looks a few times a second. */
+/** Followers of changes look a few times a second. */
 export const changesKeptMs = 3_600_000;
 /** Rows in one write: settlements wait for it. */
 export const changesAtOnce = 1_000;
 
-/** Deletes changes from before a time, so many at most, and returns how many. For a store that nobody else changes. */
+/** Deletes a bounded number of changes from before a time, and returns how many. For a store that no other process changes. */
 export async function forgetChanges(db: Kysely<Database>, { before }: { readonly before: number }): Promise<number> {
   const oldest = db
     .selectFrom('change')

@@ -10,11 +10,11 @@ export interface ContentStatus {
   readonly requests: number;
   readonly openRequests: number;
   readonly lastEndedAt: number | undefined;
-  /** Names of the secrets that its live keys were hashed with. */
+  /** Names of the secrets that the live keys were hashed with. */
   readonly pepperIds: readonly string[];
 }
 
-/** How much of what is in a database. */
+/** How much of each kind a database holds. */
 export async function contentStatus(db: Kysely<Database>): Promise<ContentStatus> {
   const count = async (
     table: 'account' | 'api_key' | 'transfer' | 'usage' | 'open_request',
@@ -42,7 +42,7 @@ export async function contentStatus(db: Kysely<Database>): Promise<ContentStatus
   };
 }
 
-/** Which secrets the live keys were made with. */
+/** The secrets that the live keys were hashed with. */
 export async function livePepperIds(db: Kysely<Database>): Promise<readonly string[]> {
   const rows = await db.selectFrom('api_key').select('pepper_id').distinct().where('status', '=', 'active').execute();
   return rows.map((row) => row.pepper_id);

@@ -1,4 +1,4 @@
-/** What an account has, holds and has spent, and how it came to that. */
+/** What an account has, holds and has spent, and the movements that led to it. */
 import { sql, type Kysely, type RawBuilder, type SqlBool } from 'kysely';
 import { costsSince, placesOf, timeZoneOf } from '../reports/account-usage.ts';
 import type { Database } from '../database.ts';
@@ -17,8 +17,8 @@ export interface Held {
 }
 
 /**
- * What requests hold that are running now, in any process on these books, and have been for a quarter of a second:
- * younger ones are in no table (money.md, "Durability"). It is what they held when they were listed, without extensions.
+ * What running requests hold, in any process on these books, once they have run for a quarter of a second: younger ones are in no
+ * table (money.md, "Durability"). It is what they held when they were listed, without extensions.
  */
 export async function heldOf(db: Db, request: { readonly accountId: string }): Promise<Held> {
   const row = await db
@@ -30,21 +30,21 @@ export async function heldOf(db: Db, request: { readonly accountId: string }): P
 }
 
 export interface CreditSummary {
-  /** Credits less what was taken back and what has been used: what there is, held or not. */
+  /** Credits less what was taken back and what has been used: the whole balance, held or not. */
   readonly balanceMicrocents: bigint;
   readonly creditLimitMicrocents: bigint;
-  /** All that was ever credited, less what was taken back. */
+  /** Everything ever credited, less what was taken back. */
   readonly creditedMicrocents: bigint;
   readonly spentMicrocents: bigint;
   readonly held: Held;
-  /** The largest hold of a request of the last 30 days, as far as the newest thousand tell. */
+  /** The largest hold of a request of the last 30 days, among the newest thousand. */
   readonly largestHoldMicrocents: bigint;
 }
 
 const recentMs = 30 * 86_400_000;
 const recentRows = 1000;
 
-/** Undefined: there is no such customer. All of it is of one moment. */
+/** Undefined: there is no such customer. All of it is from one moment. */
 export async function creditSummary(
   db: Db,
   request: { readonly accountId: string; readonly now: number },
@@ -76,7 +76,7 @@ export async function creditSummary(
       balanceMicrocents,
       creditLimitMicrocents: account.credit_limit,
       creditedMicrocents: credited,
-      // M4: what is there and what was used is what was credited.
+      // M4: the balance plus what was used is what was credited.
       spentMicrocents: credited - balanceMicrocents,
       held: await heldOf(transaction, { accountId }),
       largestHoldMicrocents: largest?.hold ?? 0n,
@@ -104,14 +104,14 @@ export type LedgerEntry =
       readonly balanceAfterMicrocents: bigint;
     };
 
-/** Where a page begins: behind a movement, or behind the usage that begins at a time. */
+/** Where a page begins: after a movement, or after the usage that begins at a time. */
 export type LedgerCursor = { readonly transferId: Uint8Array } | { readonly usageFrom: number };
 
 /**
- * The movements of an account with the balance after each, newest first; undefined: the cursor is none of this account.
+ * The movements of an account with the balance after each, newest first; undefined: the cursor does not belong to this account.
  * Charges of requests are summed up from one movement, or the start of a day, to the next, so that the balance after each
- * movement is what it was then, and every entry but the newest stays as it is. Sums are exact: the newest balance is that of
- * the account, and every older one is it less what came after.
+ * movement is what it was then, and every entry but the newest stays as it is. Sums are exact: the newest balance is that of the
+ * account, and every older one is that less what came after.
  */
 export async function listLedger(
   db: Db,
@@ -140,7 +140,7 @@ export async function listLedger(
       kind === undefined || kind === 'usage'
         ? await usageSpans(transaction, { accountId, before: start?.at, transfers, limit, now })
         : [];
-    // Older than the last movement that was looked at, others may lie between.
+    // Beyond the last movement that was looked at, others may lie between.
     const horizon = kind === 'usage' || transfers.length < limit ? -Infinity : transfers.at(-1)!.at;
     const merged = [...transfers.map((row) => ({ row, at: row.at })), ...spans.filter((span) => span.from >= horizon)]
       .sort((one, other) => placeOrder(other) - placeOrder(one))
@@ -162,7 +162,7 @@ export async function listLedger(
       // Where nothing is left out, nothing lies between two entries.
       if (!isComplete || from === undefined) {
         const moved = await netTransfers(transaction, accountId, { newerThan: upTo, upTo: from });
-        // What came between, credits less debits less charges; for the newest entry until now.
+        // What came between: credits less debits less charges; for the newest entry, until now.
         balance -= moved - costSince(upTo.at) + (from === undefined ? 0n : costSince(from.at));
       }
       const microcents = 'row' in entry ? entry.row.microcents : -entry.cost;
@@ -185,11 +185,11 @@ export async function listLedger(
   });
 }
 
-/** Of no movement, and before each. */
+/** The id of no movement, which sorts before each. */
 const beforeAll = new Uint8Array(0);
 
 /**
- * A place in the books. With an id: just before that movement. Without: before the charges of that millisecond, and after its
+ * A position in the books. With an id: just before that movement. Without: before the charges of that millisecond, and after its
  * movements.
  */
 interface Place {
@@ -213,7 +213,7 @@ interface MovementRow {
   readonly reference: string | null;
 }
 
-/** Movements of a millisecond come before its charges; a span counts by its last millisecond. */
+/** Movements of a millisecond come before its charges; a span sorts by its last millisecond. */
 const placeOrder = (entry: { readonly at: number } | Span): number => ('from' in entry ? entry.to - 0.5 : entry.at);
 
 async function placeOf(db: Db, accountId: string, cursor: LedgerCursor): Promise<Place | undefined> {
@@ -227,7 +227,7 @@ async function placeOf(db: Db, accountId: string, cursor: LedgerCursor): Promise
   return row === undefined ? undefined : { at: Number(row.at), id: cursor.transferId };
 }
 
-/** Movements older than a place. */
+/** Movements older than a position. */
 function olderThan<Query extends { where(condition: RawBuilder<SqlBool>): Query }>(query: Query, place: Place): Query {
   const at = BigInt(place.at);
   return place.id === undefined
@@ -235,7 +235,7 @@ function olderThan<Query extends { where(condition: RawBuilder<SqlBool>): Query 
     : query.where(sql<SqlBool>`(at < ${at} or (at = ${at} and id < ${place.id}))`);
 }
 
-/** Movements behind a place, that one itself left out. */
+/** Movements after a position, exclusive. */
 function laterThan<Query extends { where(condition: RawBuilder<SqlBool>): Query }>(query: Query, place: Place): Query {
   const at = BigInt(place.at);
   return place.id === undefined
@@ -268,13 +268,13 @@ async function transfersBefore(
   }));
 }
 
-/** That spans of usage are cut at, where nothing else is listed. */
+/** The most movements that spans of usage are cut at, where nothing else is listed. */
 const movementsMax = 10_000;
 
-/** Days without charges are looked through so many at a time at most. */
+/** At most this many days without charges are searched at a time. */
 const daysAtOnceMax = 1000;
 
-/** The newest spans of charges, cut at days and at movements; those that cost nothing are left out. */
+/** The newest spans of charges, cut at days and at movements; spans without a cost are left out. */
 async function usageSpans(
   db: Db,
   {
@@ -317,7 +317,7 @@ async function usageSpans(
   return spans.slice(0, limit);
 }
 
-/** Days that follow each other as one list of bounds, which their sums serve; a day with cuts as one of its own. `cuts` ascend. */
+/** Consecutive days as one list of bounds, which their sums use; a day with cuts as a list of its own. `cuts` ascend. */
 function runsOfDays(days: readonly number[], cuts: readonly number[]): readonly (readonly number[])[] {
   const runs: { readonly isWhole: boolean; readonly bounds: number[] }[] = [];
   let next = 0;
@@ -347,7 +347,7 @@ async function firstEnd(db: Db, accountId: string): Promise<number | undefined> 
   return row === undefined ? undefined : Number(row.ended_at);
 }
 
-/** Movements behind a place, that one itself left out, and before another. */
+/** Net sum of the movements after one position (exclusive) and before another. */
 async function netTransfers(
   db: Db,
   accountId: string,

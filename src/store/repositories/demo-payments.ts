@@ -1,4 +1,4 @@
-/** What the built-in provider of payments keeps: JSON objects with ids, as a provider elsewhere would. */
+/** What the built-in payment provider stores: JSON objects with ids, as an external provider would. */
 import type { Kysely, Selectable } from 'kysely';
 import type { Database, DemoPaymentObjectTable } from '../database.ts';
 
@@ -18,7 +18,7 @@ export interface NewDemoObject extends Omit<DemoObject, 'version'> {
   readonly idempotencyKey: string | null;
 }
 
-/** Makes an object, or resolves with the one that this idempotency key has made. */
+/** Makes an object, or resolves with the one that this idempotency key has already made. */
 export async function makeDemoObject(db: Db, request: NewDemoObject): Promise<DemoObject> {
   await db
     .insertInto('demo_payment_object')
@@ -45,10 +45,7 @@ export async function getDemoObject(db: Db, request: { readonly id: string }): P
   return row === undefined ? undefined : toObject(row);
 }
 
-/**
- * Changes an object and makes others that follow from it, all or nothing; false: somebody else has changed it since
- * `version`.
- */
+/** Changes an object and makes others that follow from it, all or nothing; false: it was changed since `version`. */
 export async function changeDemoObject(
   db: Db,
   request: {
@@ -75,7 +72,7 @@ export async function changeDemoObject(
   });
 }
 
-/** Oldest first, from a time on, behind the object `after` where given. */
+/** Oldest first, from a time on, after the object `after` where given. */
 export async function listDemoObjects(
   db: Db,
   request: { readonly kind: string; readonly from: number; readonly after?: string; readonly limit: number },

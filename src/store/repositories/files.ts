@@ -1,17 +1,17 @@
-/** What is asked of the database about files. Every statement names the account: another account's file is not there (reliability §3.5). */
+/** Queries about files. Every statement names the account: another account's file is not there (reliability §3.5). */
 import type { Kysely, Selectable } from 'kysely';
 import type { Database, FileTable } from '../database.ts';
 
 type Db = Kysely<Database>;
 
-/** A file that is whole. */
+/** A complete file. */
 export interface FileRow {
   /** 32 hex digits. */
   readonly id: string;
   readonly accountId: string;
   /** Cleaned; a label, never a path. */
   readonly name: string;
-  /** As its bytes tell. */
+  /** As detected from its bytes. */
   readonly mediaType: string;
   /** `null`: the client's family has no purposes. */
   readonly purpose: string | null;
@@ -26,17 +26,17 @@ export interface FileBounds {
   readonly bytesMax: number;
 }
 
-/** What the only process on a database has no use for. */
+/** What only a process that shares its database needs. */
 export interface AmongReplicas {
-  /** Of this process. */
+  /** Id of this process. */
   readonly replica: Uint8Array;
   /** Makes uploads to one account begin one after the other, until the transaction ends. */
   readonly queue: (transaction: Db, accountId: string) => Promise<unknown>;
 }
 
 /**
- * Notes that a file of at most so many bytes arrives: what arrives at the same time counts too, so the bounds hold for all of it.
- * False: there is no room in the account.
+ * Notes that a file of at most this many bytes arrives: concurrent arrivals count too, so the bounds hold for all of them. False:
+ * there is no room in the account.
  */
 export async function beginFile(
   db: Db,
@@ -78,7 +78,7 @@ export async function beginFile(
   });
 }
 
-/** From here on it is a file; false: it has been given up meanwhile. */
+/** From here on it is a file; false: it was given up meanwhile. */
 export async function finishFile(db: Db, request: FileRow): Promise<boolean> {
   const updated = await db
     .updateTable('file')
@@ -106,7 +106,7 @@ export async function getFile(
   return row === undefined ? undefined : toFile(row);
 }
 
-/** Where a page begins: after, or before, this place in the order. */
+/** Where a page begins: after, or before, this position in the order. */
 export interface FileCursor {
   readonly createdAt: number;
   readonly id: string;
@@ -127,7 +127,7 @@ export interface FileListRequest {
 
 export interface FilePage {
   readonly files: readonly FileRow[];
-  /** There are further ones in the direction that was asked for. */
+  /** There are more in the requested direction. */
   readonly hasMore: boolean;
 }
 
@@ -156,7 +156,7 @@ export async function listFiles(db: Db, request: FileListRequest): Promise<FileP
   return { files: isBackward ? page.reverse() : page, hasMore: rows.length > limit };
 }
 
-/** From here on it is no file any more; undefined: there is none. */
+/** From here on it is no longer a file; undefined: there is no such file. */
 export async function leaveFile(
   db: Db,
   request: { readonly accountId: string; readonly id: string; readonly now: number },
@@ -169,15 +169,15 @@ export async function leaveFile(
   });
 }
 
-/** Of files whose bytes are gone. */
+/** Deletes the rows of files whose bytes are gone. */
 export async function forgetFiles(db: Db, request: { readonly ids: readonly string[] }): Promise<void> {
   if (request.ids.length === 0) return;
   await db.deleteFrom('file').where('id', 'in', request.ids).where('state', '<>', 'ready').execute();
 }
 
 /**
- * Ids of what is no file, or no longer: arriving, leaving, and expired, which leave with this. Whoever asks knows which of
- * them still arrive; what arrives at others that live is not among them.
+ * Ids of what is not yet, or no longer, a file: arriving, leaving, and expired, which become leaving with this call. The caller
+ * knows which of them still arrive; what arrives at other live processes is not among them.
  */
 export async function unreadyFiles(
   db: Db,

@@ -7,7 +7,7 @@ import { tagPattern } from '../reports/usage-expressions.ts';
 import { inMonthsOf } from '../reports/usage-months.ts';
 import { isKeyOf, type SumFilter } from '../reports/usage-sums.ts';
 
-/** Which requests. Times are of their end: `from` is in, `to` is out. */
+/** Selects requests. Times are those of their end: `from` is inclusive, `to` exclusive. */
 export interface GenerationFilter extends SumFilter {
   readonly from?: number;
   readonly to?: number;
@@ -18,11 +18,11 @@ export interface GenerationFilter extends SumFilter {
 
 export interface GenerationPage {
   readonly rows: readonly UsageRow[];
-  /** Behind which the next page begins; undefined: this is the last one. A page may have few rows, or none, and have a next one. */
+  /** After which the next page begins; undefined: this is the last one. A page with few rows, or none, may have a next one. */
   readonly next: UsageCursor | undefined;
 }
 
-/** Rows that one call looks at, so that a filter that fits few of them holds nobody up. */
+/** Rows that one call looks at, so that a filter that matches few of them delays no other call. */
 const rowsLookedAtMax = 5_000;
 
 /** Newest end first. */
@@ -76,7 +76,7 @@ export async function listGenerations(
   };
 }
 
-/** Where a page begins that follows a request; undefined: the account has none of this id. */
+/** Where the page after a request begins; undefined: the account has no request with this id. */
 export async function cursorOf(
   db: Kysely<Database>,
   { accountId, requestId }: { readonly accountId: string; readonly requestId: Uint8Array },

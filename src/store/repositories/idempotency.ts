@@ -1,4 +1,4 @@
-/** Requests with an `Idempotency-Key`, and their answers; run like the queries of `queries.ts`. */
+/** Requests with an `Idempotency-Key`, and their answers; runs like the queries of `queries.ts`. */
 import { sql, type Kysely } from 'kysely';
 import type { Database } from '../database.ts';
 import { StoreError } from '../store-error.ts';
@@ -12,10 +12,10 @@ export interface RequestClaim {
   readonly fingerprint: Uint8Array;
   readonly requestId: Uint8Array;
   readonly publicId: string;
-  /** The process that asks, and will run it. */
+  /** The process that claims it and will run it. */
   readonly owner: Uint8Array;
   readonly now: number;
-  /** Claims from then or before count no more. */
+  /** Claims from this time or earlier no longer count. */
   readonly expiredAt: number;
 }
 
@@ -24,18 +24,18 @@ export type Claimed =
   | { readonly outcome: 'claimed' }
   /** Another process runs it. */
   | { readonly outcome: 'running'; readonly publicId: string }
-  /** It was answered and charged; null: the answer is not kept. In clear text a version before this one has kept it. */
+  /** It was answered and charged; null: the answer is not kept. A version before this one has kept it in clear text. */
   | { readonly outcome: 'answered'; readonly publicId: string; readonly answer: Uint8Array | string | null }
-  /** The key stands for another request. */
+  /** The key belongs to another request. */
   | { readonly outcome: 'other' };
 
-/** What a row takes beside its answer, its share of the indexes included. */
+/** What a row takes besides its answer, its share of the indexes included. */
 export const rowBytes = 512;
 const claimTriesMax = 10;
 
 /**
- * Claims a key for a request, unless it stands for one that was answered, or that runs. What a process left behind that died,
- * or that could not release its claim, is claimed anew: the ledger says that it was not charged.
+ * Claims a key for a request, unless it belongs to one that was answered or is running. A claim whose process died, or could not
+ * release it, is claimed anew: the ledger says that it was not charged.
  */
 export async function claimRequest(db: Db, claim: RequestClaim): Promise<Claimed> {
   const { accountId, keyHash, fingerprint, requestId, publicId, owner, now } = claim;
@@ -61,7 +61,7 @@ export async function claimRequest(db: Db, claim: RequestClaim): Promise<Claimed
       const ending = await endingOf(db, row.request_id);
       if (ending === 'finished' || ending === 'credit')
         return { outcome: 'answered', publicId: row.public_id, answer: row.sealed_answer ?? row.answer };
-      // Its own would be known to the caller: it is what a failure left behind.
+      // The caller would know its own claim: it is what a failure left behind.
       if (ending === undefined && !isSame(row.owner, owner) && (await isAlive(db, row.owner)))
         return { outcome: 'running', publicId: row.public_id };
     }
@@ -70,7 +70,7 @@ export async function claimRequest(db: Db, claim: RequestClaim): Promise<Claimed
       .set({ ...own, answer: null, sealed_answer: null })
       .where('account_id', '=', accountId)
       .where('key_hash', '=', keyHash)
-      // Of several that find it at once, one.
+      // One of several that find it at once.
       .where('request_id', '=', row.request_id)
       .executeTakeFirst();
     if (numUpdatedRows === 1n) return { outcome: 'claimed' };
@@ -80,7 +80,7 @@ export async function claimRequest(db: Db, claim: RequestClaim): Promise<Claimed
 
 type Owned = Pick<RequestClaim, 'accountId' | 'keyHash' | 'requestId'>;
 
-/** The answer is sealed. False: the claim is another process's meanwhile. */
+/** The answer is sealed. False: another process has the claim meanwhile. */
 export async function keepAnswer(
   db: Db,
   { accountId, keyHash, requestId, answer }: Owned & { readonly answer: Uint8Array | null },
@@ -108,7 +108,7 @@ export async function leaveRequest(db: Db, { accountId, keyHash, requestId }: Ow
 /** Rows in one write: settlements wait for it. */
 const rowsAtOnce = 200;
 
-/** Deletes what has expired, and the oldest rows beyond the bounds of each of `accountIds` and of all. Returns how many are gone. */
+/** Deletes expired rows, and the oldest rows beyond the bounds of each of `accountIds` and of all. Returns how many are gone. */
 export async function tidyRequests(
   db: Db,
   request: {
@@ -164,7 +164,7 @@ async function endingOf(db: Db, requestId: Uint8Array): Promise<string | undefin
   return row?.ending;
 }
 
-/** Where one process owns the database nobody else is. */
+/** Where one process owns the database there is no other. */
 async function isAlive(db: Db, replicaId: Uint8Array): Promise<boolean> {
   return (await db.selectFrom('replica').where('id', '=', replicaId).select('id').executeTakeFirst()) !== undefined;
 }

@@ -1,4 +1,4 @@
-/** Statements of accounts: what the ledger says of a period, and what has been issued. */
+/** Statements of accounts: the ledger's figures for a period, and the documents issued. */
 import { sql, type Kysely, type Selectable } from 'kysely';
 import type { Database, InvoiceKind, InvoiceTable } from '../database.ts';
 import { systemAccounts } from '../ledger.ts';
@@ -29,7 +29,7 @@ export interface LedgerUsage {
 /** Transfers of one kind and direction. */
 export interface LedgerMovement {
   readonly kind: TransferKind;
-  /** Whether the other side is what the house has earned: refunds of requests, corrections. */
+  /** Whether the other side is the house's revenue: refunds of requests, corrections. */
   readonly ofRevenue: boolean;
   readonly count: number;
   /** Below 0 when it was taken from the account. */
@@ -40,29 +40,29 @@ export interface LedgerPayment {
   readonly at: number;
   readonly microcents: bigint;
   readonly reference: string | null;
-  /** Number of its receipt, and how was paid; null: it has none, or none yet. */
+  /** Number of its receipt, and how it was paid; null: no receipt, or none yet. */
   readonly receipt: string | null;
   readonly method: string | null;
 }
 
-/** What was given back for a request. */
+/** A refund of a request. */
 export interface LedgerRefund {
   readonly at: number;
   readonly microcents: bigint;
-  /** When the request ended; null: the refund names none that is known. */
+  /** When the request ended; null: the refund names no known request. */
   readonly requestEndedAt: number | null;
   readonly publicId: string | null;
 }
 
-/** All that moved the balance of an account in a period. */
+/** Everything that moved the balance of an account in a period. */
 export interface LedgerSpan {
   readonly usage: readonly LedgerUsage[];
   readonly movements: readonly LedgerMovement[];
   /** Payments, oldest first; the first `paymentsMax` of them. */
   readonly payments: readonly LedgerPayment[];
-  /** The sum of those that were made before payments left receipts. */
+  /** The sum of the payments from before payments got receipts. */
   readonly receiptlessMicrocents: bigint;
-  /** Of requests only, oldest first; all of them. */
+  /** Refunds of requests only, oldest first; all of them. */
   readonly refunds: readonly LedgerRefund[];
 }
 
@@ -71,13 +71,13 @@ const refundsAtOnce = 500;
 
 interface Span {
   readonly accountId: string;
-  /** In. */
+  /** Inclusive. */
   readonly from: number;
-  /** Out. */
+  /** Exclusive. */
   readonly to: number;
 }
 
-/** What the ledger has of an account between two times. Exact while nothing is recorded there any more. */
+/** The ledger's figures of an account between two times. Exact once nothing more is recorded in that span. */
 export async function readLedgerSpan(db: Db, span: Span): Promise<LedgerSpan> {
   return await db
     .transaction()
@@ -99,7 +99,7 @@ async function usageByPrice(db: Db, { accountId, from, to }: Span): Promise<read
     .where('ended_at', '>=', BigInt(from))
     .where('ended_at', '<', BigInt(to))
     .where(inMonthsOf(db, { from, to }))
-    // What was not charged is on no bill, except what a plan has paid.
+    // What was not charged is on no bill, except what a plan has covered.
     .where((is) => is.or([is('cost', '>', 0n), is('plan', 'is not', null)]))
     .select(['model_id', 'plan', 'input_price', 'output_price', 'cache_read_price'])
     .select([
@@ -247,7 +247,7 @@ async function requestsOf(db: Db, accountId: string, ids: readonly Uint8Array[])
   );
 }
 
-/** Credits less debits of an account before a time. What its requests cost is not in it. */
+/** Credits less debits of an account before a time. The cost of its requests is not included. */
 export async function transferredBefore(
   db: Db,
   { accountId, before }: { readonly accountId: string; readonly before: number },
@@ -264,7 +264,7 @@ export async function transferredBefore(
   return (await side('credit_account')) - (await side('debit_account'));
 }
 
-/** Since when this database has invoices: it was made then, or brought up to date from a version that had none. */
+/** Since when this database has invoices: when it was created, or upgraded from a version without them. */
 export async function invoicesSince(db: Db, _request: object): Promise<number> {
   return (await ranAt(db, '021-alerts-and-invoices')) ?? 0;
 }
@@ -273,7 +273,7 @@ export interface OpenPeriod {
   readonly accountId: string;
   readonly name: string;
   readonly createdAt: number;
-  /** Until when they have been closed; null: never yet. */
+  /** Until when they have been closed; null: never. */
   readonly closedUntil: number | null;
 }
 
@@ -307,7 +307,7 @@ export async function listOpenPeriods(
   }));
 }
 
-/** A document to be issued; its number is given to it in the transaction that makes it. */
+/** A document to be issued; the transaction that makes it gives it its number. */
 export interface NewInvoice {
   readonly id: string;
   readonly kind: InvoiceKind;
@@ -320,20 +320,19 @@ export interface NewInvoice {
   readonly closingMicrocents: bigint;
   /** JSON: all that it says, except number and date. */
   readonly data: string;
-  /** Of the event that tells of it; null: nobody is told. */
+  /** Id of its event; null: there is no notification. */
   readonly noticeId: string | null;
 }
 
 /**
- * Closes the books of an account until a time and issues what is due, in one transaction: the numbers follow the last one
- * of the year without a gap, and what is to be told is noted. False: somebody has closed them meanwhile, and nothing was
- * done.
+ * Closes the books of an account until a time and issues the due documents, in one transaction: the numbers follow the last one
+ * of the year without a gap, and their events are noted. False: they were closed meanwhile, and nothing was done.
  */
 export async function closePeriod(
   db: Db,
   request: {
     readonly accountId: string;
-    /** As it was when the documents were made. */
+    /** Its value when the documents were made. */
     readonly closedUntil: number | null;
     readonly until: number;
     readonly year: number;
@@ -420,7 +419,7 @@ export interface Invoice {
   readonly data: string;
 }
 
-/** Newest first; `after` is the id of the last one seen. Rejects as `not_found` when there is no such one in the account. */
+/** Newest first; `after` is the id of the last one seen. Rejects as `not_found` when the account has no such document. */
 export async function listInvoices(
   db: Db,
   request: { readonly accountId?: string; readonly after?: string; readonly limit: number },
@@ -441,7 +440,7 @@ export async function listInvoices(
   return (await query.execute()).map(toInvoice);
 }
 
-/** By its id or its number; of an account, or of any. */
+/** By its id or its number; of one account, or of any. */
 export async function getInvoice(
   db: Db,
   request: { readonly accountId?: string; readonly id: string },

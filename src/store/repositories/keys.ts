@@ -1,4 +1,4 @@
-/** Keys as the account host asks for them. */
+/** Keys as the account host queries them. */
 import { sql, type Kysely } from 'kysely';
 import type { AccountStatus, Database } from '../database.ts';
 import { placesOf, timeZoneOf } from '../reports/account-usage.ts';
@@ -24,7 +24,7 @@ export interface PresentedKey {
   readonly accountStatus: AccountStatus;
 }
 
-/** The live key with this hash, also by a secret that a rotation has left for a while. */
+/** The live key with this hash, also by a previous secret that a rotation has left valid for a while. */
 export async function findPresentedKey(
   db: Db,
   { hash, at }: { readonly hash: Uint8Array; readonly at: number },
@@ -57,7 +57,7 @@ export async function findPresentedKey(
       };
 }
 
-/** Also one that was revoked; undefined when the account has no such key. */
+/** Also a revoked one; undefined when the account has no such key. */
 export async function getKey(
   db: Db,
   { keyId, accountId }: { readonly keyId: string; readonly accountId?: string },
@@ -68,15 +68,15 @@ export async function getKey(
   return row === undefined ? undefined : toKey(row);
 }
 
-/** Keys of an account that are not revoked, newest first, behind the one that is named. */
+/** Keys of an account that are not revoked, newest first, after the one that is named. */
 export async function listAccountKeys(
   db: Db,
   request: {
     readonly accountId: string;
-    /** Only inference keys of this person; null: of nobody in particular. */
+    /** Only inference keys of this user; null: of no user. */
     readonly userId?: string | null | undefined;
     readonly after?: string | undefined;
-    /** Left out: also keys that are paused. */
+    /** Left out: also paused keys. */
     readonly isEnabled?: boolean | undefined;
     readonly limit: number;
   },
@@ -109,8 +109,8 @@ export async function listAccountKeys(
 
 /**
  * When each of these keys of an account last ended a request: to the millisecond since the hour before the last one with
- * requests, and as the end of its hour before. Keys that were never used are left out. Hours are looked for in the days of the
- * account that are added up, so that a key that rests costs a look at its days and not at all hours there ever were.
+ * requests, and as the end of its hour for earlier ones. Keys that were never used are left out. Hours are searched in the
+ * summed-up days of the account, so that an idle key costs a look at its days and not at all hours ever recorded.
  */
 export async function lastUseOfKeys(
   db: Db,
@@ -133,7 +133,7 @@ export async function lastUseOfKeys(
       .execute();
     for (const { key_id, at } of rows) last.set(key_id, Number(at));
     const until = Math.min(days?.until ?? 0, closed);
-    // The hour that a day begins in may have begun before it.
+    // The hour that a day begins in may have begun before the day.
     const before = hourMs - 1;
     const hours = { accountId, keyIds: rest(), from: until - before, to: closed };
     for (const { key_id, at } of await newest(moment, 'hour', hours)) last.set(key_id, Number(at) + hourMs - 1);
@@ -147,7 +147,7 @@ export async function lastUseOfKeys(
   });
 }
 
-/** By key, the newest hour or day of a span with usage. */
+/** The newest hour or day with usage in a span, by key. */
 async function newest(
   db: Db,
   time: 'hour' | 'day',

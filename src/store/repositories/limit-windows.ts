@@ -12,11 +12,11 @@ export interface WindowCount {
   readonly used: number;
 }
 
-/** Where counts outlive the process. */
+/** A store where counts outlive the process. */
 export interface WindowStore {
-  /** A page of the counts whose window is not over; an empty one is the last. */
+  /** A page of the counts whose window is not over; the last one is empty. */
   load(request: { readonly at: number; readonly after?: WindowCount }): Promise<readonly WindowCount[]>;
-  /** Adds `used` of each, which may be below 0, and answers what there is now. No two are of the same limit. */
+  /** Adds `used` of each, which may be below 0, and resolves with the new counts. No two are of the same limit. */
   add(changes: readonly WindowCount[]): Promise<readonly WindowCount[]>;
 }
 
@@ -44,8 +44,8 @@ export async function loadLimitWindows(
 }
 
 /**
- * One row for each limit: a later window takes the place of the one before. A window that lies further ahead than the next
- * one is of a clock that was wrong, and gives way as well.
+ * One row for each limit: a later window replaces the one before. A window further ahead than the next one stems from a clock
+ * that was wrong, and is replaced as well.
  */
 export async function addLimitWindows(
   db: Kysely<Database>,
@@ -95,7 +95,7 @@ const toCount = (row: {
   used: Number(row.used),
 });
 
-/** The newest windows of an account or a key. With several processes `used` is what they have leased, which is never less than what is used. */
+/** The newest windows of an account or a key. With several processes `used` is what they have leased, never less than is used. */
 export async function limitWindowsOf(
   db: Kysely<Database>,
   { subject }: { readonly subject: string },

@@ -1,20 +1,20 @@
-/** The outbox; run like the queries of `queries.ts`. */
+/** The outbox; runs like the queries of `queries.ts`. */
 import type { Kysely, Selectable } from 'kysely';
 import type { Database, MailState, MailTable } from '../database.ts';
 
 type Db = Kysely<Database>;
 
-/** A mail as the outbox has it. */
+/** A mail in the outbox. */
 export interface OutboxMail {
   readonly id: string;
   readonly createdAt: number;
   readonly recipient: string;
   readonly subject: string;
-  /** Null once it was sent or given up. */
+  /** Null once it is sent or given up. */
   readonly body: string | null;
   readonly kind: string;
   readonly accountId: string | null;
-  /** JSON, as `MailTable` has it. */
+  /** JSON, as in `MailTable`. */
   readonly attachments: string | null;
   readonly state: MailState;
   readonly attempts: number;
@@ -23,7 +23,7 @@ export interface OutboxMail {
   readonly lastError: string | null;
 }
 
-/** Puts a mail into the outbox; false: one with the same idempotency key is there, or was. */
+/** Puts a mail into the outbox; false: one with the same idempotency key is or was there. */
 export async function addMail(
   db: Db,
   mail: Pick<OutboxMail, 'id' | 'recipient' | 'subject' | 'kind' | 'accountId' | 'attachments'> & {
@@ -56,8 +56,8 @@ export async function addMail(
 }
 
 /**
- * Claims the mail that has been due for longest, and sets when it is due again in case its sender dies: of several that
- * ask at once each gets another one, or none.
+ * Claims the mail that has been due for longest, and sets when it is due again in case its sender dies: concurrent callers get
+ * different ones, or none.
  */
 export async function claimMail(
   db: Db,
@@ -86,7 +86,7 @@ export async function claimMail(
 
 const claimTriesMax = 20;
 
-/** What became of an attempt. What is sent or given up keeps no text: links in it open accounts. */
+/** Records the outcome of an attempt. The text of sent or abandoned mail is deleted: links in it open accounts. */
 export async function noteMailAttempt(
   db: Db,
   request: {
@@ -145,7 +145,7 @@ export async function getMail(db: Db, { id }: { readonly id: string }): Promise<
   return row === undefined ? undefined : toMail(row);
 }
 
-/** Deletes mail from before a time, and the oldest beyond a number; so many at most, and returns how many. */
+/** Deletes mail from before a time, and the oldest beyond a number; a bounded number, and returns how many. */
 export async function forgetMail(
   db: Db,
   { before, keepMax }: { readonly before: number; readonly keepMax: number },

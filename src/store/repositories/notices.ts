@@ -1,4 +1,4 @@
-/** What is still to be told: noted in the transaction of what has happened, and forgotten when it has been told. */
+/** Events that are still to be announced: noted in the transaction that causes them, and deleted once announced. */
 import type { Kysely, Selectable } from 'kysely';
 import type { Database, NoticeTable } from '../database.ts';
 import type { Recording } from '../recordings.ts';
@@ -11,10 +11,10 @@ export interface Recipients {
   readonly addresses: readonly string[];
 }
 
-/** Only webhooks are told, or whoever tells knows who else. */
+/** Only webhooks are notified, or the announcer knows the other recipients. */
 export const nobody: Recipients = { members: [], addresses: [] };
 
-/** What has happened, and who is told. */
+/** An event and its recipients. */
 export interface Notice {
   /** Also the id of the event. */
   readonly id: string;
@@ -27,7 +27,7 @@ export interface Notice {
   readonly at: number;
 }
 
-/** In the transaction of what has happened. */
+/** Runs in the transaction of the event. */
 export async function addNotice(transaction: Db, notice: Notice): Promise<void> {
   await transaction
     .insertInto('notice')
@@ -43,7 +43,7 @@ export async function addNotice(transaction: Db, notice: Notice): Promise<void> 
     .execute();
 }
 
-/** The same, together with a movement of money. */
+/** The same, with a movement of money. */
 export const noticeRecording = (notice: Notice): Recording => ({
   name: 'notice',
   values: [
@@ -66,7 +66,7 @@ export async function listNotices(
   return rows.map(toNotice);
 }
 
-/** It has been told. */
+/** It has been announced. */
 export async function forgetNotice(db: Db, { id }: { readonly id: string }): Promise<void> {
   await db.deleteFrom('notice').where('id', '=', id).execute();
 }
@@ -81,7 +81,7 @@ const toNotice = (row: Selectable<NoticeTable>): Notice => ({
   at: Number(row.at),
 });
 
-/** Addresses of members of an account, of those who have confirmed them. */
+/** Confirmed addresses of members of an account. */
 export async function memberAddresses(
   db: Db,
   { accountId, userIds }: { readonly accountId: string; readonly userIds: readonly string[] },

@@ -1,4 +1,4 @@
-/** Top-ups, and what the provider of payments has said of them. What moves money rides with a transfer (recordings.ts). */
+/** Top-ups, and what the payment provider has reported about them. What moves money rides with a transfer (recordings.ts). */
 import type { Kysely, Selectable } from 'kysely';
 import { addNotice } from './notices.ts';
 import type { Notice } from './notices.ts';
@@ -7,7 +7,7 @@ import type { Database, PaymentReturnTable, TopupStatus, TopupTable } from '../d
 type Db = Kysely<Database>;
 
 export interface Topup {
-  /** `top_…`, in the order of time. */
+  /** `top_…`, sorts by time. */
   readonly id: string;
   readonly accountId: string;
   readonly amountMicrocents: bigint;
@@ -40,7 +40,7 @@ export type NewTopup = Pick<
   | 'by'
 >;
 
-/** Resolves with the account's top-up of this idempotency key: this one, or the one that was there. */
+/** Resolves with the account's top-up of this idempotency key: this one, or the existing one. */
 export async function beginTopup(db: Db, request: NewTopup): Promise<Topup> {
   await db
     .insertInto('topup')
@@ -73,7 +73,7 @@ export async function beginTopup(db: Db, request: NewTopup): Promise<Topup> {
   return toTopup(row);
 }
 
-/** Where it is paid. Said twice, the first holds. */
+/** Records where it is paid. The first call wins. */
 export async function noteCheckout(
   db: Db,
   request: { readonly id: string; readonly checkoutId: string; readonly checkoutUrl: string },
@@ -86,7 +86,7 @@ export async function noteCheckout(
     .execute();
 }
 
-/** Without an account: whosever it is. */
+/** Without an account: of any account. */
 export async function getTopup(
   db: Db,
   request: { readonly id: string; readonly accountId?: string },
@@ -138,13 +138,13 @@ export interface EventToRecord {
   readonly id: string;
   readonly kind: string;
   readonly subject: string | null;
-  /** `applied`, or why nothing was changed by it. */
+  /** `applied`, or why it changed nothing. */
   readonly outcome: string;
   readonly createdAt: number;
   readonly receivedAt: number;
 }
 
-/** What became of an event that was recorded before. */
+/** The outcome of an event that was recorded before. */
 export async function findPaymentEvent(
   db: Db,
   request: { readonly provider: string; readonly id: string },
@@ -158,7 +158,7 @@ export async function findPaymentEvent(
   return row?.outcome;
 }
 
-/** Records an event that moves no money, with what it says of a top-up that waits; an event that is there changes nothing. */
+/** Records an event that moves no money, with its effect on a waiting top-up; a known event changes nothing. */
 export async function recordPaymentEvent(
   db: Db,
   request: EventToRecord & { readonly topup?: { readonly id: string; readonly status: 'failed' | 'expired' } },
@@ -177,7 +177,7 @@ export async function recordPaymentEvent(
   });
 }
 
-/** False: it is there. */
+/** False: it was recorded already. */
 async function insertEvent(db: Db, event: EventToRecord): Promise<boolean> {
   const { numInsertedOrUpdatedRows } = await db
     .insertInto('payment_event')
@@ -195,7 +195,7 @@ async function insertEvent(db: Db, event: EventToRecord): Promise<boolean> {
   return numInsertedOrUpdatedRows === 1n;
 }
 
-/** Not an event: its row says until when the provider has been asked for missed ones. */
+/** Not an event: its row says until when missed events have been fetched from the provider. */
 const seenRow = 'seen_until';
 
 /** Since when events may have been missed: the last look that found everything, or the first top-up; undefined: neither. */
@@ -236,7 +236,7 @@ export interface PaymentReturn {
   readonly accountId: string;
   readonly amountMicrocents: bigint;
   readonly takenMicrocents: bigint;
-  /** The refund has failed, or the dispute was won, and all is given back; null: it holds. */
+  /** When the refund failed or the dispute was won, and everything was given back; null: it stands. */
   readonly undoneAt: number | null;
 }
 
@@ -264,8 +264,8 @@ export async function findPaymentReturn(
 }
 
 /**
- * Records that a refund has failed, or that a dispute was won, before it has taken anything, so that it never will. False:
- * what became of it is decided already, and nothing was done.
+ * Records that a refund has failed, or that a dispute was won, before it has taken anything, so that it never will. False: its
+ * outcome is decided already, and nothing was done.
  */
 export async function recordUndoneReturn(
   db: Db,
@@ -301,13 +301,13 @@ export async function recordUndoneReturn(
   });
 }
 
-/** The provider's references of a payment method that may be charged while its owner is away. */
+/** The provider's references of a payment method that may be charged in its owner's absence. */
 export interface SavedMethod {
   readonly customerId: string;
   readonly methodId: string;
 }
 
-/** The newest one holds. */
+/** The newest one wins. */
 export async function savePaymentMethod(
   db: Db,
   request: SavedMethod & { readonly accountId: string; readonly provider: string; readonly savedAt: number },

@@ -1,4 +1,4 @@
-/** Promotional credit that ends: what of it was not used is derived from the ledger alone. */
+/** Promotional credit that ends: its unused part is derived from the ledger alone. */
 import type { Kysely, Selectable } from 'kysely';
 import { costsSince } from '../reports/account-usage.ts';
 import type { Database, PromotionTable } from '../database.ts';
@@ -7,19 +7,19 @@ import { inOneMoment } from '../one-moment.ts';
 type Db = Kysely<Database>;
 
 export interface Promotion {
-  /** The movement that has granted it. */
+  /** The movement that granted it. */
   readonly transferId: Uint8Array;
   readonly accountId: string;
   readonly amountMicrocents: bigint;
   readonly grantedAt: number;
-  /** What a request costs that ends at this time is not paid from it any more. */
+  /** It no longer pays for requests that end at this time or later. */
   readonly expiresAt: number;
   readonly closedAt: number | null;
   readonly unusedMicrocents: bigint | null;
   readonly takenMicrocents: bigint | null;
 }
 
-/** Those that ended before a time and are not closed, the earliest first. */
+/** Promotions that ended before a time and are not closed, the earliest first. */
 export async function duePromotions(
   db: Db,
   request: { readonly expiredBefore: number; readonly limit: number },
@@ -36,7 +36,7 @@ export async function duePromotions(
   return rows.map(toPromotion);
 }
 
-/** Of an account, the earliest end first. */
+/** The promotions of an account, the earliest end first. */
 export async function listPromotions(
   db: Db,
   request: { readonly accountId: string },
@@ -57,7 +57,7 @@ export async function promotionUnused(
   return (await inOneMoment(db, (moment) => leftOf(moment, promotions))).get(own)!;
 }
 
-/** Nothing was left of it that could be taken. */
+/** None of it was left to be taken. */
 export async function closePromotion(
   db: Db,
   request: { readonly transferId: Uint8Array; readonly at: number; readonly unusedMicrocents: bigint },
@@ -83,9 +83,9 @@ async function promotionsOf(db: Db, accountId: string): Promise<readonly Promoti
 }
 
 /**
- * The rule (docs/payments.md): what requests cost that ended between the grant and its end is paid from promotional credit
- * first, and of several from the one that ends first. Between two of those times the same promotions hold, so the sum of
- * the charges is all that has to be known.
+ * The rule (docs/payments.md): what requests cost that ended between the grant and its end is paid from promotional credit first,
+ * and among several from the one that ends first. Between two of those times the same promotions hold, so the sum of the charges
+ * is all that has to be known.
  */
 async function leftOf(moment: Db, promotions: readonly Promotion[]): Promise<ReadonlyMap<Promotion, bigint>> {
   const left = new Map(promotions.map((promotion) => [promotion, promotion.amountMicrocents]));

@@ -1,6 +1,6 @@
 /**
- * What is asked of the database beside the hot path, one function each, on any dialect. The service runs them on its
- * query worker, the command line on a connection that cannot write. Ids and times are made by the caller.
+ * Database queries outside the hot path, one function each, on any dialect. The service runs them on its query worker, the
+ * command line on a connection that cannot write. Ids and times are made by the caller.
  */
 import {
   sql,
@@ -45,7 +45,7 @@ export interface Account {
   readonly name: string;
   readonly house: boolean;
   readonly status: AccountStatus;
-  /** Credits less debits less the cost of what has been settled; holds of running requests are not in it. */
+  /** Credits less debits less the cost of what has been settled; holds of running requests are not included. */
   readonly balanceMicrocents: bigint;
   readonly creditLimitMicrocents: bigint;
   /** Ids in lower case; null: every model. */
@@ -55,14 +55,14 @@ export interface Account {
   /** JSON object. */
   readonly limits: string | null;
   readonly billing: BillingDetails;
-  /** IANA name: whose days its reports have. */
+  /** IANA name; its reports use the days of this zone. */
   readonly timeZone: string;
   readonly createdAt: number;
-  /** Its people, files and names are gone since. */
+  /** When its users, files and names were erased. */
   readonly deletedAt: number | null;
 }
 
-/** To whom invoices are made out; null where nothing was said. */
+/** The party that invoices are made out to; null where unknown. */
 export interface BillingDetails {
   readonly legalName: string | null;
   readonly addressLines: readonly string[] | null;
@@ -73,7 +73,7 @@ export interface BillingDetails {
   readonly invoiceEmail: string | null;
 }
 
-/** Customers in the order in which they were made; `house` adds the other side of their transfers. */
+/** Customers in the order of their creation; `house` adds the other side of their transfers. */
 export async function listAccounts(
   db: Db,
   request: { readonly house?: boolean; readonly after?: string; readonly limit?: number },
@@ -84,7 +84,7 @@ export async function listAccounts(
   return (await query.execute()).map(toAccount);
 }
 
-/** What replicas have leased of the account, and not spent; 0 where one process owns all balances. */
+/** What replicas have leased of the account and not spent; 0 where one process owns all balances. */
 export const leased = () =>
   sql<bigint>`coalesce((select sum(remaining) from slice where slice.account_id = account.id), 0)`.as('leased');
 
@@ -98,13 +98,13 @@ export async function getAccount(db: Db, request: { readonly accountId: string }
   return row === undefined ? undefined : toAccount(row);
 }
 
-/** A key without what identifies it: nothing here lets anybody in. */
+/** A key without what identifies it: nothing here grants access. */
 export interface ApiKey {
   readonly id: string;
   readonly accountId: string;
   readonly name: string;
   readonly display: string;
-  /** Whose it is within the account; null: a legacy key, of nobody in particular (specification §5.5). */
+  /** Its user within the account; null: a legacy key without a user (specification §5.5). */
   readonly userId: string | null;
   readonly status: KeyStatus;
   readonly limits: string | null;
@@ -113,11 +113,11 @@ export interface ApiKey {
   /** What it may do on the account host; null: an inference key. */
   readonly role: string | null;
   readonly isOperator: boolean;
-  /** Its requests have them besides their own. */
+  /** Its requests get these besides their own. */
   readonly tags: readonly string[];
-  /** Paused since; null: not. */
+  /** When it was paused; null: it is not. */
   readonly disabledAt: number | null;
-  /** Until when the secret of before its last rotation works. */
+  /** Until when the secret before its last rotation works. */
   readonly previousEndsAt: number | null;
   readonly createdAt: number;
   readonly updatedAt: number;
@@ -142,17 +142,17 @@ export interface NewKey {
   readonly expiresAt: number | null;
 }
 
-/** Of an account, live at the same time: all of them are in the memory of every process. */
+/** Live keys of one account at the same time: every process has all of them in memory. */
 export const liveKeysMax = 1000;
 
-/** Rejects as `not_found` when there is no such account, and as `conflict` when it has as many live keys as it may. */
+/** Rejects as `not_found` when there is no such account, and as `conflict` when it has the maximum of live keys. */
 export async function createKey(
   db: Db,
   request: { readonly key: NewKey; readonly budget?: Budget | null; readonly changeId: Uint8Array },
 ): Promise<void> {
   const { key, budget = null, changeId } = request;
   await db.transaction().execute(async (transaction) => {
-    // Written, not read: it is locked, so that keys that are made at the same time are counted.
+    // A write, not a read, takes the lock, so that keys that are made at the same time are counted.
     const account = await transaction
       .updateTable('account')
       .set((is) => ({ version: is('version', '+', 1n) }))
@@ -193,7 +193,7 @@ export async function createKey(
         revoked_at: null,
       })
       .execute();
-    // Its balance is begun by the first request: nothing can have been spent before.
+    // Its first request begins the balance: nothing can have been spent before.
     if (budget !== null) {
       const { amountMicrocents: amount, per } = budget;
       await transaction.insertInto('budget').values({ subject: key.id, amount, per, set_at: key.createdAt }).execute();
@@ -218,8 +218,7 @@ export async function listKeys(
 }
 
 /**
- * Revokes for good, and notes that it is to be told; undefined when there is no such key. A key that was revoked before keeps
- * its first time.
+ * Revokes for good, and notes the event; undefined when there is no such key. A key that was revoked before keeps its first time.
  */
 export async function revokeKey(
   db: Db,
@@ -251,7 +250,7 @@ export async function revokeKey(
   });
 }
 
-/** What the directory of live keys is filled with. */
+/** An entry for the directory of live keys. */
 export interface LoadedKey {
   readonly id: string;
   readonly accountId: string;
@@ -268,11 +267,11 @@ export interface LoadedKey {
   readonly budget: Budget | null;
   readonly accountBudget: Budget | null;
   readonly expiresAt: number | null;
-  /** It manages accounts, and makes no requests. */
+  /** It manages accounts and makes no requests. */
   readonly isManagement?: boolean;
   readonly tags?: readonly string[];
   readonly isPaused?: boolean;
-  /** Of the secret of before its last rotation, and until when that works. */
+  /** The secret before its last rotation, and until when it works. */
   readonly previous?: { readonly hash: Uint8Array; readonly endsAt: number } | null;
 }
 
@@ -281,7 +280,7 @@ export async function loadKeys(
   db: Db,
   request: {
     readonly after?: string;
-    /** Of these only, at most as many as fit a page. */
+    /** Only these, at most as many as fit a page. */
     readonly ids?: readonly string[];
     readonly limit?: number;
   },
@@ -349,7 +348,7 @@ export async function loadKeys(
 const budgetOf = (amountMicrocents: bigint | null, per: Budget['per'] | null): Budget | null =>
   amountMicrocents === null || per === null ? null : { amountMicrocents, per };
 
-/** Says which models a key may use, of those that its account may; undefined when there is no such live key. */
+/** Sets the models that a key may use, out of those of its account; undefined when there is no such live key. */
 export async function allowKey(
   db: Db,
   request: {
@@ -367,7 +366,7 @@ export async function allowKey(
     );
 }
 
-/** Says which models the keys of a customer may use; undefined when there is no such account. */
+/** Sets the models that the keys of a customer may use; undefined when there is no such account. */
 export async function allowAccount(
   db: Db,
   request: {
@@ -381,7 +380,7 @@ export async function allowAccount(
   return changeAccount(db, accountId, { models: listText(models) }, { changeId, at, kind: 'account_models' });
 }
 
-/** Gives a customer a plan, or none; undefined when there is no such account. */
+/** Sets or removes the plan of a customer; undefined when there is no such account. */
 export async function planAccount(
   db: Db,
   request: {
@@ -409,14 +408,14 @@ export async function limitAccount(
   return changeAccount(db, accountId, { limits }, { changeId, at, kind: 'account_limits' });
 }
 
-/** Names a customer anew, or says to whom its invoices go; what is undefined stays. undefined when there is no such account. */
+/** Renames a customer, or sets its billing details; fields that are undefined stay. undefined when there is no such account. */
 export async function editAccount(
   db: Db,
   request: {
     readonly accountId: string;
     readonly name?: string | undefined;
     readonly billing?: { readonly [Detail in keyof BillingDetails]?: BillingDetails[Detail] | undefined } | undefined;
-    /** Whose days the reports of the account have; they are added up anew in the background. */
+    /** The zone for the days of the account's reports; they are summed up anew in the background. */
     readonly timeZone?: string | undefined;
     readonly at: number;
     readonly changeId: Uint8Array;
@@ -472,7 +471,7 @@ function changeAccount(
   });
 }
 
-/** Sets some of the limits of a live key, those that are null to none; undefined when there is no such key. */
+/** Sets some of the limits of a live key; null removes one. undefined when there is no such key. */
 export async function limitKey(
   db: Db,
   request: {
@@ -492,7 +491,7 @@ export async function limitKey(
   });
 }
 
-/** Changes what is said of a live key, all at once; what is undefined stays. undefined when there is no such key. */
+/** Changes the details of a live key, all at once; fields that are undefined stay. undefined when there is no such key. */
 export async function editKey(
   db: Db,
   request: {
@@ -501,7 +500,7 @@ export async function editKey(
     /** null: never. */
     readonly expiresAt?: number | null | undefined;
     readonly models?: readonly string[] | null | undefined;
-    /** Those that are null are taken away. */
+    /** Those that are null are removed. */
     readonly limits?: Readonly<Record<string, unknown>> | undefined;
     readonly tags?: readonly string[] | undefined;
     /** Paused, or not. A key that was paused before keeps its first time. */
@@ -532,8 +531,8 @@ export async function editKey(
 }
 
 /**
- * Gives a live key another secret; the one it has now works on until a time, or no longer (null). An earlier one that was
- * still working ends. undefined when there is no such key.
+ * Gives a live key another secret; the current one works on until a time, or no longer (null). An earlier one that still worked
+ * ends. undefined when there is no such key.
  */
 export async function rotateKey(
   db: Db,
@@ -575,7 +574,7 @@ function limitsText(before: string | null, changed: Readonly<Record<string, unkn
   return next.length === 0 ? null : JSON.stringify(Object.fromEntries(next));
 }
 
-/** Of a live key; undefined when there is no such key. */
+/** Changes a live key; undefined when there is no such key. */
 async function changeKey(
   transaction: Db,
   keyId: string,
@@ -600,14 +599,14 @@ export interface AccountPrice {
   /** In lower case. */
   readonly modelId: string;
   readonly validFrom: number;
-  /** Exclusive; null is for good. */
+  /** Exclusive; null: for good. */
   readonly validTo: number | null;
   readonly input: bigint;
   readonly output: bigint;
   readonly cacheRead: bigint;
 }
 
-/** Adds rates. Those of another beginning stay: at each moment the ones that began last hold. */
+/** Adds rates. Rates with another beginning stay: at each moment those that began last apply. */
 export async function addAccountPrice(
   db: Db,
   request: { readonly price: AccountPrice; readonly at: number; readonly changeId: Uint8Array },
@@ -645,7 +644,7 @@ export async function addAccountPrice(
   });
 }
 
-/** Ends an account's rates for a model: those in force stop now, those to come never begin. Returns how many. */
+/** Ends an account's rates for a model: those in force stop now, future ones never begin. Returns how many. */
 export async function endAccountPrices(
   db: Db,
   request: {
@@ -677,7 +676,7 @@ export async function endAccountPrices(
   });
 }
 
-/** Rates that are in force at a time, or will be, in pages by account, model and beginning. */
+/** Rates that are or will be in force at a time, in pages by account, model and beginning. */
 export async function listAccountPrices(
   db: Db,
   request: {
@@ -753,7 +752,7 @@ export async function listTransfers(
   }));
 }
 
-/** Which usage is meant. Times are of the request's end: `from` is in, `to` is out. */
+/** Selects usage. Times are those of the request's end: `from` is inclusive, `to` exclusive. */
 export interface UsageFilter {
   readonly accountId?: string;
   readonly keyId?: string;
@@ -764,7 +763,7 @@ export interface UsageFilter {
   readonly to?: number;
 }
 
-/** The last row of a page; the next page starts behind it. */
+/** The last row of a page; the next page starts after it. */
 export interface UsageCursor {
   readonly endedAt: number;
   readonly requestId: Uint8Array;
@@ -797,7 +796,7 @@ export async function listUsage(
 }
 
 /**
- * Finds requests of an account by what a user may hold: the id from `x-request-id` (`req_…`, or `client_…` and what
+ * Finds requests of an account by any id that a user may have: the id from `x-request-id` (`req_…`, or `client_…` and what
  * followed it), the id that the client sent, or the UUID of the ledger. Public ids are short, so there may be several.
  */
 export async function findUsage(
@@ -826,7 +825,7 @@ export async function findUsage(
   return (await of.where('client_id', 'in', sent).execute()).map(toUsageRow);
 }
 
-/** Sums of usage. `group` is the model, the key, the account or the start of the UTC day, as asked; empty for one total. */
+/** Sums of usage. `group` is the model, the key, the account or the start of the UTC day, as requested; empty for one total. */
 export interface UsageSum {
   readonly group: string;
   readonly requests: number;
@@ -854,7 +853,7 @@ export async function sumUsage(
   return (
     db
       .transaction()
-      // One moment for both tables: the job may move rows from one part to the other. SQLite knows no other kind.
+      // One snapshot for both tables: the job may move rows from one part to the other. SQLite has no other kind.
       .setAccessMode('read only')
       .setIsolationLevel('repeatable read')
       .execute(async (transaction) => {
@@ -872,8 +871,8 @@ export async function sumUsage(
 }
 
 /**
- * Adds usage up between two times by the labels of its requests: one with several labels counts under each, one without
- * under none. Usage alone knows labels, so it costs a look at each row of the span.
+ * Adds usage up between two times by the labels of its requests: one with several labels counts under each, one without under
+ * none. Only usage has labels, so it costs a look at each row of the span.
  */
 export async function sumUsageByTag(
   db: Db,

@@ -31,7 +31,7 @@ import * as reports from '../reports/reports.ts';
 import * as rollUps from '../reports/roll-ups.ts';
 import * as webhooks from './webhooks.ts';
 
-/** What the repositories do for the main thread, by name: one line here makes a query callable from there. */
+/** What the repositories do for the main thread, by name: an entry here makes a query callable from there. */
 const repositoryOperations = {
   listAccounts: queries.listAccounts,
   getAccount: queries.getAccount,
@@ -217,7 +217,7 @@ export type Repositories = {
   readonly [Name in RepositoryOperation]: (request: RepositoryRequest<Name>) => Promise<RepositoryAnswer<Name>>;
 };
 
-/** The same operations on a connection at hand, without a thread: for the command line. */
+/** The same operations on a given connection, without a thread: for the command line. */
 export function repositoriesOn(db: Kysely<Database>): Repositories {
   const call = (name: RepositoryOperation) => (request: unknown) =>
     (repositoryOperations[name] as (db: Kysely<Database>, request: unknown) => Promise<unknown>)(db, request);

@@ -1,4 +1,4 @@
-/** Items of answers that requests of the same account may name by their id; run like the queries of `queries.ts`. */
+/** Items of answers that requests of the same account may reference by id; runs like the queries of `queries.ts`. */
 import { sql, type Kysely } from 'kysely';
 import type { Database } from '../database.ts';
 
@@ -12,7 +12,7 @@ export interface KeptItem {
   readonly body: string;
 }
 
-/** All or none of them. An id that is there already stays as it is. */
+/** Stores all or none of them. An item whose id exists already stays as it is. */
 export async function keepItems(db: Db, request: { readonly items: readonly KeptItem[] }): Promise<void> {
   await db.transaction().execute(async (transaction) => {
     for (const { accountId, id, keptAt, body } of request.items) {
@@ -28,7 +28,7 @@ export async function keepItems(db: Db, request: { readonly items: readonly Kept
 /** Bounds on parameters of a statement differ; no database that we know has a smaller one. */
 const idsAtOnce = 500;
 
-/** The bodies by id, of those that are there; 'too-large' when they have more than `bytesMax` bytes together. */
+/** The existing bodies by id; 'too-large' when they have more than `bytesMax` bytes together. */
 export async function findKeptItems(
   db: Db,
   request: {
@@ -67,7 +67,7 @@ export async function findKeptItems(
 const rowsAtOnce = 500;
 
 /**
- * Deletes what was kept before a time, and of each of `accountIds` the oldest items beyond its bound. At most so many rows at a
+ * Deletes items from before a time, and the oldest items of each of `accountIds` beyond its bound. A bounded number of rows per
  * call: the next one goes on. Returns how many are gone.
  */
 export async function tidyKeptItems(
@@ -91,7 +91,7 @@ export async function tidyKeptItems(
   return deleted;
 }
 
-/** All that an account has. */
+/** Deletes all items of an account. */
 export async function deleteKeptItems(db: Db, request: { readonly accountId: string }): Promise<number> {
   let deleted = 0;
   for (let last = rowsAtOnce; last === rowsAtOnce; deleted += last) {
@@ -115,7 +115,7 @@ async function deleteOldest(db: Db, accountId: string | undefined, keptBefore: n
   return Number(numDeletedRows);
 }
 
-/** The time of the newest item that does not fit the bound any more. */
+/** The time of the newest item that no longer fits the bound. */
 async function cutoffOf(db: Db, accountId: string, bytesMax: number): Promise<number | undefined> {
   const row = await db
     .selectFrom(

@@ -1,4 +1,4 @@
-/** People, what they are in which account, and how they come to be it; run like the queries of `queries.ts`. */
+/** Users, their role in each account, and how they join; runs like the queries of `queries.ts`. */
 import { sql, type Kysely } from 'kysely';
 import type { AccountStatus, Database, MemberRole } from '../database.ts';
 import { StoreError } from '../store-error.ts';
@@ -11,13 +11,13 @@ export interface SessionRow {
   readonly name: string;
   readonly email: string;
   readonly isOperator: boolean;
-  /** A code of an authenticator ends their sign-in. */
+  /** Their sign-in ends with a code of an authenticator. */
   readonly hasTwoFactor: boolean;
   /** When they signed in. */
   readonly createdAt: number;
 }
 
-/** The session that a cookie names, with its person; undefined: there is none, it is over, or the address is not verified. */
+/** The session that a cookie names, with its user; undefined: there is none, it is over, or the address is not verified. */
 export async function findSession(
   db: Db,
   { token, at }: { readonly token: string; readonly at: number },
@@ -49,7 +49,7 @@ export async function findSession(
   };
 }
 
-/** The live sessions of a person, newest first, a hundred at most. */
+/** The live sessions of a user, newest first, a hundred at most. */
 export async function listSessions(db: Db, { userId, at }: { readonly userId: string; readonly at: number }) {
   const rows = await db
     .selectFrom('auth_session')
@@ -62,7 +62,7 @@ export async function listSessions(db: Db, { userId, at }: { readonly userId: st
   return rows.map((row) => ({ ...row, createdAt: Number(row.createdAt), expiresAt: Number(row.expiresAt) }));
 }
 
-/** Ends sessions of a person: one, or all but one; returns how many. */
+/** Ends sessions of a user: one, or all but one; returns how many. */
 export async function endSessions(
   db: Db,
   { userId, only, except }: { readonly userId: string; readonly only?: string; readonly except?: string },
@@ -73,7 +73,7 @@ export async function endSessions(
   return Number((await query.executeTakeFirst()).numDeletedRows);
 }
 
-/** Deletes sessions, verifications and invitations that are over, so many of each at most, and returns how many. */
+/** Deletes expired sessions, verifications and invitations, a bounded number of each, and returns how many. */
 export async function forgetExpired(db: Db, { at }: { readonly at: number }): Promise<number> {
   let forgotten = 0n;
   for (const table of ['auth_session', 'auth_verification'] as const) {
@@ -85,7 +85,7 @@ export async function forgetExpired(db: Db, { at }: { readonly at: number }): Pr
   return Number(forgotten);
 }
 
-/** The role of a person in an account; without one that is named, in the first that they joined. */
+/** The role of a user in an account; without a named account, in the first that they joined. */
 export async function findMembership(
   db: Db,
   { userId, accountId }: { readonly userId: string; readonly accountId: string | undefined },
@@ -105,7 +105,7 @@ export async function findMembership(
     .executeTakeFirst();
 }
 
-/** The accounts of a person, as they joined them. */
+/** The accounts of a user, in the order in which they joined. */
 export async function listMemberships(db: Db, { userId }: { readonly userId: string }) {
   return await db
     .selectFrom('member')
@@ -126,7 +126,7 @@ export interface MemberRow {
   readonly joinedAt: number;
 }
 
-/** Members of an account, newest first; `after` is the id of a person on it. */
+/** Members of an account, newest first, after the user with the id `after`. */
 export async function listMembers(
   db: Db,
   request: { readonly accountId: string; readonly limit: number; readonly after?: string | undefined },
@@ -178,8 +178,8 @@ const members = (db: Db, accountId: string) =>
     ]);
 
 /**
- * Changes what somebody is in an account, or with no role removes them. Throws `not_found`, and `conflict` when the
- * account would have no owner left. Returns the role from before.
+ * Changes the role of a member, or with no role removes them. Throws `not_found`, and `conflict` when the account would have no
+ * owner left. Returns the previous role.
  */
 export async function setMemberRole(
   db: Db,
@@ -187,7 +187,7 @@ export async function setMemberRole(
 ): Promise<MemberRole> {
   const { accountId, userId, role } = request;
   return await db.transaction().execute(async (transaction) => {
-    // Two owners who demote each other come one after the other.
+    // Two owners who demote each other run one after the other.
     await lockAccount(transaction, accountId);
     const owners = await transaction
       .selectFrom('member')
@@ -221,7 +221,7 @@ export async function setMemberRole(
   });
 }
 
-/** Makes changes of the people of an account come one after the other, until the transaction ends. */
+/** Makes changes to the members of an account run one after the other, until the transaction ends. */
 export async function lockAccount(transaction: Db, accountId: string): Promise<void> {
   // A write that changes nothing takes the row's lock on PostgreSQL; on SQLite the repositories are alone.
   await transaction
@@ -231,7 +231,7 @@ export async function lockAccount(transaction: Db, accountId: string): Promise<v
     .execute();
 }
 
-/** Makes somebody a member of an account; who is one already stays what they are. */
+/** Makes a user a member of an account; an existing member keeps their role. */
 export async function addMember(
   db: Db,
   request: { readonly accountId: string; readonly userId: string; readonly role: MemberRole; readonly at: number },
@@ -254,17 +254,17 @@ export interface InvitationRow {
   readonly expiresAt: number;
 }
 
-/** Open invitations of one account at most. */
+/** The most open invitations of one account. */
 export const invitationsMax = 1000;
 
-/** An offer to join; an earlier one of the same account to the same address no longer counts. Throws `conflict` for one too many. */
+/** An offer to join; an earlier one of the account to the same address no longer counts. Throws `conflict` beyond the maximum. */
 export async function createInvitation(
   db: Db,
   request: InvitationRow & { readonly accountId: string; readonly tokenHash: Uint8Array },
 ): Promise<void> {
   const { id, accountId, email, role, tokenHash, invitedBy, createdAt, expiresAt } = request;
   await db.transaction().execute(async (transaction) => {
-    // Of two at once to one address the later one counts, and the last place is given once.
+    // Of two invitations at once to one address the later one counts, and the last free slot is given once.
     await lockAccount(transaction, accountId);
     await transaction.deleteFrom('invitation').where('account_id', '=', accountId).where('email', '=', email).execute();
     const { count } = await transaction
@@ -319,7 +319,7 @@ export async function listInvitations(
   }));
 }
 
-/** Takes an invitation back; undefined: there is none. */
+/** Withdraws an invitation; undefined: there is none. */
 export async function deleteInvitation(
   db: Db,
   { accountId, id }: { readonly accountId: string; readonly id: string },
@@ -332,7 +332,7 @@ export async function deleteInvitation(
     .executeTakeFirst();
 }
 
-/** What an invitation says to whoever holds its token; undefined: there is none, or it is too old. */
+/** What an invitation shows to the holder of its token; undefined: there is none, or it has expired. */
 export async function findInvitation(
   db: Db,
   { tokenHash, at }: { readonly tokenHash: Uint8Array; readonly at: number },
@@ -346,7 +346,7 @@ export async function findInvitation(
     .executeTakeFirst();
 }
 
-/** Nobody joins one that is suspended; the link works again when it is revived. */
+/** A suspended account cannot be joined; the link works again when it is revived. */
 const activeAccounts = (db: Db) => db.selectFrom('account').where('status', '=', 'active').select('id');
 
 /** Whether an open invitation was sent to this address. */
@@ -364,7 +364,7 @@ export async function isInvited(
   return row !== undefined;
 }
 
-/** Takes an invitation up: once, and only by a person with the address that it was sent to. Undefined: not so. */
+/** Accepts an invitation: once, and only for a user with the address that it was sent to. Undefined: not accepted. */
 export async function acceptInvitation(
   db: Db,
   request: { readonly tokenHash: Uint8Array; readonly userId: string; readonly email: string; readonly at: number },
@@ -379,7 +379,7 @@ export async function acceptInvitation(
   });
 }
 
-/** Uses up what was sent to this address; undefined: there is none, or it is too old. */
+/** Uses up what was sent to this address; undefined: there is none, or it has expired. */
 async function takeInvitation(
   transaction: Db,
   { tokenHash, email, at }: { readonly tokenHash: Uint8Array; readonly email: string; readonly at: number },
@@ -394,14 +394,14 @@ async function takeInvitation(
     .executeTakeFirst();
 }
 
-/** Whether somebody has this address. */
+/** Whether a user has this address. */
 export async function hasPerson(db: Db, { email }: { readonly email: string }): Promise<boolean> {
   return (await db.selectFrom('auth_user').where('email', '=', email).select('id').executeTakeFirst()) !== undefined;
 }
 
 /**
- * Takes an invitation up by a person who is made with it, all at once; their address is confirmed by the mail that brought
- * the token. Undefined: there is no such invitation. Throws `conflict` when somebody has the address.
+ * Accepts an invitation for a user who is created with it, all at once; their address is confirmed by the mail that brought the
+ * token. Undefined: there is no such invitation. Throws `conflict` when the address is taken.
  */
 export async function joinAnew(
   db: Db,
@@ -461,12 +461,12 @@ async function insertCredential(
     .execute();
 }
 
-/** Whether there is somebody who runs the server. */
+/** Whether the server has an operator. */
 export async function hasOperator(db: Db, _request: object): Promise<boolean> {
   return (await db.selectFrom('server_operator').select('user_id').limit(1).executeTakeFirst()) !== undefined;
 }
 
-/** Puts a new owner link in the place of the one before. */
+/** Replaces the owner link. */
 export async function setOwnerLink(
   db: Db,
   { tokenHash, expiresAt }: { readonly tokenHash: Uint8Array; readonly expiresAt: number },
@@ -479,7 +479,7 @@ export async function setOwnerLink(
     .execute();
 }
 
-/** The owner link that was made last and not used, also when its time is over. */
+/** The last owner link that was not used, even when it has expired. */
 export async function getOwnerLink(
   db: Db,
   _request: object,
@@ -503,9 +503,9 @@ export async function isOwnerLink(
 }
 
 /**
- * Makes a person with a password who runs the server and owns its oldest account, all at once. With `tokenHash` only while the
- * owner link is that one, which is used up. Undefined: it is not. Who has the address already becomes it, with this
- * password and no other way in: whoever is signed in as them is out.
+ * Creates a user with a password who operates the server and owns its oldest account, all at once. With `tokenHash` only while
+ * the owner link is that one, which is used up. Undefined: it is not. An existing user with the address becomes the owner, with
+ * this password and no other way to sign in: their current sessions end.
  */
 export async function createOwner(
   db: Db,
@@ -542,7 +542,7 @@ export async function createOwner(
     const userId = known?.id ?? request.userId;
     if (known === undefined) await insertPerson(transaction, { ...request, userId });
     else {
-      // Whoever runs the server says so: the person is theirs, whoever made it.
+      // The operator vouches for it: the user is theirs, however it was created.
       for (const table of ['auth_account', 'auth_session', 'auth_passkey', 'auth_two_factor'] as const)
         await transaction.deleteFrom(table).where('userId', '=', userId).execute();
       await transaction
@@ -566,7 +566,7 @@ export async function createOwner(
   });
 }
 
-/** Live keys of one person in an account. */
+/** Live keys of one user in an account. */
 export async function keysOfMember(
   db: Db,
   { accountId, userId }: { readonly accountId: string; readonly userId: string },

@@ -1,4 +1,4 @@
-/** Endpoints of webhooks, and what is sent to them. Every statement of an account names it. */
+/** Webhook endpoints and their deliveries. Every statement about an account names it. */
 import { sql, type Kysely, type Selectable } from 'kysely';
 import type { Database, DeliveryState, WebhookDeliveryTable, WebhookEndpointTable } from '../database.ts';
 import { StoreError } from '../store-error.ts';
@@ -10,7 +10,7 @@ export interface WebhookEndpoint {
   readonly accountId: string;
   readonly url: string;
   readonly description: string;
-  /** null: all there are and will be. */
+  /** null: all, including future ones. */
   readonly events: readonly string[] | null;
   readonly secretVersion: number;
   readonly status: 'active' | 'disabled';
@@ -20,7 +20,7 @@ export interface WebhookEndpoint {
   readonly failingSince: number | null;
 }
 
-/** False: the account has as many as it may. */
+/** False: the account has the maximum already. */
 export async function addWebhookEndpoint(
   db: Db,
   request: Pick<WebhookEndpoint, 'id' | 'accountId' | 'url' | 'description' | 'events'> & {
@@ -73,7 +73,7 @@ export async function listWebhookEndpoints(
   return (await query.execute()).map(toEndpoint);
 }
 
-/** Of an account, or of any. */
+/** An endpoint of one account, or of any. */
 export async function getWebhookEndpoint(
   db: Db,
   request: { readonly accountId?: string; readonly id: string },
@@ -88,7 +88,7 @@ export async function getWebhookEndpoint(
   return row === undefined ? undefined : toEndpoint(row);
 }
 
-/** What is undefined stays. undefined: there is no such endpoint. One that is made active begins anew. */
+/** Fields that are undefined stay. undefined: there is no such endpoint. Activating one resets its failures. */
 export async function changeWebhookEndpoint(
   db: Db,
   request: {
@@ -123,7 +123,7 @@ export async function changeWebhookEndpoint(
   return row === undefined ? undefined : toEndpoint(row);
 }
 
-/** False: there is none. What waits for it is dropped. */
+/** False: there is no such endpoint. Its waiting deliveries are dropped. */
 export async function deleteWebhookEndpoint(
   db: Db,
   { accountId, id, at }: { readonly accountId: string; readonly id: string; readonly at: number },
@@ -154,8 +154,8 @@ export interface Emitted {
 }
 
 /**
- * Notes an event for each endpoint of an account that wants it; the same event twice is noted once. Where too many wait
- * already, it is kept as dropped, for whoever looks, and can be replayed.
+ * Notes an event for each endpoint of an account that wants it; the same event twice is noted once. Where too many wait already,
+ * it is kept as dropped, so that it can be seen and replayed.
  */
 export async function addWebhookEvent(
   db: Db,
@@ -163,13 +163,13 @@ export async function addWebhookEvent(
     readonly accountId: string;
     readonly eventId: string;
     readonly type: string;
-    /** As it is sent. */
+    /** The body as it is sent. */
     readonly body: string;
     readonly at: number;
     readonly waitingMax: number;
     /** One for each endpoint that the account may have. */
     readonly ids: readonly string[];
-    /** Only this one, whatever it wants: a test. */
+    /** Only this one, whatever events it wants: a test. */
     readonly endpointId?: string;
   },
 ): Promise<Emitted> {
@@ -246,15 +246,15 @@ export interface WebhookDelivery {
   readonly failure: string | null;
 }
 
-/** A delivery that is due, and where it goes. */
+/** A delivery that is due, and its destination. */
 export interface DueDelivery extends WebhookDelivery {
   readonly url: string;
   readonly secretVersion: number;
 }
 
 /**
- * Takes deliveries that are due, at most `perAccountMax` of one account, so that a slow receiver holds up its own account
- * only. They are the caller's until `claimedUntil`; after that, as when it has died, others take them.
+ * Claims due deliveries, at most `perAccountMax` of one account, so that a slow receiver delays its own account only. They belong
+ * to the caller until `claimedUntil`; after that, for example when it has died, others claim them.
  */
 export async function claimDeliveries(
   db: Db,
@@ -292,7 +292,7 @@ export async function claimDeliveries(
       .updateTable('webhook_delivery')
       .set({ next_at: claimedUntil })
       .where('id', '=', row.id)
-      // Of several that find it at once, one.
+      // One of several that find it at once.
       .where('next_at', '=', row.next_at)
       .executeTakeFirst();
     if (numUpdatedRows === 1n)
@@ -308,7 +308,7 @@ export async function claimDeliveries(
 export interface Tried {
   readonly id: string;
   readonly endpointId: string;
-  /** As it was claimed: another who took over meanwhile is not disturbed. */
+  /** As it was claimed: another process that took over meanwhile is not disturbed. */
   readonly claimedUntil: number;
   readonly at: number;
   readonly isDelivered: boolean;
@@ -321,7 +321,7 @@ export interface Tried {
   readonly disableBefore: number;
 }
 
-/** Notes what became of a try. `disabled`: the endpoint is disabled by this one. */
+/** Records the outcome of a try. `disabled`: this try has disabled the endpoint. */
 export async function noteTry(db: Db, tried: Tried): Promise<'noted' | 'disabled' | 'taken'> {
   return await db.transaction().execute(async (transaction) => {
     const { isDelivered, at, nextAt } = tried;
@@ -372,7 +372,7 @@ export async function listDeliveries(
   return (await query.execute()).map(toDelivery);
 }
 
-/** Sends one again from the beginning of its pauses. undefined: there is none, or its endpoint is gone or disabled. */
+/** Sends one again, from the beginning of its pauses. undefined: there is none, or its endpoint is gone or disabled. */
 export async function replayDelivery(
   db: Db,
   { accountId, id, at }: { readonly accountId?: string; readonly id: string; readonly at: number },
@@ -389,7 +389,7 @@ export async function replayDelivery(
   return row === undefined ? undefined : toDelivery(row);
 }
 
-/** Deletes old deliveries, a bounded number; what still waits of disabled endpoints too. Returns how many. */
+/** Deletes a bounded number of old deliveries, and those that wait for disabled endpoints. Returns how many. */
 export async function forgetDeliveries(
   db: Db,
   { before, limit }: { readonly before: number; readonly limit: number },

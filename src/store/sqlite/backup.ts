@@ -24,16 +24,16 @@ import {
 } from './connection.ts';
 import { kyselyOn, openReadOnly } from './dialect.ts';
 
-/** What a copy of a database has in it, after everything in it was looked at. */
+/** The content of a database copy, after everything in it was checked. */
 export interface Examined extends Verification {
-  /** Names of the secrets that its live keys were hashed with. */
+  /** Names of the secrets that the live keys were hashed with. */
   readonly pepperIds: readonly string[];
 }
 
 /**
- * Writes a copy of the database as it is at one moment, beside a running owner or without one, and examines it. The
- * copy is made by a reader, so nobody waits for it; it has no free pages, so nothing that was deleted is in it. When
- * the file has its name, it is whole, on the disk, and verified.
+ * Writes a copy of the database as it is at one moment, beside a running owner or without one, and examines it. A reader makes
+ * the copy, so no writer waits for it; it has no free pages, so it contains nothing that was deleted. Once the file has its name,
+ * it is complete, on the disk, and verified.
  */
 export async function backUp(file: string, target: string): Promise<Examined> {
   const draft = `${target}.part`;
@@ -57,7 +57,7 @@ export async function backUp(file: string, target: string): Promise<Examined> {
   }
 }
 
-/** Looks at every page and every row. Throws a `StoreError` when the file is none of ours, damaged, or newer than this program. */
+/** Checks every page and every row. Throws a `StoreError` when the file is not ours, damaged, or newer than this program. */
 export async function examine(file: string): Promise<Examined> {
   const connection = openReadOnlyConnection(file);
   try {
@@ -76,8 +76,8 @@ export async function examine(file: string): Promise<Examined> {
 }
 
 /**
- * Puts a copy in the place of the database, which its caller owns by the lock. What was there keeps a second name,
- * which is returned. At every moment there is either the old database or the new one under the name, never none.
+ * Puts a copy in the place of the database, which the caller owns by the lock. The old file keeps a second name, which is
+ * returned. At every moment either the old database or the new one has the name.
  */
 export async function putInPlace(
   source: string,
@@ -89,7 +89,7 @@ export async function putInPlace(
   try {
     copyFileSync(source, draft);
     syncFile(draft);
-    // The copy is what counts: it is examined, not what it was copied from.
+    // The copy is what counts: it is examined, not its source.
     const examined = await examine(draft);
     if (examined.differences.length > 0)
       throw new StoreError(
@@ -111,7 +111,7 @@ function keep(file: string, name: string): string {
   try {
     closeConnection(openConnection(file));
   } catch {
-    // Damaged, or none of ours: it is kept as it is.
+    // Damaged, or not ours: it is kept as it is.
   }
   const log = `${file}-wal`;
   if (existsSync(log) && statSync(log).size > 0) copyFileSync(log, `${name}-wal`);
@@ -124,7 +124,7 @@ export interface DatabaseStatus extends ContentStatus {
   readonly freeBytes: bigint;
 }
 
-/** A look at a database, beside a running owner or without one. */
+/** A summary of a database, beside a running owner or without one. */
 export async function databaseStatus(file: string): Promise<DatabaseStatus> {
   const connection = openReadOnlyConnection(file);
   const pageBytes = readPragma(connection, 'page_size') as bigint;
@@ -141,7 +141,7 @@ export async function databaseStatus(file: string): Promise<DatabaseStatus> {
 
 export const stamp = (now: Date): string => now.toISOString().slice(0, 19).replaceAll(/[-:]/g, '');
 
-/** Of a file or a folder: what has a name must also have it after a power loss. */
+/** Syncs a file or a folder: what has a name must also have it after a power loss. */
 export function syncFile(path: string): void {
   const descriptor = openSync(path, 'r');
   try {

@@ -4,7 +4,7 @@ import { StoreError } from '../store-error.ts';
 
 /**
  * How long a statement waits for another process's lock before it fails as busy (reliability D1). Clearly shorter than a
- * settlement's two seconds, so that what became of it is known when its client is told.
+ * settlement's two seconds, so that its outcome is known when its client is notified.
  */
 const busyTimeoutMs = 1500;
 /** "tkhs": marks a file as ours, so that a wrong path is refused instead of filled with our tables. */
@@ -29,7 +29,7 @@ export function openConnection(file: string): Connection {
     connection.exec('pragma fullfsync = on'); // macOS only: its fsync does not reach the disk
     connection.exec('pragma secure_delete = on');
     connection.exec('pragma foreign_keys = on');
-    connection.exec('pragma recursive_triggers = on'); // else `insert or replace` deletes rows without asking the triggers (M7)
+    connection.exec('pragma recursive_triggers = on'); // otherwise `insert or replace` bypasses the triggers (M7)
     connection.exec(`pragma journal_size_limit = ${64 * 1024 * 1024}`);
     assertDurable(connection);
     return connection;
@@ -45,13 +45,13 @@ export function openReadOnlyConnection(file: string): Connection {
   });
 }
 
-/** Closes a connection that may write, with everything in the one file: SQLite itself does that only once all statements are collected. */
+/** Closes a connection that may write, leaving all in the one file: SQLite does that only once all statements are collected. */
 export function closeConnection(connection: Connection): void {
   if (!connection.isOpen) return;
   try {
     connection.exec('pragma wal_checkpoint(truncate)');
   } catch {
-    // The disk is full, or another connection is at it: the log stays beside the file, and the next open reads both.
+    // The disk is full, or another connection is using it: the log stays beside the file, and the next open reads both.
   }
   connection.close();
 }
@@ -73,7 +73,7 @@ export function readPragma(connection: Connection, name: string): unknown {
   return row === undefined ? undefined : Object.values(row)[0];
 }
 
-/** A quick look at the structure of small files at boot; a thorough one, indexes included, at files of any size. */
+/** A quick check of the structure of small files at boot; a thorough one, indexes included, for files of any size. */
 export function refuseDamaged(connection: Connection, file: string, look: 'quick' | 'thorough' = 'quick'): void {
   inWords(file, () => {
     const pages = readPragma(connection, 'page_count') as bigint;
@@ -91,7 +91,7 @@ export function refuseForeignFile(connection: Connection, file: string): 'ours' 
   throw new StoreError('unusable', `${file} is a database of another program. Set \`storage\` to another path.`);
 }
 
-/** Runs the steps of opening and turns what SQLite and the file system say into what the operator can do. */
+/** Runs the steps of opening and turns errors of SQLite and the file system into instructions for the operator. */
 function inWords<T>(file: string, open: () => T): T {
   try {
     return open();
@@ -131,7 +131,7 @@ function damaged(file: string, reason: string): StoreError {
   );
 }
 
-/** What SQLite says with its primary codes (`sqlite3ErrStr`). */
+/** SQLite's messages for its primary codes (`sqlite3ErrStr`). */
 const messages: readonly (readonly [said: RegExp, code: number])[] = [
   [/^database (?:table )?is locked/, 5],
   [/^disk I\/O error/, 10],
@@ -142,8 +142,8 @@ const messages: readonly (readonly [said: RegExp, code: number])[] = [
 ];
 
 /**
- * SQLite's primary result code, 0 for errors that are not SQLite's. Where a statement returns rows (`all`, `iterate`) the
- * binding leaves the code out, so there it is told by the words.
+ * SQLite's primary result code, 0 for errors that are not SQLite's. Where a statement returns rows (`all`, `iterate`) the binding
+ * leaves the code out, so there the message determines it.
  */
 export function sqliteCode(error: unknown): number {
   if (!(error instanceof Error)) return 0;

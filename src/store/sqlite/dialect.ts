@@ -18,7 +18,7 @@ export function kyselyOn(connection: Connection): Kysely<Database> {
   return new Kysely<Database>({ dialect: sqliteDialect(connection) });
 }
 
-/** For the command line: the queries of the service on a file that it may have open. Close with `destroy()`. */
+/** For the command line: the service's queries on a file that the service may have open. Close with `destroy()`. */
 export function openReadOnly(file: string): Kysely<Database> {
   return kyselyOn(openReadOnlyConnection(file));
 }

@@ -1,4 +1,4 @@
-/** What the two sides of the ledger say to each other: one batch there, one reply back, one at a time. */
+/** The messages between the two sides of the ledger: one batch there, one reply back, one at a time. */
 import type { AccountStatus } from '../database.ts';
 import type { BudgetChange, Ending, NewAccount, OpenRequest, Transfer } from '../ledger.ts';
 import type { StoreFailure } from '../store-error.ts';
@@ -14,7 +14,7 @@ export interface LedgerBatch {
   readonly operations: readonly LedgerOperation[];
 }
 
-/** A request that runs, and the process that runs it: null where this one does. */
+/** A running request, and the process that runs it: null for this one. */
 export interface ListedRequest extends OpenRequest {
   readonly replicaId: Uint8Array | null;
 }
@@ -34,7 +34,7 @@ export type LedgerOperation =
   | {
       readonly kind: 'credit_limit';
       readonly accountId: string;
-      /** The limit that the caller has seen; another one is a conflict. */
+      /** The limit that the caller has seen; a different current limit is a conflict. */
       readonly fromMicrocents: bigint;
       readonly toMicrocents: bigint;
       readonly reserved: boolean;
@@ -44,13 +44,13 @@ export type LedgerOperation =
   | { readonly kind: 'read_limit'; readonly accountId: string }
   | { readonly kind: 'budget'; readonly change: BudgetChange }
   | { readonly kind: 'probe' }
-  /** A process works on the books through this one. */
+  /** A process begins to work on the books through this one. */
   | { readonly kind: 'replica_begins'; readonly replicaId: Uint8Array; readonly at: number }
-  /** It is gone: what it ran has crashed. */
+  /** It is gone: its running requests have crashed. */
   | { readonly kind: 'replica_ended'; readonly replicaId: Uint8Array; readonly at: number }
   | { readonly kind: 'read_back'; readonly requestId: Uint8Array };
 
-/** What an operation answers with, by its kind. */
+/** The answer of an operation, by its kind. */
 export interface OperationAnswers {
   readonly slice: bigint;
   readonly release: undefined;
@@ -75,9 +75,9 @@ export interface LedgerReply {
   readonly refused?: StoreFailure;
   /** Settlements that were not written, by their place in the batch. All others are durable. */
   readonly failures: readonly (readonly [index: number, failure: StoreFailure])[];
-  /** Settlements whose row was there before, by their place: their account was not debited again. Ascending. */
+  /** Settlements whose row existed already, by their place: their account was not debited again. Ascending. */
   readonly again: readonly number[];
   readonly results: readonly OperationResult[];
-  /** What balances have more or less that this process has in memory. */
+  /** Changes, up or down, of balances that this process has in memory. */
   readonly credits: readonly (readonly [balanceId: string, microcents: bigint])[];
 }

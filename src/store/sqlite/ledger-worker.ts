@@ -11,14 +11,14 @@ import type { LedgerBatch } from './ledger-batch.ts';
 import { LedgerWriter } from './ledger-writer.ts';
 import { StandingFile } from './standing-file.ts';
 
-/** What the main side sends first, once the schema is up to date. */
+/** The first message of the main side, once the schema is up to date. */
 export interface LedgerStart {
   readonly now: number;
 }
 
 export type LedgerStarted = { readonly recovered: number } | { readonly failure: ReturnType<typeof toFailure> };
 
-/** Beside the look after each batch: a service without work must not go on either. */
+/** Besides the check after each batch: an idle service must not go on either. */
 const lookEveryMs = 1_000;
 
 const port = parentPort!;
@@ -42,7 +42,7 @@ port.once('message', (start: LedgerStart | 'close') => {
     port.close();
     return;
   }
-  // What these throw ends the thread, and with it the process.
+  // An error thrown here ends the thread, and with it the process.
   const looking = setInterval(() => standing.check(), lookEveryMs);
   port.on('message', (batch: LedgerBatch | 'close') => {
     if (batch !== 'close') {

@@ -34,7 +34,7 @@ const roomBytesMin = 262_144n;
 export class LedgerWriter {
   readonly #connection: Connection;
   readonly #statements: ReturnType<typeof prepare>;
-  /** Balances that this process has whole in memory. Bounded by the number of accounts and of budgets. */
+  /** Balances that this process holds whole in memory. Bounded by the number of accounts and of budgets. */
   readonly #handedOut = new Set<string>();
   readonly #recordings = new Map<RecordingName, ReturnType<Connection['prepare']>>();
 
@@ -44,8 +44,8 @@ export class LedgerWriter {
   }
 
   /**
-   * Crash recovery: what was running when the last process died becomes a usage row that costs nothing (M8). Its holds
-   * were memory and are gone with it.
+   * Crash recovery: each request that was running when the last process died becomes a usage row that costs nothing (M8). Its
+   * holds were in memory and are gone with it.
    */
   recover(now: number): number {
     const { begin, commit, openRequests, forgetReplicas } = this.#statements;
@@ -66,7 +66,7 @@ export class LedgerWriter {
     return recovered;
   }
 
-  /** Returns what became of the batch. Throws when the disk or the file is broken: nothing can be acknowledged any more. */
+  /** Returns the outcome of the batch. Throws when the disk or the file is broken: nothing can be acknowledged any more. */
   write(batch: LedgerBatch): LedgerReply {
     try {
       return this.#transaction(batch, false);
@@ -96,7 +96,7 @@ export class LedgerWriter {
     const failures = apart ? this.#settleApart(batch, again) : this.#settleTogether(batch, again);
     const results = batch.operations.map((operation) => this.#operate(operation, handedOut, credits));
     commit.run();
-    // Only what is durable counts: a slice of a transaction that failed was never handed out.
+    // Only what is durable counts: a lease of a transaction that failed was never handed out.
     for (const balanceId of handedOut) this.#handedOut.add(balanceId);
     return { failures, again, results, credits };
   }
@@ -148,12 +148,12 @@ export class LedgerWriter {
     if (typeof cost !== 'bigint') throw new StoreError('invalid', 'a cost is not a bigint');
     const { debit, debitBalance } = this.#statements;
     if (changedBy((isOfBudget(balanceId) ? debitBalance : debit).run(cost, balanceId)) === 1) return;
-    // What costs nothing may be of a budget that was taken away before anything was held from it.
+    // A row without a cost may belong to a budget that was removed before anything was held from it.
     if (isOfBudget(balanceId) && cost === 0n) return;
     throw new StoreError('invalid', `usage of an account or a budget that does not exist: ${balanceId}`);
   }
 
-  /** A list for after a crash, so a bad entry is dropped rather than allowed to fail anybody's settlement. */
+  /** A list for crash recovery, so a bad entry is dropped rather than allowed to fail a settlement. */
   #open(open: ListedRequest): void {
     this.#savepoint(() =>
       this.#statements.insertOpen.run(
@@ -239,7 +239,7 @@ export class LedgerWriter {
     return spendable;
   }
 
-  /** What a budget has left for a period; the first to ask begins it. */
+  /** What a budget has left for a period; the first call begins it. */
   #openBalance(balanceId: string): bigint | undefined {
     const { readBalance, beginBalance } = this.#statements;
     const read = (): bigint | undefined =>
@@ -251,7 +251,7 @@ export class LedgerWriter {
     return read();
   }
 
-  /** What this and later periods have follows the budget; what is in memory hears of it through `credits`. */
+  /** This and later periods follow the new budget; what is in memory learns of it through `credits`. */
   #setBudget(
     { kind, subject, budget, spentBeforeMicrocents, at, changeId }: BudgetChange,
     handedOut: readonly string[],
@@ -279,8 +279,8 @@ export class LedgerWriter {
   }
 
   /**
-   * Writes pages as a settlement does. A write may find room in the log that an earlier one left there, so the disk must
-   * have some as well: else the next settlement is the one that fails.
+   * Writes pages as a settlement does. A write may find room in the log that an earlier one left there, so the disk must have
+   * some as well: otherwise the next settlement is the one that fails.
    */
   #probe(): void {
     this.#statements.touch.run();
@@ -356,7 +356,7 @@ export class LedgerWriter {
     if (changedBy(statement.run(...values)) !== 1) throw notRecorded(name);
   }
 
-  /** Runs one step so that its failure undoes the step only. Failures of the disk or a lock end the whole transaction. */
+  /** Runs one step so that its failure undoes only that step. Failures of the disk or a lock end the whole transaction. */
   #savepoint(step: () => void): StoreFailure | undefined {
     const { savepoint, release, rollbackTo } = this.#statements;
     savepoint.run();
@@ -419,7 +419,7 @@ function prepare(connection: Connection) {
     readUsage: connection.prepare('select cost, ending from usage where request_id = ?'),
     debit: connection.prepare('update account set available = available - ? where id = ?'),
     debitBalance: connection.prepare('update purse set available = available - ? where id = ?'),
-    // A late entry of a request that has settled must not come back as crashed.
+    // A late entry of a settled request must not come back as crashed.
     insertOpen: connection.prepare(
       `insert into open_request (request_id, account_id, key_id, model_id, hold, started_at, replica_id)
        select ?, ?, ?, ?, ?, ?, ? where not exists (select 1 from usage where request_id = ?) on conflict (request_id) do nothing`,
@@ -527,7 +527,7 @@ function crashedUsage(row: OpenRow, now: number): SqlValue[] {
   });
 }
 
-/** The parties and the amount; who asked and when may differ between two tries of one movement. */
+/** Compares the parties and the amount; the author and the time may differ between two tries of one movement. */
 function isSameMovement(row: TransferRow, transfer: Transfer): boolean {
   return (
     row.debit_account === transfer.debitAccount &&
@@ -549,8 +549,8 @@ function refusal(failure: StoreFailure): LedgerReply {
 }
 
 /**
- * What an error of a statement means. What is neither a fault of the row nor a lock nor a full disk is thrown on: after
- * a failed fsync nobody knows what the file holds, so the process must end and recover (reliability S12).
+ * What an error of a statement means. An error that is neither a fault of the row nor a lock nor a full disk is rethrown: after a
+ * failed fsync the content of the file is unknown, so the process must end and recover (reliability S12).
  */
 function failureOf(error: unknown): StoreFailure {
   if (error instanceof StoreError) return toFailure(error);
@@ -581,7 +581,7 @@ function constraintCode(error: unknown): StoreFailure['code'] {
   return 'invalid';
 }
 
-/** A value that SQLite has no form for, such as a bigint beyond 64 bits. */
+/** A value that SQLite cannot store, such as a bigint beyond 64 bits. */
 function isBindingError(error: unknown): boolean {
   if (!(error instanceof Error) || !('code' in error)) return false;
   return error.code === 'ERR_INVALID_ARG_TYPE' || error.code === 'ERR_INVALID_ARG_VALUE';

@@ -24,14 +24,14 @@ import type {
 } from './ledger-batch.ts';
 import type { LedgerStart, LedgerStarted } from './ledger-worker.ts';
 
-/** Settlements in one transaction; the next thousand waits its turn. */
+/** Settlements in one transaction; the rest wait for the next. */
 const batchRowsMax = 1000;
 /** Far above what admission lets through (`backlog`): a bound, not a plan. */
 const queueMax = 100_000;
 const closeTimeoutMs = 10_000;
 /**
- * How long an open request waits for a batch to ride with. Nobody waits for it, and with streams that last, a commit of
- * its own for each would be half of all commits.
+ * How long an open request waits for a batch to ride with. No caller waits for it, and with long streams a commit of its own for
+ * each would be half of all commits.
  */
 const openWaitMs = 100;
 
@@ -55,9 +55,9 @@ interface PendingOperation {
   readonly reject: (error: StoreError) => void;
 }
 
-/** The main thread's side: queues, and hands the thread one batch at a time, whatever has gathered meanwhile. */
+/** The main thread's side: queues, and hands the thread one batch at a time, with everything gathered meanwhile. */
 export class SqliteLedger implements AccountLedger {
-  /** Alone with its books: any id does that no earlier process had. */
+  /** Alone with its books: any id will do that no earlier process had. */
   readonly replicaId = Uint8Array.from(randomBytes(16));
   readonly #worker: Worker;
   readonly #free: FreeBalances;
@@ -79,12 +79,12 @@ export class SqliteLedger implements AccountLedger {
       }
     | undefined;
   #scheduled = false;
-  /** Runs while open requests wait for company; when it is over they go by themselves. */
+  /** Runs while open requests wait for company; when it is over they are sent by themselves. */
   #openTimer: NodeJS.Timeout | undefined;
   #areOpensDue = false;
   #state: 'starting' | 'open' | 'closing' | 'closed' = 'starting';
   #idle: (() => void) | undefined;
-  /** Slices of accounts that were asked for; a debit of such an account waits for the answer, then reserves. */
+  /** Leases of accounts that were asked for; a debit of such an account waits for the answer, then reserves. */
   readonly #slices = new Map<string, Promise<unknown>>();
 
   constructor(options: SqliteLedgerOptions) {
@@ -105,7 +105,7 @@ export class SqliteLedger implements AccountLedger {
       this.#worker.on('error', reject);
       this.#worker.on('exit', () => reject(new StoreError('failed', 'the ledger ended while it started')));
     });
-    this.#started.catch(() => {}); // whoever calls start sees it
+    this.#started.catch(() => {}); // the caller of start sees it
     this.#worker.on('error', (error) => this.#die(error instanceof Error ? error : new Error(String(error))));
     this.#worker.on('messageerror', (error) => this.#die(error));
     this.#worker.on('exit', (code) => this.#die(new Error(`the ledger's thread has ended (${code})`)));
@@ -121,22 +121,22 @@ export class SqliteLedger implements AccountLedger {
     return this.#rows.length + (this.#flying?.waiters.length ?? 0);
   }
 
-  /** The store is in this process: a call that gets no answer says so itself. */
+  /** The store is in this process: a call that gets no answer reports that itself. */
   get silentMs(): number {
     return 0;
   }
 
   left(): void {
-    // The whole balance is in memory; there is no more to be had.
+    // The whole balance is in memory; there is nothing more to lease.
   }
 
   release(balanceId: string): void {
-    // What it cannot tell now stays handed out, and is refused if anybody asks for it again.
+    // A balance that it cannot release now stays handed out, and is refused if it is asked for again.
     this.#operate({ kind: 'release', balanceId }).catch(() => {});
   }
 
   budgetChanged(): void {
-    // Every change is made here, and `setBudget` has told what it means for what is free.
+    // Every change is made here, and `setBudget` has already reported its effect on what is free.
   }
 
   settle(row: UsageRow): Promise<'billed' | 'lost'> {
@@ -145,7 +145,7 @@ export class SqliteLedger implements AccountLedger {
     });
   }
 
-  /** The same of a row as `usageValues` gives it; `false`: it was there before, and nothing was debited. */
+  /** The same for a row as `usageValues` gives it; `false`: it existed before, and nothing was debited. */
   settleValues(requestId: Uint8Array, values: readonly SqlValue[]): Promise<boolean> {
     return new Promise((resolve, reject) => this.#settle(requestId, values, { resolve, reject }));
   }
@@ -166,9 +166,9 @@ export class SqliteLedger implements AccountLedger {
     this.openOf(null, request);
   }
 
-  /** Of a process that works on the books through this one. */
+  /** Opens a request of a process that works on the books through this one. */
   openOf(replicaId: Uint8Array | null, request: OpenRequest): void {
-    if (this.#refuse(this.#opens.length) !== undefined) return; // only a list for after a crash
+    if (this.#refuse(this.#opens.length) !== undefined) return; // only a list for crash recovery
     this.#opens.push({ ...request, requestId: Uint8Array.from(request.requestId), replicaId });
     this.#openTimer ??= setTimeout(() => {
       this.#openTimer = undefined;
@@ -191,14 +191,14 @@ export class SqliteLedger implements AccountLedger {
     await this.#operate({ kind: 'probe' });
   }
 
-  /** A process begins to work on the books through this one: it counts among those that are alive. */
+  /** A process begins to work on the books through this one: it counts as alive. */
   beginReplica(replicaId: Uint8Array, at: number): Promise<undefined> {
     return this.#operate({ kind: 'replica_begins', replicaId, at });
   }
 
-  /** It is gone, and everything that it has said was handed in. Resolves with the number of requests that it left behind. */
+  /** It is gone, and everything that it sent was handed in. Resolves with the number of requests that it left behind. */
   async endReplica(replicaId: Uint8Array, at: number): Promise<number> {
-    // A batch takes a thousand of the list; what this one leaves behind must not be listed after it.
+    // A batch takes a thousand of the list; the requests that this one leaves behind must not be listed after it.
     while (this.#opens.length > batchRowsMax) await this.probe();
     return await this.#operate({ kind: 'replica_ended', replicaId, at });
   }
@@ -215,17 +215,17 @@ export class SqliteLedger implements AccountLedger {
     }
   }
 
-  /** Makes a customer's account, with nothing on it. */
+  /** Creates a customer's account with a zero balance. */
   createAccount(account: NewAccount): Promise<undefined> {
     return this.#operate({ kind: 'create_account', account });
   }
 
-  /** Suspends or revives a customer. What is running is the directory's to cut; what has run is still settled. */
+  /** Suspends or revives a customer. The directory cuts running requests; what has run is still settled. */
   setAccountStatus(accountId: string, status: AccountStatus, at: number, changeId: Uint8Array): Promise<undefined> {
     return this.#operate({ kind: 'account_status', accountId, status, at, changeId });
   }
 
-  /** How far below zero a customer may go. Rejects as `insufficient` when the credit to be taken away is in use. */
+  /** Sets how far below zero a customer may go. Rejects as `insufficient` when the credit to be taken away is in use. */
   async setCreditLimit(accountId: string, toMicrocents: bigint, at: number, changeId: Uint8Array): Promise<void> {
     const fromMicrocents = await this.#operate({ kind: 'read_limit', accountId });
     const lost = fromMicrocents - toMicrocents;
@@ -243,7 +243,7 @@ export class SqliteLedger implements AccountLedger {
     await this.#operate({ kind: 'budget', change });
   }
 
-  /** Writes what is queued, closes the database and ends the thread. What comes later is refused. */
+  /** Writes what is queued, closes the database and ends the thread. Later calls are refused. */
   async close(): Promise<void> {
     if (this.#state === 'open') {
       this.#state = 'closing';
@@ -275,7 +275,7 @@ export class SqliteLedger implements AccountLedger {
     const slice = this.#slices.get(accountId);
     if (slice === undefined || microcents <= 0n) return false;
     await slice.catch(() => {});
-    // The one who asked for the slice adds it to the free balance in the promise's own turn; look after that.
+    // The caller that asked for the lease adds it to the free balance in the promise's own turn; look after that.
     await new Promise((resolve) => setImmediate(resolve));
     return this.#free.reserve(accountId, microcents);
   }
@@ -331,7 +331,7 @@ export class SqliteLedger implements AccountLedger {
       const error = fromFailure(reply.refused);
       for (const waiter of flying.waiters) waiter.reject(error);
       for (const pending of flying.operations) pending.reject(error);
-      // Still running, and nobody else remembers them: they ride with the next batch that somebody waits for.
+      // Still running, and recorded nowhere else: they ride with the next batch that a caller waits for.
       this.#opens = this.#state === 'open' ? [...flying.opens, ...this.#opens].slice(0, queueMax) : [];
       if (this.#rows.length + this.#operations.length === 0 && this.#state === 'open') return;
     } else {
@@ -375,7 +375,7 @@ export class SqliteLedger implements AccountLedger {
   }
 
   #die(error: Error): void {
-    if (this.#state === 'starting' || this.#state === 'closed') return; // while it starts, `start` tells
+    if (this.#state === 'starting' || this.#state === 'closed') return; // while it starts, `start` reports it
     this.#state = 'closed';
     const failed = new StoreError('failed', toFailure(error).message, error);
     this.#rejectAll(failed);

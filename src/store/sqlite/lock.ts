@@ -8,12 +8,12 @@ export interface Lock {
 }
 
 /**
- * Makes this process the one owner of a database file, until `release` or its death. It holds a second, empty database
- * in an exclusive transaction: the kernel lets go when the process ends, also after kill -9. Balances live in the
- * owner's memory, so a second owner would spend the same money again.
+ * Makes this process the one owner of a database file, until `release` or its death. It holds a second, empty database in an
+ * exclusive transaction: the kernel releases the lock when the process ends, also after kill -9. Balances live in the owner's
+ * memory, so a second owner would spend the same money again.
  */
 export function takeLock(file: string): Lock {
-  const connection = new DatabaseSync(lockFile(file), { timeout: 250 }); // a look by isOwned is shorter
+  const connection = new DatabaseSync(lockFile(file), { timeout: 250 }); // a check by isOwned is shorter
   try {
     connection.exec('begin exclusive');
   } catch (error) {

@@ -47,14 +47,14 @@ export class QueryWorker {
       this.#worker.on('error', reject);
       this.#worker.on('exit', () => reject(new StoreError('failed', 'the query worker ended while it started')));
     });
-    this.#started.catch(() => {}); // whoever calls start sees it
+    this.#started.catch(() => {}); // the caller of start sees it
     this.#worker.on('error', (error) => this.#die(error instanceof Error ? error : new Error(String(error))));
     this.#worker.on('messageerror', (error) => this.#die(error));
     this.#worker.on('exit', (code) => this.#die(new Error(`the query worker has ended (${code})`)));
     this.repositories = this.repositoriesOf(undefined);
   }
 
-  /** The repositories as a process has it that works on the books through this one. */
+  /** The repositories for a process that works on the books through this one. */
   repositoriesOf(replica: Uint8Array | undefined): Repositories {
     return new Proxy({} as Repositories, {
       // `then` would make it look like a promise to `await`.
@@ -68,7 +68,7 @@ export class QueryWorker {
     return this.#started;
   }
 
-  /** Ends after what is waiting. */
+  /** Ends after everything that is waiting. */
   async close(): Promise<void> {
     if (this.#state === 'open') {
       this.#state = 'closed';
@@ -114,7 +114,7 @@ export class QueryWorker {
   }
 
   #die(error: Error): void {
-    if (this.#state !== 'open') return; // while it starts, `start` tells
+    if (this.#state !== 'open') return; // while it starts, `start` reports it
     this.#state = 'closed';
     this.#rejectAll(new StoreError('failed', error.message, error));
     this.#onFatal(error);

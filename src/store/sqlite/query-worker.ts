@@ -17,7 +17,7 @@ export interface QueryCall {
   readonly id: number;
   readonly name: RepositoryOperation;
   readonly request: unknown;
-  /** Who asks, where several processes work on the books through this one. */
+  /** The caller, where several processes work on the books through this one. */
   readonly replica?: Uint8Array;
 }
 
@@ -55,7 +55,7 @@ function serve(db: Kysely<Database>, connection: Connection): void {
   });
 }
 
-/** For one of several: what arrives at the others is theirs. Calls come one after the other, so nobody queues. */
+/** For one of several processes: what arrives at the others is theirs. Calls run one after the other, so no queue is needed. */
 function among(repositories: Repositories, db: Kysely<Database>, replica: Uint8Array): Repositories {
   const others: AmongReplicas = { replica, queue: () => Promise.resolve() };
   return {

@@ -2,12 +2,12 @@ import { statSync } from 'node:fs';
 import { StoreError } from '../store-error.ts';
 
 /**
- * Whether the database that is open is still the file at its path, with its log. What is written to one that was deleted, or
- * replaced by another, is gone when the process ends, and SQLite itself sees nothing of it: an unlinked file takes every commit.
+ * Whether the open database is still the file at its path, with its log. What is written to one that was deleted, or replaced by
+ * another, is gone when the process ends, and SQLite itself does not notice: an unlinked file takes every commit.
  */
 export class StandingFile {
   readonly #file: string;
-  /** By path: device and inode, as they were found first. */
+  /** Device and inode by path, as they were found first. */
   readonly #known = new Map<string, string>();
 
   constructor(file: string) {
@@ -15,7 +15,7 @@ export class StandingFile {
     this.check();
   }
 
-  /** Two calls of the system, some 5 µs beside the milliseconds of an fsync. Throws StoreError. */
+  /** Two system calls, some 5 µs beside the milliseconds of an fsync. Throws StoreError. */
   check(): void {
     // The log comes with the first write, and stays as long as a connection is open.
     for (const path of [this.#file, `${this.#file}-wal`]) {
@@ -34,7 +34,7 @@ export class StandingFile {
   }
 }
 
-/** `unknown`: nobody can tell now, as when a folder on the way may not be read. */
+/** `unknown`: it cannot be told now, as when a folder on the way may not be read. */
 function identityOf(path: string): string {
   try {
     const { dev, ino } = statSync(path, { bigint: true });

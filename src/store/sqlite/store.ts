@@ -12,9 +12,9 @@ import { takeLock, type Lock } from './lock.ts';
 
 export interface SqliteStoreOptions {
   readonly file: string;
-  /** The free balances in memory; see `FreeBalances`. A command that never asks for a slice needs none. */
+  /** The free balances in memory; see `FreeBalances`. A command that never calls `slice` needs none. */
   readonly free?: FreeBalances;
-  /** A thread of the store has died: say so and end the process. Called once. */
+  /** A thread of the store has died: report it and end the process. Called once. */
   readonly onFatal: (error: Error) => void;
   /** See `SqliteLedgerOptions`. */
   readonly onBatch?: NonNullable<SqliteLedgerOptions['onBatch']>;
@@ -25,7 +25,7 @@ export interface SqliteStoreOptions {
 export interface SqliteStore {
   readonly ledger: SqliteLedger;
   readonly repositories: Repositories;
-  /** As a process has it that works on the books through this one. */
+  /** The repositories for a process that works on the books through this one. */
   repositoriesOf(replicaId: Uint8Array): Repositories;
   /** Names of the migrations that this opening ran. */
   readonly migrated: readonly string[];
@@ -35,14 +35,14 @@ export interface SqliteStore {
   follow(follower: Follows): Promise<Feed>;
   /** Runs what must not run twice at once; this process is the only one. */
   alone<Value>(work: () => Promise<Value>): Promise<Value>;
-  /** Deletes changes that nobody looks for any more. Bounded work; call it each minute. */
+  /** Deletes changes that no reader looks for any more. Bounded work; call it each minute. */
   tidy(): Promise<void>;
   close(): Promise<void>;
 }
 
 /**
- * Opens the database as its one owner: takes the lock, brings the schema up to date, recovers from a crash, and starts
- * the two threads. Rejects with a StoreError whose message tells the operator what to do.
+ * Opens the database as its one owner: takes the lock, brings the schema up to date, recovers from a crash, and starts the two
+ * threads. Rejects with a StoreError whose message says what the operator has to do.
  */
 export async function openSqliteStore(options: SqliteStoreOptions): Promise<SqliteStore> {
   const { file, log = () => {}, now = Date.now } = options;
@@ -85,7 +85,7 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Sqli
   };
 }
 
-/** The ledger first: what is running may still need the repositories, and the last one to close folds the WAL into the file. */
+/** The ledger first: running work may still need the repositories, and the last one to close folds the WAL into the file. */
 async function close(ledger: SqliteLedger, repositories: QueryWorker, lock: Lock): Promise<void> {
   await ledger.close();
   await repositories.close();

@@ -1,6 +1,6 @@
-/** One thing that the rows say differently from what they should say. */
+/** One thing that the rows record differently from what they should. */
 export interface Difference {
-  /** Null when it is about the whole. */
+  /** Null when it is about the whole ledger. */
   readonly accountId: string | null;
   /** What was compared, with the row's id where there is one. */
   readonly what: string;

@@ -9,9 +9,9 @@ const pageRows = 2000;
 interface LedgerSpan {
   readonly amount: bigint;
   readonly spentBefore: bigint;
-  /** Neither spent nor leased, and what is leased. */
+  /** Neither spent nor leased, and the leased part. */
   readonly left: bigint;
-  /** By usage rows that are charged to it, and by those of its period that are not. */
+  /** By the usage rows that are charged to it, and by those of its period that are not. */
   charged: bigint;
   beside: bigint;
 }
@@ -21,8 +21,8 @@ type Charge = Readonly<Record<'account_id' | 'key_id', string>> &
   Readonly<Record<'key_budget' | 'account_budget', BudgetPeriod | null>>;
 
 /**
- * What every budget has spent in every period, derived from the usage rows: `amount` − `spent_before` − what was charged to
- * it = `available` + what is leased, and what it found spent is in the rows that are older than it.
+ * What every budget has spent in every period, derived from the usage rows: `amount` − `spent_before` − what was charged to it =
+ * `available` + what is leased, and what it counted as spent is in the rows that are older than it.
  */
 export class BudgetTotals {
   readonly #balances: ReadonlyMap<string, LedgerSpan>;
@@ -51,7 +51,7 @@ export class BudgetTotals {
     }
   }
 
-  /** Every usage row, once. */
+  /** Call with every usage row, once. */
   add(row: Charge): void {
     this.#addTo(row, row.key_id, row.key_budget);
     this.#addTo(row, row.account_id, row.account_budget);

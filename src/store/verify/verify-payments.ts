@@ -14,14 +14,14 @@ type Report = (difference: {
 
 const pageRows = 1000;
 
-/** What was recorded with movements of money, against the movements: payments, what was taken back, and promotions that ended. */
+/** Compares what was recorded with movements of money against the movements: payments, returns, and promotions that ended. */
 export async function verifyPayments(db: Kysely<Database>, report: Report): Promise<void> {
   await comparePayments(db, report);
   await compareReturns(db, report);
   await comparePromotions(db, report);
 }
 
-/** A payment and its movement are one, and its top-up says so; no other movement stands for a payment. */
+/** A payment corresponds to one movement, and its top-up says so; no other movement stands for a payment. */
 async function comparePayments(db: Kysely<Database>, report: Report): Promise<void> {
   const wrong = await db
     .selectFrom('payment')
@@ -72,8 +72,8 @@ async function comparePayments(db: Kysely<Database>, report: Report): Promise<vo
 }
 
 /**
- * A refund or a dispute has taken from the account what its row says, once, and given all back if it is undone. Its rest,
- * which was the house's, follows by itself where it is not there yet. Top-ups say how much of them holds as returned.
+ * A refund or a dispute has taken from the account what its row says, once, and given all back if it is undone. The rest, which
+ * the house has borne, follows by itself where it is not there yet. Top-ups record how much of the returns stands.
  */
 async function compareReturns(db: Kysely<Database>, report: Report): Promise<void> {
   const undone = sql<string>`case when payment_return.kind = 'refund' then 'refund_failed:' else 'dispute_won:' end`;
@@ -108,7 +108,7 @@ async function compareReturns(db: Kysely<Database>, report: Report): Promise<voi
       if (credited !== back) report({ accountId, what: `${what}: given back`, expected: back, found: credited });
       if (rest !== 0n && rest !== amount - taken)
         report({ accountId, what: `${what}: rest`, expected: amount - taken, found: rest });
-      // Of one that is being undone it comes first.
+      // For a return that is being undone, the rest comes first.
       if (restored !== rest && (row.undone_at !== null || restored !== 0n))
         report({ accountId, what: `${what}: rest given back`, expected: rest, found: restored });
     }
@@ -164,7 +164,7 @@ async function compareReturns(db: Kysely<Database>, report: Report): Promise<voi
     report({ accountId: row.account_id, what: `top-up ${row.id}: returned`, expected: row.sum, found: row.returned });
 }
 
-/** What was left of each promotion that ended is derived again from the charges; no more than that was taken. */
+/** The unused part of each promotion that ended is derived again from the charges; no more than that was taken. */
 async function comparePromotions(db: Kysely<Database>, report: Report): Promise<void> {
   let last = new Uint8Array(0);
   for (;;) {

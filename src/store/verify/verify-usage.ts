@@ -1,4 +1,4 @@
-/** Whether the roll-ups of usage say what its rows come to. Reads a day, or a week of one account, at a time. */
+/** Whether the roll-ups of usage match its rows. Reads a day, or a week of one account, at a time. */
 import type { Kysely } from 'kysely';
 import type { Database } from '../database.ts';
 import { sumTagsByHour, sumUsageByHour, tagsSince } from '../reports/roll-ups.ts';
@@ -68,7 +68,7 @@ async function compareHours(db: Db, { everywhere }: RollUpOptions, report: Repor
   return seen.size;
 }
 
-/** The earliest hour that any of the tables knows. */
+/** The earliest hour in any of the tables. */
 async function firstHour(db: Db): Promise<number> {
   const used = await db.selectFrom('usage').select('started_at').orderBy('request_id').limit(1).executeTakeFirst();
   const times = [used?.started_at];
@@ -81,7 +81,7 @@ async function firstHour(db: Db): Promise<number> {
 const accountsAtOnce = 500;
 const daysAtOnce = 7;
 
-/** The days of every account that have been added up, by its rows. */
+/** The summed-up days of every account, against its rows. */
 async function compareDays(db: Db, options: RollUpOptions, report: Report): Promise<void> {
   for (let last = ''; ;) {
     const accounts = await db
@@ -104,7 +104,7 @@ async function compareDaysOf(
   { everywhere }: RollUpOptions,
   report: Report,
 ): Promise<void> {
-  // Nothing but the rows.
+  // Reads only the rows.
   const places = { closed: 0, tagsSince: 0, days: undefined };
   for (let start = startOfDay(timeZone, await firstDay(db, accountId, until)); start < until;) {
     const bounds = [start];
@@ -158,7 +158,7 @@ function compare(table: string, expected: readonly Row[], found: readonly Row[],
     const [one, other] = [should.get(name), is.get(name)];
     const differs = (column: SumColumn | QuarterColumn): boolean => (one?.[column] ?? 0n) !== (other?.[column] ?? 0n);
     const wrong = sumColumns.filter(differs);
-    // Null where a row has no quarters yet: reports do without. A wrong hour has wrong quarters: said once.
+    // Null where a row has no quarters yet: reports do without. A wrong hour has wrong quarters: reported once.
     const hasQuarters = (other?.requests_q1 ?? null) !== null;
     const quarters = hasQuarters && wrong.length === 0 ? quarterColumns.filter(differs) : [];
     for (const column of [...wrong, ...quarters])

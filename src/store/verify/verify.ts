@@ -20,7 +20,7 @@ export interface Verification {
 }
 
 export interface VerifyOptions {
-  /** Whether a process owns the database now. Without one, nothing can be running (M8). */
+  /** Whether a process owns the database now. Without an owner, nothing can be running (M8). */
   readonly owned: boolean;
 }
 
@@ -28,9 +28,9 @@ const differencesMax = 1000;
 const pageRows = 2000;
 
 /**
- * Derives every balance, every budget and every roll-up again from the rows that made it, and every price from its tokens. Sums are made here in bigint,
- * so they are exact at any size, and nothing is taken from a figure that the hot path has computed. Reads one moment of
- * the database, beside a running service if there is one.
+ * Derives every balance, every budget and every roll-up again from the rows that made it, and every price from its tokens. Sums
+ * are made here in bigint, so they are exact at any size, and no figure that the hot path has computed is used. Reads one moment
+ * of the database, beside a running service if there is one.
  */
 export function verifyLedger(db: Kysely<Database>, options: VerifyOptions): Promise<Verification> {
   return db
@@ -79,7 +79,7 @@ async function sumTransfers(db: Kysely<Database>): Promise<{ net: Map<string, bi
   }
 }
 
-/** The cost of every account's usage; each row is looked at on the way. `strays`: rows that a look by time does not find. */
+/** The cost of every account's usage; each row is checked on the way. `strays`: rows that a query by time does not find. */
 async function sumUsage(
   db: Kysely<Database>,
   budgets: BudgetTotals,
@@ -146,7 +146,7 @@ interface UsageFigures {
   readonly cache_read_price: bigint;
 }
 
-/** What is wrong with a usage row by itself. */
+/** The faults of a usage row by itself. */
 function* faultsOf(row: UsageFigures): Generator<{ what: string; expected: string | bigint; found: string | bigint }> {
   const charge = chargeOf[row.ending as Ending];
   if (charge === undefined) yield { what: 'ending', expected: 'one of the table of endings', found: row.ending };
@@ -173,7 +173,7 @@ function* faultsOf(row: UsageFigures): Generator<{ what: string; expected: strin
   if (row.ended_at < row.started_at) {
     yield { what: 'ended_at', expected: `not before the start at ${row.started_at}`, found: row.ended_at };
   }
-  // Nothing is known of a crashed request but its hold.
+  // Only the hold of a crashed request is known.
   const list = charge === 'hold' ? row.hold : listCost(row);
   const cost = charge === 'list' ? (list < row.hold ? list : row.hold) : 0n;
   if (row.cost !== cost) yield { what: 'cost, from tokens and prices', expected: cost, found: row.cost };
@@ -238,7 +238,7 @@ async function compareBalances(
     last = rows.at(-1)!.id;
   }
   for (const id of unknown) report({ accountId: id, what: 'account', expected: 'exists', found: 'missing' });
-  // Transfers move money between accounts and make none; what all together lack is what has been used.
+  // Transfers move money between accounts and create none; what all together lack is what has been used.
   const used = [...cost.values()].reduce((sum, value) => sum + value, 0n);
   if (total + used !== 0n)
     report({ accountId: null, what: 'all balances and all usage', expected: 0n, found: total + used });

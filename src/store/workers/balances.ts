@@ -2,9 +2,9 @@ import type { FreeBalances } from '../ledger.ts';
 import { leaseOf, type LeaseRequest } from '../leases.ts';
 import { StoreError } from '../store-error.ts';
 
-/** A process that spends out of balances which another one owns. */
+/** A process that spends out of balances that another one owns. */
 export interface LeaseClient {
-  /** Has it give back what is idle of the balance; resolves when that has arrived. */
+  /** Has it return what is idle of the balance; resolves when that has arrived. */
   releaseUnused(balanceId: string): Promise<unknown>;
 }
 
@@ -12,18 +12,18 @@ export interface LeaseClient {
 const returnTimeoutMs = 1_000;
 
 interface Balance {
-  /** What nobody has borrowed and nothing has reserved. */
+  /** What is neither borrowed nor reserved. */
   free: bigint;
   loading: Promise<void> | undefined;
   isLoaded: boolean;
-  /** The last of those that need what is not there, one after the other. */
+  /** The last of the requests that need missing money, one after the other. */
   turn: Promise<unknown>;
 }
 
 /**
  * Whole balances (store/budget.ts), in the one process that owns the books, and what it has lent of them to others
- * (docs/money.md, "Several workers"). Nothing is lent twice: what is free here, and what each lease client has, is together what
- * the ledger has. A budget that was lowered may have less than nothing free.
+ * (docs/money.md, "Several workers"). Nothing is lent twice: what is free here plus what each lease client has is what the ledger
+ * has. A budget that was lowered may have less than nothing free.
  */
 export class Balances implements FreeBalances {
   /** The whole balance the first time, 0n from then on. */
@@ -40,7 +40,7 @@ export class Balances implements FreeBalances {
     this.#lent.set(leaseClient, new Map());
   }
 
-  /** It is gone, and nothing that it has said is under way: what it had is free again. */
+  /** It is gone, and none of its messages is under way: what it had is free again. */
   leave(leaseClient: LeaseClient): void {
     const lent = this.#lent.get(leaseClient);
     this.#lent.delete(leaseClient);
@@ -49,9 +49,9 @@ export class Balances implements FreeBalances {
   }
 
   /**
-   * Lends what the request asks for; 0n: there is not enough. Before it says so, all others have given back what is idle at
-   * them, one request of a balance after the other: so nobody is refused while what is missing lies unused, and of two that
-   * need the last of it one gets it.
+   * Lends what the request asks for; 0n: there is not enough. Before it says so, all others have returned what is idle at them,
+   * one request of a balance after the other: so no request is refused while the missing money lies unused, and of two that need
+   * the last of it one gets it.
    */
   async lease(leaseClient: LeaseClient, input: LeaseRequest): Promise<bigint> {
     const { balanceId } = input;
@@ -62,7 +62,7 @@ export class Balances implements FreeBalances {
     const turn = balance.turn.then(async () => {
       const come = this.#take(leaseClient, balance, input);
       if (come > 0n) return come;
-      // An account that was suspended at the first question, or a budget that was set since, is in the database still.
+      // The database still has that of an account suspended at the first request, or of a budget that was set since.
       balance.free += await this.#load(balanceId);
       await this.#callIn(balanceId, leaseClient);
       return this.#take(leaseClient, balance, input);
@@ -101,7 +101,7 @@ export class Balances implements FreeBalances {
     }
   }
 
-  /** Forgets the balances that are over, as far as nobody has any of them; returns which. */
+  /** Forgets the balances that are over, unless a lease client has some of them; returns which. */
   forget(isOver: (balanceId: string) => boolean): readonly string[] {
     const over = [...this.#balances].filter(
       ([balanceId, { loading }]) =>
@@ -122,12 +122,12 @@ export class Balances implements FreeBalances {
     return true;
   }
 
-  /** Has all give back what is idle of a balance, so that it can be debited. */
+  /** Has all clients return what is idle of a balance, so that it can be debited. */
   callIn(balanceId: string): Promise<void> {
     return this.#callIn(balanceId, undefined);
   }
 
-  /** The ledger tells of credit that the first answer does not hold, maybe in the same moment as it hands that out. */
+  /** The ledger reports credit that the first answer does not include, possibly in the same moment as it hands that out. */
   #free(balanceId: string, microcents: bigint): void {
     const balance = this.#balances.get(balanceId);
     if (balance !== undefined) balance.free += microcents;

@@ -10,17 +10,17 @@ import { accountColumn, costColumn, balancesOf, usageColumns, type SqlValue } fr
 import { Balances, type LeaseClient } from './balances.ts';
 import type { Port } from './port.ts';
 
-/** A worker that hears nothing for four of these lets nobody in. */
+/** A worker that hears nothing for four of these admits no request. */
 export const heartbeatEveryMs = 250;
-/** How long a change waits to be in force at the workers; one that takes longer lets nobody in. */
+/** How long a change waits to be in force at the workers; a worker that takes longer admits no request. */
 const connectTimeoutMs = 1_000;
-/** While the disk is full or the file is locked. */
+/** Interval of retries while the disk is full or the file is locked. */
 const recordEveryMs = 500;
-/** A debit of a customer whose money is with the workers is tried so often. */
+/** Number of tries to debit a customer whose money is with the workers. */
 const debitTriesMax = 4;
 const debitPauseMs = 50;
 
-/** What a worker may ask the repositories for: all that requests need, and nothing that changes an account or a key. */
+/** What a worker may call on the repositories: everything that requests need, and nothing that changes an account or a key. */
 const repositoriesOfWorkers: ReadonlySet<string> = new Set<RepositoryOperation>([
   'loadKeys',
   'getAccount',
@@ -45,7 +45,7 @@ const repositoriesOfWorkers: ReadonlySet<string> = new Set<RepositoryOperation>(
 
 /** A worker that works on the books. */
 export interface Served {
-  /** Its process is gone, and nothing of what it said is still to come. Resolves when what it ran is recorded as crashed. */
+  /** Its process is gone, and no message of it is still to come. Resolves when its running requests are recorded as crashed. */
   end(): Promise<void>;
 }
 
@@ -57,8 +57,8 @@ export interface LedgerServer {
 }
 
 /**
- * The books of one file, for several processes on this machine: this one owns them, as it would alone, and is to its
- * workers what PostgreSQL is to its replicas (docs/money.md, "Several workers"). Rejects as `openSqliteStore` does.
+ * The books of one file, for several processes on this machine: this one owns them, as it would alone, and is to its workers what
+ * PostgreSQL is to its replicas (docs/money.md, "Several workers"). Rejects like `openSqliteStore`.
  */
 export async function openLedgerServer(options: Omit<SqliteStoreOptions, 'free'>): Promise<LedgerServer> {
   const workers = new Set<Worker>();
@@ -68,7 +68,7 @@ export async function openLedgerServer(options: Omit<SqliteStoreOptions, 'free'>
     free: {
       credit: (balanceId, microcents) => {
         balances.credit(balanceId, microcents);
-        // Who was refused a moment ago need not wait any longer.
+        // A request that was refused a moment ago need not wait any longer.
         for (const worker of workers) worker.port.note('credited', balanceId);
       },
       reserve: (balanceId, microcents) => balances.reserve(balanceId, microcents),
@@ -114,7 +114,7 @@ export async function openLedgerServer(options: Omit<SqliteStoreOptions, 'free'>
   };
 }
 
-/** One worker, as the process sees it that owns the books. */
+/** One worker, as seen by the process that owns the books. */
 class Worker implements LeaseClient {
   readonly port: Port;
   readonly #replicaId: Uint8Array;
@@ -178,7 +178,7 @@ class Worker implements LeaseClient {
     }
   }
 
-  /** M6: what was not held from what is lent to the worker is not charged, unless it was written before. */
+  /** M6: what was not held from a lease of the worker is not charged, unless it was written before. */
   async #settle(value: unknown): Promise<'billed' | 'lost'> {
     const { requestId, values } = rowOf(value);
     const { ledger } = this.#sqlite;
@@ -207,7 +207,7 @@ class Worker implements LeaseClient {
   }
 }
 
-/** The ledger for what the operator changes: money that is with the workers is called in before a debit is refused. */
+/** The ledger for the operator's changes: money that is with the workers is called in before a debit is refused. */
 function ownLedger(
   { ledger }: SqliteStore,
   balances: Balances,
@@ -326,7 +326,7 @@ function openRequestOf(value: unknown): OpenRequest {
   };
 }
 
-/** The one movement of money that a request can make: what its client was told that it does not pay. */
+/** The one movement of money that a request can make: refunding what its client was notified it does not pay. */
 function refundOf(value: unknown): Transfer {
   const transfer = value as Transfer;
   if (transfer.kind !== 'refund' || !isAmount(transfer.amountMicrocents)) throw unfit();

@@ -2,13 +2,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Change, Feed, FollowedRepositories, Follows } from '../feed.ts';
 import type { Port } from './port.ts';
 
-/** Nothing is admitted from memory when the owner was last heard of earlier, or a change is longer on its way. */
+/** When the owner was last heard of earlier, or a change takes longer to arrive, nothing is admitted from memory. */
 const staleAfterMs = 1_000;
 const againMs = 100;
-/** So many changes are followed one by one; beyond that everything is read anew. */
+/** Up to this many changes are followed one by one; beyond that everything is read anew. */
 const changesMax = 1_000;
 
-/** Changes as the owner of the books tells them. What it has told before it says that it lives is known here. */
+/** Changes as the owner of the books reports them. What it reported before a heartbeat is known here at the heartbeat. */
 export class RemoteFeed implements Feed {
   readonly isShared = true;
   readonly #port: Port;
@@ -16,7 +16,7 @@ export class RemoteFeed implements Feed {
   readonly #log: (level: 'info' | 'warn', message: string) => void;
   #follower: Follows | undefined;
   #heardMs = performance.now();
-  /** Told, and not yet in force. */
+  /** Reported, and not yet in force. */
   #pending: Change[] = [];
   #pendingSinceMs = Infinity;
   #following: Promise<void> | undefined;
@@ -84,7 +84,7 @@ export class RemoteFeed implements Feed {
       this.#pending.push(...changes);
       this.#pendingSinceMs = Math.min(this.#pendingSinceMs, performance.now());
     }
-    // Before all is loaded: then they are in it, or are followed after it.
+    // Reported before all is loaded: then they are included, or are followed after it.
     if (this.#follower === undefined) return;
     this.#following ??= this.#followAll(this.#follower).finally(() => (this.#following = undefined));
     await this.#following;

@@ -10,12 +10,12 @@ import type { Port } from './port.ts';
 
 /** Limits that another process on this machine has whole, and leases in shares. */
 export class RemoteLimitLeases implements LimitLeases {
-  /** The other process gives them to nobody else before this one is gone. */
+  /** The other process gives them to no one else before this one is gone. */
   readonly trustedUntilMs = Infinity;
   readonly #port: Port;
   #listener: LimitListener | undefined;
   #last: Promise<unknown> = Promise.resolve();
-  /** Every question has been answered, so what is held is known. */
+  /** Every call has been answered, so what is held is known. */
   #isSure = true;
 
   constructor(port: Port) {

@@ -15,9 +15,9 @@ const queueMax = 100_000;
 
 export interface RemoteStoreOptions {
   readonly port: Port;
-  /** What the owner of the books calls this process. */
+  /** The id that the owner of the books has given this process. */
   readonly replicaId: Uint8Array;
-  /** The one by which the owner times the windows of limits. */
+  /** The clock by which the owner times the windows of limits. */
   readonly limitClock: () => number;
   readonly free?: LeasedBalances;
   readonly log?: (level: 'info' | 'warn', message: string, fields: Readonly<Record<string, unknown>>) => void;
@@ -70,7 +70,7 @@ export function openRemoteStore({
   };
 }
 
-/** Spends out of leases, as a replica on PostgreSQL does; all else goes to the owner. */
+/** Spends out of leases, like a replica on PostgreSQL; everything else goes to the owner. */
 class RemoteLedger implements AccountLedger {
   readonly replicaId: Uint8Array;
   readonly #port: Port;
@@ -85,7 +85,7 @@ class RemoteLedger implements AccountLedger {
     this.#leases = new Leases({
       free,
       leaseServer: {
-        // The owner has called on all others before it says no, and begins balances by itself.
+        // The owner has called on all others before it refuses, and begins balances by itself.
         grant: async (input) => ({
           leased: (await port.call('grant', input)) as bigint,
           isElsewhere: false,

@@ -1,4 +1,4 @@
-/** A thread that parses large bodies, one after the other. Whatever it throws beyond a refusal ends it, and only it. */
+/** A thread that parses large bodies, one after the other. Any error beyond a refusal ends it, and only it. */
 import '../../stack-traces.ts';
 
 import { setPriority } from 'node:os';
@@ -10,10 +10,10 @@ import { parseJson } from './parse.ts';
 
 export type JsonReply = { readonly value: unknown } | { readonly refusal: string };
 
-/** A tenth of the processor where somebody else wants it. */
+/** A tenth of the CPU while others need it. */
 const behindOthers = 10;
-// Who sends a large body waits for the processor behind everybody else: two of these on two cores would leave the main thread
-// none. To Linux 0 is the thread that calls; to other systems it is the process.
+// Large bodies yield the CPU to everything else: two of these threads on two cores would leave the main thread none. To Linux 0
+// is the calling thread; to other systems it is the process.
 if (process.platform === 'linux') setPriority(0, behindOthers);
 
 const port = parentPort!;

@@ -23,12 +23,12 @@ export type StructureFault = string | undefined;
 const quote = 0x22;
 const backslash = 0x5c;
 
-/** So many bytes of a string are looked at one by one before `indexOf`, whose call costs as much as 30 of them, searches. */
+/** This many bytes of a string are read one by one before `indexOf`, whose call costs as much as 30 of them, searches. */
 const byHandMax = 32;
 
 /**
- * Counts what a JSON text is built of, without building it. It says nothing of whether the text is JSON; where that breaks
- * off a parser stops, and up to there both see the same strings.
+ * Counts what a JSON text is built of, without building it. It does not determine whether the text is JSON; at the first error a
+ * parser stops, and up to there both see the same strings.
  *
  * Each byte is read at most three times (by hand, by `indexOf`, and as one of the backslashes before a quote), so the worst
  * text costs no more than three passes. Measured: 0.4 µs for a chat request of 1.5 kB; for 48 MB, 2 ms when they are one
@@ -57,7 +57,7 @@ export function structureFault(bytes: Uint8Array, limits: StructureLimits = stru
   return undefined;
 }
 
-/** Place of the quote that ends a string whose content begins at `start`; the length when nothing does. */
+/** Position of the quote that ends a string whose content begins at `start`; the length when there is none. */
 function endOfString(bytes: Uint8Array, start: number): number {
   const { length } = bytes;
   for (let at = start; at < length;) {
@@ -67,7 +67,7 @@ function endOfString(bytes: Uint8Array, start: number): number {
       if (byte === quote) return at;
       if (byte === backslash) at++;
     }
-    // Not behind a backslash: those were skipped together with what they escape.
+    // Not after a backslash: those were skipped together with what they escape.
     const found = bytes.indexOf(quote, at);
     if (found < 0) return length;
     let before = found - 1;

@@ -6,13 +6,13 @@ import { ApiError, atCap } from '../../errors.ts';
 import type { JsonReply } from './json-thread.ts';
 
 export interface JsonThreadsOptions {
-  /** Two when not given; one where the main thread would have to share its processor with them. */
+  /** Default: two; one where the main thread would have to share its CPU core with them. */
   readonly threadsMax?: number;
-  /** Bodies that wait for a thread; further ones are refused. */
+  /** Bodies that wait for a thread; more are refused. */
   readonly waitingMax?: number;
-  /** How long a body may take, with its wait for a thread. */
+  /** Time limit of a body, including its wait for a thread. */
   readonly timeLimitMs?: number;
-  /** A thread without work ends after so long and gives its memory back. */
+  /** An idle thread ends after this long and releases its memory. */
   readonly idleMs?: number;
 }
 
@@ -30,12 +30,11 @@ interface Thread {
 }
 
 /**
- * Parses bodies off the main thread (reliability §5, "workers"). The bytes are handed over, not copied; the value comes back
- * as a structured clone, whose strings are copied as they are. Of the ways back that is the one that holds the main thread
- * up the least: for 48 MB in one string it takes 45 ms as one of base64 (parsing it there again: 100 ms), 13 ms of `\"`
- * (130 ms) and 44 ms of Chinese (415 ms); for half a million structural characters, 80 ms (13 ms) of empty objects, and at
- * worst 390 ms (250 ms) of objects with a name of their own each, which is why names have a limit, see names.ts. All on a
- * machine with four times more work than cores.
+ * Parses bodies off the main thread (reliability §5, "workers"). The bytes are handed over, not copied; the value comes back as a
+ * structured clone, whose strings are copied as they are. Of the ways back this one blocks the main thread least: for 48 MB in
+ * one string it takes 45 ms as one of base64 (parsing it there again: 100 ms), 13 ms of `\"` (130 ms) and 44 ms of Chinese (415
+ * ms); for half a million structural characters, 80 ms (13 ms) of empty objects, and at worst 390 ms (250 ms) of objects with a
+ * name of their own each, which is why names have a limit, see names.ts. All on a machine with four times more work than cores.
  *
  * Threads start with the first large body and end when there are none. One that dies, or is too slow, takes only its body
  * with it.
@@ -62,8 +61,8 @@ export class JsonThreads {
   }
 
   /**
-   * The value of a body in blocks, whose bytes are gone from here on. Rejects with `invalid_json_request`, with
-   * `backend_at_capacity` when it takes too long or the threads are taken, or with the reason of the signal.
+   * The value of a body in blocks, whose bytes are transferred. Rejects with `invalid_json_request`, with `backend_at_capacity`
+   * when it takes too long or the threads are busy, or with the reason of the signal.
    */
   parse(blocks: readonly Uint8Array<ArrayBuffer>[], signal: AbortSignal): Promise<unknown> {
     return new Promise((resolve, reject) => {
@@ -78,7 +77,7 @@ export class JsonThreads {
         clearTimeout(timer);
         signal.removeEventListener('abort', onAbort);
         this.#waiting.delete(job);
-        // Nobody holds 50 MB because of a promise.
+        // The promise must not keep 50 MB alive.
         job.blocks = [];
       };
       const job: Job = {
@@ -93,7 +92,7 @@ export class JsonThreads {
           reject(error as Error);
         },
       };
-      // A body that is being parsed when its client leaves is parsed to its end, for nobody: a new thread costs more.
+      // A body whose client leaves during parsing is parsed to its end, for no one: a new thread costs more.
       const onAbort = (): void => job.reject(signal.reason);
       signal.addEventListener('abort', onAbort, { once: true });
       const timer = setTimeout(() => job.reject(atCapacity(this.#waitingMax)), this.#timeLimitMs);
@@ -148,7 +147,7 @@ export class JsonThreads {
     );
   }
 
-  /** The longest waiting body, or rest. */
+  /** Starts the longest waiting body, or idles. */
   #next(thread: Thread): void {
     const [job] = this.#waiting;
     if (job !== undefined) {
@@ -175,9 +174,9 @@ export class JsonThreads {
 }
 
 /**
- * Out of reach, because V8 ends the whole process when memory runs out inside of JSON.parse: four times what the worst body
- * needs, whose text is there twice, at two bytes for a character, and of the largest size that a configuration may allow,
- * now or when it is read again (10⁹ bytes). Nothing of it is reserved.
+ * Unreachable on purpose, because V8 ends the whole process when memory runs out inside JSON.parse: four times what the worst
+ * body needs, whose text is there twice, at two bytes for a character, and of the largest size that a configuration may allow,
+ * now or when it is read again (10⁹ bytes). None of it is reserved.
  */
 const heapMegabytes = 256 + Math.ceil((16 * 1e9) / 2 ** 20);
 
