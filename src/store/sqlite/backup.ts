@@ -139,7 +139,8 @@ export async function databaseStatus(file: string): Promise<DatabaseStatus> {
   }
 }
 
-export const stamp = (now: Date): string => now.toISOString().slice(0, 19).replaceAll(/[-:]/g, '');
+/** To the millisecond, so that two restores in one second keep what was there under two names: `20261123T200213.487`. */
+export const stamp = (now: Date): string => now.toISOString().slice(0, 23).replaceAll(/[-:]/g, '');
 
 /** Syncs a file or a folder: what has a name must also have it after a power loss. */
 export function syncFile(path: string): void {
