@@ -29,10 +29,7 @@ export interface Engine {
   generate(request: EngineRequest, signal: AbortSignal): GenerationStream;
   /** Exact number of prompt tokens after the template, or `undefined` when this backend cannot count. */
   countTokens(request: EngineRequest, signal: AbortSignal): Promise<number | undefined>;
-  /**
-   * The error for a request that this engine can never serve: 400, and nothing of it was tried. Absent where it serves
-   * everything.
-   */
+  /** The 400 for a request that this engine can never serve; nothing was tried. Absent where it serves everything. */
   refusal?(request: EngineRequest): ApiError | undefined;
   /** Token ids are below it; `undefined` while it is not known, absent where the backend does not report it. */
   readonly vocabularySize?: number | undefined;

@@ -33,10 +33,7 @@ export class Channel {
     this.#wake?.();
   }
 
-  /**
-   * Resolves with everything held, as soon as there is something; throws the error that it failed with, or `late()` after the
-   * time.
-   */
+  /** Resolves with everything held, once there is something; throws the error it failed with, or `late()` after the time. */
   async take(timeoutMs: number, late: () => Error): Promise<Taken> {
     const isNew = () => this.#events.length > 0 || this.#state.type !== 'open';
     if (!isNew()) {
