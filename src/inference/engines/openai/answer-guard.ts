@@ -120,9 +120,7 @@ export class TextGuard {
     this.#isUnchecked = true;
   }
 
-  /**
-   * The text is over without having been cut by a limit. `stop`: what ended it, according to the server. Throws `UnboundFault`.
-   */
+  /** The text ended without a limit cutting it. `stop`: the server's reason for the end. Throws `UnboundFault`. */
   end(stop: unknown): void {
     if (this.#reader !== undefined) this.#read(this.#reader.end());
     if (this.#isUnchecked || this.#acceptor.isComplete || this.#ends.byUntoldStop) return;

@@ -10,9 +10,7 @@ export interface BackendIncident {
     | 'not_found'
     | 'error_in_answer'
     | 'unreadable_answer'
-    /**
-     * An answer broke its constraint, or a forced call was missing; `constraint_ignored`: such requests are no longer sent there.
-     */
+    /** An answer broke its constraint or lacks a forced call; `constraint_ignored`: such requests are no longer sent there. */
     | 'constraint_not_kept'
     | 'constraint_ignored'
     | 'constraint_kept_again'
