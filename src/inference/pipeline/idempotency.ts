@@ -62,7 +62,7 @@ export function idempotencyKeyOf(headers: Headers): string | undefined {
 /** A request with a key: 32-byte hashes, from which someone who has the database can guess neither key nor body. */
 export interface KeyedRequest {
   readonly keyHash: Uint8Array;
-  /** Of the body, and of everything else that decides the answer. */
+  /** Hash of the body and of everything else that decides the answer. */
   readonly fingerprint: Uint8Array;
   /**
    * Seals the answer. It is derived from the client's own key and body, neither of which is kept, and is itself kept nowhere: an
