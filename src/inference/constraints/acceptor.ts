@@ -1,25 +1,25 @@
 import { step, type Program } from './program.ts';
 
-/** `left`: no text of the grammar begins so. `unknown`: the grammar is too ambiguous to be followed within the bounds. */
+/** `left`: no text of the grammar begins like this. `unknown`: the grammar is too ambiguous to be followed within the bounds. */
 export type Verdict = 'inside' | 'left' | 'unknown';
 
 /**
- * Steps that may be taken: so many at once, for what a large `enum` takes at its first character, and so many for each character
- * in the long run. 1,314 instances of the 392 real schemas of docs/constraints.md are judged as llama.cpp judges them, all of them
- * within the bounds, at 12 µs a character on a crowded core.
+ * Bounds on steps: at once, for the first character of a large `enum`, and per character in the long run. 1,314 instances of the
+ * 392 real schemas of docs/constraints.md are judged as llama.cpp judges them, all of them within the bounds, at 12 µs a
+ * character on a crowded core.
  */
 const stepsAtOnce = 100_000;
 const stepsPerCharacter = 250;
 
-/** What stands for bytes that are no whole character (yet). */
+/** Stands for bytes that are not (yet) a whole character. */
 const replacement = 0xfffd;
-/** Where every program has an end. */
+/** Position of the end in every program. */
 const endAt = 1;
 
 /**
  * Follows a text through a grammar as it comes, by all ways at once. What is kept is the set of places in the grammar, each with
- * the rules that it is inside of; places that share a rule's beginning share its frame, so ways in which a text can be read
- * do not multiply. It takes no more than its bounds: then it knows nothing, and says so.
+ * the rules that it is inside of; places that share a rule's beginning share its frame, so ways in which a text can be read do
+ * not multiply. At its bounds it gives up and says so.
  */
 export class Acceptor {
   readonly #code: Program;
@@ -28,7 +28,7 @@ export class Acceptor {
   #places: number[] = [];
   #frames: Frame[] = [];
   #isComplete = false;
-  /** Characters that were read. */
+  /** Number of characters read. */
   #position = 0;
   #stepsLeft = stepsAtOnce;
   /** Frames of the rules that begin here. */
@@ -66,7 +66,7 @@ export class Acceptor {
     return this.#verdict;
   }
 
-  /** The text may have lost blanks that the grammar has in front. To be called before the first character. */
+  /** The text may lack blanks that the grammar has in front. Must be called before the first character. */
   mayLackBlanks(): void {
     const places = [...this.#places];
     const frames = [...this.#frames];
@@ -95,7 +95,7 @@ export class Acceptor {
     }
   }
 
-  /** One character further. */
+  /** Advances by one character. */
   #advance(takes: (at: number) => boolean): void {
     const [places, frames] = [this.#places, this.#frames];
     this.#places = [];
@@ -171,7 +171,7 @@ export class Acceptor {
       this.#begun.set(start, callee);
       this.#todo(start, callee);
     }
-    // Whoever would only end itself afterwards is left out: a list that names itself at its end takes no room.
+    // A caller that would only end itself afterwards is left out: a list that names itself at its end takes no room.
     if (this.#isEnd(after) && caller.callers.length > 0) {
       if (caller.bornAt < this.#position) {
         caller.callers.forEach((frame, i) => this.#link(callee, caller.places[i]!, frame));
@@ -214,16 +214,16 @@ const blanksMax = 16;
 
 const fewCallers = 8;
 
-/** A rule that was begun at one place of the text, by everybody who began it there. */
+/** A rule begun at one position of the text, shared by all callers that began it there. */
 class Frame {
   readonly bornAt: number;
-  /** Where each caller goes on. */
+  /** Where each caller continues. */
   readonly places: number[] = [];
   readonly callers: Frame[] = [];
   endedAt = -1;
   readonly #seen = new Set<number>();
   #seenAt = -1;
-  /** Of a rule that many begin at once, as all that have blanks in front. */
+  /** For a rule with many callers at once, such as the one for leading blanks. */
   #known: Map<Frame, Set<number>> | undefined;
 
   constructor(bornAt: number) {
@@ -241,7 +241,7 @@ class Frame {
     return true;
   }
 
-  /** Whether it is a new one. */
+  /** Returns whether it is a new one. */
   addCaller(place: number, caller: Frame): boolean {
     if (this.callers.length < fewCallers) {
       for (let i = 0; i < this.callers.length; i++)

@@ -34,7 +34,7 @@ export function accepts(automaton: Automaton, text: string): boolean {
   return state?.accepts ?? false;
 }
 
-/** The automaton of exactly these texts; one with half a character is left out, since no text of a model holds it. */
+/** The automaton of exactly these texts; texts with half a character are left out, since a model never writes them. */
 export function automatonOfTexts(texts: Iterable<string>, work: Work): Automaton {
   interface Node {
     accepts: boolean;
@@ -88,7 +88,7 @@ export function combined(left: Automaton, right: Automaton, how: 'and' | 'withou
   );
 }
 
-/** The texts of so many characters. */
+/** The texts whose length is between `min` and `max` characters. */
 export function ofLength(automaton: Automaton, min: number, max: number | undefined, work: Work): Automaton {
   const last = max ?? min;
   return explored(
@@ -151,7 +151,7 @@ interface ThompsonNode {
   readonly edges: readonly Listener[];
 }
 
-/** Adds the states of an expression in front of `next`, and gives back where it begins. */
+/** Adds the states of an expression in front of `next`, and returns where it begins. */
 function thompson(expression: Expression, next: number, nodes: ThompsonNode[], work: Work): number {
   work.spend(1);
   const add = (silent: number[], edges: readonly Listener[] = []): number => nodes.push({ silent, edges }) - 1;
@@ -184,7 +184,7 @@ function thompson(expression: Expression, next: number, nodes: ThompsonNode[], w
   }
 }
 
-/** Walks from `start` over all states that can be reached, and keeps those from which a text can still be accepted. */
+/** Walks from `start` over all reachable states, and keeps those from which a text can still be accepted. */
 function explored<Key>(
   start: Key,
   nameOf: (key: Key) => string,
@@ -217,7 +217,7 @@ function explored<Key>(
   return trimmed(states, work);
 }
 
-/** Without the states from which nothing can be accepted any more. */
+/** Removes the states from which nothing can be accepted any more. */
 function trimmed(states: readonly State[], work: Work): Automaton {
   const before: number[][] = states.map(() => []);
   states.forEach(({ edges }, from) => {

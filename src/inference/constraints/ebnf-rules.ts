@@ -3,23 +3,23 @@ import { renamed, type Expression, type Grammar } from './grammar.ts';
 import { isNullable, nullableRules } from './normal-form.ts';
 import type { Work } from './work.ts';
 
-/** A rule as it was written; `names` are the places where it names others. */
+/** A rule as written; `names` are the positions where it names others. */
 export interface EbnfRule extends Position {
   readonly expression: Expression;
   readonly names: ReadonlyMap<string, Position>;
 }
 
 const ebnfRulesMax = 1_000;
-/** Of counts inside each other, where the repeated part has no fixed end: an engine keeps every way to split a text. */
+/** Bound on nested counts where the repeated part has no fixed end: an engine keeps every way to split a text. */
 const nestedCountsMax = 400;
-/** Of rules that name each other in a chain. */
+/** Bound on a chain of rules that name each other. */
 const ruleChainMax = 300;
-/** Of parts in a row that can be left out: an engine keeps each of them in mind. */
+/** Bound on adjacent optional parts: an engine keeps track of each of them. */
 const leftOutMax = 64;
 
 /**
- * Checks the rules of a client's grammar and gives back those that the start reaches, under names that every engine takes:
- * each is defined, none begins with itself, each can end, and none can be read in so many ways that an engine stalls.
+ * Checks the rules of a client's grammar and returns those that the start reaches, under names that every engine takes: each is
+ * defined, none begins with itself, each can end, and none can be read in so many ways that an engine stalls.
  */
 export function checkEbnfRules(rules: ReadonlyMap<string, EbnfRule>, root: string, at: string, work: Work): Grammar {
   if (rules.size > ebnfRulesMax) {
@@ -51,7 +51,7 @@ export function checkEbnfRules(rules: ReadonlyMap<string, EbnfRule>, root: strin
   return renamedRules(grammar);
 }
 
-/** Breadth first: a rule that is only reached over so many others. Chains that are shorter somewhere are walked from there. */
+/** Breadth first: finds rules reached only through too many others. Chains with a shorter way are walked from there. */
 function refuseLongChains(rules: ReadonlyMap<string, EbnfRule>, root: string, at: string): void {
   const distances = new Map([[root, 0]]);
   for (const [name, distance] of distances) {
@@ -148,7 +148,7 @@ function canEnd(expression: Expression, ends: ReadonlySet<string>, work: Work): 
   }
 }
 
-/** The most parts in a row that can be left out, those inside of rules included; a rule that names itself counts once. */
+/** The most adjacent optional parts, including those inside rules; a rule that names itself counts once. */
 function longestLeftOut(
   expression: Expression,
   nullable: ReadonlySet<string>,
@@ -207,7 +207,7 @@ function nestedCounts(
     case 'repetition': {
       const inner = nestedCounts(expression.item, rules, known, work);
       const times = expression.max ?? 1;
-      // One count, however large, can be followed in a line; so can one whose items have an end of their own.
+      // One count, however large, can be followed linearly; so can one whose items have an end of their own.
       const alone = Math.min(times, nestedCountsMax);
       if (inner === 1) return alone;
       return hasOwnEnd(expression.item, rules, work) ? Math.max(inner, alone) : inner * times;
@@ -225,7 +225,7 @@ function nestedCounts(
   }
 }
 
-/** Whether the last character of an item stands nowhere else in it, so that a text splits into items in one way. */
+/** Whether the last character of an item occurs nowhere else in it, so that a text splits into items in one way. */
 function hasOwnEnd(expression: Expression, rules: ReadonlyMap<string, Expression>, work: Work): boolean {
   const item = expression.kind === 'rule' ? rules.get(expression.name) : expression;
   if (item?.kind !== 'sequence') return false;

@@ -1,7 +1,7 @@
 import { ApiError } from '../../platform/errors.ts';
 import type { Work } from './work.ts';
 
-/** A place in the text, from 1. */
+/** A position in the text, from 1. */
 export interface Position {
   readonly line: number;
   readonly column: number;
@@ -11,7 +11,7 @@ export type EbnfToken = Position &
   (
     | { readonly kind: 'name'; readonly text: string }
     | { readonly kind: 'literal'; readonly text: string }
-    /** What stands between the brackets of a class. */
+    /** The text between the brackets of a class. */
     | { readonly kind: 'class'; readonly text: string }
     | { readonly kind: 'character'; readonly point: number }
     | { readonly kind: 'count'; readonly min: number; readonly max: number | undefined }
@@ -70,7 +70,7 @@ export function ebnfTokens(text: string, notation: EbnfNotation, at: string, wor
   return tokens;
 }
 
-/** Says what is wrong without repeating what the client wrote, but for signs that have a name here. */
+/** The error without client text, except for signs that have a name here. */
 function unreadable(next: string): string {
   if (next.startsWith('"') || next.startsWith("'")) return 'a literal is not closed';
   if (next.startsWith('[')) return 'a class is not closed';

@@ -18,9 +18,9 @@ export class MemberList {
   readonly #min: number;
   readonly #max: number | undefined;
   readonly #work: Work;
-  /** Puts an expression into a rule. */
+  /** Moves an expression into a rule. */
   readonly #shared: (expression: Expression) => Expression;
-  /** Whether members must be counted to keep the bounds; otherwise only the first one is told from the others. */
+  /** Whether members must be counted to keep the bounds; otherwise only the first one is distinguished. */
   readonly #isCounted: boolean;
   readonly #made = new Map<string, Expression | undefined>();
 
@@ -42,7 +42,7 @@ export class MemberList {
     this.#isCounted = required < min || (max !== undefined && (other !== undefined || members.length > max));
   }
 
-  /** The whole object; `undefined` when none keeps the bounds. */
+  /** The whole object; `undefined` when no object keeps the bounds. */
   written(): Expression | undefined {
     const inner = this.#from(0, 0);
     const canBeEmpty = this.#min === 0 && this.#members.every(({ isRequired }) => !isRequired);
@@ -51,7 +51,7 @@ export class MemberList {
     return forms.length === 0 ? undefined : alternatives(...forms);
   }
 
-  /** What can follow in front of the member `index` when `count` are written; never nothing when `count` is 0. */
+  /** What can follow before member `index` when `count` members are written; never nothing when `count` is 0. */
   #from(index: number, count: number): Expression | undefined {
     const key = `${index} ${count}`;
     if (this.#made.has(key)) return this.#made.get(key);

@@ -124,7 +124,7 @@ class NormalForm {
     );
   }
 
-  /** The texts of an expression but for the empty one; `undefined` when there are no others. */
+  /** The texts of an expression except for the empty one; `undefined` when there are no others. */
   #filled(expression: Expression): Expression | undefined {
     this.#work.spend(1);
     switch (expression.kind) {

@@ -9,7 +9,7 @@ import {
   type Expression,
 } from './grammar.ts';
 
-/** Bounds of a number. The numbers are doubles as JSON wrote them; `undefined` is no bound. */
+/** Bounds of a number. They are doubles as parsed from JSON; `undefined`: unbounded. */
 export interface NumberRange {
   readonly min: number | undefined;
   readonly max: number | undefined;
@@ -111,7 +111,7 @@ function sameLength(low: string, high: string): Expression {
   return alternatives(...forms);
 }
 
-/** Digits behind the point; bounds with more are moved inwards to so many. */
+/** Digits after the point; bounds with more are moved inwards to this many. */
 const fractionDigitsMax = 17;
 
 /**
@@ -187,7 +187,7 @@ function magnitudes(low: bigint, high: bigint): Expression {
   return alternatives(...forms);
 }
 
-/** What may stand behind the whole part so that the fraction is from `low` to `high`; nothing stands for zero. */
+/** What may follow the whole part so that the fraction is between `low` and `high`; nothing stands for zero. */
 function fractions(low: string, high: string): Expression {
   const behindPoint = sequence(literal('.'), fractionDigits(low, high));
   return /^0+$/.test(low) ? optional(behindPoint) : behindPoint;

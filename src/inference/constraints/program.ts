@@ -2,8 +2,8 @@ import type { CodePoints } from './code-points.ts';
 import type { Expression, Grammar } from './grammar.ts';
 
 /**
- * A grammar as `Acceptor` runs it: one block of numbers, so that a thread can hand it over without a copy. At 0 stands where the
- * start rule begins, at 1 an end. A step is its kind and what belongs to it; the next one follows it.
+ * A grammar as `Acceptor` runs it: one block of numbers, so that a thread can hand it over without a copy. Index 0 holds the
+ * beginning of the start rule, index 1 an end. A step is its kind and its operands; the next one follows it.
  */
 export type Program = Int32Array;
 
@@ -12,7 +12,7 @@ export const step = {
   end: 0,
   /** One character: its code point. */
   character: 1,
-  /** One character of a set: where the set stands (its number of ranges, then their first and last code points). */
+  /** One character of a set: the index of the set (its number of ranges, then their first and last code points). */
   set: 2,
   /** A rule: where it begins. */
   rule: 3,
@@ -22,7 +22,7 @@ export const step = {
   ways: 6,
 } as const;
 
-/** Alternatives that are plain texts are joined by what they begin with from so many on: an `enum` can have thousands. */
+/** From this many on, plain-text alternatives are joined by their common beginnings: an `enum` can have thousands. */
 const joinedTextsMin = 4;
 
 export function compileProgram(grammar: Grammar): Program {
@@ -34,7 +34,7 @@ class Writer {
   readonly #grammar: Grammar;
   readonly #code: number[] = [0, step.end];
   readonly #starts = new Map<string, number>();
-  /** Where a rule is called that is not written yet. */
+  /** Calls of rules that are not written yet. */
   readonly #open: { readonly at: number; readonly name: string }[] = [];
   readonly #sets = new Map<CodePoints, number[]>();
 
@@ -101,7 +101,7 @@ class Writer {
     this.#ways([() => this.#texts(texts, 0), ...others.map((item) => () => this.#write(item))]);
   }
 
-  /** Texts that are the same in front of `from`. */
+  /** Texts that are equal before `from`. */
   #texts(texts: readonly (readonly string[])[], from: number): void {
     const byFirst = new Map<string, (readonly string[])[]>();
     for (const text of texts) {

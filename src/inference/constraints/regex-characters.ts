@@ -40,7 +40,7 @@ export class PatternText {
     return this.#refuse(`${problem} (character ${position} of the pattern)`);
   }
 
-  /** Whether `expected` comes next, and if so moves behind it. */
+  /** Takes `expected` if it comes next; returns whether it did. */
   take(expected: string): boolean {
     if (!this.startsWith(expected)) return false;
     this.#work.spend(1);
@@ -68,7 +68,7 @@ export class PatternText {
     return [onePoint(next)];
   }
 
-  /** What stands before `end`, which is taken too. */
+  /** The text before `end`, which is taken too. */
   until(end: string, what: string): string {
     const start = this.#position;
     while (!this.ended && this.next !== end) this.#position++;

@@ -4,21 +4,21 @@ import type { Expression } from './grammar.ts';
 import { lengthsOf } from './string-length.ts';
 import type { Work } from './work.ts';
 
-/** An expression as it is, or the automaton that replaces it. */
+/** The expression itself, or the automaton that replaces it. */
 export type RegexForm =
   | { readonly type: 'expression'; readonly expression: Expression }
   | { readonly type: 'automaton'; readonly automaton: Automaton };
 
-/** Of places in an expression at which a text can be at the same time: each costs the engine time with every token. */
+/** Bound on the positions of an expression that a text can be at simultaneously: each costs the engine time with every token. */
 const placesMax = 64;
-/** The same, where nothing is nested and little can be left out: such places are cheap. */
+/** The same, where nothing is nested and little is optional: such positions are cheap. */
 const flatPlacesMax = 400;
 const statesMax = 1_500;
 
 /**
- * An engine that follows an expression is at many places of it at once when it can be read in many ways, as `(a{1,20}){1,20}`
- * can: seconds for a token. Such an expression is written as its automaton, which is at one place only; when that would be
- * too large, it is refused with `unsupported_value` 400 (contracts decision 13).
+ * An engine is at many positions of an expression at once when it can be read in many ways, as `(a{1,20}){1,20}` can: seconds for
+ * a token. Such an expression is written as its automaton, which is at one position only; when that would be too large, it is
+ * refused with `unsupported_value` 400 (contracts decision 13).
  */
 export function regexForm(expression: Expression, work: Work): RegexForm {
   const places = placesIn(expression);

@@ -19,13 +19,13 @@ import { Work } from './work.ts';
 
 const patternCharactersMax = 4_096;
 const groupDepthMax = 100;
-/** Of counts inside each other, as in `(a{9}){9}`. */
+/** Bound on the product of nested counts, as in `(a{9}){9}`. */
 const repetitionsMax = 10_000;
 
 /**
- * A regular expression in JavaScript's syntax, as a grammar of the texts that it matches as a whole: a leading `^` and a
- * trailing `$` change nothing. What a grammar cannot say (lookaround, back-references, word boundaries, anchors between
- * characters) is refused by name and position, like a mistake: `unsupported_value` 400 (contracts decision 13).
+ * A regular expression in JavaScript's syntax, as a grammar of the texts that it matches as a whole: a leading `^` and a trailing
+ * `$` change nothing. What a grammar cannot express (lookaround, back-references, word boundaries, anchors between characters) is
+ * refused by name and position, like a mistake: `unsupported_value` 400 (contracts decision 13).
  */
 export function regexGrammar(pattern: string, at: string): Grammar {
   const work = new Work(at);
@@ -45,7 +45,7 @@ export function regexGrammar(pattern: string, at: string): Grammar {
   return grammar;
 }
 
-/** `search`: the pattern may match anywhere in the text, as JSON Schema's `pattern` does. */
+/** `search`: the pattern may match anywhere in the text, like JSON Schema's `pattern`. */
 export type MatchedPart = 'whole' | 'search';
 
 /** The characters of a text that the pattern matches. `place` is where the pattern stands, when that is not `work.at`. */

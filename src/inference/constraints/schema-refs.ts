@@ -1,16 +1,16 @@
 import { ApiError } from '../../platform/errors.ts';
 import { eachSubschema, isRecord, type SchemaObject } from './schema-keywords.ts';
 
-/** Of the schema with every reference written out. A real schema has some hundred values. */
+/** Bound on the values of the schema with every reference written out. A real schema has some hundred values. */
 const inlinedValuesMax = 20_000;
 /** Levels of JSON, written out. */
 const inlinedDepthMax = 128;
 
 /**
- * The schema with each local `$ref` replaced by what it names (§4.2.3(2)), without `$defs` and `definitions`. Keywords beside
- * a `$ref` hold as well. A reference that is remote, unresolved, recursive, or makes the schema too large is refused with
- * `json_schema_refs_unsupported` 400 (contracts decision 21); the message names the place. A value that is no object, or
- * a schema without references, comes back unchanged.
+ * The schema with each local `$ref` replaced by its target (§4.2.3(2)), without `$defs` and `definitions`. Keywords beside a
+ * `$ref` hold as well. A reference that is remote, unresolved, recursive, or makes the schema too large is refused with
+ * `json_schema_refs_unsupported` 400 (contracts decision 21); the message names the place. A value that is no object, or a schema
+ * without references, comes back unchanged.
  */
 export function inlineRefs(schema: unknown, at: string): unknown {
   if (!isRecord(schema)) return schema;
@@ -18,7 +18,7 @@ export function inlineRefs(schema: unknown, at: string): unknown {
 }
 
 interface Position {
-  /** Of the schema that is read, as a JSON pointer. */
+  /** JSON pointer into the schema being read. */
   readonly place: string;
   readonly depth: number;
   /** The references that led here. */

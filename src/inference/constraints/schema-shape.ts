@@ -21,8 +21,8 @@ import {
 import type { Work } from './work.ts';
 
 /**
- * Reads a JSON Schema without references. What decoding cannot enforce is left out (§4.2.3(3)); what the specification does
- * not list there is enforced or refused, never ignored (contracts decision 15).
+ * Reads a JSON Schema without references. Keywords that decoding cannot enforce are left out (§4.2.3(3)); keywords not listed
+ * there are enforced or refused, never ignored (contracts decision 15).
  */
 export class SchemaReader {
   readonly #work: Work;
@@ -52,8 +52,8 @@ export class SchemaReader {
   }
 
   /**
-   * `unevaluatedProperties` and `unevaluatedItems` are about what nothing else speaks of. Where something is declared, nothing
-   * else is written anyway; where nothing is, they are what `additionalProperties` and `items` would be.
+   * `unevaluatedProperties` and `unevaluatedItems` cover what no other keyword covers. Where something is declared, nothing else
+   * is written anyway; where nothing is, they are what `additionalProperties` and `items` would be.
    */
   #unevaluated(schema: SchemaObject, shape: Shape, place: string): Shape {
     const own = (keyword: string): Shape | undefined =>
@@ -69,7 +69,7 @@ export class SchemaReader {
     });
   }
 
-  /** Each part with what stands beside it. */
+  /** Each part together with its sibling keywords. */
   #parts(schema: SchemaObject, keyword: 'anyOf' | 'oneOf', beside: Shape, place: string): readonly Shape[] {
     return this.#list(schema, keyword, place).map((part, index) =>
       bothShapes(beside, this.shape(part, `${place}/${keyword}/${index}`), this.#work),

@@ -43,7 +43,7 @@ const comma = sequence(literal(','), whiteSpace);
 export class ShapeWriter {
   readonly rules = new Map<string, Expression>();
   readonly #work: Work;
-  /** The names of rules by what they say, so that the same thing is written once. */
+  /** Names of rules by their content, so that each is written once. */
   readonly #names = new Map<string, string>();
 
   constructor(work: Work) {
@@ -156,7 +156,7 @@ export class ShapeWriter {
     const min = branch.min ?? prefix.length;
     if (min > last) return undefined;
     const items = prefix.map((shape) => this.#item(shape));
-    // From the end: what follows when so many items are written. An item that cannot be written ends the array.
+    // From the end: what follows once that many items are written. An item that cannot be written ends the array.
     let tail: Expression | undefined = rest === undefined ? emptyText : this.#moreItems(rest, items.length, min, max);
     for (let index = items.length - 1; index >= 0; index--) {
       const item = items[index];
@@ -222,7 +222,7 @@ export class ShapeWriter {
     return new MemberList(members, other, bounds, this.#work, (expression) => this.#shared(expression)).written();
   }
 
-  /** A member that is not declared; `undefined` when there can be none. */
+  /** An undeclared member; `undefined` when there can be none. */
   #otherMember(branch: ObjectBranch, declared: readonly string[]): Expression | undefined {
     if (namesOnlyDeclared(branch)) return undefined;
     const patterns = branch.layers.flatMap((layer) => layer.patterns);

@@ -105,14 +105,14 @@ function bothArrays(left: ArrayBranch, right: ArrayBranch, implied: boolean, wor
   return (both.min ?? 0) > (itemsMax(both) ?? Infinity) ? undefined : both;
 }
 
-/** The most items that an array can have: up to the first place where nothing is allowed. */
+/** The most items that an array can have: up to the first position where nothing is allowed. */
 export function itemsMax(branch: ArrayBranch): number | undefined {
   const never = branch.prefix.findIndex((shape) => shape.length === 0);
   if (never >= 0) return lesser(branch.max, never);
   return branch.rest?.length === 0 ? lesser(branch.max, branch.prefix.length) : branch.max;
 }
 
-/** What the object says of the member with this name. */
+/** The object's shape for the member with this name. */
 export function memberShape(branch: ObjectBranch, name: string, work: Work): Shape {
   if (!branch.names.every((names) => allowsText(names, name, work))) return nothing;
   return branch.layers.reduce<Shape>(

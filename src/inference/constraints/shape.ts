@@ -3,7 +3,7 @@ import type { Expression } from './grammar.ts';
 import { everyNumber, type NumberRange } from './numbers.ts';
 
 /**
- * What a JSON Schema says, as a union of branches of one type each: the form in which schemas can be intersected (`allOf`),
+ * The meaning of a JSON Schema, as a union of branches of one type each: the form in which schemas can be intersected (`allOf`),
  * compared (`oneOf`) and written as a grammar. No branch: no value is valid.
  */
 export type Shape = readonly Branch[];
@@ -41,7 +41,7 @@ export interface StringBranch extends OfType<'string'> {
 
 export interface ArrayBranch extends OfType<'array'> {
   readonly prefix: readonly Shape[];
-  /** Of the items behind the prefix; `undefined` when the schema does not say. */
+  /** Shape of the items after the prefix; `undefined` when the schema does not say. */
   readonly rest: Shape | undefined;
   /** `undefined` when the schema does not say. */
   readonly min: number | undefined;
@@ -52,7 +52,7 @@ export interface ObjectBranch extends OfType<'object'> {
   /** Each holds by itself, as the members of `allOf` do. */
   readonly layers: readonly Layer[];
   readonly required: readonly string[];
-  /** What the names of all members match. */
+  /** All of these match the names of all members. */
   readonly names: readonly StringBranch[];
   readonly min: number;
   readonly max: number | undefined;

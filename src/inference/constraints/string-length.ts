@@ -2,13 +2,13 @@ import { repetition, sequence, type Expression } from './grammar.ts';
 
 interface Lengths {
   readonly min: number;
-  /** Infinity without end. */
+  /** Infinity when unbounded. */
   readonly max: number;
 }
 
 /**
- * The texts of the expression that have so many characters, where that is easy to say: every text has, or one part repeats a
- * single character and the others have a fixed length, as in `^[a-z]+$`. Otherwise `undefined`, and an automaton has to count.
+ * The texts of the expression within the bounds, where that is easy to express: every text's is, or one part repeats a single
+ * character and the others have a fixed length, as in `^[a-z]+$`. Otherwise `undefined`, and an automaton has to count.
  */
 export function withLength(expression: Expression, min: number, max: number | undefined): Expression | undefined {
   const wanted = { min, max: max ?? Infinity };
@@ -28,7 +28,7 @@ export function withLength(expression: Expression, min: number, max: number | un
   return sequence(...items.map((item) => (item === only ? bounded : item)));
 }
 
-/** How many characters the texts have. */
+/** The lengths of the texts, in characters. */
 export function lengthsOf(expression: Expression): Lengths {
   switch (expression.kind) {
     case 'literal': {

@@ -20,7 +20,7 @@ export class Work {
     return this.#steps;
   }
 
-  /** What `make` made of `from` the first time. */
+  /** The result of `make` for `from`, computed once. */
   once<From extends object, Made>(from: From, make: (from: From) => Made): Made {
     if (!this.#made.has(from)) this.#made.set(from, make(from));
     return this.#made.get(from) as Made;

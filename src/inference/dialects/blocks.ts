@@ -3,13 +3,13 @@ import type { GenerationEvent } from '../../generation/event.ts';
 import type { Block } from '../../generation/fold.ts';
 
 /**
- * What a dialect that draws block boundaries hears: blocks open, grow and close one after the other, never two at once, and
- * their indexes count from 0 without gaps.
+ * Events for a dialect with block boundaries: blocks open, grow and close one after the other, never two at once, and their
+ * indexes count from 0 without gaps.
  */
 export type BlockEvent =
   | { readonly type: 'open'; readonly index: number; readonly block: Block }
   | { readonly type: 'delta'; readonly index: number; readonly block: Block; readonly text: string }
-  /** `block` is whole. */
+  /** `block` is complete. */
   | { readonly type: 'close'; readonly index: number; readonly block: Block };
 
 /** Derives the boundaries of the blocks of one choice from its deltas; the same blocks that `Fold` makes of them. */
@@ -22,7 +22,7 @@ export class Blocks {
     return this.#index + 1;
   }
 
-  /** Throws `backend_http_error` when a backend goes back to a call that it has left, which cannot be printed any more. */
+  /** Throws `backend_http_error` when a backend returns to a call that it has left, which cannot be encoded any more. */
   read(event: GenerationEvent): readonly BlockEvent[] {
     switch (event.type) {
       case 'text':
@@ -50,7 +50,7 @@ export class Blocks {
     }
   }
 
-  /** Closes the block that is open, if one is. */
+  /** Closes the open block, if there is one. */
   close(): readonly BlockEvent[] {
     if (this.#open === undefined) return [];
     const block = this.#open;

@@ -3,11 +3,11 @@ import Type from 'typebox';
 import type { ErrorBody } from '../../platform/errors.ts';
 
 /**
- * What the published API description (`GET /openapi.json`) says of one endpoint of a family, made of the very schemas that
- * its requests are checked with, so that the two cannot differ.
+ * The published API description (`GET /openapi.json`) of one endpoint of a family, made from the very schemas that check its
+ * requests, so that the two cannot differ.
  */
 export interface EndpointDescription {
-  /** Unique over the document; what generators of clients call the method. */
+  /** Unique within the document; client generators name the method after it. */
   readonly operationId: string;
   readonly tag: string;
   readonly summary: string;
@@ -15,19 +15,19 @@ export interface EndpointDescription {
   readonly request: Type.TSchema;
   /** A whole answer. */
   readonly answer: Type.TSchema;
-  /** What stands behind `data:` in the events of a stream; absent where there are no streams. */
+  /** The data of a stream's events; absent where there are no streams. */
   readonly events?: EventsDescription;
   readonly error: ErrorForm;
-  /** Headers of this family beside those that every endpoint reads. */
+  /** Headers of this family besides those that every endpoint reads. */
   readonly headers?: readonly HeaderDescription[];
-  /** Schemas that the document shows once under a name, with what their fields mean. Every field of a request has a text. */
+  /** Schemas that the document shows once under a name, with descriptions of their fields. Every field of a request has one. */
   readonly named: Readonly<Record<string, NamedSchema>>;
   readonly examples: readonly RequestExample[];
 }
 
 export interface EventsDescription {
   readonly description: string;
-  /** Of one event; `error` is the body of an error answer of this family. */
+  /** The schema of one event; `error` is the body of an error answer of this family. */
   schema(error: Type.TObject): Type.TSchema;
 }
 
@@ -37,12 +37,12 @@ export interface HeaderDescription {
   readonly schema: Type.TSchema;
 }
 
-/** How an error stands in the body of an answer. */
+/** How the body of an answer contains an error. */
 export interface ErrorForm {
-  /** Of its schema in the document. */
+  /** Name of its schema in the document. */
   readonly name: string;
   schema(error: Type.TObject): Type.TObject;
-  /** As the dialect prints it. */
+  /** Encoded like the dialect does it. */
   print(error: ErrorBody): string;
 }
 
@@ -60,10 +60,10 @@ export const citySchema = {
   required: ['city', 'country'],
 } as const;
 
-/** What a request needs of a model's card. */
+/** Capabilities of a model's card that a request needs. */
 export type Need = 'streaming' | 'tools' | 'jsonSchema' | 'regex' | 'grammar' | 'vision' | 'reasoning';
 
-/** A request that works as it stands, with a model that has what it needs. */
+/** A request that works unchanged on a model with the needed capabilities. */
 export interface RequestExample {
   readonly name: string;
   readonly summary: string;
@@ -74,11 +74,11 @@ export interface RequestExample {
 export interface NamedSchema {
   readonly schema: Type.TSchema;
   readonly description: string | undefined;
-  /** By the names of fields; those of objects inside by path, `reasoning.effort`. */
+  /** By field name; for nested objects by path, `reasoning.effort`. */
   readonly fields: Readonly<Record<string, string>>;
 }
 
-/** Names a schema. One whose field has no text does not compile. */
+/** Names a schema. A field without a description does not compile. */
 export const named = <Schema extends Type.TSchema>(
   schema: Schema,
   fields: FieldTexts<Type.Static<Schema>>,
@@ -89,5 +89,5 @@ type FieldTexts<Value> = Readonly<Record<FieldsOf<Value> & string, string>> &
   Readonly<Record<`${string}.${string}`, string>>;
 type FieldsOf<Value> = Value extends readonly unknown[] ? never : Value extends object ? keyof Value : never;
 
-/** Names a schema whose texts stand in itself, as they do in those of answers. */
+/** Names a schema that contains its own descriptions, as those of answers do. */
 export const self = (schema: Type.TSchema): NamedSchema => ({ schema, fields: {}, description: undefined });

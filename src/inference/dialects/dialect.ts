@@ -3,13 +3,13 @@ import type { GenerationBatch } from '../../generation/event.ts';
 import type { Generation } from '../../generation/fold.ts';
 import type { GenerationRequest } from '../../generation/request.ts';
 
-/** What a request's headers say, by lower-case name. */
+/** A request's headers, by lower-case name. */
 export type Headers = Readonly<Record<string, string | readonly string[] | undefined>>;
 
-/** What a body is read with. */
+/** Context for reading a body. */
 export interface DecodeContext {
   readonly headers: Headers;
-  /** What the ids in `Decoded.references` stand for, as far as they are known; `undefined` while nobody has looked. */
+  /** The items for the ids in `Decoded.references`, as far as they are known; `undefined` before the lookup. */
   readonly items: ReadonlyMap<string, unknown> | undefined;
   /** Nothing of the request or its answer will be kept, whatever the body asks for; absent: false. */
   readonly isZeroRetention?: boolean;
@@ -18,13 +18,13 @@ export interface DecodeContext {
 /** A body, read. */
 export interface Decoded<Format> {
   readonly request: GenerationRequest;
-  /** How this request wants its answer printed. */
+  /** How the answer to this request is encoded. */
   readonly format: Format;
-  /** Ids of items of earlier answers that the body names in place of their content. When there are any, it is read again with them. */
+  /** Ids of earlier items that the body names instead of their content. If there are any, it is decoded again with them. */
   readonly references: readonly string[];
 }
 
-/** Everything an encoder prints that is not in the generation; fixed before the first byte, so that encoders are pure. */
+/** Everything that an encoder prints besides the generation; fixed before the first byte, so that encoders are pure. */
 export interface ResponseHead {
   /** `x-request-id` of the answer. */
   readonly requestId: string;
@@ -34,38 +34,38 @@ export interface ResponseHead {
   readonly created: number;
   /** The model's id as its card prints it. */
   readonly model: string;
-  /** Seals reasoning, so that it is known again when it comes back. */
+  /** Seals reasoning, so that it is recognized when it comes back. */
   readonly seals: Seals;
-  /** Seconds since 1970, now: when an answer is complete; absent: when it was begun. */
+  /** The current time in seconds since 1970, for when an answer is complete; absent: the time when it began. */
   readonly now?: () => number;
 }
 
-/** For one account. What either makes is opaque text, in the letters of base64url and a prefix. */
+/** Seals for one account. Both kinds are opaque text: base64url letters with a prefix. */
 export interface Seals {
   /** Proves that the text is ours. */
   sign(text: string): string;
-  /** Holds the text, readable for us alone. Other bytes each time. */
+  /** Contains the text, readable only by us. Different bytes each time. */
   encrypt(text: string): string;
 }
 
-/** Prints one stream. Each method returns the bytes to send now, as text; it may be empty. */
+/** Encodes one stream. Each method returns the text to send now; it may be empty. */
 export interface StreamEncoder {
   batch(batch: GenerationBatch): string;
-  /** After the last batch of a whole answer. */
+  /** After the last batch of a complete answer. */
   end(): string;
-  /** After any number of batches, when the answer cannot go on (contracts §1.0, "Error after the stream has started"). */
+  /** After any number of batches, when the answer cannot continue (contracts §1.0, "Error after the stream has started"). */
   error(error: ErrorBody): string;
 }
 
-/** How the answer to one request is printed. */
+/** How the answer to one request is encoded. */
 export interface AnswerFormat {
   encodeResponse(generation: Generation, head: ResponseHead): string;
   openStream(head: ResponseHead): StreamEncoder;
-  /** What later requests may name by its id instead of sending it again, as they would send it; absent: nothing. */
+  /** Items that later requests may name by id instead of sending them again, in the form they would send; absent: none. */
   itemsOf?(generation: Generation, head: ResponseHead): ReadonlyMap<string, unknown>;
 }
 
-/** How the answer to a request that only counts its input is printed. */
+/** How the answer to a request that only counts its input is encoded. */
 export interface CountFormat {
   encodeCount(inputTokens: number): string;
 }
@@ -78,5 +78,5 @@ export interface Dialect<Format = AnswerFormat> {
   encodeError(error: ErrorBody): string;
 }
 
-/** Keeps a silent line alive; harmless to every client tested (contracts §0.17). */
+/** Keeps a silent connection alive; harmless to every client tested (contracts §0.17). */
 export const keepAliveComment = ': keep-alive\n\n';

@@ -36,7 +36,7 @@ export function bodyCheck<Schema extends TSchema>(
 }
 
 /**
- * Makes the check of a value within a body whose shape only its neighbours tell. `at` is its path. Throws
+ * Makes the check of a value within a body whose shape depends on its neighbours. `at` is its path. Throws
  * `schema_validation_failed` 422.
  */
 export function shapeCheck<Schema extends TSchema>(schema: Schema): (value: unknown, at: string) => Static<Schema> {
@@ -64,8 +64,8 @@ function compiledOnUse<Schema extends TSchema>(schema: Schema) {
 const nestingMax = 128;
 
 /**
- * Refuses a free-form value that could not be printed again: one that nests so deep that it would overflow the stack,
- * whose text holds half a character, or with a number that is infinite. Throws `schema_validation_failed` 422.
+ * Refuses a free-form value that could not be printed again: one nested so deeply that it would overflow the stack, with half a
+ * character in its text, or with an infinite number. Throws `schema_validation_failed` 422.
  */
 export function checkFreeForm(value: unknown, param: string): void {
   const fault = freeFormFault(value, nestingMax);
@@ -87,13 +87,13 @@ function freeFormFault(value: unknown, levels: number): string | undefined {
 }
 
 interface Fault {
-  /** From the value that was looked at, not from the body. */
+  /** From the checked value, not from the body. */
   readonly path: readonly (string | number)[];
-  /** What must be so instead; several when a union has several forms. */
+  /** The required forms; several when a union has several. */
   readonly wordings: readonly string[];
 }
 
-/** The JSON Schema keywords that endpoint schemas are written in. */
+/** The JSON Schema keywords used by endpoint schemas. */
 interface SchemaNode {
   readonly type?: 'object' | 'array' | 'string' | 'integer' | 'number' | 'boolean' | 'null';
   readonly anyOf?: readonly SchemaNode[];
@@ -126,7 +126,7 @@ function findFault(schema: SchemaNode, value: unknown): Fault | undefined {
   return schema.type === 'object' ? findFaultOfFields(schema, value as Readonly<Record<string, unknown>>) : undefined;
 }
 
-/** Of the forms of a union the one that got deepest is what the client meant; at equal depth all are named. */
+/** Among a union's forms, the client meant the one that got deepest; at equal depth all are named. */
 function findFaultOfUnion(forms: readonly SchemaNode[], value: unknown): Fault | undefined {
   let best: Fault | undefined;
   for (const form of forms) {

@@ -1,6 +1,6 @@
 import type { UsageReport } from '../../generation/event.ts';
 
-/** Figures as a backend wrote them: anything at all. */
+/** Figures as a backend wrote them: values of any type. */
 export interface RawUsage {
   readonly promptTokens: unknown;
   readonly cachedTokens: unknown;
@@ -8,12 +8,12 @@ export interface RawUsage {
   readonly reasoningTokens: unknown;
 }
 
-/** What is possible for a request; a figure beyond it is no figure. */
+/** What is possible for a request; a figure beyond it is rejected. */
 export interface UsageBounds {
   readonly choices: number;
   /** Choices of one prompt (`n`): choice = prompt × n + i. */
   readonly choicesPerPrompt: number;
-  /** The longest that all prompts together can be. */
+  /** Largest possible sum over all prompts. */
   readonly promptTokensMax: number;
   /** Generated tokens of one choice. */
   readonly completionTokensMax: number;
@@ -24,9 +24,9 @@ const overshootTokens = 64;
 
 /**
  * Keeps the token counts of one request from whatever a backend reports (reliability U10). A figure that cannot be true
- * (negative, fractional, no number, far beyond the bounds) counts as not reported; what was not reported is counted, one
- * token per delta. Counts are cumulative and never shrink. Usage that rests on a count is marked `counted`, and so is one
- * of which a reported figure was not believed (`isDoubted`).
+ * (negative, fractional, not a number, far beyond the bounds) counts as not reported; missing figures are counted here, one token
+ * per delta. Counts are cumulative and never shrink. Usage based on our own count is marked `counted`, and so is usage with a
+ * reported figure that was not believed (`isDoubted`).
  */
 export class UsageTally {
   readonly #bounds: UsageBounds;
@@ -50,7 +50,7 @@ export class UsageTally {
     this.#cached = new Array<number>(prompts).fill(0);
   }
 
-  /** One delta of a choice, which stands for `tokens` tokens. */
+  /** Counts one delta of a choice, which stands for `tokens` tokens. */
   delta(choice: number, isReasoning: boolean, tokens = 1): void {
     const tally = this.#perChoice[choice]!;
     tally.later += tokens;
@@ -59,12 +59,12 @@ export class UsageTally {
     this.#later += tokens;
   }
 
-  /** Deltas of a choice so far, reported or not. */
+  /** Number of deltas of a choice so far, reported or not. */
   deltas(choice: number): number {
     return this.#perChoice[choice]!.deltas;
   }
 
-  /** The length of the prompt of a choice, told before its answer. */
+  /** Sets the prompt length of a choice, reported before its answer. */
   prompt(choice: number, promptTokens: unknown, cachedTokens: unknown): void {
     const index = Math.floor(choice / this.#bounds.choicesPerPrompt);
     const tokens = this.#figure(promptTokens, this.#bounds.promptTokensMax);
@@ -73,7 +73,7 @@ export class UsageTally {
     this.#cached[index] = this.#part(cachedTokens, tokens, this.#bounds.promptTokensMax) ?? this.#cached[index]!;
   }
 
-  /** What the backend says about one choice. */
+  /** Reads the backend's figures about one choice. */
   reportChoice(choice: number, raw: RawUsage): void {
     this.prompt(choice, raw.promptTokens, raw.cachedTokens);
     const tally = this.#perChoice[choice]!;
@@ -87,7 +87,7 @@ export class UsageTally {
     tally.reasoning = this.#part(raw.reasoningTokens, completion, completionTokensMax) ?? tally.reasoning;
   }
 
-  /** What the backend says about the whole request. */
+  /** Reads the backend's figures about the whole request. */
   reportTotal(raw: RawUsage): void {
     const prompt = this.#figure(raw.promptTokens, this.#bounds.promptTokensMax);
     if (prompt !== undefined) {
@@ -105,12 +105,12 @@ export class UsageTally {
     this.#totalReasoning = this.#part(raw.reasoningTokens, completion, reasoningMax) ?? this.#totalReasoning;
   }
 
-  /** Whether the backend has told a figure that cannot be true. */
+  /** Whether the backend has reported a figure that cannot be true. */
   get isDoubted(): boolean {
     return this.#isDoubted;
   }
 
-  /** Whether the backend has reported on everything that was generated. */
+  /** Whether the backend's reports cover everything that was generated. */
   get isReported(): boolean {
     if (this.promptTokens === undefined) return false;
     if (this.#totalCompletion !== undefined) return this.#later === 0;
@@ -140,7 +140,7 @@ export class UsageTally {
     for (const tally of this.#perChoice) {
       reported += tally.reported ?? 0;
       later += tally.later;
-      // A backend that does not count reasoning reports none, or 0.
+      // A backend that does not count reasoning reports nothing, or 0.
       reasoning += tally.reasoning !== undefined && tally.reasoning > 0 ? tally.reasoning : tally.reasoningDeltas;
     }
     const completion =
@@ -161,7 +161,7 @@ export class UsageTally {
     return tokens === undefined ? undefined : Math.min(tokens, max);
   }
 
-  /** A count of something that is a part of `whole`: lowered to it, and doubted, when it is more. */
+  /** A count of a part of `whole`: lowered to it, and doubted, when it is larger. */
   #part(value: unknown, whole: number | undefined, max: number): number | undefined {
     const tokens = this.#figure(value, max);
     if (tokens === undefined || whole === undefined || tokens <= whole) return tokens;
@@ -169,7 +169,7 @@ export class UsageTally {
     return whole;
   }
 
-  /** A count between 0 and `max`; anything else that was told is doubted. */
+  /** A count between 0 and `max`; any other reported value is doubted. */
   #figure(value: unknown, max: number): number | undefined {
     if (value === undefined || value === null) return undefined;
     if (Number.isInteger(value) && (value as number) >= 0 && (value as number) <= max) return value as number;

@@ -27,12 +27,12 @@ export const anthropicShape = {
 
 const idOf = (file: FileRow | undefined): string | null => (file === undefined ? null : `file_${file.id}`);
 
-/** A place in the list that does not depend on any file being there still. */
+/** A position in the list that does not depend on any file still existing. */
 function pageAfter(file: FileRow | undefined): string | null {
   return file === undefined ? null : Buffer.from(`${file.createdAt}.${file.id}`).toString('base64url');
 }
 
-/** `undefined`: no page of ours. */
+/** `undefined`: not one of our page tokens. */
 export function readPage(page: string): { readonly createdAt: number; readonly id: string } | undefined {
   const [, createdAt, id] =
     /^(\d{1,15})\.([0-9a-f]{32})$/.exec(Buffer.from(page, 'base64url').toString('latin1')) ?? [];

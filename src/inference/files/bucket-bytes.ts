@@ -5,7 +5,7 @@ import type { ByteStream, FileBytes } from './file-bytes.ts';
 
 export interface BucketSettings {
   readonly name: string;
-  /** `undefined`: Amazon's own, of the region. */
+  /** `undefined`: Amazon's own for the region. */
   readonly endpoint: string | undefined;
   readonly region: string;
   /** Begins the key of every object; ends with a slash unless it is empty. */
@@ -22,17 +22,17 @@ interface Opened {
   readonly client: Sdk.S3Client;
 }
 
-/** What S3 takes as a part that is not the last one. */
+/** The smallest part that S3 accepts, except for the last. */
 const partBytes = 5 * 1024 * 1024;
 const connectTimeoutMs = 5_000;
 const requestTimeoutMs = 60_000;
 
 /**
- * Bytes in a bucket of anything that speaks S3. What is smaller than a part is one object; the rest goes in parts, so no more
- * than one of them is in memory. An object is there when it is whole.
+ * Bytes in a bucket of any S3-compatible store. A file smaller than a part is sent as one object; others go in parts, so memory
+ * never holds a whole file. An object exists once it is complete.
  */
 export class BucketBytes implements FileBytes {
-  /** A part that fills, and the one that is being sent. */
+  /** A part being filled, and the one being sent. */
   readonly memoryPerUploadBytes = 2 * partBytes;
   readonly #settings: BucketSettings;
   #opened: Promise<Opened> | undefined;
@@ -82,7 +82,7 @@ export class BucketBytes implements FileBytes {
       const all = { ...at, UploadId: uploadId, MultipartUpload: { Parts: parts } };
       await inWords(signal, () => client.send(new sdk.CompleteMultipartUploadCommand(all), options));
     } catch (error) {
-      // Parts of an upload that nobody completes cost money for ever; `remove` finds those of a process that died.
+      // Parts of an abandoned upload cost money forever; `remove` finds those of a process that died.
       if (uploadId !== undefined) {
         const abort = new sdk.AbortMultipartUploadCommand({ ...at, UploadId: uploadId });
         await client.send(abort).catch(() => {});
@@ -122,7 +122,7 @@ export class BucketBytes implements FileBytes {
     return { Bucket: this.#settings.name, Key: `${this.#settings.prefix}${id}` };
   }
 
-  /** Loaded by those who have a bucket only: it is the largest of the dependencies. */
+  /** Loaded only if a bucket is configured: it is the largest of the dependencies. */
   #open(): Promise<Opened> {
     this.#opened ??= import('@aws-sdk/client-s3').then((sdk) => {
       const { endpoint, region, pathStyle, accessKeyId, secretAccessKey, sessionToken } = this.#settings;

@@ -1,11 +1,11 @@
 import type { Readable } from 'node:stream';
 
-/** What a file is made of, as it arrives. */
+/** The content of a file, as it arrives. */
 export type ByteStream = AsyncIterable<Uint8Array>;
 
 /**
- * Where the bytes of files are. Ids are ours, 32 hex digits, and never anything that a client has said. No method answers for
- * an account: whoever calls has asked the database whose the file is.
+ * Where the bytes of files are. Ids are ours, 32 hex digits, and never from a client. No method checks the account: the caller
+ * has asked the database whose the file is.
  */
 export interface FileBytes {
   /** Memory that one upload may take: bytes flow through, they are never collected. */
@@ -15,9 +15,9 @@ export interface FileBytes {
    * the reason of the signal, or with `BytesError`; then nothing of it can be read, and `remove` leaves nothing behind.
    */
   write(id: string, source: ByteStream, signal: AbortSignal): Promise<void>;
-  /** Rejects with `BytesError`. The stream's own failures are errors of the stream; whoever stops reading destroys it. */
+  /** Rejects with `BytesError`. The stream's own failures are errors of the stream; a caller that stops reading destroys it. */
   read(id: string, signal: AbortSignal): Promise<Readable>;
-  /** Whatever there is of it, also of a write that was cut off; nothing is no failure. Rejects with `BytesError`. */
+  /** Removes all there is of it, also of an interrupted write; nothing is not a failure. Rejects with `BytesError`. */
   remove(id: string): Promise<void>;
   close(): Promise<void>;
 }

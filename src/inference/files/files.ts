@@ -26,30 +26,30 @@ export interface FilesOptions {
   readonly now?: () => number;
 }
 
-/** What stands beside the bytes of an upload; known when all of it has been read. */
+/** What is stored beside an upload's bytes; known when all of it has been read. */
 export interface UploadFacts {
   readonly name: string | undefined;
   readonly purpose: string | null;
-  /** From when it is stored. */
+  /** Counted from when it is stored. */
   readonly expiresAfterMs: number | undefined;
 }
 
-/** Uploads of all accounts at the same time. */
+/** Concurrent uploads of all accounts. */
 const uploadsMax = 64;
 const sweepEveryMs = 60_000;
 const sweptAtOnce = 100;
-/** For a sweep, at the start and at the end of the service. */
+/** Time limit for a sweep at the start and at the end of the service. */
 const patienceMs = 5_000;
 
 /**
  * The files of accounts: what is known of them in the database, their bytes in a folder or a bucket.
  *
  * A file begins as a row that says that it arrives, then come its bytes, then it is ready; it ends as a row that says that it
- * leaves, then its bytes go, then its row. Whatever is cut off in between, by an error or by the death of the process, is a
- * row that is not ready: nobody sees it, and the sweep takes its bytes and then the row.
+ * leaves, then its bytes go, then its row. An interruption, by an error or by the death of the process, leaves a row that is not
+ * ready: no client sees it, and the sweep deletes its bytes and then the row.
  */
 export class Files {
-  /** May change at any time; what is there stays. */
+  /** May change at any time; existing files stay. */
   bounds: FileBounds;
   readonly #repositories: FileRepositories;
   readonly #bytes: FileBytes;
@@ -68,7 +68,7 @@ export class Files {
     this.bounds = options.bounds;
   }
 
-  /** Takes away what a process before this one has left, and from now on whatever expires. A bucket that is away holds nothing up. */
+  /** Deletes what an earlier process has left, and from now on whatever expires. An unreachable bucket delays nothing. */
   async start(): Promise<void> {
     await Promise.race([this.sweep(), delay(patienceMs, undefined, { ref: false })]);
     this.#timer = setInterval(() => void this.sweep(), sweepEveryMs);
@@ -164,7 +164,7 @@ export class Files {
     }
   }
 
-  /** False: the account has no such file. When it resolves the bytes are gone, or nobody sees them and the sweep takes them. */
+  /** `false`: the account has no such file. When it resolves the bytes are gone, or invisible until the sweep deletes them. */
   async remove(accountId: string, fileId: string): Promise<boolean> {
     const id = readFileId(fileId);
     if (id === undefined) return false;
@@ -223,7 +223,7 @@ export class Files {
     return gone.length === ids.length;
   }
 
-  /** What the client is told of a store that cannot: nothing of why, and that it may try again (reliability S3). */
+  /** The client's error when the store fails: no reason, and that it may retry (reliability S3). */
   async #inWords<T>(act: () => Promise<T>): Promise<T> {
     try {
       return await act();

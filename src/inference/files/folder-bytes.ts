@@ -6,11 +6,11 @@ import { BytesError } from './file-bytes.ts';
 import type { ByteStream, FileBytes } from './file-bytes.ts';
 
 /**
- * Bytes in a folder, one file each, in 256 folders by the first digits of their ids. A file has its name when it is whole
- * and on the disk; until then it is `<id>.part`.
+ * Bytes in a folder, one file each, in 256 folders by the first digits of their ids. A file gets its name when it is complete and
+ * on disk; until then it is `<id>.part`.
  */
 export class FolderBytes implements FileBytes {
-  /** What waits between the socket and the disk. */
+  /** Bytes waiting between the socket and the disk. */
   readonly memoryPerUploadBytes = 262_144;
   readonly #folder: string;
 
@@ -25,7 +25,7 @@ export class FolderBytes implements FileBytes {
     try {
       for await (const chunk of source) {
         signal.throwIfAborted();
-        // `write` may take less than all, which is how a disk says that it is nearly full.
+        // `write` may write less than all, which is how a disk reports that it is nearly full.
         for (let from = 0; from < chunk.length;) {
           const { bytesWritten } = await inWords(() => handle.write(chunk, from));
           from += bytesWritten;

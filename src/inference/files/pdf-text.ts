@@ -10,11 +10,11 @@ export interface PdfLimits {
   readonly pagesMax: number;
   readonly charactersMax: number;
   readonly timeoutMs: number;
-  /** Of the child, all together. */
+  /** Memory of the child in total. */
   readonly memoryBytesMax: number;
-  /** PDFs that are read at the same time. */
+  /** PDFs that are read concurrently. */
   readonly childrenMax: number;
-  /** PDFs that wait; further ones are refused. */
+  /** PDFs that may wait; further ones are refused. */
   readonly waitingMax: number;
 }
 
@@ -34,8 +34,7 @@ export class UnreadablePdf extends Error {
 
 /**
  * The text of PDFs. Each is read by a process of its own, which has a limit of memory and time and is ended when it is over, so
- * that a hostile file harms nobody but itself, and nothing of one customer's file is near another's. It starts in 0.3 s, and
- * PDFs come seldom.
+ * that a hostile file harms only itself, and customers' files stay apart. It starts in 0.3 s, and PDFs are rare.
  */
 export class PdfTexts {
   readonly #limits: PdfLimits;
@@ -48,7 +47,7 @@ export class PdfTexts {
     this.#limits = limits;
   }
 
-  /** Processes that are alive. */
+  /** Number of live processes. */
   get count(): number {
     return this.#children.size;
   }

@@ -33,7 +33,7 @@ export class BodyBudget {
   }
 }
 
-/** Contracts decision 24: any type is taken when the body parses as JSON, except multipart. */
+/** Contracts decision 24: any content type is accepted when the body parses as JSON, except multipart. */
 export function checkContentType(request: IncomingMessage): void {
   const type = request.headers['content-type'];
   if (type !== undefined && /^\s*multipart\//i.test(type)) {
@@ -45,32 +45,32 @@ export function checkContentType(request: IncomingMessage): void {
   }
 }
 
-/** Refuses a body that is too large by what its headers say. */
+/** Refuses a body that its headers declare too large. */
 export function checkDeclaredLength(request: IncomingMessage, bytesMax: number): void {
   const declared = declaredLength(request);
   if (declared !== undefined && declared >= bytesMax) throw tooLarge(bytesMax);
 }
 
-/** What the headers say of the length; a chunked body says nothing. */
+/** The length that the headers declare; a chunked body declares none. */
 export function declaredLength(request: IncomingMessage): number | undefined {
   const declared = request.headers['content-length'];
   return declared === undefined ? undefined : Number(declared);
 }
 
-/** A body as it has come. */
+/** A body as received. */
 export interface Body {
   readonly length: number;
-  /** Its bytes, in order. Of a body above `largeBodyBytes`, each block is alone in its memory and can be handed over. */
+  /** Its bytes, in order. In a body above `largeBodyBytes`, each block owns its memory and can be transferred. */
   readonly blocks: readonly Buffer<ArrayBuffer>[];
 }
 
-/** Bodies above this are parsed on another thread, and are the first to be refused under load (reliability §5). */
+/** Bodies above this are parsed on another thread, and are refused first under load (reliability §5). */
 export const largeBodyBytes = 1_048_576;
 
 /**
  * Reads a body of fewer than `bytesMax` bytes. Its bytes are taken from the budget; the caller gives them back with
- * `budget.give(body.length)` when the body is no longer needed. Rejects with `ApiError`, also when the client goes away,
- * with the reason of the signal, or with what `admitLarge` throws: it is called when the body turns out to be large.
+ * `budget.give(body.length)` when the body is no longer needed. Rejects with `ApiError`, also when the client goes away, with the
+ * signal's reason, or with what `admitLarge` throws; that is called once the body turns out to be large.
  */
 export function readBody(
   request: IncomingMessage,
@@ -122,13 +122,13 @@ const blockBytesMin = 65_536;
 const blockBytesMax = 1_048_576;
 
 /**
- * Collects what is read. A body in one piece is kept as it is. Any other is copied together piece by piece, which never
- * takes long at once, and costs what its bytes cost: pieces of one byte each, kept as they are, are a hundred times that.
+ * Collects a body. A body in one piece is kept as it is. Any other is copied piece by piece into blocks, which never takes long
+ * at once and costs what its bytes cost: pieces of one byte each, kept as they are, cost a hundred times that.
  */
 class Blocks {
   #onlyPiece: Buffer<ArrayBuffer> | undefined;
   #blocks: Buffer<ArrayBuffer>[] = [];
-  /** Bytes of the last block that are in use; those before are full. */
+  /** Bytes in use in the last block; those before it are full. */
   #used = 0;
 
   add(piece: Buffer<ArrayBuffer>): void {
@@ -136,7 +136,7 @@ class Blocks {
       this.#onlyPiece = piece;
       return;
     }
-    // It is a part of somebody else's memory, and perhaps one of thousands.
+    // It is part of a larger shared buffer, and perhaps one of thousands.
     if (this.#onlyPiece !== undefined) this.#copy(this.#onlyPiece);
     this.#onlyPiece = undefined;
     this.#copy(piece);

@@ -3,19 +3,19 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { ApiError, errorBody } from '../../platform/errors.ts';
 
 /**
- * Which pages may call the inference host from a browser (Fetch standard, "CORS protocol"). A key is all that lets anybody in, and a
+ * Which pages may call the inference host from a browser (Fetch standard, "CORS protocol"). The key alone grants access, and a
  * page has to have it; cookies are neither set nor read, so `access-control-allow-credentials` is never sent.
  */
 
-/** Of `server.inference.allow_origins`. Pages of this computer may always: whoever serves them could as well ask themselves. */
+/** `server.inference.allow_origins`. Pages of this computer may always call: their server could as well call itself. */
 export type AllowedOrigins = ReadonlySet<string>;
 
 const loopback = /^https?:\/\/(?:(?:[a-z0-9-]+\.)*localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/i;
 
-/** Answers differ by who asks: no cache gives that for one origin to another. */
+/** Answers differ by origin: no cache may give one origin's answer to another. */
 const vary = { vary: 'origin' } as const;
 
-/** Everything that we set and a script may want; the other headers a browser shows without being told. */
+/** All headers that we set and a script may want; browsers expose the others by default. */
 export const exposedHeaders: readonly string[] = [
   'x-request-id',
   'request-id',
@@ -36,23 +36,23 @@ const allowedFor = (origin: string, allowed: AllowedOrigins): string | undefined
   return allowed.has(origin.toLowerCase()) || loopback.test(origin) ? origin : undefined;
 };
 
-/** What any answer to this request carries: also an error, and one that no route has seen. */
+/** The headers of every answer to this request, including errors and answers that no route has handled. */
 export function corsHeaders({ headers }: IncomingMessage, allowed: AllowedOrigins): Readonly<Record<string, string>> {
   const origin = headers.origin === undefined ? undefined : allowedFor(headers.origin, allowed);
   if (origin === undefined) return vary;
   return { ...vary, 'access-control-allow-origin': origin, 'access-control-expose-headers': exposed };
 }
 
-/** A browser asks whether a page may ask. */
+/** A browser asks whether a page may send a request. */
 export const isPreflight = ({ method, headers }: IncomingMessage): boolean =>
   method === 'OPTIONS' && headers.origin !== undefined && headers['access-control-request-method'] !== undefined;
 
-/** Longer is no use: Chromium remembers it for so long at most. */
+/** Longer has no effect: Chromium remembers it for at most this long. */
 const rememberedSeconds = 7200;
 
 /**
- * Answers a preflight, without a look at anything but the configuration: it comes without a key, and before each kind of
- * request. Which methods and headers a route takes, it says itself when it is asked. Returns the status.
+ * Answers a preflight from the configuration alone: it comes without a key, and before each kind of request. A route itself
+ * refuses methods and headers that it does not take. Returns the status.
  */
 export function answerPreflight(
   request: IncomingMessage,

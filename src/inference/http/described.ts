@@ -6,7 +6,7 @@ import { inputTokensDescription, responsesDescription } from '../dialects/respon
 import type { Endpoint } from '../openapi/openapi-document.ts';
 import { inferenceRoutes } from './routes.ts';
 
-/** What the API description says of each of the inference routes, by path. */
+/** The API description of each inference route, by path. */
 const descriptions: ReadonlyMap<string, EndpointDescription> = new Map([
   ['/v1/chat/completions', chatDescription],
   ['/v1/completions', completionsDescription],

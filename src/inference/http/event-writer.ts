@@ -2,18 +2,18 @@ import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
 /**
- * Writes the events of a stream. A chunk of HTTP/1.1 (RFC 9112 §7.1) is one string and one write to the socket; through
- * `response.write` it is three, which are collected and written with `writev` at the end of the turn: with 200 paced streams
- * 53 µs of an event on the main thread outside of the kernel instead of 46.
+ * Writes the events of a stream. A chunk of HTTP/1.1 (RFC 9112 §7.1) is one string and one write to the socket; `response.write`
+ * makes three, collected and written with `writev` at the end of the turn: with 200 paced streams an event then takes 53 µs of
+ * the main thread outside the kernel instead of 46.
  *
  * The head goes out with the first events. The response's own `end` writes what ends the body.
  */
 export class EventWriter {
   readonly #response: ServerResponse;
-  /** `undefined`: the client is gone already, and the response drops what is written. */
+  /** `undefined`: the client is gone already, and the response drops all writes. */
   readonly #socket: Socket | undefined;
 
-  /** The head must have been given to `response.writeHead`, and nothing else been written. */
+  /** The head must have been given to `response.writeHead`, and nothing else have been written. */
   constructor(response: ServerResponse) {
     this.#response = response;
     this.#socket = response.socket ?? undefined;
@@ -23,20 +23,20 @@ export class EventWriter {
     process.nextTick(uncork, this.#socket);
   }
 
-  /** false: the client reads slower than it is written to; wait for `drain` of `source`. */
+  /** `false`: the client reads too slowly; wait for `drain` of `source`. */
   write(text: string): boolean {
     if (this.#socket === undefined) return this.#response.write(text);
     if (this.#response.destroyed || !this.#socket.writable) return false;
     const isChunked = this.#response.chunkedEncoding;
     const guess = isChunked ? chunkOf(text, text.length) : text;
-    // Measured when it is put together, so that it is copied into one piece once, and not its text before it.
+    // Measured after concatenation, so that the result is flattened once, without flattening its text before.
     const bytes = Buffer.byteLength(guess);
-    // As many bytes as UTF-16 units: all of them are ASCII, which needs no transcoding.
+    // As many bytes as UTF-16 units: pure ASCII, which needs no transcoding.
     if (bytes === guess.length) return this.#socket.write(guess, 'latin1');
     return this.#socket.write(isChunked ? chunkOf(text, text.length + bytes - guess.length) : text, 'utf8');
   }
 
-  /** What says `drain` and `close`. */
+  /** The emitter of `drain` and `close`. */
   get source(): ServerResponse | Socket {
     return this.#socket ?? this.#response;
   }

@@ -33,11 +33,11 @@ export interface FileCall {
   readonly request: IncomingMessage;
   readonly exchange: Exchange;
   readonly limits: RequestLimits;
-  /** Who asks; throws 401. Called after the method and the type of the body have been found right (contracts decision 10). */
+  /** The caller; throws 401. Called after the method and the content type have been checked (contracts decision 10). */
   authenticate(): Caller;
 }
 
-/** The routes of files (contracts §1.4): files belong to the account, and another account's file is not there. */
+/** The routes of files (contracts §1.4): files belong to an account, and other accounts get 404. */
 export async function answerFiles(path: string, call: FileCall, services: FileRouteServices): Promise<void> {
   const { request } = call;
   const [, id, content] = /^\/v1\/files(?:\/([^/]+)(\/content)?)?$/.exec(path) ?? [path, '', undefined];
@@ -79,7 +79,7 @@ async function found(accountId: string, id: string, files: Files): Promise<FileR
 
 const noSuchFile = (): ApiError => new ApiError('http_404', 'There is no such file.', { param: 'file_id' });
 
-/** The other way round than for inference: files come as multipart only. */
+/** The reverse of inference: files come as multipart only. */
 function checkMultipart(request: IncomingMessage): void {
   if (!/^\s*multipart\/form-data\s*(;|$)/i.test(request.headers['content-type'] ?? '')) {
     throw new ApiError('http_415', 'A file is uploaded as multipart/form-data, with the field `file`.');
@@ -90,13 +90,13 @@ function checkMultipart(request: IncomingMessage): void {
   }
 }
 
-/** What the head of an upload tells already. */
+/** The checks that need only the head of an upload. */
 function checkUpload({ request, limits }: FileCall, { key }: Caller, zdr: boolean, services: FileRouteServices): void {
   // Specification §5.5.
   if (key.userId === null) {
     throw new ApiError('files_require_user_key', 'This key belongs to no user, so it cannot upload files.');
   }
-  // Reliability part 4: a stored file is the very retention that the header forbids.
+  // Reliability part 4: storing a file is exactly the retention that the header forbids.
   if (zdr) {
     throw new ApiError('unsupported_parameter', 'Files cannot be stored with zero data retention.', {
       param: 'Service-ZDR',
@@ -209,7 +209,7 @@ function limitOf(query: URLSearchParams, byDefault: number, limitMax: number): n
   return limit;
 }
 
-/** The file that a page begins behind must be there. */
+/** The file after which a page begins must exist. */
 async function cursorOf(
   param: string,
   query: URLSearchParams,
@@ -232,7 +232,7 @@ async function remove(call: FileCall, accountId: string, id: string, files: File
   answer(call, fileShape(call.request).deleted(file.id));
 }
 
-/** The bytes as they were uploaded, as something to save: never as a page of this host (reliability §3.4). */
+/** The bytes as they were uploaded, always as a download: never as a page of this host (reliability §3.4). */
 async function download(call: FileCall, accountId: string, id: string, files: Files): Promise<void> {
   const { request, exchange, limits } = call;
   const { response, running } = exchange;
@@ -259,14 +259,14 @@ async function download(call: FileCall, accountId: string, id: string, files: Fi
     if (!response.headersSent) response.writeHead(200, head);
     response.end();
   } catch (error) {
-    // A stream that is aborted tells so in its own words.
+    // An aborted stream fails with an error of its own.
     throw running.signal.aborted ? running.signal.reason : error;
   } finally {
     bytes.destroy();
   }
 }
 
-/** Waits until the client reads again; false when it is gone, or reads nothing for too long (reliability C3). */
+/** Waits until the client reads again; `false` when it is gone, or reads nothing for too long (reliability C3). */
 function drained({ response, running }: Exchange, stallMs: number): Promise<boolean> {
   if (response.destroyed) return Promise.resolve(false);
   return new Promise((resolve, reject) => {

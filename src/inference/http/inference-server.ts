@@ -53,18 +53,18 @@ import { eventsOf, respondStream, respondWhole, sendError, sendJson, sendNotModi
 import type { Exchange } from './respond.ts';
 
 export interface InferenceHostOptions {
-  /** Of the program. */
+  /** Version of the program. */
   readonly version: string;
-  /** Where the pages of error codes are. */
+  /** Base URL of the pages about error codes. */
   readonly accountUrl: string;
   readonly listener: ListenerLimits;
 }
 
 export interface InferenceHostServices
   extends Pick<ServeServices, 'constraints' | 'directory' | 'prices' | 'seals'>, Pick<RunServices, 'billing'> {
-  /** What the configuration says now about requests; each keeps what it began with. */
+  /** The current runtime config; each request keeps the one that it began with. */
   lease(): Lease;
-  /** What is known of keys, accounts and prices, and whether it is what they are now. */
+  /** Keys, accounts and prices as known here, and whether they are up to date. */
   readonly feed: { readonly isStale: boolean; freshen(): Promise<boolean> };
   readonly bodyBudget: BodyBudget;
   readonly items: KeptItems;
@@ -80,11 +80,11 @@ export interface InferenceHostServices
   readonly metrics: ServiceMetrics;
   /** Makes UUIDv7s, the ledger's keys. */
   readonly newId: () => Uint8Array;
-  /** What time it is for all replicas: requests are dated and priced by it. */
+  /** The time shared by all replicas: requests are dated and priced by it. */
   readonly now: () => number;
-  /** Whether new work is wanted: not while starting, and not while stopping. */
+  /** Whether new work is accepted: not while starting, and not while stopping. */
   ready(): boolean;
-  /** Whether the store answers what is asked of it beside the ledger: idempotency keys, stored items, files. */
+  /** Whether the store answers queries besides the ledger's: idempotency keys, stored items, files. */
   storeAnswers(): boolean;
 }
 
@@ -116,7 +116,7 @@ interface Host {
   readonly document: PublishedDocument;
 }
 
-/** In force now. */
+/** The allowed origins in force now. */
 function allowedOrigins({ lease }: InferenceHostServices): AllowedOrigins {
   const current = lease();
   try {
@@ -126,7 +126,7 @@ function allowedOrigins({ lease }: InferenceHostServices): AllowedOrigins {
   }
 }
 
-/** Before anything else: it waits for nothing, takes no place, and has no line in the log. */
+/** Runs before anything else: a preflight waits for nothing, takes no slot, and has no log line. */
 function preflight(request: IncomingMessage, response: ServerResponse, { services, options }: Host): void {
   const { publicId } = requestIds(request.headers['x-request-id'], publicIdOf(services.newId()));
   if (!services.ready()) response.shouldKeepAlive = false;
@@ -135,7 +135,7 @@ function preflight(request: IncomingMessage, response: ServerResponse, { service
   services.metrics.http('preflight', status);
 }
 
-/** One request, from its head to its last byte. Catches everything: whatever fails becomes an answer and a log line. */
+/** One request, from its head to its last byte. Catches everything: every failure becomes an answer and a log line. */
 async function handle(
   request: IncomingMessage,
   response: ServerResponse,
@@ -167,10 +167,10 @@ async function handle(
   };
   response.on('close', () => {
     if (!response.writableFinished) running.cancel('client-left');
-    // A connection that outlives its answer could bring new work for as long as the stop waits.
+    // A connection that outlives its answer could bring new work while the stop waits.
     else if (!services.ready()) request.socket.end();
   });
-  // The port is closed while stopping, but connections that were not idle are still there: for this answer only.
+  // The port is closed while stopping, but connections that were not idle are still open: for this answer only.
   if (!services.ready()) response.shouldKeepAlive = false;
   let route: Route | undefined;
   let order: Order | undefined;
@@ -215,10 +215,10 @@ async function handle(
     exchange.receivedMs = performance.now();
     let keyed: KeyedRequest | undefined;
     let keptBytes = 0;
-    /** Of files that the request names, while they are read. */
+    /** Bytes of files that the request names, while they are read. */
     let fileBytes = 0;
     try {
-      // Held from here to the last byte: clients that are slow to send take no place.
+      // Held from here to the last byte: clients that send slowly take no slot.
       place = admission.take();
       if (key !== undefined && route.kind === 'generate') {
         const { blocks } = body;
@@ -269,7 +269,7 @@ async function handle(
       bodyBudget.give(keptBytes);
     }
   } catch (error) {
-    // Cancelled before there was an order: `run` tells the others.
+    // Cancelled before there was an order: `run` reports the other cancellations.
     const reported =
       running.cancelled !== undefined && error === running.cancelled
         ? errorOfCancel(running.cancelled, order?.model.id)
@@ -283,7 +283,7 @@ async function handle(
     large?.release();
     running.end();
     lease.release();
-    // One line a request: those that had a hold have theirs already.
+    // One line per request: those that had a hold have theirs already.
     if (exchange.receipt === undefined) {
       if (exchange.error !== undefined) logRefusal(request, exchange, order, elapsedMs(), services.log);
       else if (exchange.repeatOf !== undefined && order !== undefined)
@@ -294,15 +294,15 @@ async function handle(
 }
 
 /**
- * Nobody is let in by what this process remembers, when it may have missed that a key was revoked: it looks once more, or
- * refuses (money, "A database that does not answer").
+ * This process lets no one in from memory alone when it may have missed a revoked key: it looks once more, or refuses (money, "A
+ * database that does not answer").
  */
 async function caughtUp({ headers }: IncomingMessage, { feed }: InferenceHostServices): Promise<void> {
   if (!feed.isStale || presentedKey(headers) === undefined || (await feed.freshen())) return;
   throw new ApiError('internal_error', 'The database does not answer.', { retryAfterSeconds: 1 });
 }
 
-/** Small bodies are parsed at once; a large one would keep everybody else waiting (reliability C12). */
+/** Small bodies are parsed at once; a large one would block everybody else (reliability C12). */
 function jsonOf({ blocks, length }: Body, threads: JsonThreads, signal: AbortSignal): unknown {
   const [only] = blocks;
   if (length > largeBodyBytes) return threads.parse(blocks, signal);
@@ -372,7 +372,7 @@ function answerPlain(
   switch (path) {
     case '/v1/models': {
       readOnly(request);
-      // Specification §5.3: no key shows list prices, an invalid one is refused.
+      // Specification §5.3: without a key list prices are shown, an invalid key is refused.
       const caller = authenticate(request.headers, services.directory, originOf(request, runtimeConfig));
       const now = services.now();
       const cards = usableModels(caller, runtimeConfig.catalog, now).map((model) => {
@@ -419,7 +419,7 @@ function readOnly(request: IncomingMessage): void {
 
 const isRead = ({ method }: IncomingMessage): boolean => method === 'GET' || method === 'HEAD';
 
-/** Route by the path alone: queries are ignored (contracts §1.0). */
+/** Routes are found by the path alone: queries are ignored (contracts §1.0). */
 function pathOf(request: IncomingMessage): string {
   const target = request.url ?? '/';
   const query = target.indexOf('?');
@@ -456,7 +456,7 @@ function logAnswer(order: Order, receipt: Receipt, log: Log): void {
   });
 }
 
-/** Once a request, when it has ended: a few microseconds. No label is the client's choice (reliability §4). */
+/** Once per request, when it has ended: a few microseconds. No label is the client's choice (reliability §4). */
 function measure(
   exchange: Exchange,
   route: Route | undefined,
@@ -479,7 +479,7 @@ function measure(
   });
 }
 
-/** One of few names, whatever was asked for. */
+/** One of a few names, whatever path was requested. */
 function plainRoute(path: string): string {
   if (isFilesPath(path)) return 'files';
   return path === '/v1/models' || path === '/healthz' || path === '/readyz' || path === '/openapi.json'
@@ -487,7 +487,7 @@ function plainRoute(path: string): string {
     : 'other';
 }
 
-/** What was refused before a hold. Health checks and the catalog, when they succeed, have no line. */
+/** Logs refusals before a hold. Successful health checks and catalog requests have no line. */
 function logRefusal(
   request: IncomingMessage,
   exchange: Exchange,
@@ -509,7 +509,7 @@ function logReplay({ keptId, response }: Exchange, replayOf: string, order: Orde
   log.replay({
     id: order.idHex,
     publicId: keptId,
-    // §4.2.6: nothing that a client chose.
+    // §4.2.6: nothing chosen by a client.
     replayOf: order.request.retain ? replayOf : null,
     accountId: order.account.id,
     keyId: order.key.id,
@@ -521,7 +521,7 @@ function logReplay({ keptId, response }: Exchange, replayOf: string, order: Orde
   });
 }
 
-/** Whole milliseconds since now, whatever becomes of the time of day (reliability S5). */
+/** Whole milliseconds since now, by a monotonic clock (reliability S5). */
 function stopwatch(): () => number {
   const begun = performance.now();
   return () => Math.round(performance.now() - begun);

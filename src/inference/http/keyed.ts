@@ -15,8 +15,8 @@ export type RunKeyed = (
 ) => Promise<void>;
 
 /**
- * Answers a request that carries an `Idempotency-Key`. The first of its key generates in any case, and reads its own answer
- * as the others do, so that its client is one like any other, and may leave.
+ * Answers a request that carries an `Idempotency-Key`. The first request of a key always generates, and reads its own answer like
+ * the others, so that its client is like any other, and may leave.
  */
 export async function respondKeyed(
   order: Order,
@@ -45,7 +45,7 @@ export async function respondKeyed(
   await reading;
 }
 
-/** Encodes what is generated once, for all who read it. */
+/** Encodes the generated batches once, for all readers. */
 function generating(
   { stream, format }: Order,
   answer: KeyedAnswer,
@@ -62,7 +62,7 @@ function generating(
         await keep(last);
       };
       await run(signal, settling, (batch) => {
-        // It has been read, before the charge.
+        // `settling` has read the closing batch already, before the charge.
         if (!isClosing(batch)) fold.read(batch);
         return true;
       });

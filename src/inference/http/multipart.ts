@@ -5,31 +5,31 @@ import { Busboy } from '@fastify/busboy';
 
 import { ApiError } from '../../platform/errors.ts';
 
-/** A multipart body that is being read: its file, and what else it says. */
+/** A multipart body being read: its file and its other fields. */
 export interface MultipartUpload {
-  /** As the client calls it; not to be trusted. */
+  /** Chosen by the client; not to be trusted. */
   readonly name: string | undefined;
-  /** Its bytes while they arrive; no more are read than are taken from here. */
+  /** Its bytes while they arrive; only as many are read as are taken from here. */
   readonly file: AsyncIterable<Uint8Array>;
-  /** The values of the known fields, when the whole body has been read: they may stand behind the file. */
+  /** The values of the known fields, once the whole body has been read: they may follow the file. */
   fields(): Promise<ReadonlyMap<string, string>>;
-  /** Whoever wants no more of it calls this, in any state; what still arrives is thrown away. */
+  /** Stops the upload, in any state; whatever still arrives is thrown away. */
   abandon(): void;
 }
 
 export interface MultipartOptions {
-  /** Of the file. */
+  /** Largest size of the file. */
   readonly bytesMax: number;
-  /** Fields that are kept; the others are ignored, as everywhere (specification part 1). */
+  /** Fields to keep; all others are ignored, as everywhere (specification part 1). */
   readonly fields: ReadonlySet<string>;
 }
 
-/** Delimiters, headers of parts, and fields. Everything outside the file counts. */
+/** Delimiters, headers of parts, and fields: everything outside the file counts. */
 export const framingBytesMax = 65_536;
 const partsMax = 16;
 const partHeaderBytesMax = 8_192;
 const fieldBytesMax = 1_024;
-/** What waits between the parser and the disk. */
+/** Bytes waiting between the parser and the disk. */
 const waitingBytesMax = 65_536;
 
 /**
@@ -72,14 +72,14 @@ export function readMultipart(
       request.off('data', onData).off('close', onClose).off('error', onClose);
       signal.removeEventListener('abort', onAbort);
       request.unpipe(parser);
-      // What still arrives goes nowhere, and the connection can be used again.
+      // Whatever still arrives is discarded, and the connection can be used again.
       request.resume();
     };
     const fail = (error: unknown): void => {
       if (failure !== undefined || isWhole) return;
       failure = { error };
       stop();
-      // Not inside of the parser, which goes on with what it has.
+      // Not from inside the parser, which would go on with what it has.
       const ended = file;
       if (ended !== undefined)
         process.nextTick(() => ended.destroy(error instanceof Error ? error : new Stopped(error)));
@@ -106,7 +106,7 @@ export function readMultipart(
     const onAbort = (): void => fail(signal.reason);
 
     parser.on('file', (field, stream) => {
-      // Its failures are those of the body, which are told below.
+      // Its failures are those of the body, which are reported below.
       stream.on('error', () => undefined);
       if (field !== 'file') {
         stream.resume();
@@ -150,7 +150,7 @@ export function readMultipart(
   });
 }
 
-/** A reason that is no error, in the clothes of one, for streams. */
+/** Wraps a reason that is not an error, because streams need one. */
 class Stopped extends Error {
   readonly reason: unknown;
 
@@ -160,7 +160,7 @@ class Stopped extends Error {
   }
 }
 
-/** Fails with the one failure of the body, whatever the stream itself says. */
+/** Fails with the body's one failure, whatever the stream itself reports. */
 async function* bytesOf(
   stream: Readable,
   failure: () => { readonly error: unknown } | undefined,

@@ -17,34 +17,34 @@ import { EventWriter } from './event-writer.ts';
 import type { RequestLimits } from '../pipeline/runtime-config.ts';
 
 export interface RespondOptions extends Pick<RequestLimits, 'primeMs' | 'keepAliveMs' | 'readerStallMs'> {
-  /** Where the pages of error codes are. */
+  /** Base URL of the pages about error codes. */
   readonly accountUrl: string;
 }
 
-/** One answer under way. */
+/** One answer in progress. */
 export interface Exchange {
   readonly response: ServerResponse;
   readonly connection: Pick<ListenerConnection, 'fillWith'>;
   readonly publicId: string;
-  /** What the log calls the request. */
+  /** The request's id in the log. */
   readonly keptId: string;
-  /** Which pages may read the answer. */
+  /** CORS headers: which pages may read the answer. */
   readonly cors: Readonly<Record<string, string>>;
   readonly running: RunningRequest;
-  /** Set when every limit on the account and its key has let it in. */
+  /** Set when all limits of the account and its key have admitted it. */
   admitted: Admitted | undefined;
-  /** What it carries instead of its own id: that of the request whose answer it repeats (`Idempotency-Key`). */
+  /** Sent instead of its own id: the id of the request whose answer it repeats (`Idempotency-Key`). */
   repeatOf: string | undefined;
   /** Why the answer is an error, for the log; set by `sendError` and `respondStream`. */
   error: ApiError | undefined;
-  /** Set when it had a hold and its money is settled: then its line is in the log. */
+  /** Set when it had a hold and its money is settled: then its log line has been written. */
   receipt: Receipt | undefined;
-  /** When the whole request had arrived, and how long engines were waited for since; by `performance.now()`. */
+  /** When the whole request had arrived, and how long it has waited for engines since; by `performance.now()`. */
   receivedMs: number;
   engineMs: number;
 }
 
-/** An answer that is still to be run: it hands its batches to `deliver` until it is over, or throws. */
+/** Runs an answer: hands its batches to `deliver` until it is over, or throws. */
 export type Run = (deliver: Deliver) => Promise<void>;
 
 /** A whole answer: nothing goes out before the charge is durable. Failures are ordinary HTTP errors. */
@@ -64,9 +64,9 @@ export async function respondWhole(
 
 /** The texts of a stream. */
 export interface EventSource {
-  /** Hands them to `emit`, all but the last, with which it resolves. */
+  /** Hands the texts to `emit`, except for the last, with which it resolves. */
   run(emit: Emit): Promise<string>;
-  /** What comes instead when it rejects. */
+  /** The text to send instead when it rejects. */
   error(error: ErrorBody): string;
 }
 
@@ -82,9 +82,9 @@ export function eventsOf(format: AnswerFormat, head: ResponseHead, run: Run): Ev
 }
 
 /**
- * A stream (specification part 6). Its head goes out with the first batch, so that whatever fails before the first token is
- * an ordinary HTTP error with its own status (contracts §1.0); or when the first batch is not there in `primeMs`, with a
- * comment. Throws only before its head is out; later failures are its last event.
+ * A stream (specification part 6). Its head goes out with the first batch, so that a failure before the first token is an
+ * ordinary HTTP error with its own status (contracts §1.0), or after `primeMs` without a batch, with a comment. Throws only
+ * before its head is out; later failures are its last event.
  */
 export async function respondStream(exchange: Exchange, events: EventSource, options: RespondOptions): Promise<void> {
   const { response } = exchange;
@@ -99,7 +99,7 @@ export async function respondStream(exchange: Exchange, events: EventSource, opt
     timer = setTimeout(keepAlive, options.keepAliveMs);
     return opened;
   };
-  /** Fills silence. Looks at the time of the last write, because moving a timer costs more than remembering a time. */
+  /** Fills silence. Compares the time of the last write, because rescheduling a timer costs more than storing a time. */
   const keepAlive = (): void => {
     if (performance.now() - writtenMs >= options.keepAliveMs) {
       writer?.write(keepAliveComment);
@@ -114,7 +114,7 @@ export async function respondStream(exchange: Exchange, events: EventSource, opt
   try {
     const last = await events.run((text) => {
       const out = writer ?? open();
-      // What a format leaves out, thinking for example, is silence to the line.
+      // Events that a format leaves out, such as thinking, are silence on the connection.
       if (text !== '') writtenMs = performance.now();
       return text === '' || out.write(text) || drained(exchange, out, options.readerStallMs);
     });
@@ -133,7 +133,7 @@ export async function respondStream(exchange: Exchange, events: EventSource, opt
   }
 }
 
-/** Waits until the client reads again; false when it does not, or is gone. */
+/** Waits until the client reads again; `false` when it does not, or is gone. */
 function drained(exchange: Exchange, { source }: EventWriter, stallMs: number): Promise<boolean> {
   const { response, running } = exchange;
   if (response.destroyed) return Promise.resolve(false);
@@ -147,7 +147,7 @@ function drained(exchange: Exchange, { source }: EventWriter, stallMs: number): 
     };
     const onDrain = (): void => settle(true);
     const onClose = (): void => settle(false);
-    // A deadline, a revoked key or a stop ends the wait too; the stream then tells how.
+    // A deadline, a revoked key or a stop ends the wait too; the stream then reports it.
     const onAbort = (): void => settle(true);
     const timer = setTimeout(() => {
       running.cancel('reader-stalled');
@@ -169,10 +169,10 @@ export function sendError(
 ): void {
   const reported = toApiError(error);
   exchange.error = reported;
-  // A refusal says itself which limit it met; any other error says nothing of limits.
+  // A refusal itself says which limit it met; any other error says nothing about limits.
   exchange.admitted = undefined;
   const body = dialect.encodeError(errorBody(reported, exchange.publicId, accountUrl));
-  // §7.5: every 429 says when to come back; without it some clients do not try again at all.
+  // §7.5: every 429 says when to come back; without that some clients do not retry at all.
   const seconds = reported.retryAfterSeconds ?? (reported.status === 429 ? 1 : undefined);
   const retryAfter = seconds === undefined ? {} : { 'retry-after': String(seconds) };
   const reset = reported.status === 429 ? { 'ratelimit-remaining': '0', 'ratelimit-reset': String(seconds) } : {};
@@ -204,7 +204,7 @@ export function sendPage(exchange: Exchange, body: string): void {
   response.end(body);
 }
 
-/** The client has what it asks for: no body, and no length of one. */
+/** The client has the current version: no body and no content length. */
 export function sendNotModified(
   { response, publicId, cors }: Exchange,
   headers: Readonly<Record<string, string>>,

@@ -5,14 +5,14 @@ import { messageCount, messages } from '../dialects/messages/messages.ts';
 import { responses, responsesInputTokens } from '../dialects/responses/responses.ts';
 import type { FamilyFlags, Route } from '../pipeline/route.ts';
 
-/** Flags that the card has once for all families stand beside those of the family. */
+/** Adds the card's flags for all families to those of one family. */
 const withGeneral = (flags: Capabilities['chat'], { vision, reasoning }: Capabilities): FamilyFlags => ({
   ...flags,
   vision,
   reasoning,
 });
 
-/** Every model goes on with a text; the card has no flags of its own for that, and tools need messages. */
+/** Every model continues texts; the card has no flags of its own for that, and tools need messages. */
 const ofTexts = (chat: Capabilities['chat']): Capabilities['chat'] => ({
   ...chat,
   supported: true,
@@ -21,19 +21,19 @@ const ofTexts = (chat: Capabilities['chat']): Capabilities['chat'] => ({
   toolsWithResponseFormat: false,
 });
 
-/** What the card says of this family alone stands instead of what it says of chat. */
+/** The card's flags for this family replace those for chat. */
 const messagesFlags = (capabilities: Capabilities): FamilyFlags => ({ ...capabilities.chat, ...capabilities.messages });
 
 const messagesPolicy = {
   flags: messagesFlags,
-  // `max_tokens` is required; one beyond the window is as if it were not there (§4.2.1(3)).
+  // `max_tokens` is required; one beyond the window is treated as absent (§4.2.1(3)).
   defaultMaxTokens: 'window',
   // §4.2.1(4)
   retryWithoutMaxTokens: false,
   unknownEffort: 'reject',
 } as const;
 
-/** The card says of this family what differs from chat completions; the rest is the same engine. */
+/** The card lists where this family differs from chat completions; the rest is the same engine. */
 const responsesFlags = (capabilities: Capabilities): FamilyFlags => {
   const { supported, streaming, tools, textFormats } = capabilities.responses;
   const own = {
@@ -42,7 +42,7 @@ const responsesFlags = (capabilities: Capabilities): FamilyFlags => {
     tools,
     jsonObject: textFormats.includes('json_object'),
     jsonSchema: textFormats.includes('json_schema'),
-    // Specification §2.3 has no flag of its own for it: what streams and calls tools streams calls.
+    // Specification §2.3 has no separate flag: a model that streams and calls tools streams calls.
     toolStreaming: tools && streaming,
   };
   return withGeneral({ ...capabilities.chat, ...own }, capabilities);
@@ -56,8 +56,8 @@ const responsesPolicy = {
 } as const;
 
 /**
- * The API families (contracts §1.0, "Routes"), by path; a further one is one entry here and a folder in `dialects/`. What is
- * policy and differs between them stands here, and only here.
+ * The API families (contracts §1.0, "Routes"), by path; a new one is one entry here and a folder in `dialects/`. Policy that
+ * differs between them is here, and only here.
  */
 export const inferenceRoutes: ReadonlyMap<string, Route> = new Map<string, Route>([
   [

@@ -8,14 +8,14 @@ import type { ByteSource } from './measure.ts';
 export const isDataUri = (text: string): boolean => /^data:/i.test(text);
 
 /**
- * Characters that are checked at once: 1 ms on a busy machine. A whole body of 50 MB would take 130 ms and, with a
- * character in it that is not base64, 650 ms.
+ * Characters checked at once: 1 ms on a busy machine. A whole body of 50 MB would take 130 ms and, with a character in it that is
+ * not base64, 650 ms.
  */
 export const decodeStepCharacters = 262_144;
 
 /**
- * An image that stands in the request. Throws `unsupported_value` with `param: at` when it is none, is not what it says
- * it is, or is not strict base64. Gives way to other requests after each step.
+ * An image inside the request. Throws `unsupported_value` with `param: at` when it is not an image, not of its declared type, or
+ * not strict base64. Yields to other requests after each step.
  */
 export async function readDataUri(uri: string, at: string, signal: AbortSignal): Promise<ImagePart> {
   const refuse = (why: string): ApiError => new ApiError('unsupported_value', `The image ${why}.`, { param: at });

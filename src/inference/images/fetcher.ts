@@ -8,10 +8,10 @@ import type { Fetched, FetchTarget, ImageRules } from '../../platform/outbound/c
 import type { NameResolver } from '../../platform/outbound/resolver.ts';
 
 export interface FetchLimits {
-  /** Of one image. */
+  /** Largest size of one image. */
   readonly bytesMax: number;
   readonly redirectsMax: number;
-  /** Fetches at once, of all requests, and of one host. */
+  /** Concurrent fetches of all requests, and of one host. */
   readonly parallelMax: number;
   readonly parallelPerHostMax: number;
 }
@@ -25,7 +25,7 @@ export const defaultFetchLimits: FetchLimits = {
 
 export interface ImageFetcherOptions {
   readonly limits?: Partial<FetchLimits>;
-  /** The port that a URL without one means. */
+  /** The port for URLs without one. */
   readonly httpsPort?: number;
   /** Certificate authorities, as PEM, instead of those that Node trusts. */
   readonly certificates?: string;
@@ -36,10 +36,10 @@ export interface FetchSettings {
   readonly resolver: NameResolver;
 }
 
-/** Bytes that have come, told as they come; throws to refuse them. */
+/** Called with the number of bytes as they arrive; throws to refuse them. */
 export type CountBytes = (bytes: number) => void;
 
-/** What errors speak of: the field, and what should be behind its URL. */
+/** What errors refer to: the field, and what its URL should return. */
 interface Subject {
   readonly at: string;
   readonly what: Fetched;
@@ -111,7 +111,7 @@ export class ImageFetcher {
     }
   }
 
-  /** So that nobody hammers a host through us. */
+  /** So that no client can flood a host through us. */
   async #enterHost(host: string, signal: AbortSignal): Promise<() => void> {
     const gate = this.#gatesOfHosts.get(host) ?? new Gate(this.#limits.parallelPerHostMax);
     this.#gatesOfHosts.set(host, gate);
@@ -153,7 +153,7 @@ export class ImageFetcher {
     } catch (error) {
       signal.throwIfAborted();
       if (error instanceof ApiError) throw error;
-      // What exactly went wrong would tell of the network that we stand in.
+      // The exact failure would reveal details of our network.
       throw rejected('could not be fetched: the connection failed or broke off', subject, error);
     } finally {
       await client.destroy();

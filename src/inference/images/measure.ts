@@ -16,9 +16,8 @@ const sideMax = 8_192;
 const pixelsMax = 33_000_000;
 
 /**
- * Kind and size of an image, from its magic bytes and header; a text says, in words for the client, why it is refused.
- * Nothing is decoded: 50 MB of PNG may hold 50 GB (reliability §3.4). Looks at a bounded number of places, whatever the
- * file says of itself.
+ * Kind and size of an image, from its magic bytes and header, or a text for the client that says why it is refused. Nothing is
+ * decoded: 50 MB of PNG may hold 50 GB (reliability §3.4). Reads a bounded number of positions, whatever the file claims.
  */
 export function measure(file: ByteSource): Measured | string {
   const found = headerOf(file);

@@ -11,9 +11,9 @@ export interface Download {
   readonly http: HttpAccess;
   readonly url: string;
   readonly authorization?: string | undefined;
-  /** Where the bytes are gathered; `<part>.json` beside it tells a later process how to go on. */
+  /** Where the bytes are gathered; `<part>.json` beside it tells a later process how to continue. */
   readonly part: string;
-  /** `undefined`: whoever reads the file checks it. */
+  /** `undefined`: the reader of the file checks it. */
   readonly sha256: string | undefined;
   readonly bytes: number | undefined;
   readonly signal: AbortSignal;

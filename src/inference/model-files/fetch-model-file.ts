@@ -26,7 +26,7 @@ export interface FetchEnvironment {
 export interface FetchOptions {
   /** Tried in order until one delivers the right bytes. */
   readonly sources: readonly ModelFileSource[];
-  /** Of the whole file, 64 lower-case hex digits. */
+  /** Hash of the whole file, 64 lower-case hex digits. */
   readonly sha256: string;
   readonly bytes?: number | undefined;
   /** Where model files are kept; looked into first. */

@@ -2,7 +2,7 @@ import { Agent, EnvHttpProxyAgent, type Dispatcher } from 'undici';
 import type { FetchLimits } from './download-limits.ts';
 import { SourceProblem } from './problem.ts';
 
-/** How files are fetched: through which proxy, and with which bounds. Whoever opens it closes it. */
+/** How files are fetched: through which proxy, and with which bounds. The opener closes it. */
 export interface HttpAccess {
   readonly dispatcher: Dispatcher;
   readonly limits: FetchLimits;

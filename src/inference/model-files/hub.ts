@@ -14,7 +14,7 @@ export interface HubAccess {
 export interface HubFile {
   readonly url: string;
   readonly name: string;
-  /** Of a quantization the hub itself names size and hash; of a plain file name nothing is asked beforehand. */
+  /** For a quantization the hub itself reports size and hash; for a plain file name nothing is asked beforehand. */
   readonly bytes: number | undefined;
   readonly sha256: string | undefined;
 }

@@ -72,7 +72,7 @@ async function look(file: string): Promise<Holder | undefined> {
   }
 }
 
-/** A file that was cut off by a crash names nobody; it ages like any other. */
+/** A file that was cut off by a crash names no owner; it ages like any other. */
 function parse(text: string): { pid: number | undefined; host: string | undefined; token: string | undefined } {
   try {
     const { pid, host, token } = JSON.parse(text) as { pid?: number; host?: string; token?: string };

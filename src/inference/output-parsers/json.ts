@@ -1,6 +1,6 @@
 import { Malformed, type Reading, type Source } from './source.ts';
 
-/** Reads a JSON string and passes on what it means, as it comes. */
+/** Reads a JSON string and passes on its decoded text as it comes. */
 export function* readString(source: Source, pass: (text: string) => void): Reading {
   yield* source.expect('"');
   for (;;) {

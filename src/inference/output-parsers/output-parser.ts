@@ -7,15 +7,15 @@ import { readThought } from './thinking.ts';
 
 export interface OutputParserOptions {
   readonly shape: Pick<OutputShape, 'thinking' | 'calls'>;
-  /** The prompt leaves off inside reasoning. */
+  /** The prompt ends inside reasoning. */
   readonly startsInThought: boolean;
   /** `undefined`: no tools were offered, so nothing is a call. */
   readonly calls: CallRules | undefined;
 }
 
 /**
- * What generated text is: reasoning, text, calls. The events are the same for every cut of the text, but for where the texts
- * in them are cut, and no more is kept back than what may still become a mark, or the head of a call.
+ * Splits generated text into reasoning, text and calls. The events are the same however the text is cut, except for where their
+ * own texts are cut, and no more is held back than what may still become a mark, or the head of a call.
  */
 export class OutputParser {
   readonly #source = new Source();
@@ -32,7 +32,7 @@ export class OutputParser {
     this.#reading = this.#read(options);
   }
 
-  /** Where the next character belongs, as far as it is known: a grammar for the answer begins with the answer. */
+  /** The kind of the next character, as far as it is known: a grammar for the answer begins with the answer. */
   get phase(): OutputPhase {
     return this.#phase;
   }
@@ -42,17 +42,17 @@ export class OutputParser {
     return this.#sink.calls;
   }
 
-  /** From here on everything is calls: what is not told of as one is the markup of one. */
+  /** From here on everything is calls: parts not reported as a call are its markup. */
   get isBeyondText(): boolean {
     return this.#sink.dropsText;
   }
 
-  /** As many calls as are wanted are there: whatever follows says nothing, and need not be generated. */
+  /** The wanted number of calls is complete: whatever follows is ignored, and need not be generated. */
   get isOver(): boolean {
     return this.#isOver;
   }
 
-  /** What is in the text, as far as it can be told. */
+  /** The events in the text, as far as they are certain. */
   push(text: string): readonly ParsedEvent[] {
     if (!this.#isOver) {
       this.#source.feed(text);

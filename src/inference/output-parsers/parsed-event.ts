@@ -1,11 +1,11 @@
-/** What a reader finds in generated text. Calls count from 0; ids are made by whoever passes them on. */
+/** What a parser finds in generated text. Calls count from 0; ids are made by the caller. */
 export type ParsedEvent =
   | { readonly type: 'text'; readonly text: string }
   | { readonly type: 'reasoning'; readonly text: string }
   | { readonly type: 'tool-call'; readonly call: number; readonly name: string }
   | { readonly type: 'tool-arguments'; readonly call: number; readonly text: string };
 
-/** Collects events; neighbours of one kind are one event, so that nobody sees how the text was cut. */
+/** Collects events and merges adjacent ones of one kind, so that cuts in the text do not show. */
 export class EventSink {
   #events: ParsedEvent[] = [];
   #calls = 0;
@@ -44,7 +44,7 @@ export class EventSink {
     this.#events.push({ type: 'tool-call', call: this.#calls++, name });
   }
 
-  /** Of the last call. */
+  /** Adds to the last call's arguments. */
   arguments(text: string): void {
     const last = this.#events.at(-1);
     const call = this.#calls - 1;

@@ -92,5 +92,5 @@ function quoted(text: string): string {
 const closing = new Marks(['</parameter>']);
 const nameRun = /[^<>]+/y;
 const nameCharactersMax = 1024;
-/** A value that is no text is looked at whole; a longer one passes as it is. */
+/** A value that is not text is read whole; a longer one passes unchanged. */
 const jsonCharactersMax = 64 * 1024;

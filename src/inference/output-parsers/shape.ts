@@ -6,13 +6,13 @@ import { llama3 } from './llama3.ts';
 import { mistral, mistralArray } from './mistral.ts';
 import { knownThinkMarks, type ThinkMarks } from './thinking.ts';
 
-/** How a model writes what is not plain text, as far as its chat template shows it. */
+/** How a model writes everything but plain text, as far as its chat template shows. */
 export interface OutputShape {
   readonly thinking:
     { readonly type: 'marks'; readonly marks: ThinkMarks } | { readonly type: 'channels' } | { readonly type: 'none' };
-  /** The format of the template; that of Hermes, where the prompt must tell of the tools. */
+  /** The template's format, or Hermes' where the prompt must list the tools. */
   readonly calls: CallFormat;
-  /** Whether the template itself tells the model which tools there are. If not, the prompt must, in the format of Hermes. */
+  /** Whether the template itself lists the tools. If not, the prompt must, in Hermes' format. */
   readonly rendersTools: boolean;
 }
 

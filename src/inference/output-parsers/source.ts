@@ -2,8 +2,8 @@
 export type Reading<T = void> = Generator<void, T>;
 
 /**
- * Text that arrives in pieces, for readers that are written as if it were there at once: they are generators that pause at the
- * end of what has come. They see characters, never pieces, so what they find cannot depend on where the text was cut.
+ * Text that arrives in pieces, for readers written as if it were all there at once: they are generators that pause at the end of
+ * what has come. They see characters, never pieces, so what they find cannot depend on where the text was cut.
  *
  * What is kept: a look-ahead no longer than a mark, and, while a record runs, the text since it began.
  */
@@ -23,22 +23,22 @@ export class Source {
     this.#ended = true;
   }
 
-  /** All that is left of the text is the beginning of something that was looked for. */
+  /** The remaining text is only the beginning of something that was looked for. */
   get isCut(): boolean {
     return this.#cut;
   }
 
-  /** Passes over what has come. */
+  /** Skips the text so far. */
   skip(): void {
     this.#at = this.#text.length;
   }
 
-  /** From here on what is read can still be taken back, as text; `already` is what was read of it before. */
+  /** From here on the text read can still be taken back, as text; `already` was read before. */
   record(already = ''): void {
     this.#record = already;
   }
 
-  /** What was read since `record` is settled; answers it. */
+  /** The text read since `record` is settled; returns it. */
   settle(): string {
     const record = this.#record ?? '';
     this.#record = undefined;
@@ -91,7 +91,7 @@ export class Source {
   }
 
   /**
-   * Passes text on up to the first of the marks, which is read and answered; `undefined`: the text ended before one came. Half of
+   * Passes text on up to the first of the marks, which is read and returned; `undefined`: the text ended before one came. Half of
    * a mark at the end is text, or the mark all the same where one must come (`isDue`).
    */
   *until(marks: Marks, pass: (text: string) => void, isDue = false): Reading<string | undefined> {
@@ -124,14 +124,14 @@ export class Source {
 /** What a call says before its name is known: arguments may come first. Longer than this, it is no call. */
 const recordMax = 64 * 1024;
 
-/** The text is not what its start mark promised. */
+/** The text is not what its opening mark promised. */
 export class Malformed extends Error {
   override readonly name = 'Malformed';
 }
 
 /**
- * Literals to look for. The character that begins any of them stands nowhere else in them, so marks cannot overlap, and what
- * could be the beginning of one is at most one place at the end of the text.
+ * Literals to look for. The first character of each occurs nowhere else in them, so marks cannot overlap, and at most one
+ * position at the end of the text can begin one.
  */
 export class Marks {
   readonly #marks: readonly string[];

@@ -2,7 +2,7 @@ import { readBlanks } from './calls.ts';
 import type { EventSink } from './parsed-event.ts';
 import { Marks, type Reading, type Source } from './source.ts';
 
-/** What stands around reasoning. */
+/** The marks around reasoning. */
 export interface ThinkMarks {
   readonly start: string;
   readonly end: string;
@@ -14,13 +14,13 @@ export const knownThinkMarks: readonly ThinkMarks[] = [
   { start: '<seed:think>', end: '</seed:think>' },
 ];
 
-/** Whether a prompt leaves off inside reasoning, because its template opened it. */
+/** Whether a prompt ends inside reasoning, because its template opened it. */
 export function endsInThought(prompt: string, { start, end }: ThinkMarks): boolean {
   return prompt.lastIndexOf(start) > prompt.lastIndexOf(end) && prompt.trimEnd().endsWith(start);
 }
 
 /**
- * Reads what stands before the answer: reasoning, when the text begins with its mark or inside it. Without an end, all of it is
+ * Reads the text before the answer: reasoning, when the text begins with its mark or inside it. Without an end, all of it is
  * reasoning. Blanks around the marks are layout.
  */
 export function* readThought(
@@ -31,7 +31,7 @@ export function* readThought(
   enter: (phase: 'reasoning' | 'answer') => void,
 ): Reading {
   const blanks = yield* readBlanks(source, sink);
-  // Some models say the mark again that their template has set.
+  // Some models repeat the mark that their template has set.
   const isMarked = yield* source.accept(marks.start);
   if (!startsInside && !isMarked) {
     sink.text(blanks);

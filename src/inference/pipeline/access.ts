@@ -6,13 +6,15 @@ import { ApiError } from '../../platform/errors.ts';
 
 /** Where a request comes from, and what it is for. */
 export interface Origin {
-  /** Of the URL. */
+  /** The URL's path. */
   readonly path: string;
-  /** Of the client: the peer of the connection, or whom a trusted proxy names. */
+  /** The client's address: the connection's peer, or what a trusted proxy reports. */
   readonly address: string | undefined;
 }
 
-/** Specification §5.5: what the key is kept to; a management key makes no requests at all (contracts.md, section 2). Throws `http_403`. */
+/**
+ * Specification §5.5: the key's restrictions; a management key makes no requests (contracts.md, section 2). Throws `http_403`.
+ */
 export function checkAccess({ key }: Caller, { path, address }: Origin): void {
   if (key.isManagement === true)
     throw new ApiError('http_403', 'This is a management key, for the account host. Requests take an inference key.');
@@ -22,22 +24,19 @@ export function checkAccess({ key }: Caller, { path, address }: Origin): void {
   if (!key.access.mayUse(path)) throw new ApiError('http_403', `This key may not use ${path}.`);
 }
 
-/**
- * The models that a caller can use at a time, and thus sees; without a key, all that are nobody's in particular
- * (specification §5.6).
- */
+/** The models that a caller can use now, and thus sees; without a key, every model that is not dedicated (specification §5.6). */
 export function usableModels(caller: Caller | undefined, catalog: Catalog, time: number): readonly Model[] {
   return catalog
     .modelsAt(time)
     .filter((model) => isShownTo(model, caller) && (caller === undefined || isEntitled(caller, model.id)));
 }
 
-/** What is dedicated to others does not exist for a caller: its name may say whose it is. */
+/** A model dedicated to others does not exist for a caller: its name may tell whose it is. */
 const isShownTo = ({ dedicatedTo }: Model, caller: Caller | undefined): boolean =>
   dedicatedTo === undefined || (caller !== undefined && dedicatedTo.has(caller.account.id));
 
 /**
- * The model that a request names: 404 when there is none, or no longer; 403 when there is one, but not for this key
+ * The model that a request names: 404 when there is none, or it has been retired; 403 when there is one, but not for this key
  * (specification §5.5, §7.2). The message lists what the key can use (§5.6).
  */
 export function modelFor(id: string, caller: Caller, catalog: Catalog, time: number): Model {

@@ -1,21 +1,21 @@
 import type { CancelReason } from './cancellation.ts';
 
-/** A request that is being worked on, from its arrival to its last byte. */
+/** A request in progress, from its arrival to its last byte. */
 export interface RunningRequest {
   readonly signal: AbortSignal;
   /** Why it was stopped. Unlike `signal`, asking for it costs nothing: most refusals need no signal. */
   readonly cancelled: CancelReason | undefined;
   /** Stops the request; only the first reason counts. */
   cancel(reason: CancelReason): void;
-  /** Whose it is, as soon as that is known. */
+  /** Sets the account and key that it belongs to, as soon as they are known. */
   claim(accountId: string, keyId: string): void;
   end(): void;
 }
 
-/** One of them. */
+/** One running request or generation. */
 class Entry implements RunningRequest {
   readonly #controller = new AbortController();
-  /** A client waits for it. */
+  /** Whether a client waits for it. */
   readonly isRequest: boolean;
   readonly #ended: (entry: Entry) => void;
   accountId: string | undefined;
@@ -52,7 +52,7 @@ export class ActiveRequests {
   #requests = 0;
   #whenEmpty: (() => void) | undefined;
 
-  /** Requests of clients that are under way. */
+  /** Number of client requests in progress. */
   get count(): number {
     return this.#requests;
   }
@@ -61,7 +61,7 @@ export class ActiveRequests {
     return this.#begin(true);
   }
 
-  /** A generation apart from the requests that read it; stopped like them, and waited for. */
+  /** A generation that runs apart from the requests that read it; stopped and waited for like them. */
   beginGeneration(): RunningRequest {
     return this.#begin(false);
   }
@@ -89,7 +89,7 @@ export class ActiveRequests {
     for (const entry of this.#entries) entry.cancel(reason);
   }
 
-  /** Waits until nothing runs, at most `limitMs`; then stops what is left and waits `graceMs` for its last bytes. */
+  /** Waits until nothing runs, at most `limitMs`; then stops the rest and waits `graceMs` for its last bytes. */
   async drain(limitMs: number, graceMs: number): Promise<void> {
     await this.#empty(limitMs);
     this.cancelAll('drain');

@@ -3,42 +3,42 @@ import type { Constraint, EngineRequest } from '../../generation/request.ts';
 import { WaitQueue } from './wait-queue.ts';
 import { PromptLengths } from './prompt-lengths.ts';
 
-/** One place where a model runs. */
+/** A backend that can run a model. */
 export interface Backend {
-  /** For logs and the ledger; names no secret. */
+  /** For logs and the ledger; contains no secret. */
   readonly label: string;
-  /** The same for backends of a model between which nothing decides: they share its load. */
+  /** Equal for interchangeable backends of a model: they share its load. */
   readonly kind: string;
   readonly engine: Engine;
   readonly concurrencyMax: number;
-  /** Requests that may wait because of this backend. One with a line of its own takes them all and has 0 here. */
+  /** How many requests may wait because of this backend. One with a queue of its own takes them all and has 0 here. */
   readonly queueMax: number;
   /** Retains nothing of a request (specification §4.2.6). */
   readonly zdr: boolean;
-  /** Kinds of constraints that it keeps an answer to. */
+  /** Kinds of constraints that it enforces. */
   readonly enforces: readonly Constraint['type'][];
-  /** Requests that run on it now. */
+  /** Number of requests that run on it now. */
   running: number;
 }
 
 /** Backends of one kind. */
 export interface Peers {
   readonly backends: readonly Backend[];
-  /** Which of them is looked at first, so that those with equally much to do take turns. */
+  /** Index of the backend to look at first, so that equally loaded ones take turns. */
   next: number;
 }
 
-/** The backends of one model, the line in front of them, and what they tell of the lengths of prompts. */
+/** The backends of one model, their wait queue, and what they report about prompt lengths. */
 export interface BackendPool {
   /** In the order of the configuration. */
   readonly backends: readonly Backend[];
-  /** The same, in the order in which they are taken: a kind stands where its first backend does. */
+  /** The same, in the order in which they are tried: a kind stands where its first backend does. */
   readonly peers: readonly Peers[];
   readonly line: WaitQueue<Backend>;
   readonly promptLengths: PromptLengths;
 }
 
-/** `waitMax`: how long a request may wait for a place; the time is the one that a backend has for its first token. */
+/** `waitMax`: how long a request may wait for a slot; it equals a backend's time limit for its first token. */
 export function placesOf(backends: readonly Backend[], waitMaxMs: number): BackendPool {
   const line = new WaitQueue<Backend>({
     lengthMax: backends.reduce((sum, backend) => sum + backend.queueMax, 0),
@@ -59,8 +59,8 @@ function peersOf(backends: readonly Backend[]): readonly Peers[] {
 }
 
 /**
- * Fails closed: nobody gets a request whose privacy or whose constraint it would not keep (§4.2.6, §4.2.3), or of which it would
- * leave something out in silence (contracts §1.0).
+ * Fails closed: a backend gets no request whose privacy or constraint it would not keep (§4.2.6, §4.2.3), or of which it would
+ * silently leave something out (contracts §1.0).
  */
 export const mayTake = (backend: Backend, request: EngineRequest): boolean =>
   keeps(backend, request) && backend.engine.refusal?.(request) === undefined;
@@ -68,7 +68,7 @@ export const mayTake = (backend: Backend, request: EngineRequest): boolean =>
 const keeps = (backend: Backend, { retain, constraint }: EngineRequest): boolean =>
   (retain || backend.zdr) && (constraint === undefined || backend.enforces.includes(constraint.source.type));
 
-/** Throws what the client is to be told when no backend can do what it asks for, however many of them are up. */
+/** Throws the client's error when no backend can do what the request asks for, however many of them are up. */
 export function refuseImpossible(backends: readonly Backend[], request: EngineRequest): void {
   const refusals = backends.filter((backend) => keeps(backend, request)).map(({ engine }) => engine.refusal?.(request));
   const [first] = refusals;

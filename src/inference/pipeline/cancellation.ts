@@ -4,7 +4,7 @@ import type { Ending } from '../../store/ledger.ts';
 /** Why a running request was stopped from outside; the reason of its abort signal. The first one wins. */
 export type CancelReason = 'client-left' | 'reader-stalled' | 'revoked' | 'drain' | 'deadline' | 'lost';
 
-/** The ending that the ledger records for it. */
+/** The ending that the ledger records for a cancel reason. */
 export function endingOfCancel(reason: CancelReason): Ending {
   switch (reason) {
     case 'client-left':
@@ -22,7 +22,7 @@ export function endingOfCancel(reason: CancelReason): Ending {
   }
 }
 
-/** What a client that is still there is told. The model is undefined while the request has not been understood. */
+/** The error for a client that is still there. The model is undefined while the request has not been understood. */
 export function errorOfCancel(reason: CancelReason, model: string | undefined): ApiError {
   const extra = model === undefined ? {} : { model };
   switch (reason) {
@@ -44,7 +44,7 @@ export function errorOfCancel(reason: CancelReason, model: string | undefined): 
       return new ApiError('backend_timeout', 'The request ran longer than this service allows. Nothing is charged.', {
         extra,
       });
-    // Its money and its slot are others' by now (docs/money.md, "The fence").
+    // Its money and its slot belong to others by now (docs/money.md, "The fence").
     case 'lost':
       return new ApiError(
         'internal_error',

@@ -1,4 +1,4 @@
-/** A thread that compiles constraints, one after the other. Whatever it throws beyond a refusal ends it, and only it. */
+/** A thread that compiles constraints one after the other. Anything it throws other than a refusal ends only this thread. */
 import '../../platform/stack-traces.ts';
 
 import { parentPort } from 'node:worker_threads';
@@ -13,7 +13,7 @@ import { ApiError } from '../../platform/errors.ts';
 import type { ErrorCode } from '../../platform/errors.ts';
 import type { Constraint } from '../../generation/request.ts';
 
-/** What a constraint becomes. */
+/** The result of compiling a constraint. */
 export interface Compiled {
   readonly gbnf: string;
   readonly program: Int32Array;

@@ -4,7 +4,7 @@ import { withoutDroppedKeywords } from './dropped-keywords.ts';
 import type { Constraint, GenerationRequest, Tool, ToolChoice } from '../../generation/request.ts';
 import type { FamilyFlags } from './route.ts';
 
-/** What a request asks of the form of its answer, when everything that excludes each other has been decided. */
+/** The form that a request asks for, after everything mutually exclusive has been decided. */
 export interface Form {
   readonly tools: readonly Tool[];
   readonly toolChoice: ToolChoice;
@@ -12,10 +12,10 @@ export interface Form {
 }
 
 /**
- * The form of a request, with the references of its schemas inlined (§4.2.3(2)). Throws `json_schema_refs_unsupported` 400,
- * for every tool, and for the schema of the answer when there is to be one.
+ * The form of a request, with the references of its schemas inlined (§4.2.3(2)). Throws `json_schema_refs_unsupported` 400, for
+ * every tool, and for the answer's schema when it has one.
  *
- * §4.2.3(4): a forced call takes no other form, and whatever else has a form is no call. A tool that must not be called is
+ * §4.2.3(4): a forced call takes no other form, and an answer of another form is not a call. A tool that must not be called is
  * not offered at all: that is the one way of `tool_choice: none` that every model and every server obeys.
  */
 export function formOf(request: GenerationRequest, flags: FamilyFlags): Form {
@@ -44,7 +44,7 @@ function inlined(schema: unknown, at: string, flags: FamilyFlags): unknown {
   throw new ApiError('json_schema_refs_unsupported', 'The model takes no references in a JSON Schema.', { param: at });
 }
 
-/** Decoding has bounded how deep it nests. */
+/** Decoding has bounded how deeply it nests. */
 const hasReference = (value: unknown): boolean =>
   typeof value === 'object' &&
   value !== null &&

@@ -6,12 +6,12 @@ import type { Constraint, EngineConstraint } from '../../generation/request.ts';
 import type { CompileOrder, Compiled, CompileReply } from './compile-thread.ts';
 
 export interface ConstraintsOptions {
-  /** Grammars kept, and bytes of them. */
+  /** Bounds on the grammars kept: their number, and their bytes. */
   readonly grammarsMax?: number;
   readonly bytesMax?: number;
-  /** Constraints that wait for the thread; further ones are refused. */
+  /** How many constraints may wait for the thread; further ones are refused. */
   readonly waitingMax?: number;
-  /** How long one may take. Its steps are bounded too, so this is for a machine that stands still. */
+  /** Time limit for one constraint. Its steps are bounded too, so this is for a machine that stands still. */
   readonly timeLimitMs?: number;
 }
 
@@ -22,15 +22,15 @@ interface Job {
 }
 
 /**
- * Compiles constraints in a thread of its own, because a hostile one takes 100 ms of a processor, and remembers the newest,
- * because a program sends the same schema with every request.
+ * Compiles constraints on a thread of its own, because a hostile one takes 100 ms of CPU, and remembers the newest, because a
+ * program sends the same schema with every request.
  */
 export class Constraints {
   readonly #options: Required<ConstraintsOptions>;
-  /** By the digest of what was compiled; the one that was used last stands last. */
+  /** By the digest of what was compiled, least recently used first. */
   readonly #grammars = new Map<string, Compiled>();
   #bytes = 0;
-  /** Of constraints that are being compiled, for others who send the same. */
+  /** Constraints being compiled, shared with other requests that send the same one. */
   readonly #running = new Map<string, Promise<Compiled>>();
   readonly #waiting: Job[] = [];
   #thread: Worker | undefined;
@@ -47,15 +47,15 @@ export class Constraints {
     };
   }
 
-  /** Grammars that are remembered. */
+  /** Number of grammars remembered. */
   get count(): number {
     return this.#grammars.size;
   }
 
   /**
    * Rejects with 400 for what is broken, too large or cannot be enforced (contracts decisions 13 and 15), and with
-   * `backend_at_capacity` when there is more to compile than can be. `retain: false`: nothing of the constraint outlives
-   * its compilation (§4.2.6). `at` is the field that holds the constraint, for the `param` of an error.
+   * `backend_at_capacity` when there is more to compile than the thread can take. `retain: false`: nothing of the constraint
+   * outlives its compilation (§4.2.6). `at` is the field that holds the constraint, for the `param` of an error.
    */
   async compile(source: Constraint, at: string, retain: boolean): Promise<EngineConstraint> {
     if (!retain) return { source, ...(await this.#run({ source, at })) };
@@ -134,7 +134,7 @@ export class Constraints {
       resourceLimits: { maxOldGenerationSizeMb: 512 },
     });
     thread.on('message', (reply: CompileReply) => {
-      // Of a thread that took too long, just before it ended: another thread has another constraint now.
+      // From a thread that took too long, just before it ended: another thread has another constraint now.
       if (this.#thread !== thread) return;
       const job = this.#job;
       this.#job = undefined;
@@ -151,7 +151,7 @@ export class Constraints {
     return thread;
   }
 
-  /** Ends the thread, and with it what it is at; what waits goes on in another. */
+  /** Ends the thread and the constraint it is working on; those that wait continue on another thread. */
   async #end(reason: Error = atCapacity(this.#options.waitingMax)): Promise<void> {
     const thread = this.#thread;
     this.#thread = undefined;

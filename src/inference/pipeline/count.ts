@@ -5,8 +5,8 @@ import { isReady, mayTake } from './backend-pool.ts';
 import type { Backend } from './backend-pool.ts';
 
 /**
- * Exact number of prompt tokens without the images, by the first backend that is ready. `too-long`: the backend refused without counting.
- * `undefined`: nobody can count, or did not; whatever is wrong with the request is then the backend's to say.
+ * Exact number of prompt tokens without the images, by the first backend that is ready. `too-long`: the backend refused without
+ * counting. `undefined`: no backend can count, or did; the backend that generates then reports what is wrong with the request.
  */
 export async function countPrompt(
   request: EngineRequest,

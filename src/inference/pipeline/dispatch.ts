@@ -9,9 +9,9 @@ import type { Backend, BackendPool } from './backend-pool.ts';
 
 /** What `dispatch` found out on the way, for the ledger and the log. */
 export interface DispatchTrace {
-  /** Label of the backend that was asked last. */
+  /** Label of the backend that was tried last. */
   backend: string | null;
-  /** An engine has been asked: from here on a client that leaves pays for its input. */
+  /** An engine has been called: from here on a client that leaves pays for its input. */
   dispatched: boolean;
 }
 
@@ -34,7 +34,7 @@ export async function dispatch(
   for (;;) {
     const backend = await placeFor(order, places, tried, failure, signal);
     let content = false;
-    /** What fails now is not the backend. */
+    /** Failures from here on are not the backend's. */
     let isTaking = false;
     try {
       trace.backend = backend.label;
@@ -72,7 +72,7 @@ export async function dispatch(
   }
 }
 
-/** A backend with a place taken at it, if need be after a wait in line. */
+/** A backend with a slot taken on it, if need be after waiting in the queue. */
 async function placeFor(
   order: Order,
   places: BackendPool,
@@ -82,16 +82,16 @@ async function placeFor(
 ): Promise<Backend> {
   const taken = await places.line.place(() => freePlace(order, places, tried, failure), signal);
   if (typeof taken === 'object') return taken;
-  // §7.5; whoever waited in vain is told the same as whoever may not wait.
+  // §7.5: a request that waited in vain gets the same error as one that may not wait.
   const bounded = places.backends.filter((backend) => !tried.has(backend) && Number.isFinite(backend.concurrencyMax));
   const count = bounded.reduce((sum, { concurrencyMax }) => sum + concurrencyMax, 0);
   throw new ApiError('backend_at_capacity', `All places of the model '${order.model.id}' are taken.`, atCap(count, 1));
 }
 
 /**
- * Takes a place at a backend that is ready and has not failed this request yet: of the first kind, in the order of the
- * configuration, that has a free one, at the backend with the fewest requests. One pass and no allocation, because every
- * request comes through here, and waiters again and again.
+ * Takes a slot at a backend that is ready and has not failed this request yet: of the first kind, in configuration order, that
+ * has a free slot, the backend with the fewest requests. One pass and no allocation, because every request comes through here,
+ * and waiters again and again.
  */
 function freePlace(
   order: Order,
@@ -124,13 +124,13 @@ function freePlace(
   );
 }
 
-/** A model that is still being fetched or loaded says so; why a backend is down is for the operator's log only. */
+/** A model that is still being fetched or loaded says so; the reason why a backend is down is for the operator's log only. */
 const waitingFor = (backends: readonly Backend[]): string =>
   backends.some((backend) => backend.engine.status().state === 'starting')
     ? 'It is still being loaded; try again shortly.'
     : '';
 
-/** When the first of them may be back; a moment where none of them knows. */
+/** When the first of them may be back; a short time where none of them knows. */
 function retryAfterSeconds(backends: readonly Backend[]): number {
   const known = backends
     .map(({ engine }) => engine.status())
@@ -157,7 +157,7 @@ function mayFailOver(error: unknown): boolean {
   }
 }
 
-/** §7.7: these bodies carry the model; an engine does not know its public name. */
+/** §7.7: these bodies name the model; an engine does not know its public name. */
 function withModel(error: unknown, order: Order): unknown {
   if (!(error instanceof ApiError)) return error;
   return error.type === 'server_error' || error.type === 'routing_error'

@@ -5,8 +5,8 @@ import type { Effort, GenerationRequest, ReasoningForm, RequestedEffort } from '
 import type { FamilyFlags, Route } from './route.ts';
 
 /**
- * The tier at which the model runs (specification §4.2.5(3), (4) and (6)). On a model that lists no `none`, which always
- * reasons, an attempt to switch reasoning off gives the lowest tier that it has.
+ * The tier at which the model runs (specification §4.2.5(3), (4) and (6)). A model that lists no `none` always reasons: an
+ * attempt to switch reasoning off gives its lowest tier.
  */
 export function resolveEffort(
   requested: RequestedEffort | undefined,
@@ -27,7 +27,9 @@ export function resolveEffort(
   });
 }
 
-/** Distance in the order of the tiers, ties go down; a tier above none becomes none only when nothing else is listed (contracts decision 22). */
+/**
+ * The nearest listed tier; ties go down; a tier above none becomes none only if nothing else is listed (contracts decision 22).
+ */
 export function nearestEffort(wanted: Effort, listed: readonly Effort[]): Effort {
   if (listed.includes(wanted)) return wanted;
   const above = listed.filter((effort) => effort !== 'none');
@@ -46,20 +48,20 @@ export interface Reasoning {
   readonly reasoningForm: ReasoningForm;
 }
 
-/** Decides it from what the request says, what its model can do, and what its family can carry. Throws `unsupported_value` 400. */
+/** Decides it from the request, the capabilities of its model, and what its family can carry. Throws `unsupported_value` 400. */
 export function reasoningOf(
   asked: Pick<GenerationRequest, 'effort' | 'prompt'>,
   model: Model,
   route: Pick<Route, 'unknownEffort'>,
   flags: Pick<FamilyFlags, 'reasoning'>,
 ): Reasoning {
-  // A text goes on as it is: nothing tells the model to reason, and nothing of what it writes is taken for reasoning.
+  // A text prompt is continued as it is: nothing tells the model to reason, and none of its output is taken for reasoning.
   if (asked.prompt.type !== 'messages') return { effort: 'none', reasoningForm: 'separate' };
   const { capabilities } = model;
   const requested = resolveEffort(asked.effort, model, route);
-  // What the family cannot carry is not thought, or, where the model cannot help it, not told.
+  // Reasoning that the family cannot carry is not generated or, where the model cannot do without, not returned.
   const isCarried = flags.reasoning || !capabilities.reasoning;
-  // An answer that goes on with a client's words does not think before them.
+  // An answer that continues a client's words does not think first.
   const mayReason = isCarried && !continuesLast(asked.prompt);
   const effort = mayReason ? requested : nearestEffort('none', capabilities.efforts);
   const isReported = isCarried || effort === 'none';

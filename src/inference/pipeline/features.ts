@@ -5,8 +5,8 @@ import type { GenerationRequest } from '../../generation/request.ts';
 import type { FamilyFlags } from './route.ts';
 
 /**
- * A request is accepted exactly when the model's card says so (contracts decision 20). Called after the tool rules,
- * before lengths (decision 10).
+ * A request is accepted exactly when the model's card allows it (contracts decision 20). Called after the tool rules, before
+ * lengths (decision 10).
  */
 export function checkFeatures(request: GenerationRequest, model: Model, flags: FamilyFlags): void {
   const { at } = request;
@@ -25,7 +25,7 @@ export function checkFeatures(request: GenerationRequest, model: Model, flags: F
   const forced = request.toolChoice?.type === 'required' || request.toolChoice?.type === 'function';
   if (forced && reasonsAlways(model)) throw lacks(at.toolChoice, 'a forced tool choice, because it always reasons');
   if (continuesLast(request.prompt)) {
-    // Whatever comes first is then not what goes on with the words: thinking, a call, or the beginning of a form.
+    // What comes first would then not continue the words: thinking, a call, or the beginning of a form.
     if (reasonsAlways(model)) throw lacks(at.prompt, 'the continuation of a message, because it always reasons');
     if (forced) throw lacks(at.toolChoice, 'a forced tool choice with the continuation of a message');
     if (request.constraint !== undefined)

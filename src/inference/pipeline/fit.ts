@@ -5,7 +5,7 @@ import type { LengthRefusal } from './length-refusal.ts';
 import { bytesPerToken } from './prompt-lengths.ts';
 import type { Route } from './route.ts';
 
-/** What of a route decides lengths. */
+/** The fields of a route that decide lengths. */
 type LengthPolicy = Pick<Route, 'defaultMaxTokens' | 'retryWithoutMaxTokens'>;
 
 /** The default of §4.2.1(1) for a model without an output cap. */
@@ -19,18 +19,18 @@ const toolTemplateTokens = 1024;
 
 export interface Fitted {
   readonly maxTokens: number;
-  /** Tokens that reasoning may take beyond these (§4.2.1(5)). */
+  /** Extra tokens that reasoning may take (§4.2.1(5)). */
   readonly reasoningRoomTokens: number;
-  /** Tokens of all prompts together, exact when `counted`, else an upper bound from their bytes. */
+  /** Tokens of all prompts together; exact when `counted`, otherwise an upper bound from their bytes. */
   readonly promptTokens: number;
   readonly counted: boolean;
-  /** What no tokenizer and no template could make of all prompts together, whatever was counted. */
+  /** Most tokens that any tokenizer and template could make of all prompts together, whatever was counted. */
   readonly promptTokensPossible: number;
-  /** `maxTokens` is what the window leaves, and less than was wanted. */
+  /** `maxTokens` is what the window leaves, and less than was asked for. */
   readonly limitedByContext: boolean;
 }
 
-/** What of a request decides its length. */
+/** The fields of a request that decide its length. */
 export interface FittedRequest extends Pick<GenerationRequest, 'prompt' | 'tools' | 'maxTokens' | 'at'> {
   /** Extra room that the model's card gives to reasoning; 0 without reasoning. */
   readonly reasoningRoomTokens: number;
@@ -40,9 +40,9 @@ export interface FittedRequest extends Pick<GenerationRequest, 'prompt' | 'tools
  * Decides how long the answer may be (specification §4.2.1). The prompt is bounded from its bytes; only where that
  * bound and `max_tokens` exceed the window is the engine asked to count. Throws `context_length_exceeded` 400.
  *
- * Each prompt of a batch has the window for itself, so it is the longest one that decides (contracts §1.1). `countPrompt`
- * counts one prompt and leaves images out. They count as `images` says (§4.2.4(3)): as many as is likely for the window, whose
- * last judge is the backend, and as many as there can be for the hold.
+ * Each prompt of a batch has the window to itself, so the longest one decides (contracts §1.1). `countPrompt` counts one prompt
+ * and leaves images out. Images count as `images` says (§4.2.4(3)): the likely number for the window, on which the backend has
+ * the last word, and the largest possible number for the hold.
  *
  * The room of §4.2.1(5) goes beyond `max_tokens`, never beyond what the card promises: answer and reasoning together stay
  * within `max_output_tokens`, which caps the output, and within the window.
@@ -57,11 +57,11 @@ export async function fit(
 ): Promise<Fitted> {
   const prompts = singlePrompts(request.prompt).map((prompt) => {
     const bound = promptTokenBound(prompt, request.tools) + images.most;
-    // Ids are what they are, and none is added to them.
+    // Token ids are exact, and none are added to them.
     return { prompt, likely: bound, most: bound, isExact: prompt.type === 'token-ids' };
   });
   const wanted = wantedTokens(request.maxTokens, model, route);
-  // A server may put its beginning of text before ids too.
+  // A server may put its beginning-of-text token before ids too.
   const promptTokensPossible = prompts.reduce((sum, { most, isExact }) => sum + most + (isExact ? 1 : 0), 0);
   const roomy = capped(wanted + request.reasoningRoomTokens, model);
   const fitted = (maxTokens: number): Fitted => {
@@ -84,7 +84,7 @@ export async function fit(
     if (one.isExact || one.most + roomy <= model.contextLength) continue;
     const counted = await countPrompt(one.prompt);
     if (counted === 'too-long') throw tooLong(undefined);
-    // Nobody can count here: the backend judges, and `dispatch` refits once when it refuses.
+    // No exact count is available: the backend judges, and `dispatch` refits once when it refuses.
     if (counted === undefined) return fitted(wanted);
     one.likely = counted + images.likely;
     one.most = counted + images.most;
@@ -94,14 +94,14 @@ export async function fit(
   if (likely + wanted <= model.contextLength) return fitted(wanted);
 
   const room = model.contextLength - likely;
-  // §4.2.1(4) with contracts decision 14: once more without max_tokens, as long as the window leaves room.
+  // §4.2.1(4) with contracts decision 14: one retry without max_tokens, as long as the window leaves room.
   const mayShrink = route.retryWithoutMaxTokens || heeded(request.maxTokens, model) === undefined;
   if (room < 1 || !mayShrink) throw tooLong(likely);
   const maxTokens = capped(room, model);
   return { ...fitted(maxTokens), limitedByContext: maxTokens === room };
 }
 
-/** A conversation, or each prompt of a batch as a request of its own. */
+/** A conversation, or each prompt of a batch as a separate request. */
 function singlePrompts(prompt: Prompt): readonly Prompt[] {
   switch (prompt.type) {
     case 'messages':
@@ -120,7 +120,7 @@ const longest = <Field extends 'likely' | 'most'>(
 
 const noImages: ImageTokens = { likely: 0, most: 0 };
 
-/** §4.2.1(4) when it is the backend that refused: what the window leaves, by the backend's own count when it told one. */
+/** §4.2.1(4) after a refusal by the backend: what the window leaves, by the backend's own count if it reported one. */
 export function retryTokens(
   model: Model,
   { promptTokens, windowTokens = Infinity }: LengthRefusal,
@@ -141,7 +141,7 @@ function wantedTokens(asked: number | undefined, model: Model, route: LengthPoli
     : model.contextLength;
 }
 
-/** §4.2.1(3): larger than the whole window is as if it were not there. */
+/** §4.2.1(3): a value larger than the whole window is treated as absent. */
 const heeded = (asked: number | undefined, model: Model): number | undefined =>
   asked !== undefined && asked <= model.contextLength ? asked : undefined;
 
@@ -174,10 +174,10 @@ export function contextLengthExceeded(
   );
 }
 
-/** What is charged for a prompt whose length nobody tells. */
+/** What is charged for a prompt whose length was never reported. */
 export const promptTokensLikely = (bound: number): number => Math.ceil(bound / bytesPerToken);
 
-/** No tokenizer makes more tokens of a text than it has UTF-8 bytes; the template adds a few to each message and tool. */
+/** No tokenizer makes more tokens of a text than it has UTF-8 bytes; the template adds a few for each message and tool. */
 export function promptTokenBound(prompt: Prompt, tools: readonly Tool[]): number {
   const ofTools =
     tools.length === 0 ? 0 : tools.reduce((sum, tool) => sum + toolBytes(tool) + templateTokens, toolTemplateTokens);
@@ -206,7 +206,7 @@ function messageBytes(message: Message): number {
     for (const call of message.toolCalls)
       bytes += 2 * quotedBytes(call.id) + quotedBytes(call.name) + argumentsBytes(call.arguments) + templateTokens;
   }
-  // Some templates print results as JSON, and some models get them between tags.
+  // Some templates print results as JSON, and some put them between tags.
   if (message.role === 'tool') {
     bytes += 2 * quotedBytes(message.toolCallId ?? '') + templateTokens;
     for (const part of message.content)
@@ -217,10 +217,10 @@ function messageBytes(message: Message): number {
 
 const quotedBytes = (text: string): number => Buffer.byteLength(JSON.stringify(text));
 
-/** Templates print them again, with a blank behind each comma and colon, or quote what is no JSON. */
+/** Templates print arguments again with a blank after each comma and colon, or quote those that are not JSON. */
 const argumentsBytes = (text: string): number => Math.max(2 * Buffer.byteLength(text), quotedBytes(text));
 
-/** Twice the schema: templates indent it. Decoding has bounded how deep it nests. */
+/** Twice the schema: templates indent it. Decoding has bounded how deeply it nests. */
 const toolBytes = (tool: Tool): number =>
   quotedBytes(tool.name) +
   quotedBytes(tool.description ?? '') +

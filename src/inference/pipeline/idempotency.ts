@@ -20,28 +20,28 @@ import { openAnswer, sealAnswer } from './sealed-answer.ts';
 
 /** How long a key stands for its request. */
 export const keptMs = 86_400_000;
-/** A longer answer is not kept, and nobody can join it. Of 65,536 tokens with 120 bytes of wire each. */
+/** A longer answer is not kept and cannot be joined. 65,536 tokens with 120 bytes of wire each. */
 export const answerCharactersMax = 8_388_608;
-/** Of answers under way, over all accounts. */
+/** Characters of all answers in progress, over all accounts. */
 export const underWayCharactersMax = 134_217_728;
-/** Of kept requests; the oldest make room. */
+/** Bytes of kept requests per account; the oldest make room. */
 export const accountBytesMax = 134_217_728;
 export const bytesMax = 4_294_967_296;
-/** An account whose kept requests have grown so much is tidied at once. */
+/** An account whose kept requests have grown by this much is tidied at once. */
 const grownBytesMax = accountBytesMax / 2;
-/** Requests that wait for the answer of one, in this process. */
+/** How many requests may wait for one answer in this process. */
 export const twinsMax = 256;
 /**
- * How long a generation goes on for nobody: clients that lose their connection come back within eight seconds
+ * How long a generation continues without a reader: clients that lose their connection come back within eight seconds
  * (docs/decisions/008-idempotency.md).
  */
 const graceMs = 10_000;
 const keyLengthMax = 255;
-/** The store answers a claim, or the request is refused. */
+/** The store must answer a claim within this time, or the request is refused. */
 const claimTimeoutMs = 5_000;
-/** An answer waits so long to be kept, not longer. */
+/** How long an answer waits to be kept. */
 const keepTimeoutMs = 2_000;
-/** Between two looks at a request that another process runs. */
+/** Interval for checking on a request that another process runs. */
 const lookMsMin = 50;
 const lookMsMax = 500;
 
@@ -59,14 +59,14 @@ export function idempotencyKeyOf(headers: Headers): string | undefined {
   );
 }
 
-/** A request with a key: hashes of 32 bytes, which nobody who has the database can guess a key or a body by. */
+/** A request with a key: 32-byte hashes, from which someone who has the database can guess neither key nor body. */
 export interface KeyedRequest {
   readonly keyHash: Uint8Array;
-  /** Of the body, and of what else decides the answer. */
+  /** Hash of the body and of everything else that decides the answer. */
   readonly fingerprint: Uint8Array;
   /**
-   * What its answer is sealed with. It follows from the client's own key and body, neither of which is kept, and is kept
-   * nowhere itself: an answer repeats what was asked (instructions, tools, metadata), and only who asks again may read it.
+   * Seals the answer. It is derived from the client's own key and body, neither of which is kept, and is itself kept nowhere: an
+   * answer repeats what was asked (instructions, tools, metadata), and only a client that asks again may read it.
    */
   readonly answerKey: Uint8Array;
 }
@@ -74,31 +74,31 @@ export interface KeyedRequest {
 export interface IdempotencyOptions {
   readonly repositories: Pick<Repositories, 'claimRequest' | 'keepAnswer' | 'leaveRequest' | 'tidyRequests'>;
   readonly secret: KeyObject;
-  /** Of this process, among those that share the store. */
+  /** This process's id among those that share the store. */
   readonly owner: () => Uint8Array;
   readonly running: ActiveRequests;
   readonly now: () => number;
-  /** What became of a request, as far as its key decides it. */
+  /** Counts what became of a request, as far as its key decides it. */
   readonly counted: (outcome: 'generated' | 'joined' | 'replayed' | 'refused') => void;
-  /** An answer could not be kept, a claim not be released, or old ones not be deleted. */
+  /** Reports an answer that could not be kept, a claim not released, or old ones not deleted. */
   readonly failed: (what: 'keep' | 'leave' | 'tidy', code: string) => void;
   readonly graceMs?: number;
 }
 
-/** What runs an order for its key: writes to the recording and returns its last text. */
+/** Runs an order for its key: writes to the recording and returns its last text. */
 export interface Generate {
   (generation: {
     readonly recording: Recording;
-    /** Of the generation; its clients have their own. */
+    /** The generation's signal; its clients have their own. */
     readonly signal: AbortSignal;
-    /** Keeps the answer, whose last text this is; to be called before the charge. Throws when it may not be charged. */
+    /** Keeps the answer, which ends with this last text; to be called before the charge. Throws when it may not be charged. */
     readonly keep: (last: string) => Promise<void>;
   }): Promise<string>;
 }
 
-/** Where the answer of a key comes from. */
+/** The request that an answer to a key comes from. */
 export interface Origin {
-  /** `x-request-id` of the request that was, or is, generated. */
+  /** `x-request-id` of the request that was, or is being, generated. */
   readonly publicId: string;
   readonly isEarlier: boolean;
 }
@@ -108,9 +108,9 @@ export class KeyedAnswer {
   readonly recording: Recording;
   readonly fingerprint: Uint8Array;
   readonly generation: RunningRequest;
-  /** Known once it is. */
+  /** Set as soon as it is known. */
   origin: Origin | undefined;
-  /** Prints what ends a stream of this answer early. */
+  /** Formats the error that ends a stream of this answer early. */
   errorText: ((error: ErrorBody) => string) | undefined;
   #grace: NodeJS.Timeout | undefined;
 
@@ -121,7 +121,7 @@ export class KeyedAnswer {
       charactersMax: answerCharactersMax,
       budget,
       abandoned: (reason) => {
-        // Whoever has lost the connection may come back; whoever was told why it ended will not.
+        // A client that lost its connection may come back; one that was told why it ended will not.
         if (reason !== 'client-left' && reason !== 'reader-stalled') generation.cancel(reason);
         else this.#grace = setTimeout(() => generation.cancel('client-left'), grace);
       },
@@ -129,7 +129,7 @@ export class KeyedAnswer {
     });
   }
 
-  /** Somebody is about to read it. */
+  /** A reader is about to follow it. */
   join(): void {
     clearTimeout(this.#grace);
   }
@@ -141,17 +141,17 @@ export class KeyedAnswer {
 }
 
 /**
- * `Idempotency-Key` (docs/decisions/008-idempotency.md): of the requests of an account with one key one is generated and
+ * `Idempotency-Key` (docs/decisions/008-idempotency.md): of an account's requests with the same key, one is generated and
  * charged, and all get its answer, for a day, from every process.
  *
- * The claim is durable before the generation starts and the answer before the charge, so that after a crash at any moment
- * the ledger tells what becomes of the key: charged, its answer is there; not charged, it is generated anew.
+ * The claim is durable before the generation starts and the answer before the charge, so that after a crash at any moment the
+ * ledger decides: if the request was charged, its answer is there; if not, it is generated anew.
  */
 export class Idempotency {
   readonly #options: IdempotencyOptions;
   readonly #answers = new Map<string, KeyedAnswer>();
   readonly #budget: RecordingBudget = { charactersMax: underWayCharactersMax, characters: 0 };
-  /** Bytes by account that were kept since the last tidying. */
+  /** Bytes kept since the last tidying, by account. */
   #grown = new Map<string, number>();
   #tidying: Promise<void> | undefined;
 
@@ -159,7 +159,7 @@ export class Idempotency {
     this.#options = options;
   }
 
-  /** Hashes a key and its request. A large body lets others have turns. */
+  /** Hashes a key and its request. A large body yields to other requests. */
   async read(
     key: string,
     accountId: string,
@@ -190,8 +190,8 @@ export class Idempotency {
   }
 
   /**
-   * The answer that belongs to the key, and whether it is the caller who must `produce` it. Throws when the key stands for
-   * another request, or for too many.
+   * The key's answer, and whether the caller must `produce` it. Throws when the key stands for another request, or too many wait
+   * for its answer.
    */
   enter(order: Order, request: KeyedRequest): { readonly answer: KeyedAnswer; readonly isFirst: boolean } {
     const name = nameOf(order, request);
@@ -210,7 +210,7 @@ export class Idempotency {
     return { answer, isFirst: true };
   }
 
-  /** Generates, or finds what was generated before, here or elsewhere. What goes wrong is told to those who read. */
+  /** Generates, or finds what was generated before, here or elsewhere. Failures are reported to the readers. */
   async produce(answer: KeyedAnswer, order: Order, request: KeyedRequest, publicId: string, generate: Generate) {
     const { recording } = answer;
     const name = nameOf(order, request);
@@ -220,7 +220,7 @@ export class Idempotency {
       this.#answers.delete(name);
       recording.end(last);
     } catch (error) {
-      // Whoever comes from now on begins anew.
+      // Requests from now on start over.
       this.#answers.delete(name);
       recording.fail(error);
     } finally {
@@ -234,7 +234,7 @@ export class Idempotency {
     return this.#tidying;
   }
 
-  /** The whole answer when there is one; else the key is claimed. */
+  /** The whole answer if there is one; otherwise claims the key. */
   async #find(answer: KeyedAnswer, order: Order, request: KeyedRequest, publicId: string): Promise<string | undefined> {
     const { signal } = answer.generation;
     for (let waitMs = lookMsMin; ; waitMs = Math.min(2 * waitMs, lookMsMax)) {
@@ -289,7 +289,7 @@ export class Idempotency {
         claimTimeoutMs,
       );
     } catch (error) {
-      // Without the claim there is no promise to be kept.
+      // Without the claim no promise can be kept.
       throw new ApiError('internal_error', `The store does not answer, which the ${headerName} needs.`, {
         retryAfterSeconds: 1,
         cause: error,
@@ -304,7 +304,7 @@ export class Idempotency {
 
   async #keep(recording: Recording, order: Order, request: KeyedRequest, last: string): Promise<void> {
     const { keyHash, answerKey } = request;
-    // §4.2.6: content is never kept; that the request was answered is in the ledger.
+    // §4.2.6: content is never kept; the ledger records that the request was answered.
     const whole = order.request.retain ? recording.whole(last) : undefined;
     const answer = whole === undefined || whole.length > answerCharactersMax ? null : sealAnswer(whole, answerKey);
     const accountId = order.account.id;
@@ -316,7 +316,7 @@ export class Idempotency {
         keepTimeoutMs,
       );
     } catch (error) {
-      // The claim stands: who comes later is told that it was answered.
+      // The claim stands: later requests learn that it was answered.
       this.#options.failed('keep', codeOf(error));
       return;
     }
@@ -334,7 +334,7 @@ export class Idempotency {
     try {
       await this.#options.repositories.leaveRequest({ accountId: order.account.id, keyHash, requestId: order.id });
     } catch (error) {
-      // Whoever comes next finds in the ledger that it was not charged.
+      // The next request finds in the ledger that this one was not charged.
       this.#options.failed('leave', codeOf(error));
     }
   }
@@ -372,7 +372,7 @@ const tooManyTwins = (): ApiError =>
     retryAfterSeconds: 1,
   });
 
-/** It is not to be sent again: the same clients that send keys by themselves try again after a 409. */
+/** Must not be retried: the same clients that send keys on their own retry after a 409. */
 const answered = (publicId: string): ApiError =>
   new ApiError(
     'http_409',

@@ -1,6 +1,6 @@
 import { ApiError } from '../../platform/errors.ts';
 
-/** What a backend that refuses a request for its length tells of the prompt, and of its own window. */
+/** What a backend that refuses a request for its length reports about the prompt and its own window. */
 export interface LengthRefusal {
   readonly promptTokens: number | undefined;
   readonly windowTokens: number | undefined;

@@ -9,14 +9,14 @@ type MeteredOrder = Pick<
 >;
 
 /**
- * Reads every batch of one stream: what it used so far, what of it may go to the client now, and whether it is whole.
+ * Reads every batch of one stream: the usage so far, which events may go to the client now, and whether the answer is complete.
  *
  * Held back from the client are `start`, until content follows (until then another backend may be tried), all `usage`
  * (§2.7: only in the last chunk), and the finish that completes the answer, which leaves after the settlement.
  */
 export class Meter {
   readonly #order: MeteredOrder;
-  /** Finishes by choice, and which of them have gone out. */
+  /** Each choice's finish, and which of them have gone out. */
   readonly #finishes: (FinishEvent | undefined)[];
   readonly #finishSent: boolean[];
   #unfinished: number;
@@ -24,11 +24,11 @@ export class Meter {
   #startSent = false;
   #lastFinish: FinishEvent | undefined;
   #usage: Usage;
-  /** Figures are our own counting, because the backend has reported none (yet). */
+  /** The figures are our own count, because the backend has reported none (yet). */
   #counted = true;
   #cut = false;
   #lastBatch: GenerationBatch = [];
-  /** Of the last batch read, what may go to the client now. */
+  /** The events of the last batch read that may go to the client now. */
   pass: GenerationBatch = [];
   /** Milliseconds from the start of the request to its first content; null before it. */
   firstTokenMs: number | null = null;
@@ -41,7 +41,7 @@ export class Meter {
     this.#usage = { promptTokens: order.promptTokensLikely, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
   }
 
-  /** The prompt's length is known: the backend has taken the request. */
+  /** The prompt's length is known: the backend has accepted the request. */
   get started(): boolean {
     return this.#start !== undefined;
   }
@@ -58,7 +58,7 @@ export class Meter {
     return this.#counted;
   }
 
-  /** Finish reason of the answer, `null` when it has none. */
+  /** The answer's finish reason; `null` when it has none. */
   get finishReason(): string | null {
     return this.#finishes.find((finish) => finish !== undefined)?.reason ?? null;
   }
@@ -67,7 +67,7 @@ export class Meter {
     return this.#cut;
   }
 
-  /** Takes in a batch; returns the usage so far. */
+  /** Reads a batch; returns the usage so far. */
   read(batch: GenerationBatch): Usage {
     this.#lastBatch = batch;
     let passesWhole = this.#startSent;
@@ -126,8 +126,8 @@ export class Meter {
   }
 
   /**
-   * Ends the answer before the batch that was read last, which is not paid for and does not go out. A choice whose finish
-   * an earlier batch brought keeps it: all of it has gone out.
+   * Ends the answer before the batch that was read last, which is neither charged nor sent. A choice that finished in an earlier
+   * batch keeps its finish: all of it has gone out.
    */
   cut(cause: FinishCause, before: Usage): void {
     this.#cut = true;
@@ -144,7 +144,7 @@ export class Meter {
     this.#unfinished = 0;
   }
 
-  /** The last batch of a whole answer: the finishes that were held back, and the usage. */
+  /** The last batch of a complete answer: the finishes that were held back, and the usage. */
   closing(): GenerationBatch {
     const finishes = this.#finishes.filter(
       (finish, choice): finish is FinishEvent => finish !== undefined && !this.#finishSent[choice],
@@ -153,7 +153,7 @@ export class Meter {
     return [...this.#pendingStart(), ...reported, { type: 'usage', usage: this.#usage, counted: this.#counted }];
   }
 
-  /** Without the events that must wait. */
+  /** The batch without the events that must wait. */
   #withheld(batch: GenerationBatch): GenerationBatch {
     const rest: GenerationEvent[] = [];
     for (const event of batch) {
@@ -175,7 +175,7 @@ export class Meter {
     this.firstTokenMs ??= this.#order.elapsedMs();
   }
 
-  /** No event of a choice follows its finish, and there are no more choices than were asked for. */
+  /** No event of a choice follows its finish, and there are no more choices than requested. */
   #checkOpen(choice: number): void {
     if (choice < this.#finishes.length && this.#finishes[choice] === undefined) return;
     throw new Error(`an event of choice ${choice}, which has finished or does not exist`);
@@ -188,14 +188,14 @@ export class Meter {
     if (this.#unfinished === 0) this.#lastFinish = event;
   }
 
-  /** A prompt is not longer than its bytes and the widest template: such a figure is lowered, and the usage marked. */
+  /** A prompt is not longer than its bytes and the widest template: a larger figure is lowered, and the usage marked. */
   #possible(usage: Usage): Usage {
     const most = this.#order.promptTokensPossible;
     if (usage.promptTokens <= most) return usage;
     return { ...usage, promptTokens: most, cachedTokens: Math.min(usage.cachedTokens, most) };
   }
 
-  /** Deltas after the last report: one token each, unless the engine says which (architecture, "Traps"). */
+  /** Counts the deltas after the last report: one token each, unless the engine says which (architecture, "Traps"). */
   #count(completion: number, reasoning: number): void {
     this.#usage = {
       ...this.#usage,

@@ -7,7 +7,7 @@ import type { EngineRequest, ImageTokens } from '../../generation/request.ts';
 import type { LengthRefusal } from './length-refusal.ts';
 import type { InferenceRoute } from './route.ts';
 
-/** A request that has passed every check and only needs a slot, credit and a backend: what `serve` hands to `run`. */
+/** A request that has passed every check and only needs a slot, credit and a backend: passed from `serve` to `run`. */
 export interface Order {
   /** UUIDv7, the ledger's key. */
   readonly id: Uint8Array;
@@ -18,12 +18,12 @@ export interface Order {
   readonly clientId: string | null;
   /** Milliseconds since 1970. */
   readonly startedAt: number;
-  /** Milliseconds since then, by a clock that nobody sets (reliability S5). */
+  /** Milliseconds since then, by a monotonic clock (reliability S5). */
   elapsedMs(): number;
   readonly account: Caller['account'];
   readonly key: Caller['key'];
   readonly route: InferenceRoute;
-  /** How the answer is printed. */
+  /** How the answer is encoded. */
   readonly format: AnswerFormat;
   readonly model: Model;
   /** The plan that pays for it; null: it is paid from credit. */
@@ -31,24 +31,24 @@ export interface Order {
   /** The account's rates for the model when the request started. */
   readonly prices: Prices;
   readonly stream: boolean;
-  /** Labels of the client, for models that are dedicated; none elsewhere. */
+  /** The client's labels, for dedicated models; empty elsewhere. */
   readonly tags: readonly string[];
   readonly request: EngineRequest;
   /** How many choices the answer has: prompts × n. */
   readonly choices: number;
   /** Upper bound of the prompt's tokens, for the hold; exact when `promptCounted`. */
   readonly promptTokensMax: number;
-  /** What is charged for the prompt when nobody ever tells its length: on the low side; exact when `promptCounted`. */
+  /** Charged for the prompt when its length is never reported: on the low side; exact when `promptCounted`. */
   readonly promptTokensLikely: number;
   readonly promptCounted: boolean;
-  /** What no tokenizer and no template could make of the prompt: a backend that reports more is not believed. */
+  /** Most tokens that any tokenizer and template could make of the prompt: a backend that reports more is not believed. */
   readonly promptTokensPossible: number;
-  /** The limit of the answer is what the window leaves. */
+  /** The answer's limit is what the window leaves. */
   readonly limitedByContext?: boolean;
-  /** What of both figures are images. A prompt with images is never `promptCounted`: only the model counts them. */
+  /** The part of both figures that is images. A prompt with images is never `promptCounted`: only the model counts them. */
   readonly imageTokens: ImageTokens;
-  /** §4.2.1(4): the request that is tried once when a backend refuses for length; `undefined` when there is none to try. */
+  /** §4.2.1(4): the one retry after a backend refused for length; `undefined` when there is none. */
   retryWithinContext(refusal: LengthRefusal): EngineRequest | undefined;
-  /** What the client is told when the backend refuses for length in the end. */
+  /** The client's error when the backend finally refuses for length. */
   tooLong(refusal: LengthRefusal): ApiError;
 }

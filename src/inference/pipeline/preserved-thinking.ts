@@ -3,11 +3,11 @@ import type { Message, Prompt, ReasoningText } from '../../generation/request.ts
 import type { SealKeys } from './seals.ts';
 
 /**
- * What becomes of the reasoning of earlier turns that a client sends back (specification §4.2.5(7)): it is dropped, or,
- * when it is to be kept, put into its message as think-tag text. Engines see no other reasoning than that.
+ * Handles reasoning of earlier turns that a client sends back (specification §4.2.5(7)): drops it or, when it is to be kept, puts
+ * it into its message as think-tag text. Engines see no other reasoning than that.
  *
- * What is sealed is opened for the account that it was sealed for. Throws `unsupported_value` 400 when that fails and the text
- * would be used; what is dropped is not judged (contracts §1.2, "signature").
+ * A seal opens only for the account that it was made for. Throws `unsupported_value` 400 when that fails and the text would be
+ * used; dropped reasoning is not checked (contracts §1.2, "signature").
  */
 export function withPreservedThinking(prompt: Prompt, isKept: boolean, seals: SealKeys, accountId: string): Prompt {
   if (prompt.type !== 'messages' || !prompt.messages.some(hasReasoning)) return prompt;
@@ -48,5 +48,5 @@ function inlined(message: AssistantMessage, thoughts: readonly string[]): Messag
   return { ...message, reasoning: [], content };
 }
 
-/** A tag inside would end the thought early, and what follows would count as said (reliability §3.4). */
+/** A tag inside would end the thought early, and the rest would count as content (reliability §3.4). */
 const withoutTags = (thought: string): string => thought.replace(/<(\/?think>)/gi, '<\u200b$1');

@@ -1,7 +1,7 @@
-/** Bytes per token of ordinary text, on the high side, so that an estimate is on the low one. */
+/** Bytes per token of ordinary text, on the high side, so that estimates are on the low side. */
 export const bytesPerToken = 4;
 
-/** Accounts whose last prompt is remembered, for each model. */
+/** How many accounts' last prompts are remembered per model. */
 const accountsMax = 10_000;
 
 interface Reported {
@@ -10,15 +10,15 @@ interface Reported {
 }
 
 /**
- * How long the prompts of a model are whose backends cannot count them beforehand: as long as the account's last one, whose length
- * its backend has told with the answer, by their bytes. Counts are asked for in the middle of conversations, whose next prompt
- * is mostly the last one.
+ * Estimates prompt lengths for models whose backends cannot count beforehand: from the account's last prompt, whose length its
+ * backend reported with the answer, in proportion to bytes. Counts are asked for in the middle of conversations, where the next
+ * prompt is mostly the last one.
  */
 export class PromptLengths {
-  /** By account, the one that was told of last at the end. */
+  /** By account, the most recently reported last. */
   readonly #reported = new Map<string, Reported>();
 
-  /** `bytes`: by the same measure each time. */
+  /** `bytes` must be measured in the same way each time. */
   learn(accountId: string, bytes: number, tokens: number): void {
     if (bytes < 1 || tokens < 1) return;
     this.#reported.delete(accountId);

@@ -7,7 +7,7 @@ export interface RecordingBudget {
   characters: number;
 }
 
-/** Takes a text for one reader; `false`: there is nobody to read any more. */
+/** Takes a text for one reader; `false`: the reader is gone. */
 export type Emit = (text: string) => boolean | Promise<boolean>;
 
 export interface RecordingOptions {
@@ -15,29 +15,30 @@ export interface RecordingOptions {
   readonly budget: RecordingBudget;
   /** The last reader has left before the answer was over, for this reason. */
   readonly abandoned: (reason: CancelReason) => void;
-  /** What those get who come when its beginning is gone; they are told when it is over. */
+  /** The error for readers that come after its beginning is gone; thrown when the answer is over. */
   readonly tooLate: () => Error;
 }
 
 interface Reader {
-  /** Number of the text that it reads next, counted from the first of all. */
+  /** Number of the text that it reads next, counted from the very first. */
   next: number;
   wake: (() => void) | undefined;
 }
 
-/** What is handed at once to a reader that is behind. */
+/** How many texts a reader that is behind gets at once. */
 const textsAtOnce = 256;
 
 /**
- * An answer that several read while it is made, each at its own pace and from its beginning. It is kept in memory up to a
- * bound; beyond it those texts go that all have read, nobody can join any more, and the slowest reader holds the others back.
+ * An answer that several clients read while it is made, each at its own pace and from its beginning. It is kept in memory up to a
+ * bound; beyond it the texts that all have read are dropped, no further reader can join, and the slowest reader holds the others
+ * back.
  */
 export class Recording {
   readonly #options: RecordingOptions;
   readonly #readers = new Set<Reader>();
   readonly #texts: string[] = [];
   #characters = 0;
-  /** Texts that are gone. */
+  /** Number of texts that have been dropped. */
   #dropped = 0;
   #outcome: { readonly last: string } | { readonly error: unknown } | undefined;
   #resume: (() => void) | undefined;
@@ -50,12 +51,12 @@ export class Recording {
     return this.#readers.size;
   }
 
-  /** All that is written and `last` after it; `undefined` when its beginning is gone. */
+  /** Everything written, followed by `last`; `undefined` when its beginning is gone. */
   whole(last: string): string | undefined {
     return this.#dropped > 0 ? undefined : this.#texts.join('') + last;
   }
 
-  /** A promise where readers must catch up first. */
+  /** Returns a promise where readers must catch up first. */
   write(text: string): true | Promise<true> {
     if (text === '') return true;
     this.#texts.push(text);
@@ -76,8 +77,8 @@ export class Recording {
   }
 
   /**
-   * Hands the answer to a reader, from the beginning, all but the last text, with which it resolves. Rejects with the error
-   * that the answer ended in, or with that of the signal, whose reason is a `CancelReason`.
+   * Hands the answer to a reader from the beginning, except for the last text, with which it resolves. Rejects with the error
+   * that the answer ended in, or with the signal's reason, a `CancelReason`.
    */
   async follow(signal: AbortSignal, emit: Emit): Promise<string> {
     const isLate = this.#dropped > 0;
@@ -135,7 +136,7 @@ export class Recording {
     this.#resume = undefined;
   }
 
-  /** Lets go of what all have read; whether there is room then. Others may hold all of the budget. */
+  /** Drops the texts that all have read; returns whether there is room then. Others may hold the whole budget. */
   #makeRoom(): boolean {
     let until = this.#dropped + this.#texts.length;
     for (const { next } of this.#readers) until = Math.min(until, next);
@@ -146,7 +147,7 @@ export class Recording {
     return this.#texts.length === 0 || this.#hasRoom();
   }
 
-  /** It is over and nobody reads it: what a key keeps of it is in the database. */
+  /** It is over and has no readers: what a key keeps of it is in the database. */
   #release(): void {
     if (this.#readers.size === 0) this.#free(this.#characters);
   }

@@ -15,35 +15,35 @@ import { imageFrom } from './request-images.ts';
 
 export type FilePart = Extract<Part, { type: 'file' }>;
 
-/** What of a request decides which files it may name. */
+/** The fields of a request that decide which files it may name. */
 export interface FileCall {
   readonly accountId: string;
   readonly zdr: boolean;
   readonly signal: AbortSignal;
   /** From where documents may be fetched. */
   readonly fetching: FetchSettings;
-  /** Told of the time that the servers of documents took. */
+  /** Reports the time that the documents' servers took. */
   waited(ms: number): void;
-  /** Told of memory that the request takes beyond its body; throws `backend_at_capacity` when there is none. */
+  /** Reports memory that the request takes beyond its body; throws `backend_at_capacity` when there is none left. */
   holdBytes(bytes: number): void;
 }
 
-/** Files in one request: looked at where images are, read just before its length is judged (contracts decision 10). */
+/** Files in one request: checked where images are, read just before its length is checked (contracts decision 10). */
 export interface FileResolver {
   /**
-   * Whether it may be used, and what it is. Looks up ids and reads the first bytes of what stands in the request, and nothing
-   * more. Throws `ApiError` naming the field.
+   * Whether it may be used, and as what. Only looks up ids and reads the first bytes of what the request contains. Throws
+   * `ApiError` naming the field.
    */
   check(part: FilePart): Promise<'image' | 'text'>;
-  /** Its content; only of parts that have been checked. */
+  /** Its content; only for parts that have been checked. */
   read(part: FilePart): Promise<Part>;
 }
 
-/** Requests that read files at the same time, and those that wait for it: none of them has a slot of its account yet. */
+/** Bounds on requests that read files at once, and on those that wait for it: none of them has a slot of its account yet. */
 const readingMax = 4;
 const waitingMax = 64;
 const perAccountMax = 16;
-/** Of one document. */
+/** Time limit for one document. */
 const fetchTimeoutMs = 10_000;
 
 /** Turns files that requests name, or bring along, into text and images (contracts §1.4). */
@@ -85,7 +85,7 @@ export class FileParts {
     if (fileId === undefined && data === undefined) throw refused('needs an id or its data', at);
     if (fileId === undefined) return inlineSource(data ?? '', at);
     if (data !== undefined) throw refused('has an id and data; send one of the two', at);
-    // Reliability part 4: what is stored is retained.
+    // Reliability part 4: a stored file is retained data.
     if (call.zdr) {
       throw new ApiError('unsupported_parameter', 'Stored files cannot be used with zero data retention.', {
         param: at,
@@ -99,7 +99,7 @@ export class FileParts {
   }
 
   async #read(part: FilePart, source: Source, call: FileCall): Promise<Part> {
-    // Outside of the gate: servers may be slow, and must not keep everybody else from reading.
+    // Outside of the gate: servers may be slow, and must not keep other requests from reading.
     const fetched = 'url' in source ? await this.#fetched(source.url, part.at, call) : undefined;
     const leave = await this.#gate.enter(call.signal);
     try {
@@ -144,7 +144,7 @@ export class FileParts {
         length += piece.copy(bytes, length);
       }
     } catch (error) {
-      // A stream that is aborted tells so in its own words.
+      // An aborted stream fails with an error of its own.
       throw signal.aborted ? signal.reason : error;
     } finally {
       stream.destroy();
@@ -153,7 +153,7 @@ export class FileParts {
     return bytes;
   }
 
-  /** Unlike images, which need no reading, before there is a slot: their text decides the length. Few at a time, like all files. */
+  /** Before there is a slot, unlike images, which need no reading: the text decides the length. Few at a time, like all files. */
   async #fetched(url: string, at: string, { fetching, signal, holdBytes, waited }: FileCall): Promise<Buffer> {
     const begunMs = performance.now();
     const late = AbortSignal.timeout(fetchTimeoutMs);
@@ -178,7 +178,7 @@ export class FileParts {
     }
   }
 
-  /** All files of all requests, read or waiting to be read, and those of one account. */
+  /** Counts the files of all requests, read or waiting to be read, and those of one account. */
   async #counted<T>({ accountId }: FileCall, act: () => Promise<T>): Promise<T> {
     const own = this.#inside.get(accountId) ?? 0;
     const max = readingMax + waitingMax;
@@ -202,10 +202,10 @@ export class FileParts {
 type Source =
   | { readonly kind: 'image' | 'pdf' | 'text'; readonly file: FileRow }
   | { readonly kind: 'image' | 'pdf' | 'text'; readonly base64: string }
-  /** What it is, its bytes will say. */
+  /** Its bytes decide what it is. */
   | { readonly kind: 'fetched'; readonly url: string };
 
-/** Characters of base64 that tell what a file is, if it is no text. */
+/** Characters of base64 that tell what a file is, unless it is text. */
 const headCharacters = 64;
 
 function kindOfDocument(bytes: Buffer, at: string): 'pdf' | 'text' {
@@ -216,7 +216,7 @@ function kindOfDocument(bytes: Buffer, at: string): 'pdf' | 'text' {
   return kind === 'pdf' ? 'pdf' : 'text';
 }
 
-/** A data URI of base64, or base64 alone, as the vendor's own examples have it. Its type is what its bytes say. */
+/** A data URI with base64, or bare base64, as in the vendor's own examples. Its bytes decide its type. */
 function inlineSource(data: string, at: string): Source {
   const [head, parameters] = /^data:([^,]{0,200}),/i.exec(data.slice(0, 256)) ?? ['', 'base64'];
   if (!/(^|;)base64$/i.test(parameters ?? '') || /^data:/i.test(data.slice(head.length, head.length + 5))) {
@@ -227,7 +227,7 @@ function inlineSource(data: string, at: string): Source {
   const sniffer = new TypeSniffer();
   sniffer.push(Buffer.from(base64.slice(0, headCharacters), 'base64'));
   const kind = kindOf(sniffer.mediaType(''));
-  // Whether the rest is text too is seen when it is read.
+  // Whether the rest is text too is checked when it is read.
   return { kind: kind === 'other' ? 'text' : kind, base64 };
 }
 
@@ -253,7 +253,7 @@ async function decoded(
   return bytes;
 }
 
-/** Decoded at once: under a millisecond. */
+/** Bytes decoded at once: under a millisecond. */
 const textStepBytes = 262_144;
 
 async function textOf(bytes: Buffer, at: string, signal: AbortSignal): Promise<string> {
@@ -281,11 +281,11 @@ const unusable = 'is neither an image, a PDF, nor text in UTF-8 (plain, Markdown
 
 function nameOf(source: Source): string | undefined {
   if ('file' in source) return source.file.name;
-  // Of an address its last step; what follows may be a secret.
+  // The last segment of a URL; what follows may be a secret.
   return 'url' in source ? new URL(source.url).pathname.split('/').at(-1) : undefined;
 }
 
-/** The model is told where the text is from. */
+/** Tells the model where the text is from. */
 function textPart(part: FilePart, source: Source, text: string): Part {
   const name = cleanName(part.filename ?? nameOf(source));
   const called = name === '' ? 'Attached file' : `Attached file ${name}`;
@@ -293,8 +293,8 @@ function textPart(part: FilePart, source: Source, text: string): Part {
 }
 
 /**
- * A file that an agent has read once is in every request that follows: refusing it would end the conversation, and saying nothing
- * would let the model guess.
+ * A file that an agent has read once is in every later request: refusing it would end the conversation, and leaving it out
+ * silently would make the model guess.
  */
 const emptiness = (kind: Source['kind']): string =>
   kind === 'pdf'

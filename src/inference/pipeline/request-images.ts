@@ -11,11 +11,11 @@ import type { Backend } from './backend-pool.ts';
 /** Images that one request may have, wherever they come from. */
 export const imagesMax = 20;
 
-/** All fetches of one request together, their waiting included: a stream's head waits longer (`primeMs`). */
+/** Time limit for all fetches of one request together, waiting included: a stream's head waits longer (`primeMs`). */
 const fetchTimeoutMs = 10_000;
-/** Of one request at the same time. */
+/** Concurrent fetches of one request. */
 const parallelMax = 4;
-/** Of one request, as base64: what would fit into a body of the largest size. */
+/** Bytes fetched for one request, as base64: what would fit into a body of the largest size. */
 const fetchedBytesMax = 52_428_800;
 
 /** The memory that all requests share. */
@@ -33,15 +33,15 @@ export interface ImageServices {
 
 export interface WithImages {
   readonly order: Order;
-  /** Milliseconds that went into fetching. */
+  /** Milliseconds spent fetching. */
   readonly fetchMs: number;
   /** Called once, when the order has ended: its images are no longer needed. */
   release(): void;
 }
 
 /**
- * Fetches what an order still has as URLs, after its slot and before its credit (contracts decisions 10 and 18), so that
- * backends never fetch anything. Throws `model_request_rejected` or `unsupported_value`, naming the field.
+ * Fetches the images that an order still has as URLs, after its slot and before its credit (contracts decisions 10 and 18), so
+ * that backends never fetch anything. Throws `model_request_rejected` or `unsupported_value`, naming the field.
  */
 export async function fetchImages(
   order: Order,
@@ -54,7 +54,7 @@ export async function fetchImages(
   if (urls.length === 0) return { order, fetchMs: 0, release: () => {} };
   const { budget } = services;
   const begunMs = performance.now();
-  // Aborted by whatever ends the fetching first: a failure, the time, or the end of the request.
+  // Aborted by the first thing that ends the fetching: a failure, the time limit, or the end of the request.
   const ending = new AbortController();
   const onAbort = (): void => ending.abort(signal.reason);
   signal.addEventListener('abort', onAbort, { once: true });
@@ -76,7 +76,7 @@ export async function fetchImages(
         };
         const bytes = await services.fetcher.fetch(url, services.settings, at, hold, ending.signal);
         const image = await imageOf(bytes, at, ending.signal);
-        // The bytes go, their base64 stays.
+        // The bytes are released, their base64 stays.
         hold(image.base64.length - bytes.length);
         fetched.set(url, image);
       }
@@ -99,11 +99,11 @@ export async function fetchImages(
   }
 }
 
-/** Characters of base64 that a prompt holds: what it keeps in memory of the request's body. */
+/** Characters of base64 in a prompt: what it keeps in memory of the request's body. */
 export const imageBytes = (prompt: Prompt): number =>
   images(prompt).reduce((sum, { base64 }) => sum + base64.length, 0);
 
-/** What the images of a prompt are to the model's backends, all together, as far as it can be known. */
+/** What the images of a prompt cost on the model's backends, all together, as far as it can be known. */
 export function imageTokens(prompt: Prompt, backends: readonly Backend[]): ImageTokens {
   const sum = { likely: 0, most: 0 };
   for (const part of parts(prompt)) {
@@ -117,7 +117,7 @@ export function imageTokens(prompt: Prompt, backends: readonly Backend[]): Image
   return sum;
 }
 
-/** Nobody but the model itself counts images, so whoever counts a prompt is asked about the rest of it. */
+/** The prompt for a token count: only the model itself counts images. */
 export function withoutImages(prompt: Prompt): Prompt {
   if (prompt.type !== 'messages' || imageCount(prompt) === 0) return prompt;
   const isNoImage = ({ type }: Part): boolean => type !== 'image' && type !== 'image-url';
@@ -136,7 +136,7 @@ function withFetched(order: Order, fetched: ReadonlyMap<string, ImagePart>, back
     ...order,
     request: { ...request, prompt },
     imageTokens: tokens,
-    // Sizes are known now.
+    // The sizes are known now.
     promptTokensMax: order.promptTokensMax - order.imageTokens.most + tokens.most,
     promptTokensLikely: order.promptTokensLikely - order.imageTokens.likely + tokens.likely,
     promptTokensPossible: order.promptTokensPossible - order.imageTokens.most + tokens.most,
@@ -153,7 +153,7 @@ async function imageOf(bytes: Buffer, at: string, signal: AbortSignal): Promise<
   return image;
 }
 
-/** An image from the bytes of its file; a text says, in words for the client, why it is none. Gives way to other requests. */
+/** An image from the bytes of its file, or a text for the client that says why it is not one. Yields to other requests. */
 export async function imageFrom(bytes: Buffer, at: string, signal: AbortSignal): Promise<ImagePart | string> {
   const found = measure({ length: bytes.length, at: (start, count) => bytes.subarray(start, start + count) });
   if (typeof found === 'string') return found;
@@ -168,10 +168,10 @@ export async function imageFrom(bytes: Buffer, at: string, signal: AbortSignal):
   return { type: 'image', ...found, base64: pieces.join(''), at };
 }
 
-/** Turned into base64 at once; a multiple of 3, and under a millisecond. */
+/** Bytes encoded as base64 at once; a multiple of 3, and under a millisecond. */
 const encodeBytes = 786_432;
 
-/** All but text. Most prompts have none, and every request asks several times. */
+/** Every part that is not text. Most prompts have none, and every request asks several times. */
 function parts(prompt: Prompt): readonly Part[] {
   const found: Part[] = [];
   if (prompt.type !== 'messages') return found;

@@ -7,10 +7,10 @@ import type { FileResolver } from './request-files.ts';
 import { imagesMax } from './request-images.ts';
 
 /**
- * Turns the parts that a dialect leaves unresolved into content. On a model without vision images are removed before any
- * check and are never fetched (specification §4.2.4(5), contracts decision 18). On the others data URIs are read, and
- * URLs are judged by what they say; they are fetched when the order has its slot (`images.ts`). Files are judged too, and images
- * among them count as such; they are read by `readFiles`.
+ * Turns the parts that a dialect leaves unresolved into content. For a model without vision, images are removed before any check
+ * and never fetched (specification §4.2.4(5), contracts decision 18). For other models data URIs are read, and URLs are judged by
+ * their text alone; they are fetched when the order has its slot (`images.ts`). Files are checked too, and images among them
+ * count as such; `readFiles` reads them.
  */
 export async function resolveParts(
   prompt: Prompt,
@@ -36,7 +36,7 @@ interface Resolver {
   readonly signal: AbortSignal;
   /** `undefined`: files are refused. */
   readonly files: FileResolver | undefined;
-  /** So far. */
+  /** The number found so far. */
   images: number;
 }
 
@@ -80,7 +80,7 @@ function countImage(resolver: Resolver, at: string): void {
   throw new ApiError('unsupported_value', `There are more than ${imagesMax} images.`, { param: at });
 }
 
-/** Puts the content of files in their place: the last thing before the length of the prompt is judged. */
+/** Replaces files by their content: the last step before the length of the prompt is checked. */
 export async function readFiles(prompt: Prompt, files: FileResolver): Promise<Prompt> {
   if (prompt.type !== 'messages' || !hasFiles(prompt)) return prompt;
   const messages: Message[] = [];

@@ -1,20 +1,20 @@
 import type { Capabilities } from '../../catalog/model.ts';
 import type { CountFormat, Dialect } from '../dialects/dialect.ts';
 
-/** What a model's card promises the clients of one API family. */
+/** The capabilities on a model's card for clients of one API family. */
 export type FamilyFlags = Capabilities['chat'] & Pick<Capabilities, 'vision' | 'reasoning'>;
 
-/** Differences of policy between the API families are fields here, never names in the policy. */
+/** Policy differences between the API families are fields here, never names in the policy. */
 interface RoutePolicy {
   /** Name of the family in the ledger and in logs. */
   readonly api: string;
-  /** The part of the card that is about this family (contracts decision 20). */
+  /** The part of the card about this family (contracts decision 20). */
   flags(capabilities: Capabilities): FamilyFlags;
-  /** §4.2.1(1): what an absent `max_tokens` means: the card's default, what the window leaves, or a number. */
+  /** §4.2.1(1): the meaning of an absent `max_tokens`: the card's default, what the window leaves, or a number. */
   readonly defaultMaxTokens: 'card' | 'window' | number;
-  /** §4.2.1(4): whether a request that does not fit is tried once more without `max_tokens`. */
+  /** §4.2.1(4): whether a request that does not fit is retried once without `max_tokens`. */
   readonly retryWithoutMaxTokens: boolean;
-  /** §4.2.5(3): what an effort that is no tier does. */
+  /** §4.2.5(3): the effect of an effort that is not a tier. */
   readonly unknownEffort: 'reject' | 'off';
 }
 
@@ -24,7 +24,7 @@ export interface InferenceRoute extends RoutePolicy {
   readonly dialect: Dialect;
 }
 
-/** An endpoint that tells how long a prompt is: free of charge, and nothing is generated. */
+/** An endpoint that counts the tokens of a prompt: free of charge, nothing is generated. */
 export interface CountingRoute extends RoutePolicy {
   readonly kind: 'count';
   readonly dialect: Dialect<CountFormat>;

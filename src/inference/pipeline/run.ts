@@ -26,19 +26,19 @@ export interface RunServices {
   /** Called once for an order that no limit has refused. */
   admitted(admitted: Admitted): void;
   /**
-   * Called once for an order that had a hold, when its money is settled, with what it was charged and how long others, an
-   * engine and the servers of its images, were at work for it.
+   * Called once for an order that had a hold, when its money is settled, with its charge and how long an engine and the servers
+   * of its images worked for it.
    */
   ended(receipt: Receipt, engineMs: number): void;
-  /** Is given the last batch before the charge is made; a throw leaves the answer uncharged, and fails it. */
+  /** Receives the last batch before the charge is made; a throw leaves the answer uncharged and fails it. */
   settling?(closing: GenerationBatch): Promise<void>;
-  /** Takes the seconds between two batches of the model. */
+  /** Records the seconds between two batches of the model. */
   chunkGaps(modelId: string): { observe(seconds: number): void };
 }
 
 /**
- * Takes a batch for the client. A promise is waited for before the next batch is read, so a reader that is slow holds its
- * backend back. `false`: there is nobody to read any more.
+ * Takes a batch for the client. A promise is awaited before the next batch is read, so a slow reader holds its backend back.
+ * `false`: the reader is gone.
  */
 export type Deliver = (batch: GenerationBatch) => boolean | Promise<boolean>;
 
@@ -81,9 +81,9 @@ export async function run(taken: Order, services: RunServices, signal: AbortSign
       const goesOn = deliver(meter.pass);
       return typeof goesOn === 'boolean' ? delivered(goesOn) : goesOn.then(delivered);
     };
-    // For every batch, and most of them without a promise: with many streams each costs as much as all that is done here.
+    // For every batch, mostly without a promise: with many streams one promise costs as much as everything else here.
     const take = (batch: GenerationBatch): boolean | Promise<boolean> => {
-      // One look at the clock for each batch (0.2 µs with the bucket): the gap to the one before, and the engine's last word.
+      // One clock reading per batch (0.2 µs with the bucket): the gap to the one before, and the engine's last word.
       const nowMs = performance.now();
       if (heardMs > 0) gaps.observe((nowMs - heardMs) / 1_000);
       heardMs = nowMs;
@@ -112,7 +112,7 @@ export async function run(taken: Order, services: RunServices, signal: AbortSign
       if (signal.aborted) {
         const reason = signal.reason as CancelReason;
         const reported = errorOfCancel(reason, order.model.id);
-        // A client that is gone is told nothing.
+        // A client that is gone gets no error.
         if (reason !== 'client-left' && reason !== 'reader-stalled') errorCode = reported.code;
         throw reported;
       }
@@ -136,7 +136,7 @@ export async function run(taken: Order, services: RunServices, signal: AbortSign
   }
 }
 
-/** What a request counts for until it is known what it used: as its hold, the prompt and one step of the answer. */
+/** What a request counts for until its usage is known: the prompt and one step of the answer, like its hold. */
 const tokensLikely = ({ request, choices, promptTokensLikely }: Order): number =>
   promptTokensLikely + Math.min((request.maxTokens + request.reasoningRoomTokens) * choices, holdStepTokens);
 
@@ -145,7 +145,7 @@ function spentBy({ ending, promptTokens, completionTokens }: Receipt): Spent {
   return { isCounted, tokens: isCounted ? promptTokens + completionTokens : 0 };
 }
 
-/** A client that left before the backend told the prompt's length pays the counted input, and nothing before dispatch. */
+/** A client that left before the backend reported the prompt's length pays the counted input, and nothing before dispatch. */
 async function unfinished(
   receipt: Receipt,
   order: Order,
@@ -166,7 +166,7 @@ async function unfinished(
   };
 }
 
-/** How long an engine may take to count; one that does not answer leaves us with our own estimate. */
+/** How long an engine may take to count; after that our own estimate is used. */
 const countTimeoutMs = 2_000;
 
 async function counted(order: Order, services: RunServices, imageTokens: number): Promise<number | undefined> {
@@ -175,7 +175,7 @@ async function counted(order: Order, services: RunServices, imageTokens: number)
   return count === 'too-long' || count === undefined ? undefined : count + imageTokens;
 }
 
-/** What the backend told of a prompt that nobody has counted. Zero data retention holds for this too. */
+/** Remembers the backend's figure for a prompt that was not counted. Zero data retention holds for this too. */
 function learnLength(order: Order, { counted, promptTokens }: Receipt, { promptLengths }: BackendPool): void {
   const isReported = !counted && !order.promptCounted && order.imageTokens.most === 0;
   if (isReported && order.request.retain) promptLengths.learn(order.account.id, order.promptTokensMax, promptTokens);

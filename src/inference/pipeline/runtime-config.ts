@@ -8,34 +8,34 @@ import type { Backend, BackendPool } from './backend-pool.ts';
 export interface RequestLimits {
   /** How long the head of a stream waits for the first token (contracts §1.0). */
   readonly primeMs: number;
-  /** Silence after which a stream gets a comment. */
+  /** Silence after which a stream gets a keep-alive comment. */
   readonly keepAliveMs: number;
   /** How long a client may stop reading before its stream is cut (reliability C3). */
   readonly readerStallMs: number;
-  /** Bodies of so many bytes and more are refused (specification part 8). */
+  /** Bodies of this many bytes and more are refused (specification part 8). */
   readonly bodyBytesMax: number;
   /** Longest life of a request (contracts decision 23). */
   readonly requestDeadlineMs: number;
 }
 
-/** What one configuration says about requests. It never changes: a reload makes another one. */
+/** What one configuration says about requests. Immutable: a reload makes a new one. */
 export interface RuntimeConfig {
   readonly catalog: Catalog;
   readonly limits: RequestLimits;
   readonly images: FetchSettings;
-  /** Who may say where a request comes from; `undefined`: nobody. */
+  /** Proxies that may report where a request comes from; `undefined`: none. */
   readonly trustedProxies: AddressRanges | undefined;
-  /** Pages of which origins may call from a browser, besides those of this computer; `*`: of all. */
+  /** Origins whose pages may call from a browser, besides those of this computer; `*`: all. */
   readonly allowedOrigins: ReadonlySet<string>;
   /** By the id of the model. */
   readonly places: ReadonlyMap<string, BackendPool>;
 }
 
-/** A request's hold on the snapshot that it began with, so that it never sees half of two. */
+/** A request's hold on the runtime config that it began with, so that it never sees half of two. */
 export interface Lease {
   readonly runtimeConfig: RuntimeConfig;
   placesOf(modelId: string): BackendPool;
-  /** From here on only the backends of this model are used: the others need not wait for this request. */
+  /** From here on only the backends of this model are used: other backends need not wait for this request. */
   narrow(modelId: string): void;
   /** Called once, when the request has ended. */
   release(): void;
@@ -43,18 +43,18 @@ export interface Lease {
 
 const none = placesOf([], 0);
 
-/** One snapshot is current; earlier ones stay for as long as requests use them, and so do their backends. */
+/** One runtime config is current; earlier ones, and their backends, stay for as long as requests use them. */
 export class RuntimeConfigs {
   #current: Holding;
   readonly #unused: (backend: Backend) => void;
-  /** Earlier snapshots that requests have as a whole. */
+  /** Earlier runtime configs that requests hold as a whole. */
   readonly #retired = new Set<Holding>();
-  /** Requests by the list of backends that they have narrowed their lease to. */
+  /** Number of requests that have narrowed their lease, by the list of backends they narrowed it to. */
   readonly #narrowed = new Map<readonly Backend[], number>();
   /** Backends of no current model that some request may still use. */
   readonly #leaving = new Set<Backend>();
 
-  /** `unused` is called once for each backend that the current snapshot does not have and no request can reach any more. */
+  /** `unused` is called once for each backend outside the current runtime config that no request can reach any more. */
   constructor(first: RuntimeConfig, unused: (backend: Backend) => void) {
     this.#current = { runtimeConfig: first, users: 0 };
     this.#unused = unused;
@@ -64,12 +64,12 @@ export class RuntimeConfigs {
     return this.#current.runtimeConfig;
   }
 
-  /** Backends that have left the configuration and still work for requests that began before. */
+  /** Number of backends that have left the configuration and still work for earlier requests. */
   get leaving(): number {
     return this.#leaving.size;
   }
 
-  /** Every lease from now on has this snapshot. */
+  /** Every lease from now on gets this runtime config. */
   swap(next: RuntimeConfig): void {
     const before = this.#current;
     const kept = new Set(backendsOf(next));

@@ -4,14 +4,14 @@ const cipher = 'aes-256-gcm';
 const nonceBytes = 12;
 const tagBytes = 16;
 
-/** What is kept of an answer: a nonce, the answer encrypted, and its tag. `key` has 32 bytes. */
+/** The stored form of an answer: a nonce, the encrypted answer, and its tag. `key` has 32 bytes. */
 export function sealAnswer(answer: string, key: Uint8Array): Uint8Array {
   const nonce = randomBytes(nonceBytes);
   const sealing = createCipheriv(cipher, key, nonce);
   return Uint8Array.from(Buffer.concat([nonce, sealing.update(answer, 'utf8'), sealing.final(), sealing.getAuthTag()]));
 }
 
-/** Undefined: it was sealed with another key, or is damaged. */
+/** `undefined`: it was sealed with another key, or is damaged. */
 export function openAnswer(sealed: Uint8Array, key: Uint8Array): string | undefined {
   if (sealed.byteLength < nonceBytes + tagBytes) return undefined;
   const bytes = Buffer.from(sealed.buffer, sealed.byteOffset, sealed.byteLength);

@@ -10,8 +10,8 @@ const ivBytes = 12;
 const tagBytes = 16;
 
 /**
- * Reasoning goes to the client and comes back with the next turn. A signature (HMAC-SHA-256) proves that the text is the one
- * that the model wrote; an encrypted one (AES-256-GCM) holds the text itself. Both are bound to the account.
+ * Reasoning goes to the client and comes back with the next turn. A signature (HMAC-SHA-256) proves that the model wrote the
+ * text; an encrypted seal (AES-256-GCM) holds the text itself. Both are bound to the account.
  */
 export class SealKeys {
   readonly #signing: KeyObject;
@@ -23,7 +23,7 @@ export class SealKeys {
     this.#encryption = encryption;
   }
 
-  /** What encoders seal with, for one account. */
+  /** Seals for encoders, for one account. */
   for(accountId: string): Seals {
     return {
       sign: (text) => signed + this.#mac(text, accountId).toString('base64url'),

@@ -106,17 +106,17 @@ export interface Call<On extends Route = InferenceRoute> {
   readonly startedAt: number;
   elapsedMs(): number;
   readonly signal: AbortSignal;
-  /** Told of the time that others took: a backend that counted the prompt, servers of documents. */
+  /** Reports time spent waiting for others: a backend that counted the prompt, servers of documents. */
   waited(engineMs: number): void;
-  /** Told that no limit refuses a request which `run` never sees. */
+  /** Reports that no limit refuses a request which `run` never sees. */
   admitted(admitted: Admitted): void;
-  /** Told of memory that the request takes beyond its body; throws `backend_at_capacity` when there is none. */
+  /** Reports memory that the request takes beyond its body; throws `backend_at_capacity` when there is none left. */
   holdBytes(bytes: number): void;
 }
 
 /**
- * Decides whether a request is taken, in the order of contracts decision 10 from the required fields to the lengths:
- * from parsed JSON to an order that only needs a slot, credit and a backend. Throws `ApiError`.
+ * Decides whether a request is accepted, in the order of contracts decision 10 from the required fields to the lengths: from
+ * parsed JSON to an order that only needs a slot, credit and a backend. Throws `ApiError`.
  */
 export async function serve(json: unknown, call: Call, services: ServeServices): Promise<Order> {
   const decoded = await decode(call.route.dialect, json, call, services);
@@ -172,15 +172,15 @@ export async function serve(json: unknown, call: Call, services: ServeServices):
       const maxTokens = call.route.retryWithoutMaxTokens ? retryTokens(model, refusal) : undefined;
       return maxTokens === undefined ? undefined : engineRequest(maxTokens);
     },
-    // What the backend has is its window, whatever the card says.
+    // The backend's window counts, whatever the card says.
     tooLong: ({ promptTokens, windowTokens }) =>
       contextLengthExceeded(model, promptTokens, fitted.maxTokens, larger(), at.prompt, windowTokens),
   };
 }
 
 /**
- * Tells how many tokens the input of a request has, as it would be charged, with every check that the request itself would
- * meet. Images that would be fetched are estimated. Throws `ApiError`.
+ * Counts the tokens of a request's input as they would be charged, with every check that the request itself would meet. Images
+ * that would be fetched are estimated. Throws `ApiError`.
  */
 export async function serveCount(json: unknown, call: Call<CountingRoute>, services: ServeServices): Promise<string> {
   const { request, format } = await decode(call.route.dialect, json, call, services);
@@ -204,7 +204,7 @@ export async function serveCount(json: unknown, call: Call<CountingRoute>, servi
   }
 }
 
-/** Reads a body; once more with what it names of earlier answers, when it does. */
+/** Decodes a body; a second time with the items that it names from earlier answers, if it names any. */
 async function decode<Format>(
   dialect: Dialect<Format>,
   json: unknown,
@@ -219,7 +219,7 @@ async function decode<Format>(
 
 /** A request that its model can take, whatever the length of its answer. */
 interface Prepared {
-  /** With the flags of its partition, and as the catalog has it. */
+  /** With the flags of its partition, from the catalog. */
   readonly model: Model;
   readonly found: Model;
   readonly tags: readonly string[];
@@ -239,11 +239,11 @@ async function prepare(asked: GenerationRequest, call: Call<Route>, services: Se
       param: 'model',
     });
   }
-  // Part 8: of no meaning where a model is everybody's, and ignored there whatever they are.
+  // Part 8: request tags mean nothing for a model that is open to everybody, and are ignored there without validation.
   const own = found.dedicatedTo === undefined ? [] : requestTags(call.headers);
-  // Those of the key are its account's wish, for every model (docs/keys.md).
+  // The key's tags are set by its account, for every model (docs/keys.md).
   const tags = [...new Set([...(call.caller.key.tags ?? []), ...own])];
-  // §4.2.3(5): what a model can do may differ with zero data retention. From here on only this partition counts.
+  // §4.2.3(5): a model's capabilities may differ with zero data retention. From here on only this partition counts.
   const model: Model = call.zdr ? { ...found, capabilities: capabilitiesFor(found, true) } : found;
   const { capabilities } = model;
   const flags = call.route.flags(capabilities);
@@ -271,7 +271,7 @@ async function prepare(asked: GenerationRequest, call: Call<Route>, services: Se
   const whole = files === undefined ? resolved : await readFiles(resolved, files);
   const prompt = withPreservedThinking(whole, isKept, services.seals, call.caller.account.id);
   const id = Buffer.from(call.id).toString('hex');
-  // Not `asked` as a whole: what it holds of files has been read, and would stay in memory as long as the order.
+  // Not `asked` as a whole: the files in it have been read, and would stay in memory as long as the order.
   const { sampling, stop, parallelToolCalls, logprobs, logitBias, tokens } = asked;
   const engineRequest = (maxTokens: number, reasoningRoomTokens = 0): EngineRequest => ({
     id,
@@ -324,7 +324,7 @@ async function count(
   return counted;
 }
 
-/** What the caller may use instead, nearest larger window first (specification §7.2). */
+/** What the caller may use instead, next larger window first (specification §7.2). */
 const largerModels = (model: Model, call: Call<Route>, { catalog }: ServeServices): readonly Model[] =>
   usableModels(call.caller, catalog, call.startedAt)
     .filter(({ capabilities: { zdr } }) => zdr || !call.zdr)
@@ -334,7 +334,7 @@ const largerModels = (model: Model, call: Call<Route>, { catalog }: ServeService
 
 const choicesOf = (prompt: Prompt): number => (prompt.type === 'messages' ? 1 : prompt.prompts.length);
 
-/** Specification part 1: models that do not honor the four fields never see them; the other fields reach every model. */
+/** Specification part 1: models that do not honor the four fields never receive them; the other fields reach every model. */
 function samplingFor(model: Model, sampling: Sampling): Sampling {
   switch (model.sampling) {
     case 'honor':

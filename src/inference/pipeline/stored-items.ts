@@ -10,29 +10,29 @@ import type { Order } from './order.ts';
 import type { Deliver } from './run.ts';
 
 const dayMs = 86_400_000;
-/** A larger item is not kept: an answer of 65,536 tokens has a quarter of it. */
+/** A larger item is not kept: an answer of 65,536 tokens takes a quarter of this. */
 const itemBytesMax = 1_048_576;
-/** What one request may name; more than a window of a million tokens. It is parsed on the main thread. */
+/** Bytes that one request may name; more than a window of a million tokens. They are parsed on the main thread. */
 const foundBytesMax = 8_388_608;
-/** Parsed without letting others have a turn. */
+/** Bytes parsed without yielding to others. */
 const parsedAtOnce = 524_288;
-/** What an account may have; its oldest items make room. */
+/** Bytes that an account may keep; its oldest items make room. */
 export const accountBytesMax = 268_435_456;
 /** Rows that one round of tidying deletes. */
 const tidiedRowsMax = 10_000;
-/** Of items that wait for the database; more are not kept. */
+/** Bytes of items that may wait for the database; further items are not kept. */
 const waitingBytesMax = 33_554_432;
-/** Items of one write to the database. */
+/** Items in one write to the database. */
 const writtenAtOnce = 256;
-/** An answer waits so long for its items to be kept, not longer. */
+/** How long an answer waits for its items to be kept. */
 const keepTimeoutMs = 2_000;
 
 export interface KeptItemsOptions {
   readonly repositories: Pick<Repositories, 'keepItems' | 'findKeptItems' | 'tidyKeptItems'>;
-  /** 0: nothing is kept, and what was is deleted. A reload changes it. */
+  /** 0: nothing is kept, and what was kept is deleted. A reload changes it. */
   keepDays: number;
   readonly now: () => number;
-  /** Items of an answer could not be kept, or old ones not be deleted. */
+  /** Reports items of an answer that could not be kept, or old ones not deleted. */
   readonly failed: (what: 'keep' | 'tidy', code: string) => void;
 }
 
@@ -43,17 +43,17 @@ interface Waiting {
 }
 
 /**
- * What answers have said, for requests of the same account that name it by its id (contracts decision 2).
+ * The output of answers, for later requests of the same account that name it by its id (contracts decision 2).
  *
- * Keeping never fails an answer: it is made and paid for by then. A client that names an item which is not there is told so
- * in clear words, and can send it instead.
+ * Keeping never fails an answer: it is complete and charged by then. A client that names a missing item gets a clear error, and
+ * can send the item instead.
  */
 export class KeptItems {
   readonly #options: KeptItemsOptions;
   #waiting: Waiting[] = [];
   #waitingBytes = 0;
   #isWriting = false;
-  /** Accounts that may have got too much since the last tidying. */
+  /** Accounts that may have exceeded their bytes since the last tidying. */
   #grown = new Set<string>();
 
   constructor(options: KeptItemsOptions) {
@@ -68,7 +68,7 @@ export class KeptItems {
     this.#options.keepDays = days;
   }
 
-  /** Those that are kept, parsed. Throws when they are too much for one request. */
+  /** The kept items among these, parsed. Throws when they are too much for one request. */
   async find(accountId: string, ids: readonly string[]): Promise<ReadonlyMap<string, unknown>> {
     const found = new Map<string, unknown>();
     if (!this.isOn) return found;
@@ -95,7 +95,7 @@ export class KeptItems {
     return found;
   }
 
-  /** Resolves when they are durable, or when it takes too long or fails, which is told to `failed` only. */
+  /** Resolves when they are durable, or when it takes too long or fails, which only `failed` reports. */
   async keep(accountId: string, items: ReadonlyMap<string, unknown>): Promise<void> {
     const keptAt = this.#options.now();
     const rows: KeptItem[] = [];
@@ -130,7 +130,7 @@ export class KeptItems {
     clearTimeout(timer);
   }
 
-  /** Deletes what is too old or too much. Rounds do not overlap, when the caller waits for them. */
+  /** Deletes what is too old or too much. Rounds do not overlap if the caller awaits them. */
   async tidy(): Promise<void> {
     const accountIds = [...this.#grown];
     this.#grown = new Set();
@@ -152,7 +152,7 @@ export class KeptItems {
     return this.#options.now() - this.#options.keepDays * dayMs;
   }
 
-  /** One write at a time: whatever arrives meanwhile shares the next one, because each costs a sync of the disk. */
+  /** One write at a time: items that arrive meanwhile share the next one, because each write costs a disk sync. */
   async #write(): Promise<void> {
     if (this.#isWriting) return;
     this.#isWriting = true;
@@ -178,8 +178,8 @@ export class KeptItems {
 const codeOf = (error: unknown): string => (error instanceof StoreError ? error.code : 'unexpected');
 
 /**
- * Keeps the items of an answer between its settlement and its last batch, so that no client hears of the end before they are
- * there. Nothing is kept under zero data retention, whatever the request says.
+ * Keeps the items of an answer between its settlement and its last batch, so that no client sees the end before they are stored.
+ * Nothing is kept under zero data retention, whatever the request says.
  */
 export function keepingItems(
   order: Pick<Order, 'account' | 'request'> & { readonly format: Pick<AnswerFormat, 'itemsOf'> },

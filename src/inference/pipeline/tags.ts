@@ -3,8 +3,8 @@ import type { Headers } from '../dialects/dialect.ts';
 import { ApiError } from '../../platform/errors.ts';
 
 /**
- * The labels of a request to a dedicated model, under which its usage is found (specification part 8): repeated headers
- * and comma-separated values both count, each label once, in the order of the request (contracts decision 17). Throws
+ * The tags of a request to a dedicated model, by which its usage can be found (specification part 8): repeated headers and
+ * comma-separated values both count, each tag once, in the order of the request (contracts decision 17). Throws
  * `invalid_request_tag`.
  */
 export function requestTags(headers: Headers): readonly string[] {

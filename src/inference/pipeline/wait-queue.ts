@@ -2,14 +2,14 @@ export interface LineOptions {
   /** Requests that may wait; one more is refused. */
   readonly lengthMax: number;
   readonly timeoutMs: number;
-  /** Whether a waiter could learn anything now. Spares asking each of them when everything is still taken. */
+  /** Whether an offer could succeed now. Saves asking each waiter while everything is still taken. */
   readonly mayHaveChanged: () => boolean;
 }
 
-/** How a wait ended without a place. When the signal was aborted, its own reason is thrown instead. */
+/** How a wait ended without a slot. When the signal was aborted, its own reason is thrown instead. */
 export type Refusal = 'line-full' | 'line-timed-out';
 
-/** Takes a place, if there is one for this request now; throws when there will be none. Must not wait. */
+/** Takes a slot, if there is one for this request now; throws when there will be none. Must be synchronous. */
 export type Take<Place extends object> = () => Place | undefined;
 
 interface Waiter<Place extends object> {
@@ -19,10 +19,10 @@ interface Waiter<Place extends object> {
 }
 
 /**
- * The line in front of the backends of one model, first come first served, bounded in length and time. One line for all of
- * them: nobody waits for one backend while another is free, and nobody is overtaken, because a place is offered to those
- * who wait before somebody new gets it. A waiter that cannot use what is free (it has failed there, or needs zero data
- * retention) lets the next one pass.
+ * The wait queue of one model's backends: first come, first served, bounded in length and time. One queue for all of them, so no
+ * request waits for one backend while another is free, and none is overtaken, because a slot is offered to the waiting requests
+ * before a new one gets it. A waiter that cannot use the free slot (it has failed there, or needs zero data retention) lets the
+ * next one pass.
  */
 export class WaitQueue<Place extends object> {
   readonly #options: LineOptions;
@@ -36,7 +36,7 @@ export class WaitQueue<Place extends object> {
     return this.#waiters.size;
   }
 
-  /** A place, at once or after a wait. Whoever gets one gives it back and then calls `offer`. */
+  /** A slot, at once or after a wait. The caller gives it back and then calls `offer`. */
   place(take: Take<Place>, signal: AbortSignal): Place | Promise<Place | Refusal> | Refusal {
     signal.throwIfAborted();
     if (this.#waiters.size > 0) this.offer();
@@ -45,7 +45,7 @@ export class WaitQueue<Place extends object> {
     return this.#waiters.size < this.#options.lengthMax ? this.#wait(take, signal) : 'line-full';
   }
 
-  /** Something may have changed: a place was given back, or a backend came or went. */
+  /** Something may have changed: a slot was given back, or a backend came or went. */
   offer(): void {
     if (this.#waiters.size === 0 || !this.#options.mayHaveChanged()) return;
     for (const waiter of this.#waiters) {
@@ -60,7 +60,7 @@ export class WaitQueue<Place extends object> {
 
   #wait(take: Take<Place>, signal: AbortSignal): Promise<Place | Refusal> {
     return new Promise((resolve, reject) => {
-      // Whoever has an outcome leaves the line in the same moment, so that no place is given to somebody who is gone.
+      // A waiter with an outcome leaves the queue in the same moment, so that no slot goes to one that is gone.
       const leave = (): void => {
         this.#waiters.delete(waiter);
         clearTimeout(timer);

@@ -141,7 +141,7 @@ function decodeLogitBias(bias: CompletionRequestBody['logit_bias']): GenerationR
   return tokens.length === 0 ? undefined : (bias ?? undefined);
 }
 
-/** A constraint, and what the body calls it. */
+/** A constraint, and the fields that carry it. */
 interface Form {
   readonly constraint: Constraint;
   /** The field that says which form it is, the one that holds its text, and the one of both. */
@@ -222,7 +222,7 @@ function schemaOf(schema: unknown, at: string, name?: string): Constraint {
   return { type: 'json-schema', schema, name };
 }
 
-/** JSON Schema as a text, as SGLang takes it. A broken one is judged as a broken grammar is (contracts decision 13). */
+/** JSON Schema as text, like SGLang's. A broken one is treated like a broken grammar (contracts decision 13). */
 function parsed(text: string, param: string): unknown {
   let schema: unknown;
   try {

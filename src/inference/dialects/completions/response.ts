@@ -8,7 +8,7 @@ import type { LogprobsForm } from './logprobs.ts';
 import { TextOffsets } from './text-offsets.ts';
 import type { CompletionRequest } from './request.ts';
 
-/** What of a request decides how its answer is printed. */
+/** The fields of a request that decide how its answer is encoded. */
 interface Form {
   readonly echo: boolean;
   readonly returnsIds: boolean;
@@ -18,8 +18,8 @@ interface Form {
 }
 
 /**
- * How the answer to a request is printed (contracts §1.1). Reasoning that a backend tells apart and tool calls have no place
- * on this wire and are left out; their tokens are counted.
+ * How the answer to a request is printed (contracts §1.1). Separate reasoning and tool calls have no place on this wire and are
+ * left out; their tokens are counted.
  */
 export function completionFormat({ tokens, logprobs }: CompletionRequest): AnswerFormat {
   const form: Form = {
@@ -75,7 +75,7 @@ function promptTokens(prompt: ReadPrompt | undefined, offsets: TextOffsets) {
 function openCompletionStream(head: ResponseHead, form: Form): StreamEncoder {
   const common = `data: {"id":${JSON.stringify(completionId(head))},"object":"text_completion","created":${head.created},"model":${JSON.stringify(head.model)},"choices":[`;
   const offsets = new Map<number, TextOffsets>();
-  /** Ids of prompts that no chunk has told yet. */
+  /** Ids of prompts that no chunk has carried yet. */
   const untold = new Map<number, readonly number[]>();
 
   const chunk = (index: number, text: string, logprobs: string, finish: string, ids: readonly number[]): string => {
@@ -150,13 +150,13 @@ export const encodeCompletionError = (error: ErrorBody): string => JSON.stringif
 
 const completionId = (head: ResponseHead): string => `cmpl-${head.id}`;
 
-/** Whatever an answer was, here it is text. */
+/** Every answer is text here. */
 const finishReason = ({ reason }: Pick<Finish, 'reason'>): 'stop' | 'length' =>
   reason === 'length' ? 'length' : 'stop';
 
 /**
- * What ended the answer, by the name that SGLang has for it and by vLLM's: a stop sequence or a token that the client named,
- * null for the model's own end.
+ * What ended the answer, under SGLang's name and under vLLM's: a stop sequence or a token that the client named, null for the
+ * model's own end.
  */
 function stopFields({ reason, stopSequence, stopTokenId }: Omit<Finish, 'cause'>, { stopIds }: Form) {
   const named = stopTokenId !== undefined && stopIds.includes(stopTokenId) ? stopTokenId : null;

@@ -14,7 +14,7 @@ const largestSeed = 2 ** 63;
 /** Prompts of one request, and answers to all of them. */
 export const promptsMax = 128;
 
-/** Whether an id is one of the model's is told with a code of its own, when the model is known. */
+/** An id outside the model's vocabulary has an error code of its own, thrown when the model is known. */
 const tokenId = Type.Integer();
 const tokenIds = Type.Array(tokenId, { minItems: 1 });
 const text = Type.String({ minLength: 1 });

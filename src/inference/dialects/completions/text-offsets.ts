@@ -12,10 +12,10 @@ export interface PlacedToken {
  * each.
  */
 export class TextOffsets {
-  /** Of the text before this event: characters of all of it, and UTF-16 code units of this part. */
+  /** Length of the text before this event: characters of all of it, and UTF-16 code units of this part. */
   #characters = 0;
   #units = 0;
-  /** Where the next token begins when nobody tells: behind the text of the one before it. */
+  /** Where the next token begins if the engine does not report it: after the text of the one before. */
   #guess = 0;
 
   /** For a piece of the text, and the tokens that came with it. */
@@ -50,7 +50,7 @@ export class TextOffsets {
   }
 }
 
-/** Without a look at each character where there are no halves of any. */
+/** Skips counting characters where there are no surrogates. */
 function characterCount(text: string): number {
   if (!/[\ud800-\udfff]/.test(text)) return text.length;
   let count = 0;

@@ -14,14 +14,14 @@ export function decodeContentBlock(block: WireInnerBlock, at: string): readonly 
     case 'search_result':
       return textParts(searchResultText(block, at));
     case 'tool_reference':
-      // Every tool is offered to the model at once, so this only says so (contracts §0.3).
+      // Every tool is offered to the model at once, so this only names it (contracts §0.3).
       return textParts(`The tool ${present(block.tool_name, `${at}.tool_name`)} is now available.`);
     default:
       throw unknownBlock(at);
   }
 }
 
-/** Blocks where only text may stand. */
+/** Blocks where only text is allowed. */
 export function decodeTextBlocks(content: string | readonly WireTextBlock[], at: string): readonly Part[] {
   if (typeof content === 'string') return textParts(content);
   return content.flatMap((block, index) => {
@@ -31,7 +31,7 @@ export function decodeTextBlocks(content: string | readonly WireTextBlock[], at:
   });
 }
 
-/** Empty texts say nothing, and are no parts. */
+/** Empty texts carry nothing, and make no parts. */
 export const textParts = (text: string): readonly Part[] =>
   text === '' ? [] : [{ type: 'text', text: text.toWellFormed() }];
 
@@ -67,7 +67,7 @@ function decodeDocument(block: WireInnerBlock, at: string): readonly Part[] {
   const path = `${at}.source`;
   const { title, context } = block;
   const heading = textParts([title ? `Document: ${title}` : '', context ?? ''].filter(Boolean).join('\n'));
-  // The title of a file is its name, which is told with its content.
+  // A file's title is its name, which is shown with its content.
   const headingOfFile = textParts(context ?? '');
   switch (source.type) {
     case 'base64': {

@@ -7,7 +7,7 @@ import type { MessagesRequestBody, WireBlock, WireInnerBlock, WireMessage } from
 /** A conversation, read. */
 export interface Conversation {
   readonly messages: readonly Message[];
-  /** Of messages of role `tool`, by their index: the field that names the call that they answer. */
+  /** By the index of `tool` messages: the field that names the call they answer. */
   readonly resultPaths: ReadonlyMap<number, string>;
 }
 
@@ -22,7 +22,7 @@ export function decodeConversation({ system, messages }: Prompt): Conversation {
   if (system !== undefined && system !== null) turns.system(withoutBilling(decodeTextBlocks(system, 'system')));
   messages.forEach((message, index) => decodeMessage(message, `messages[${index}].content`, turns));
   const conversation = turns.conversation();
-  // An empty system message is none, and no words begin no answer: where nothing else stands, it is `[]` in other words.
+  // An empty system message does not count, and empty words begin no answer: if there is nothing else, it is `[]` in other words.
   if (conversation.messages.length === 0)
     throw new ApiError('schema_validation_failed', "'messages' must hold a message.", { param: 'messages' });
   return conversation;
@@ -43,7 +43,7 @@ function decodeMessage({ role, content }: WireMessage, at: string, turns: Turns)
   }
 }
 
-/** Claude Code's first block is about its bill, and other with every request (contracts §0.1). */
+/** Claude Code's first block is about billing, and differs with every request (contracts §0.1). */
 const withoutBilling = (parts: readonly Part[]): readonly Part[] =>
   parts.filter((part) => part.type !== 'text' || !part.text.startsWith('x-anthropic-billing-header'));
 
@@ -60,7 +60,7 @@ function contentFieldsOf(block: WireBlock, at: string): WireInnerBlock {
   throw new ApiError('schema_validation_failed', `'${at}.content' must be an array.`, { param: `${at}.content` });
 }
 
-/** Images are no content of results to most templates and servers. */
+/** Most templates and servers take no images in results. */
 interface Result {
   readonly content: readonly Part[];
   readonly images: readonly Part[];
@@ -94,7 +94,7 @@ function decodeAssistantBlock(block: WireBlock, at: string, turns: Turns): void 
   }
 }
 
-/** Without a signature it comes from elsewhere, for example from chat completions, where reasoning has none. */
+/** Without a signature it comes from elsewhere, for example from chat completions, whose reasoning has none. */
 function decodeThinking(block: WireBlock, at: string): ReasoningText {
   const text = present(block.thinking, `${at}.thinking`).toWellFormed();
   const { signature } = block;
@@ -114,17 +114,17 @@ function decodeCall(block: WireBlock, at: string): ToolCall {
   };
 }
 
-/** A turn while blocks are added to it. */
+/** A turn to which blocks are being added. */
 interface OpenTurn {
   readonly role: WireMessage['role'];
   readonly content: Part[];
   readonly reasoning: ReasoningText[];
   readonly toolCalls: ToolCall[];
-  /** Results stand before the rest of their turn, as messages of their own. */
+  /** Results precede the rest of their turn, as messages of their own. */
   hasResults: boolean;
 }
 
-/** Puts blocks together to turns, and turns to messages. */
+/** Combines blocks into turns, and turns into messages. */
 class Turns {
   readonly #messages: Message[] = [];
   readonly #resultPaths = new Map<number, string>();
@@ -146,8 +146,8 @@ class Turns {
   }
 
   /**
-   * Results come directly behind the turn with the calls, where every template and server looks for them; whatever else the
-   * user's turn holds follows them, and their images with it, in the order of the results.
+   * Results directly follow the turn with the calls, where every template and server looks for them; the rest of the user's turn
+   * follows them, with their images in the order of the results.
    */
   result({ content, images }: Result, toolCallId: string | undefined, at: string): void {
     const turn = this.#turn('user');
@@ -186,7 +186,7 @@ class Turns {
   }
 }
 
-/** One by one: the arguments of a call have a bound, and the blocks of a client have not. */
+/** One by one: the arguments of a call are limited, and a client's blocks are not. */
 function append<Item>(list: Item[], added: readonly Item[]): void {
   for (const item of added) list.push(item);
 }

@@ -23,13 +23,13 @@ const formatOf = (style: MessageStyle): AnswerFormat => ({
 
 const countFormat: CountFormat = { encodeCount: (inputTokens) => `{"input_tokens":${inputTokens}}` };
 
-/** How long the prompt of such a request is. */
+/** Counts the tokens of such a request's prompt. */
 export const messageCount: Dialect<CountFormat> = {
   decodeRequest: (body) => ({ request: decodeCountRequest(body), format: countFormat, references: [] }),
   encodeError: encodeMessagesError,
 };
 
-/** Versions are dates; whatever else stands in the header is taken for an older one (contracts §0.15). */
+/** Versions are dates; any other header value counts as an older one (contracts §0.15). */
 function isRecent({ 'anthropic-version': version }: Headers): boolean {
   return typeof version === 'string' && /^\d{4}-\d{2}-\d{2}$/.test(version) && version >= '2026-10-21';
 }

@@ -33,12 +33,12 @@ export function decodeMessagesRequest(json: unknown): GenerationRequest {
   });
 }
 
-/** Body of `POST /v1/messages/count_tokens` → the request that it asks about. */
+/** Body of `POST /v1/messages/count_tokens` → the request whose input is counted. */
 export function decodeCountRequest(json: unknown): GenerationRequest {
   return decode(checkCount(json), { stream: false, maxTokens: undefined, sampling: noSampling, stop: [] });
 }
 
-/** Whether thinking is told of without its text (contracts §1.2, `display`). */
+/** Whether thinking is reported without its text (contracts §1.2, `display`). */
 export const omitsThinking = (json: unknown): boolean =>
   (json as Partial<MessagesRequestBody>).thinking?.display === 'omitted';
 
@@ -53,7 +53,7 @@ const noSampling: Sampling = {
   seed: undefined,
 };
 
-/** What only a request has that generates. */
+/** Fields that only a generating request has. */
 type Generating = Pick<GenerationRequest, 'stream' | 'maxTokens' | 'sampling' | 'stop'>;
 
 /** With the fields that both endpoints have. Name by name: spreading so large an object takes 10 µs, all else here 1. */
@@ -74,8 +74,8 @@ function decode(body: CountRequestBody, { stream, maxTokens, sampling, stop }: G
     parallelToolCalls: body.tool_choice?.disable_parallel_tool_use === true ? false : undefined,
     constraint: decodeConstraint(body),
     effort: decodeEffort(body),
-    // Thinking that comes back is used unless thinking is switched off: where the request says nothing the model may think by
-    // its own default. Whether the model takes it back at all its card says, and only what is used is checked.
+    // Thinking that comes back is used unless thinking is switched off: where the request says nothing the model may think by its
+    // own default. The card says whether the model takes it back at all, and only used thinking is checked.
     preserveThinking: body.thinking?.type !== 'disabled',
     logprobs: undefined,
     logitBias: undefined,
@@ -92,7 +92,7 @@ function decode(body: CountRequestBody, { stream, maxTokens, sampling, stop }: G
 
 const toolFields = { type: 'type', name: 'name', parameters: 'input_schema' };
 
-/** Message threads live on a server; told so in these words the vendor's client sends the whole history (contracts §0.6). */
+/** Message threads live on a server; on this error text the vendor's client sends the whole history (contracts §0.6). */
 function refuseThread(thread: unknown): void {
   if (thread === undefined || thread === null) return;
   throw new ApiError(
@@ -107,7 +107,7 @@ function refuseThread(thread: unknown): void {
 
 interface DecodedTools {
   readonly tools: readonly Tool[];
-  /** Where in the body each of them stands. */
+  /** Their indexes in the body. */
   readonly indexes: readonly number[];
   /** Names of tools that the vendor's own service would run. */
   readonly serverTools: ReadonlySet<string>;
@@ -133,7 +133,7 @@ function decodeTools(all: NonNullable<CountRequestBody['tools']>): DecodedTools 
   return { tools, indexes, serverTools };
 }
 
-/** On this wire `type: object` is all that a schema of a tool must have. */
+/** On this wire `type: object` is all that a tool's schema needs. */
 function withProperties(schema: unknown): unknown {
   if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) return schema;
   const { type, properties } = schema as { readonly type?: unknown; readonly properties?: unknown };
@@ -142,7 +142,7 @@ function withProperties(schema: unknown): unknown {
     : schema;
 }
 
-/** A choice that can only mean tools which are not offered is none: the answer is an ordinary one (contracts §1.2, `tools[]`). */
+/** A choice that can only mean unoffered tools is ignored: the answer is an ordinary one (contracts §1.2, `tools[]`). */
 function decodeToolChoice(
   choice: CountRequestBody['tool_choice'],
   tools: readonly Tool[],
@@ -165,7 +165,7 @@ function decodeToolChoice(
   }
 }
 
-/** `output_format` is what `output_config.format` was called first. */
+/** `output_format` is the former name of `output_config.format`. */
 const formatOf = (body: CountRequestBody) => body.output_config?.format ?? body.output_format ?? undefined;
 
 function decodeConstraint(body: CountRequestBody): Constraint | undefined {
@@ -193,7 +193,7 @@ function constraintPaths(body: CountRequestBody): Pick<FieldPaths, 'constraint' 
   return { constraint, constraintType: `${constraint}.type`, constraintText: `${constraint}.schema` };
 }
 
-/** Thinking that is switched off stays off; else the effort says how much, and the switch alone that there is some. */
+/** Thinking that is switched off stays off; otherwise the effort sets the amount, and the switch alone means some. */
 function decodeEffort({ thinking, output_config: config }: CountRequestBody): RequestedEffort | undefined {
   const isOff = thinking?.type === 'disabled';
   if (!isOff && typeof config?.effort === 'string')

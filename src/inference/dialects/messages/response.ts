@@ -6,11 +6,11 @@ import { Blocks } from '../blocks.ts';
 import type { BlockEvent } from '../blocks.ts';
 import type { ResponseHead, StreamEncoder } from '../dialect.ts';
 
-/** What of a request decides how its answer is printed. */
+/** The fields of a request that decide how its answer is encoded. */
 export interface MessageStyle {
   /** From version 2026-10-21 on the wire has more fields, all of which an older reader may refuse (contracts §1.2). */
   readonly isRecent: boolean;
-  /** Thinking is told of, and sealed with its text inside, but not shown. */
+  /** Thinking is reported and sealed with its text inside, but not shown. */
   readonly omitsThinking: boolean;
 }
 
@@ -26,7 +26,7 @@ export function encodeMessage({ choices, usage }: Generation, head: ResponseHead
 const messageHead = (head: ResponseHead): string =>
   `"id":"msg_${head.id}","type":"message","role":"assistant","model":${JSON.stringify(head.model)}`;
 
-/** Fields of the recent wire that are never anything but null here. */
+/** Fields of the recent wire that are always null here. */
 const nullFields = ({ isRecent }: MessageStyle): string => (isRecent ? ',"container":null,"diagnostics":null' : '');
 
 function wholeBlock(block: Block, head: ResponseHead, style: MessageStyle): string {
@@ -63,14 +63,14 @@ function inputJson(text: string): string {
   } catch {
     // Cut off, for example by `max_tokens`.
   }
-  // The form that the vendor's documentation has for arguments that are no JSON.
+  // The vendor's documented form for arguments that are not JSON.
   return `{"INVALID_JSON":${JSON.stringify(text)}}`;
 }
 
-/** What JSON takes for nothing. */
+/** Whitespace, as JSON defines it. */
 const isBlank = (text: string): boolean => /^[ \t\n\r]*$/.test(text);
 
-/** Proves that the text is ours; where the text is not shown, it holds it, so that it is there when the block comes back. */
+/** Proves that the text is ours; where the text is not shown, it contains it, so that it is there when the block comes back. */
 const signatureOf = (text: string, { seals }: ResponseHead, { omitsThinking }: MessageStyle): string =>
   JSON.stringify(omitsThinking ? seals.encrypt(text) : seals.sign(text));
 
@@ -91,7 +91,7 @@ function stopReason({ reason, stopSequence, cause }: Finish): string {
   }
 }
 
-/** On this wire the input is what was not found in a cache; all of it is the sum of the three. */
+/** On this wire the input excludes cached tokens; the full input is the sum of the three. */
 const inputFields = ({ promptTokens, cachedTokens }: Pick<Usage, 'promptTokens' | 'cachedTokens'>): string =>
   `"input_tokens":${promptTokens - cachedTokens},"cache_creation_input_tokens":0,"cache_read_input_tokens":${cachedTokens}`;
 
@@ -115,7 +115,7 @@ export function openMessageStream(head: ResponseHead, style: MessageStyle): Stre
   const open = (start: Extract<GenerationEvent, { type: 'start' }> | undefined): string => {
     if (isOpen) return '';
     isOpen = true;
-    // Some backends tell the length of the prompt at the end only: then the last event has it.
+    // Some backends report the length of the prompt only at the end: then the last event has it.
     const promptTokens = start?.promptTokens ?? 0;
     const cachedTokens = Math.min(start?.cachedTokens ?? 0, promptTokens);
     const usage = usageJson({ promptTokens, cachedTokens, completionTokens: 0, reasoningTokens: 0 }, style, 1);
@@ -143,7 +143,7 @@ export function openMessageStream(head: ResponseHead, style: MessageStyle): Stre
       case 'reasoning':
         return delta(index, `"type":"signature_delta","signature":${signatureOf(block.text, head, style)}`);
       case 'tool-call':
-        // Readers parse what they have put together, and nothing is no JSON.
+        // Readers parse the joined fragments, and the empty text is not JSON.
         return isBlank(block.arguments) ? delta(index, '"type":"input_json_delta","partial_json":"{}"') : '';
     }
   };
@@ -230,13 +230,13 @@ function errorJson(error: MappedError): string {
 }
 
 /**
- * Clients read two phrases, with the numbers in them, at the beginning of the message: the one makes them ask again for less,
- * the other makes them shorten the conversation (contracts §0.10).
+ * Clients look for two phrases, with their numbers, at the beginning of the message: one makes them ask again for less, the other
+ * makes them shorten the conversation (contracts §0.10).
  */
 function messageOf(error: MappedError): string {
   const { prompt_tokens: reported, max_tokens: maxTokens, context_length_limit: limit } = error;
   if (error.code !== 'context_length_exceeded' || typeof limit !== 'number') return error.message;
-  // A prompt that nobody has counted, because it is far too long, has at least one token too many.
+  // A prompt that was not counted because it is far too long has at least one token too many.
   const promptTokens = typeof reported === 'number' ? reported : limit + 1;
   const phrase =
     promptTokens < limit && typeof maxTokens === 'number'
@@ -245,7 +245,7 @@ function messageOf(error: MappedError): string {
   return `${phrase}. ${error.message}`;
 }
 
-/** In a stream the type decides whether clients try again (contracts §1.0, decision 5). */
+/** In a stream the type decides whether clients retry (contracts §1.0, decision 5). */
 const streamErrorTypes: Partial<Record<ErrorCode, string>> = {
   backend_at_capacity: 'overloaded_error',
   backend_overloaded: 'overloaded_error',

@@ -14,7 +14,7 @@ const text = optional(Type.String());
 const textBlock = Type.Object({ type: Type.String(), text });
 
 const sourceFields = { type: Type.String(), media_type: text, data: text, url: text, file_id: text };
-/** What a document may be made of: texts and images, and no further documents. */
+/** The allowed content of a document: texts and images, but no further documents. */
 const pieceBlock = Type.Object({ type: Type.String(), text, source: optional(Type.Object(sourceFields)) });
 const source = Type.Object({
   ...sourceFields,
@@ -24,13 +24,13 @@ const source = Type.Object({
 const innerFields = {
   type: Type.String(),
   text,
-  // Of images and documents an object, of search results an address.
+  // An object for images and documents, an address for search results.
   source: optional(Type.Union([Type.String(), source])),
   title: text,
   context: text,
   tool_name: text,
 };
-/** What may stand in the result of a tool. */
+/** The allowed content of a tool's result. */
 const innerBlock = Type.Object({ ...innerFields, content: optional(Type.Array(textBlock)) });
 
 const block = Type.Object({

@@ -179,7 +179,7 @@ const eventLogprobs = Type.Array(
 const part = (schema: Type.TSchema) => ({ part: schema });
 const state = { response };
 
-/** Of an error in mid-stream: flat for the readers of one published form, nested for those of the other. */
+/** An error in mid-stream: flat for readers of one published form, nested for readers of the other. */
 export const responseErrorEvent = (error: Type.TObject) =>
   event(
     'error',

@@ -40,8 +40,8 @@ type Kind =
 const referencesMax = 4096;
 
 /**
- * Items → messages. Items of the assistant in a row (reasoning, message, calls) are one turn of it, as it made them.
- * `known`: what references stand for; `undefined` while nobody has looked, and then they are left out.
+ * Items → messages. Adjacent assistant items (reasoning, message, calls) are one turn, as it made them. `known`: the items for
+ * references; `undefined` before the lookup: they are then left out.
  */
 export function decodeInput(
   input: ResponsesRequestBody['input'],
@@ -67,7 +67,7 @@ export function decodeInput(
     if (known === undefined) return;
     const found = known.get(id) as Item | undefined;
     if (found !== undefined) decodeItem(found, index, at, turns);
-    // Contracts §0.5: a thought may be missing, what was said may not.
+    // Contracts §0.5: reasoning may be missing, spoken content may not.
     else if (!id.startsWith('rs_')) throw unresolved(at);
   });
   const { messages, itemOf } = turns.close();
@@ -87,7 +87,7 @@ const unresolved = (at: string): ApiError =>
 
 const refused = (param: string, message: string): ApiError => new ApiError('unsupported_value', message, { param });
 
-/** Items of tools that run on other people's servers: nothing here made them, and no model that is offered knows them. */
+/** Items of tools that run on others' servers: they do not come from here, and no model on offer knows them. */
 const hostedItems: ReadonlySet<string> = new Set([
   'web_search_call',
   'file_search_call',
@@ -179,7 +179,7 @@ const called = (id: string, name: string, text: string): ToolCall => ({
   arguments: text.toWellFormed(),
 });
 
-/** Whichever of its forms the client sends back: the summary is the whole text here (contracts decision 4). */
+/** In either form that the client sends back: the summary is the whole text here (contracts decision 4). */
 function decodeReasoning(item: Item, at: string): ReasoningText {
   const { summary, content, encrypted_content: sealed } = checkReasoning(item, at);
   const parts = summary?.length ? summary : (content ?? []);
@@ -257,7 +257,7 @@ function decodePart(part: { readonly type: string }, at: string): Part {
   }
 }
 
-/** Puts items together into the messages of a conversation. */
+/** Combines items into the messages of a conversation. */
 class Turns {
   readonly #messages: Message[] = [];
   readonly #itemOf: number[] = [];

@@ -5,7 +5,7 @@ import type { ResponseHead } from '../dialect.ts';
 /** Status of an item of output. */
 export type ItemStatus = 'in_progress' | 'completed' | 'incomplete';
 
-/** A block on its way to be an item, with what only this wire prints of it. */
+/** A block that becomes an item, with the fields that only this wire prints. */
 export interface OutputBlock {
   readonly block: Block;
   readonly logprobs: readonly TokenLogprob[];
@@ -32,7 +32,7 @@ export function itemId({ type }: Block, index: number, head: ResponseHead): stri
   }
 }
 
-/** An item as it stands in an answer. `sealed`: its text for us alone, where the client wants it. */
+/** An item as part of an answer. `sealed`: its text for us alone, where the client wants it. */
 export function encodeItem({ block, logprobs }: OutputBlock, id: string, status: ItemStatus, sealed?: string) {
   switch (block.type) {
     case 'text':
@@ -64,7 +64,7 @@ export function encodeItem({ block, logprobs }: OutputBlock, id: string, status:
   }
 }
 
-/** The same, before anything is in it. */
+/** The same, while it is still empty. */
 export function encodeOpenItem(block: Block, id: string) {
   switch (block.type) {
     case 'text':
@@ -76,7 +76,7 @@ export function encodeOpenItem(block: Block, id: string) {
   }
 }
 
-/** The item as a client would send it back: what a reference to it stands for. */
+/** The item as a client would send it back: the content behind a reference. */
 export function itemToKeep(block: Block, id: string): unknown {
   switch (block.type) {
     case 'text':

@@ -93,7 +93,7 @@ function pathsOf(toolIndexes: readonly number[], itemOf: (message: number) => nu
   };
 }
 
-/** Contracts §1.0: what would change the meaning of the answer and cannot be honoured. */
+/** Contracts §1.0: fields that would change the meaning of the answer and cannot be honoured. */
 function refuseUnsupported(body: ResponsesRequestBody): void {
   const unsupported = (param: string, remedy: string): ApiError =>
     new ApiError('unsupported_parameter', `'${param}' is not supported. ${remedy}`, { param });
@@ -128,7 +128,7 @@ function decodeStop(stop: ResponsesRequestBody['stop']): readonly string[] {
 
 type ToolsInBody = NonNullable<ResponsesRequestBody['tools']>;
 
-/** A tool that can be offered, and where it stands in the body. */
+/** A tool that can be offered, and its position in the body. */
 interface Offered {
   readonly index: number;
   readonly tool: Tool;
@@ -136,7 +136,7 @@ interface Offered {
 
 const checkFunctionTool = shapeCheck(functionToolSchema);
 
-/** Contracts decision 3: functions are offered; whatever else is accepted and echoed. */
+/** Contracts decision 3: functions are offered; everything else is accepted and echoed. */
 function decodeTools(tools: ToolsInBody): readonly Offered[] {
   return tools.flatMap((tool, index): readonly Offered[] => {
     checkFreeForm(tool, `tools[${index}]`);
@@ -149,7 +149,7 @@ function decodeTools(tools: ToolsInBody): readonly Offered[] {
 const checkFunctionChoice = shapeCheck(functionChoiceSchema);
 const checkAllowedTools = shapeCheck(allowedToolsSchema);
 
-/** `allowed_tools` narrows what is offered: what the model does not see it cannot call. */
+/** `allowed_tools` narrows the offer: the model cannot call what it does not see. */
 function decodeToolChoice(
   choice: ResponsesRequestBody['tool_choice'],
   tools: readonly Offered[],
@@ -244,7 +244,7 @@ function askedOf(body: ResponsesRequestBody, includesLogprobs: boolean, isKept: 
   };
 }
 
-/** §4.2.5(3): what is no tier has turned reasoning off. */
+/** §4.2.5(3): an effort that is not a tier switches reasoning off. */
 function effortOf(effort: string | null | undefined): string | null {
   if (effort === undefined || effort === null) return null;
   return (efforts as readonly string[]).includes(effort) ? effort : 'none';

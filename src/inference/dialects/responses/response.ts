@@ -6,7 +6,7 @@ import type { Asked } from './asked.ts';
 import { encodeItem, itemId, itemToKeep, outputBlocks } from './items.ts';
 import type { ItemStatus } from './items.ts';
 
-/** How far an answer is, and what only then is known. */
+/** The progress of an answer, and the facts known only then. */
 export type Progress =
   | { readonly status: 'in_progress' }
   | { readonly status: 'completed' | 'incomplete'; readonly usage: Usage }
@@ -44,11 +44,11 @@ function onlyChoice({ choices: [choice] }: Generation) {
   return choice;
 }
 
-/** Whatever cut the answer, the client has one word for it: it ends a turn of some clients with an error (contracts §1.3). */
+/** There is one word for every reason that cut the answer: it ends a turn of some clients with an error (contracts §1.3). */
 export const statusOf = ({ reason }: Pick<Finish, 'reason'>): Extract<ItemStatus, 'completed' | 'incomplete'> =>
   reason === 'length' ? 'incomplete' : 'completed';
 
-/** Prints the Response object; what repeats the request, which may be long, is made into text once. */
+/** Prints the Response object; the part that repeats the request, which may be long, is serialized once. */
 export class ResponseText {
   readonly #head: ResponseHead;
   readonly #start: string;
@@ -79,13 +79,13 @@ export class ResponseText {
 export const encodeError = (error: ErrorBody): string => JSON.stringify({ error });
 
 /**
- * The published words are few, and clients decide by them whether to try again (contracts §1.0): the service's own code is in
- * the `error` event before.
+ * The published words are few, and clients decide by them whether to retry (contracts §1.0): the service's own code is in the
+ * preceding `error` event.
  */
 function encodeFailure({ type, message }: ErrorBody): { readonly code: string; readonly message: string } {
   switch (type) {
     case 'rate_limit_error':
-      // Codex reads when from these words.
+      // Codex reads the delay from these words.
       return { code: 'rate_limit_exceeded', message: `${message} Please try again in 1s.` };
     case 'invalid_request_error':
       return { code: 'invalid_prompt', message };

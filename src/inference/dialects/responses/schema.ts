@@ -2,8 +2,8 @@ import Type from 'typebox';
 
 /**
  * The body of `POST /v1/responses` (contracts §1.3). Unknown fields are accepted and ignored; an optional field that is null
- * counts as absent. Items of `input` and parts of their content have a schema for each kind, checked one by one: which kind it
- * is only the value itself tells, and kinds that are skipped may look as they like.
+ * counts as absent. Items of `input` and parts of their content have a schema for each kind, checked one by one: only the value
+ * itself shows its kind, and skipped kinds may have any shape.
  */
 const optional = <Schema extends Type.TSchema>(schema: Schema) => Type.Optional(Type.Union([schema, Type.Null()]));
 

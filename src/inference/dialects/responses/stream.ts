@@ -30,7 +30,7 @@ export class ResponseStream implements StreamEncoder {
   readonly #blocks = new Blocks();
   /** Items that are done, as JSON text. */
   readonly #items: string[] = [];
-  /** Of tokens that no delta has gone out with. */
+  /** Tokens that have not gone out with a delta yet. */
   #pending: TokenLogprob[] = [];
   #open: OpenItem | undefined;
   #sequence = 0;
@@ -53,7 +53,7 @@ export class ResponseStream implements StreamEncoder {
     return done;
   }
 
-  /** Both events, because some clients read only the one and some only the other (contracts §0.7). */
+  /** Both events, because some clients read only one and some only the other (contracts §0.7). */
   error(error: ErrorBody): string {
     const { code, message, param = null } = error;
     const items = [...this.#items];
@@ -148,7 +148,7 @@ export class ResponseStream implements StreamEncoder {
     }
   }
 
-  /** Once a token: no object is made for it. */
+  /** Once per token: no object is created for it. */
   #delta(text: string): string {
     const open = this.#open!;
     let after = '';

@@ -9,34 +9,34 @@ import type { ChatTemplate } from './chat-template.ts';
 import type { JobConstraint } from './loop.ts';
 import type { Work } from './protocol.ts';
 
-/** How the answers to a request begin, and how their text is to be read. */
+/** How the answers to a request begin, and how their text is parsed. */
 export interface AnswerPlan {
   readonly opening: readonly number[];
   readonly constraintFrom: JobConstraint['from'];
   readonly form: Pick<OutputForm, 'literals' | 'reply' | 'thought' | 'constrainsAnswer' | 'mayEndFirst'>;
 }
 
-/** What an answer must be, and may be. */
+/** What an answer must contain, and what it may contain. */
 export interface AnswerDemand {
   /** Tools that may be called. */
   readonly calls: OutputParserOptions['calls'];
   readonly gbnf: string | undefined;
-  /** What the grammar is of: the text of the answer, the calls that it must be, or text with calls if the model begins some. */
+  /** What the grammar covers: the answer's text, the calls that it must make, or text with calls if the model begins any. */
   readonly holds: 'text' | 'calls' | 'begun-calls';
 }
 
 /**
- * Decides, for a model and its template, what becomes of reasoning (§4.2.5): whether the prompt has begun it, how much of it
- * there may be, what ends it, and from where on a constraint holds.
+ * Decides, for a model and its template, how reasoning is handled (§4.2.5): whether the prompt has begun it, its budget, what
+ * ends it, and from where on a constraint holds.
  */
 export class AnswerPlanner {
   readonly #model: Pick<LlamaModel, 'tokenize' | 'tokenTraits' | 'tokenText'>;
   readonly #template: ChatTemplate | undefined;
   readonly #startsInThought = new Map<Effort, boolean>();
-  /** Control tokens that stand around reasoning and calls, with their texts. */
+  /** Texts of the control tokens around reasoning and calls. */
   readonly #literals: ReadonlyMap<number, string>;
   #specialTexts: ReadonlyMap<number, string> | undefined;
-  /** For an answer of text, and for one of calls: Harmony tells them apart before the first character. */
+  /** For an answer of text, and for one of calls: Harmony distinguishes them before the first character. */
   readonly #textIds: AnswerIds;
   readonly #callIds: AnswerIds;
 
@@ -50,7 +50,7 @@ export class AnswerPlanner {
     this.#literals = this.#literalsOf([...(template?.shape.calls.specials ?? []), marks.start, marks.end]);
   }
 
-  /** Tokens without a text that a reader would see, though llama.cpp's grammars know one. */
+  /** Tokens whose text a reader does not see, though llama.cpp's grammars do. */
   hiddenTokens(vocabularySize: number, isEnd: (id: number) => boolean): readonly number[] {
     return Array.from({ length: vocabularySize }, (_, id) => id).filter(
       (id) => this.#model.tokenTraits(id).kind === 'control' && !isEnd(id) && !this.#literals.has(id),
@@ -71,10 +71,10 @@ export class AnswerPlanner {
     const { effort, reasoningForm, reasoningRoomTokens, prompt } = work;
     const template = prompt.type === 'messages' ? this.#template : undefined;
     const shape = template?.shape;
-    // An answer that goes on with the client's words has begun already.
+    // An answer that continues the client's words has begun already.
     const thinks = shape !== undefined && shape.thinking.type !== 'none' && !continuesLast(prompt);
     const startsInThought = template !== undefined && thinks && this.#startsIn(effort, template);
-    // §4.2.5(4): a model that cannot be kept from reasoning is let, and nobody hears of it.
+    // §4.2.5(4): a model that cannot be kept from reasoning may reason, and its reasoning is hidden.
     const wantsThought = effort !== 'none' || (reasoningForm === 'hidden' && startsInThought);
     const isConstrained = gbnf !== undefined && holds !== 'begun-calls';
     const words = holds === 'text' ? this.#textIds : this.#callIds;
@@ -100,7 +100,7 @@ export class AnswerPlanner {
     const form = { literals: this.#literals, reply, thought };
     const beginning = this.#beginning(thinks && isConstrained, wantsThought, startsInThought, words);
     if (gbnf !== undefined && !isConstrained && thinks && beginning.opening.length === 0) {
-      // Nobody knows whether the model will reason; the answer may also end before it begins.
+      // It is not known whether the model will reason; the answer may also end before it begins.
       const constraintFrom = 'told';
       return { opening: [], constraintFrom, form: { ...form, constrainsAnswer: true, mayEndFirst: true } };
     }
@@ -119,7 +119,7 @@ export class AnswerPlanner {
     if (startsInThought)
       return wantsThought ? { opening: [], constraintFrom: 'told' } : { opening: words.end, constraintFrom: 'opening' };
     if (!isBound) return { opening: [], constraintFrom: 'opening' };
-    // Whether a model would begin to reason by itself cannot be seen where only the constraint's text may come: it is begun.
+    // Where only the constraint's text may come, a model cannot begin to reason by itself: reasoning is begun for it.
     return wantsThought
       ? { opening: words.start, constraintFrom: 'told' }
       : { opening: words.opening, constraintFrom: 'opening' };
@@ -165,7 +165,7 @@ export class AnswerPlanner {
   }
 }
 
-/** Ids that begin reasoning, that end it and begin the answer, that begin the answer alone, behind reasoning and without. */
+/** Ids that begin reasoning; that end it and begin the answer; that begin only the answer, after reasoning and without. */
 interface AnswerIds {
   readonly start: readonly number[];
   readonly end: readonly number[];

@@ -3,10 +3,10 @@ import type { Llama, LlamaContextSequence } from 'node-llama-cpp';
 import { byteReader } from './token-bytes.ts';
 
 /**
- * The only file that knows node-llama-cpp, and the only one that touches what it calls internal: the addon's own model,
- * context and sampler objects. The package's generators cost two locks, a scheduler and a sampler configuration a token; one
- * loop over the addon reaches 0.98–1.02 of llama-server at 8 streams, the generators 0.57. The version is pinned, the shape
- * is checked when a model is opened, and `tests/inference/engines/llama/bindings.test.ts` holds what each call must do.
+ * The only file that knows node-llama-cpp, and the only one that touches its internals: the addon's own model, context and
+ * sampler objects. The package's generators cost two locks, a scheduler and a sampler configuration per token; one loop over the
+ * addon reaches 0.98–1.02 of llama-server at 8 streams, the generators 0.57. The version is pinned, the shape is checked when a
+ * model is opened, and `tests/inference/engines/llama/bindings.test.ts` holds what each call must do.
  */
 export async function openModel(options: OpenOptions): Promise<LlamaModel> {
   const llama = await openEngine(options);
@@ -47,7 +47,7 @@ export async function openModel(options: OpenOptions): Promise<LlamaModel> {
       eosText: model.tokens.eosString ?? '',
     },
     tokenize: (text, special) => (text === '' ? new Uint32Array(0) : addon.model.tokenize(text, special)),
-    // Control tokens are no text; user-defined ones (`<think>`) are.
+    // Control tokens are not text; user-defined ones (`<think>`) are.
     detokenize: (ids) => addon.model.detokenize(Uint32Array.from(ids), false),
     tokenText: (id) => addon.model.getTokenString(id),
     tokenBytes: (id) => bytesOf(id),
@@ -81,7 +81,7 @@ export async function openModel(options: OpenOptions): Promise<LlamaModel> {
         try {
           return await addon.context.sampleToken(logits, samplerOf(sampler));
         } catch {
-          // A token that its grammar cannot take, which is nothing to the other answers.
+          // A token that its grammar cannot take, which does not affect the other answers.
           return -1;
         } finally {
           done?.(index);
@@ -89,15 +89,15 @@ export async function openModel(options: OpenOptions): Promise<LlamaModel> {
       };
       const [first, ...others] = wanted;
       if (first === undefined) return [];
-      // llama.cpp puts the logits of a batch into order when they are first asked for, without a lock: two samplers at that
-      // moment swap the answers of two requests (seen 53 times in 20,000 steps of 4). The first one goes alone.
+      // llama.cpp reorders the logits of a batch at the first access, without a lock: two samplers at that moment swap the
+      // answers of two requests (seen 53 times in 20,000 steps of 4). The first one runs alone.
       const id = await one(first, 0);
       return [id, ...(await Promise.all(others.map((each, index) => one(each, index + 1))))];
     },
     truncate: (slot, length) => {
       const id = ids[slot] ?? -1;
       const removed = addon.context.removeTokenCellsFromSequence(id, length, -1);
-      // Sliding windows forget their beginning and recurrent states cannot go back: such a cache is of no use.
+      // Sliding windows forget their beginning and recurrent states cannot go back: such a cache is useless.
       if (length > 0 && removed && addon.context.getSequenceKvCacheMinPosition(id) === 0) return length;
       addon.context.removeTokenCellsFromSequence(id, 0, -1);
       return 0;
@@ -110,7 +110,7 @@ export async function openModel(options: OpenOptions): Promise<LlamaModel> {
   };
 }
 
-/** The native library. It rejects, or ends the process, where the library cannot run. */
+/** Loads the native library. Rejects, or ends the process, where the library cannot run. */
 export async function openEngine({ gpu, threadsMax }: Pick<OpenOptions, 'gpu' | 'threadsMax'>): Promise<Llama> {
   // Only the engine child pays for this import, and the service runs without the package.
   const { getLlama, LlamaLogLevel } = await import('node-llama-cpp');
@@ -128,19 +128,19 @@ export async function openEngine({ gpu, threadsMax }: Pick<OpenOptions, 'gpu' | 
 
 export interface OpenOptions {
   readonly modelFile: string;
-  /** Tokens per sequence; lowered to what the model was trained for. */
+  /** Tokens per sequence; lowered to the model's training length. */
   readonly contextLength: number;
-  /** Sequences; each takes memory for all of its tokens at once. */
+  /** Number of sequences; each takes memory for all of its tokens at once. */
   readonly slots: number;
   readonly batchTokens: number;
   readonly threadsMax: number;
   readonly gpu: false | 'auto';
 }
 
-/** What a token may do: control tokens steer the model, user-defined ones are found in any text before it is split. */
+/** A token's traits: control tokens steer the model, user-defined ones are found in any text before it is split. */
 export interface TokenTraits {
   readonly kind: 'control' | 'user-defined' | 'plain';
-  /** The token swallows white space before or after it. */
+  /** Whether the token swallows white space before or after it. */
   readonly stripsBefore: boolean;
   readonly stripsAfter: boolean;
 }
@@ -153,22 +153,22 @@ export interface ModelFacts {
   readonly vocabularySize: number;
   readonly chatTemplate: string | undefined;
   readonly bos: number | undefined;
-  /** What ends an answer; a model may have several. */
+  /** The token that ends an answer; a model may have several. */
   readonly eos: number | undefined;
   readonly prependBos: boolean;
   readonly bosText: string;
   readonly eosText: string;
 }
 
-/** A loaded model with one context. Only one batch is in work at a time: begin, add, decode, sample. */
+/** A loaded model with one context. Only one batch is processed at a time: begin, add, decode, sample. */
 export interface LlamaModel {
   readonly facts: ModelFacts;
-  /** `special` = literals of control tokens become those tokens. User-defined tokens are found either way. */
+  /** `special`: literals of control tokens become those tokens. User-defined tokens are found either way. */
   tokenize(text: string, special: boolean): Uint32Array;
   /** Incomplete UTF-8 comes out as U+FFFD. */
   detokenize(ids: readonly number[]): string;
   tokenText(id: number): string;
-  /** What a token stands for in the text, though it be half a character. */
+  /** The bytes that a token stands for, even if they are half a character. */
   tokenBytes(id: number): readonly number[];
   tokenTraits(id: number): TokenTraits;
   isEndOfGeneration(id: number): boolean;
@@ -178,18 +178,18 @@ export interface LlamaModel {
   /** For the chosen token and the `top` likeliest ones. */
   createLogprobs(top: number): Logprobs;
   beginBatch(tokens: number): void;
-  /** `sampled` asks for logits after the last token and answers where they will be. */
+  /** `sampled` requests logits after the last token; returns where they will be. */
   addToBatch(slot: number, position: number, tokens: Uint32Array, sampled: boolean): number | undefined;
-  /** The same with logits after each token. They take 4 bytes for each token of the vocabulary. */
+  /** The same with logits after each token. They take 4 bytes per token of the vocabulary. */
   addScoredToBatch(slot: number, position: number, tokens: Uint32Array): readonly number[];
   decode(threads: number): Promise<void>;
-  /** To be called before `logprobs` when nothing of the batch was sampled. */
+  /** Must be called before `logprobs` when nothing of the batch was sampled. */
   settle(logits: number, logprobs: Logprobs): Promise<void>;
-  /** A token for each answer of the batch, -1 where none fits. Runs on the thread pool, on several cores. */
+  /** A token for each answer in the batch, -1 where none fits. Runs on the thread pool, on several cores. */
   sample(wanted: readonly Wanted[], done?: (index: number) => void): Promise<readonly number[]>;
-  /** How likely the model found a token there, whatever a sampler made of it. Only after `sample` of the same batch. */
+  /** How likely the model found a token there, unaffected by samplers. Only after `sample` of the same batch. */
   logprobs(logits: number, logprobs: Logprobs, id: number): Promise<TokenLogprobs>;
-  /** Forgets a slot's tokens from `length` on; answers how many are left, which may be 0. */
+  /** Drops a slot's tokens from `length` on; returns how many are left, which may be 0. */
   truncate(slot: number, length: number): number;
   cachedTokens(slot: number): number;
   dispose(): Promise<void>;
@@ -201,7 +201,7 @@ export interface Wanted {
   readonly sampler: Sampler;
 }
 
-/** Every number is finite; a key that is present but undefined would be an error inside the addon. */
+/** All numbers are finite; a key that is present but undefined would be an error inside the addon. */
 export interface SamplerConfig {
   readonly temperature: number;
   readonly topK: number;
@@ -215,24 +215,24 @@ export interface SamplerConfig {
   readonly repeatPenaltyFrequencyPenalty?: number;
   readonly tokenBiasKeys?: Uint32Array;
   readonly tokenBiasValues?: Float32Array;
-  /** What is sampled is taken by the grammar, but for the end of a generation. */
+  /** The grammar takes each sampled token, except for the end of a generation. */
   readonly grammar?: GrammarState;
 }
 
-/** A grammar that llama.cpp has read. */
+/** A grammar that llama.cpp has parsed. */
 export interface Grammar {
   begin(): GrammarState;
 }
 
-/** How far one text has come in a grammar. */
+/** The position of one text in a grammar. */
 export interface GrammarState {
-  /** Whether the token may come next; the end of a generation, when the text is complete. */
+  /** Whether the token may come next; the end of a generation may come when the text is complete. */
   allows(id: number): boolean;
-  /** Takes a token that was not sampled; false: it does not fit, and the state is of no use any more. */
+  /** Takes a token that was not sampled; `false`: it does not fit, and the state is unusable from now on. */
   take(id: number): boolean;
 }
 
-/** Keeps what looking at probabilities needs, for one answer. */
+/** What one answer needs to compute its probabilities. */
 export interface Logprobs {
   dispose(): void;
 }
@@ -244,7 +244,7 @@ export interface TokenLogprobs {
   readonly top: readonly { readonly id: number; readonly logprob: number }[];
 }
 
-/** Keeps its random state over `configure` as long as the seed is the same. */
+/** Keeps its random state across `configure` as long as the seed is the same. */
 export interface Sampler {
   configure(config: SamplerConfig): void;
   dispose(): void;
@@ -303,7 +303,7 @@ interface Addon {
   readonly exports: object;
 }
 
-/** The addon's objects inside the package's, checked method by method: another version fails here, in words. */
+/** The addon's objects inside the package's, checked method by method: another version fails here with a clear message. */
 function addonOf(objects: { readonly llama: object; readonly model: object; readonly context: object }): Addon {
   const model = member(objects.model, '_model');
   const context = member(objects.context, '_ctx');
@@ -398,11 +398,10 @@ function grammarHandleOf(state: GrammarState): GrammarStateHandle {
 }
 
 /**
- * Probabilities in this version of the addon: a sampler can tell what share of what its filters leave the chosen token has, and
- * list all of what is left, which is cheap behind a small top_k. So the likeliest token is asked for its share of the whole
- * vocabulary, and the others for their ratio to it. The share costs a sort of the vocabulary (3 ms a token at 49,000 tokens,
- * 11 at 150,000, on the thread pool), the rest 0.2 ms. Newer versions tell the sum itself (`includeSelected`): this class is the
- * seam.
+ * Probabilities in this version of the addon: a sampler can report the chosen token's share of the tokens that its filters leave,
+ * and list those tokens, which is cheap after a small top_k. So the likeliest token's share is taken of the whole vocabulary, and
+ * the others' ratio to it. The share costs a sort of the vocabulary (3 ms a token at 49,000 tokens, 11 at 150,000, on the thread
+ * pool), the rest 0.2 ms. Newer versions report the sum itself (`includeSelected`): this class is the seam.
  */
 class LogprobsHandle implements Logprobs {
   readonly #top: number;
@@ -419,7 +418,7 @@ class LogprobsHandle implements Logprobs {
     this.#one = create();
   }
 
-  /** The first look at the logits of a batch is taken alone (see `sample`). */
+  /** The first access to the logits of a batch is made alone (see `sample`). */
   async settle(context: AddonContext, logits: number): Promise<void> {
     await context.sampleToken(logits, this.#best);
   }
@@ -440,7 +439,7 @@ class LogprobsHandle implements Logprobs {
     return { logprob, top: top.slice(0, this.#top) };
   }
 
-  /** Of a token that is not among the likeliest: it is lifted until it stands beside the best one. */
+  /** The logprob of a token outside the likeliest: a bias lifts it until it stands beside the best one. */
   async #below(context: AddonContext, logits: number, id: number, best: number): Promise<number> {
     for (const lift of [40, 80]) {
       this.#one.applyConfig({
@@ -470,7 +469,7 @@ function logprobsHandleOf(logprobs: Logprobs): LogprobsHandle {
   return logprobs;
 }
 
-/** The addon lists ids and probabilities in turn, the likeliest first. */
+/** The addon lists ids and probabilities alternately, the likeliest first. */
 function ratiosOf(listed: readonly number[] | undefined): readonly { readonly id: number; readonly ratio: number }[] {
   const ratios: { readonly id: number; readonly ratio: number }[] = [];
   for (let index = 0; listed !== undefined && index + 1 < listed.length; index += 2)

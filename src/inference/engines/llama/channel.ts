@@ -1,8 +1,8 @@
 import type { GenerationEvent } from '../../../generation/event.ts';
 
 /**
- * Holds what has come of one request until its one reader takes it: everything at once, since it is later than the reader
- * anyway. Whoever fills it bounds it (`unreadTokensMax`).
+ * Holds a request's output until its one reader takes it, all at once, since it is later than the reader anyway. The writer
+ * bounds it (`unreadTokensMax`).
  */
 export class Channel {
   #events: GenerationEvent[] = [];
@@ -16,7 +16,7 @@ export class Channel {
   put(events: readonly GenerationEvent[], tokens: number, last: boolean): void {
     if (this.#state.type !== 'open') return;
     for (const event of events) {
-      // Usage is cumulative: of several, the last says it all.
+      // Usage is cumulative: the last event supersedes the earlier ones.
       if (event.type === 'usage') this.#events = this.#events.filter(({ type }) => type !== 'usage');
       this.#events.push(event);
     }
@@ -33,7 +33,7 @@ export class Channel {
     this.#wake?.();
   }
 
-  /** Resolves with what is there, as soon as there is something; throws the error that it failed with, or `late()` after the time. */
+  /** Resolves with everything held, once there is something; throws the error it failed with, or `late()` after the time. */
   async take(timeoutMs: number, late: () => Error): Promise<Taken> {
     const isNew = () => this.#events.length > 0 || this.#state.type !== 'open';
     if (!isNew()) {
@@ -57,7 +57,7 @@ export class Channel {
 
 export interface Taken {
   readonly events: readonly GenerationEvent[];
-  /** Generated tokens behind these events. */
+  /** Number of generated tokens in these events. */
   readonly tokens: number;
   readonly last: boolean;
 }

@@ -16,15 +16,15 @@ export interface Piece {
 }
 
 /**
- * A model's chat template, rendered so that it stays known who wrote what (reliability §3.4).
+ * A model's chat template, rendered so that client text stays distinguishable from the template's (reliability §3.4).
  *
- * The template never sees a client's text. What it gets in place of each string is a marker between the string's own leading
- * and trailing white space, so that `trim`, `is string`, `length`, concatenation and comparison do what they would do with the
- * text; the same text has the same marker. Afterwards the markers are exchanged for the texts. Nothing that a client writes can
- * be taken for a marker, because only white space of a client is ever looked at. A marker passes `tojson` in escaped form and
- * its text is then escaped likewise. A template that takes a text apart (slices, `split` on a marker's inside, changes of
- * case) leaves fragments or loses the marker: that request is refused rather than rendered from the bare text. Conditions on
- * the inside of a text (`'</think>' in content`) are false: clients do not steer the template.
+ * The template never sees a client's text. In place of each string it gets a marker between the string's own leading and trailing
+ * white space, so that `trim`, `is string`, `length`, concatenation and comparison work as with the text; equal texts have equal
+ * markers. Afterwards the markers are replaced by the texts. Client text can never be taken for a marker, because the template
+ * sees only a client's white space. A marker passes `tojson` in escaped form and its text is then escaped likewise. A template
+ * that takes a text apart (slices, `split` on a marker's inside, changes of case) leaves fragments or loses the marker: such a
+ * request is refused rather than rendered from the bare text. Conditions on the inside of a text (`'</think>' in content`) are
+ * false: clients do not steer the template.
  *
  * Templates come from model files only; a template that never ends hangs the engine child, whose heartbeat then ends it.
  */
@@ -32,10 +32,10 @@ export class ChatTemplate {
   readonly #template: Template;
   readonly #tokens: { readonly bos: string; readonly eos: string };
   readonly #digitsAt: number;
-  /** Calls of earlier turns go into the template; else they are written into the text as Hermes has them. */
+  /** Whether the template renders calls of earlier turns; otherwise they are written into the text in Hermes' form. */
   readonly #showsCalls: boolean;
   readonly #takesSystem: boolean;
-  /** Mistral's templates refuse ids that are not nine letters and digits. */
+  /** Mistral's templates require ids of nine letters and digits. */
   readonly #hasShortIds: boolean;
   /** How the model writes reasoning and calls. */
   readonly shape: OutputShape;
@@ -60,7 +60,7 @@ export class ChatTemplate {
     this.removesDefaultSystem = defaultSystem === 'none' && this.#addsSystem();
   }
 
-  /** The prompt that asks for the next assistant turn. Tools that the template does not tell of are told in a message. */
+  /** The prompt for the next assistant turn. Tools that the template does not render are described in a message. */
   render(messages: readonly Message[], options: RenderOptions): readonly Piece[] {
     const last = messages.at(-1);
     if (last?.role === 'assistant' && last.isBeginning === true)
@@ -68,7 +68,7 @@ export class ChatTemplate {
     try {
       return this.#render(messages, options);
     } catch (error) {
-      // Mistral's older templates print the system text in the last turn if that is the user's, and forget it behind results.
+      // Mistral's older templates print the system text in the last turn if that is the user's, and drop it after results.
       const folded = last?.role === 'tool' ? foldedSystem(messages) : undefined;
       const accepted = folded ?? inlineSystemAsUser(messages);
       if (accepted === messages) throw error;
@@ -76,7 +76,7 @@ export class ChatTemplate {
     }
   }
 
-  /** The words that the answer goes on with stand where it begins, behind whatever opens the turn. */
+  /** The words that the answer continues, placed where it begins, after whatever opens the turn. */
   #beginningOf({ content }: Message, { effort }: RenderOptions): readonly Piece[] {
     const { thinking } = this.shape;
     if (thinking.type === 'channels') {
@@ -109,12 +109,12 @@ export class ChatTemplate {
       return this.#run(turns, true, options, toolTurns(tools, marks));
     } catch (error) {
       if (!(error instanceof ApiError) || error.param !== 'messages') throw error;
-      // Some templates do something with the description of each parameter, and fail where there is none.
+      // Some templates process the description of each parameter, and fail where there is none.
       return this.#run(turns, true, options, toolTurns(tools.map(described), marks));
     }
   }
 
-  /** Whether the prompt leaves off inside reasoning, which the template has opened. */
+  /** Whether the prompt ends inside reasoning that the template has opened. */
   startsInThought(effort: Effort): boolean {
     const { thinking } = this.shape;
     if (thinking.type !== 'marks') return false;
@@ -138,7 +138,7 @@ export class ChatTemplate {
         add_generation_prompt: generate,
         bos_token: this.#tokens.bos,
         eos_token: this.#tokens.eos,
-        // What the templates of Qwen, DeepSeek and Harmony call it.
+        // The switch's name in the templates of Qwen, DeepSeek and Harmony.
         enable_thinking: thinking,
         thinking,
         // Harmony knows three tiers, and no switch.
@@ -146,7 +146,7 @@ export class ChatTemplate {
         ...(tools === undefined ? {} : { tools }),
       });
     } catch {
-      // The error may quote the template; what it says is of no use to a client.
+      // The error may quote the template; its text is of no use to a client.
       throw new ApiError(
         'unsupported_value',
         'The chat template of the model does not accept this conversation: look at the order of the roles.',
@@ -158,24 +158,24 @@ export class ChatTemplate {
   }
 
   /**
-   * The conversation without the template's default system text: rendered with a system message in front, from which exactly
-   * that is cut off which the template prints for a conversation of this system message alone.
+   * The conversation without the template's default system text: rendered with a system message in front, minus exactly the
+   * prefix that the template prints for a conversation of this system message alone.
    */
   #withoutSystem(turns: readonly Turn[], options: Pick<RenderOptions, 'effort'>, marks: Marks): string {
     const system: Turn = { role: 'system', content: marks.probe() };
     const whole = this.#run([system, ...turns], true, options);
     const head = this.#run([system], false, options);
     const rest = whole.slice(head.length);
-    // The system text must stand in what is cut off, and only there: some templates put it into the user's turn.
+    // The system text must be in the cut prefix, and only there: some templates put it into the user's turn.
     if (!whole.startsWith(head) || !head.includes(system.content) || rest.includes(system.content)) throw refusal();
-    // The token that begins every prompt stood before the system text; in some models it begins every turn.
+    // The token that begins every prompt was before the system text; in some models it begins every turn.
     const { bos } = this.#tokens;
     return head.startsWith(bos) && !rest.startsWith(bos) ? bos + rest : rest;
   }
 
   /**
-   * Whether a conversation without a system message gets a system text from the template. A template that puts the system
-   * text into the user's turn, or that takes none, has no default that could be cut off, and is left as it is.
+   * Whether the template adds a system text to a conversation without one. A template that puts the system text into the user's
+   * turn, or that takes none, has no removable default, and is left as it is.
    */
   #addsSystem(): boolean {
     const marks = new Marks(this.#digitsAt);
@@ -190,7 +190,7 @@ export class ChatTemplate {
     }
   }
 
-  /** Whether a probe in these turns or tools gets into the prompt. */
+  /** Whether a probe in these turns or tools appears in the prompt. */
   #shows(turnsOf: (marks: Marks) => readonly Turn[], toolsOf?: (marks: Marks) => readonly unknown[]): boolean {
     const marks = new Marks(this.#digitsAt);
     const turns = turnsOf(marks);
@@ -217,7 +217,7 @@ export class ChatTemplate {
         turns.push(this.#turn(message, calls, marks));
         continue;
       }
-      // A model that knows no results reads them in a turn of the user, those of one turn together.
+      // A model without a result format reads results in a user turn; those of one turn share it.
       results.push(writtenResult(textOf(message.content)));
       if (messages[index + 1]?.role === 'tool') continue;
       turns.push({ role: 'user', content: marks.mark(results.join('\n'), 'required') });
@@ -251,7 +251,7 @@ export class ChatTemplate {
     if (message.toolCalls.length === 0)
       return { role: 'assistant', content: marks.mark(content, 'required'), ...thought };
     if (!this.#showsCalls) {
-      // A model without a form of its own sees calls of earlier turns in the one that it is told to use.
+      // A model without a call format of its own sees earlier calls in the format that it is told to use.
       const written = message.toolCalls.map((call) => writtenCall(call.name, argumentsOf(call, calls)));
       return {
         role: 'assistant',
@@ -261,7 +261,7 @@ export class ChatTemplate {
     }
     return {
       role: 'assistant',
-      // Llama 3 templates print the call alone.
+      // Llama 3 templates print only the call.
       content: marks.mark(content, 'optional'),
       ...thought,
       tool_calls: message.toolCalls.map((call) => ({
@@ -282,17 +282,17 @@ export class ChatTemplate {
 
 export interface RenderOptions {
   readonly effort: Effort;
-  /** Those that the model may call. */
+  /** The tools that the model may call. */
   readonly tools?: readonly Tool[];
 }
 
-/** The conversation with its system text at the head of the user's first turn, if it can stand there. */
+/** The conversation with its system text at the head of the user's first turn, if that is possible. */
 function foldedSystem([first, second, ...rest]: readonly Message[]): readonly Message[] | undefined {
   if (first?.role !== 'system' || second?.role !== 'user') return undefined;
   return [{ role: 'user', content: [...first.content, { type: 'text', text: '' }, ...second.content] }, ...rest];
 }
 
-/** Tools in the form of the OpenAI API, which templates print. What a client chose is marked; the words of JSON Schema are not. */
+/** Tools in the form of the OpenAI API, which templates print. Client strings are marked; JSON Schema keywords are not. */
 function toolTurns(tools: readonly Tool[], marks: Marks): readonly unknown[] {
   let valuesLeft = toolValuesMax;
   return tools.map(({ name, description, parameters }, index) => {
@@ -329,10 +329,7 @@ function functionOf(name: string, description: string, parameters: unknown): unk
   return { type: 'function', function: { name, description, parameters } };
 }
 
-/**
- * What templates ask a schema for, and compare its types with: words that are the same whoever wrote them, so they need no
- * marker.
- */
+/** Words that templates look up in a schema or compare its types with: the same for every client, so they need no marker. */
 const schemaWords: ReadonlySet<string> = new Set([
   ...[
     'type',
@@ -354,7 +351,7 @@ const schemaWords: ReadonlySet<string> = new Set([
 
 const probeTurn: Turn = { role: 'user', content: 'Hello' };
 
-/** What a template sees of a message. Roles are ours, everything else is marked. */
+/** A message as a template sees it. Roles are ours, everything else is marked. */
 interface Turn {
   readonly role: 'system' | 'user' | 'assistant' | 'tool';
   readonly content: string;
@@ -369,17 +366,17 @@ function textOf(content: readonly Part[]): string {
   return texts.join('\n');
 }
 
-/** What is known of the calls while the turns are made. */
+/** State about calls while the turns are built. */
 interface Calls {
-  /** Of the functions that were called so far, by the ids of the calls. */
+  /** Names of the functions called so far, by call id. */
   readonly names: Map<string, string>;
   /** Short ids that stand for long ones. */
   readonly ids: Map<string, string>;
-  /** Values inside arguments that may still be given to the template one by one. */
+  /** How many more values inside arguments the template may get as objects. */
   valuesLeft: number;
 }
 
-/** Arguments as the object that templates expect, or their text when they are none, or are too much for a template. */
+/** Arguments as the object that templates expect, or their text when they are not an object, or too large for a template. */
 function argumentsOf(call: ToolCall, calls: Calls): unknown {
   try {
     const value: unknown = JSON.parse(call.arguments);
@@ -394,11 +391,11 @@ function argumentsOf(call: ToolCall, calls: Calls): unknown {
 }
 
 const depthMax = 64;
-/** Each takes a template some 20 µs: an object of 100,000 fields took one 16 s on a busy machine. */
+/** A template takes some 20 µs for each: an object of 100,000 fields took one 16 s on a busy machine. */
 const valuesMax = 4096;
 const toolValuesMax = 8192;
 
-/** Counted no further than `most`; nesting beyond the bound is more than any. */
+/** Counts no further than `most`; nesting beyond the bound counts as more than any number. */
 function countValues(value: unknown, most: number, depth = 1): number {
   if (typeof value !== 'object' || value === null) return 1;
   if (depth > depthMax) return Infinity;
@@ -420,7 +417,7 @@ function nameOf(
   return name === undefined ? {} : { name: marks.mark(name, 'optional') };
 }
 
-/** The strings of one rendering and what stands for them. */
+/** The strings of one rendering and the markers that stand for them. */
 class Marks {
   readonly #digitsAt: number;
   readonly #nonce: string;
@@ -455,7 +452,7 @@ class Marks {
     return this.mark(`probe ${this.#nonce}`, 'optional');
   }
 
-  /** Every string inside a JSON value, names of fields included, but for words that are nobody's. */
+  /** Marks every string inside a JSON value, field names included, except for `words`. */
   markAll(value: unknown, words: ReadonlySet<string> = noWords): unknown {
     const marked = (text: string) => (words.has(text) ? text : this.mark(text, 'optional'));
     if (typeof value === 'string') return marked(value);
@@ -506,7 +503,7 @@ const lead = '\u0001';
 const nonceBytes = 10;
 const indexDigits = 5;
 
-/** Sixteen neighbours of the private use area that the template does not use itself: the digits of the markers. */
+/** Sixteen adjacent private-use characters that the template does not use itself: the digits of the markers. */
 function unusedDigits(text: string): number {
   for (let start = 0xe000; start < 0xf8f0; start += 16) {
     if (![...text].some((character) => character.charCodeAt(0) >= start && character.charCodeAt(0) < start + 16))

@@ -5,11 +5,11 @@ import type { ChildMessage, HostMessage, LoadOptions } from './protocol.ts';
 
 export type ChildState =
   | { readonly state: 'starting'; readonly detail: string }
-  /** With a detail: unloaded, and loaded again for whoever comes. */
+  /** With a detail: unloaded, and loaded again for the next request. */
   | { readonly state: 'ready'; readonly detail?: string }
   | { readonly state: 'down'; readonly detail: string };
 
-/** What happens to a child; no field holds content. */
+/** Events of a child; no field holds content. */
 export type ChildEvent =
   | {
       readonly event: 'ready';
@@ -27,24 +27,24 @@ export type ChildEvent =
 
 export interface SupervisorOptions {
   readonly load: LoadOptions;
-  /** A ready child that has been silent for so long is killed. */
+  /** A ready child that has been silent for this long is killed. */
   readonly silenceMs: number;
   readonly loadTimeoutMs: number;
   /** An idle child that has worked and has grown beyond this is replaced. */
   readonly rssBytesMax: number;
-  /** A child that has been idle for so long is ended, and started again for the next message. */
+  /** A child that has been idle for this long is ended, and started again for the next message. */
   readonly idleUnloadMs: number | undefined;
   readonly isIdle: () => boolean;
   readonly onMessage: (message: ChildMessage) => void;
-  /** The child is gone, and with it all it worked on; `loaded` when it could work. Comes before anything of the next child. */
+  /** The child is gone, with all its work; `loaded` when it could work. Called before any event of the next child. */
   readonly onLost: (how: { readonly loaded: boolean }) => void;
   readonly onEvent: (event: ChildEvent) => void;
 }
 
-/** What a child says of itself. */
+/** A child's report about itself. */
 export interface ChildMeasure {
   readonly rssBytes: number;
-  /** Answers that it makes or that wait in it. */
+  /** Answers that it is making or that wait in it. */
   readonly working: number;
 }
 
@@ -52,21 +52,21 @@ export interface ChildMeasure {
  * Keeps one engine child alive (reliability E1, E2): starts it, loads the model, asks every second whether it still answers,
  * and starts it again when it dies, after 0.2 s at first and up to 30 s when it dies again and again.
  *
- * An idle child may be let go, because nobody needs it or because it has grown too large. That is no death: the engine stays
- * ready, and what is sent meanwhile goes to the next child, whose channel keeps it until the model is loaded.
+ * An idle child may be let go, because it is not needed or has grown too large. That does not count as a death: the engine stays
+ * ready, and messages go to the next child, whose channel keeps them until the model is loaded.
  *
- * A child that says that it cannot use the model before it was ever ready has failed for good: a file does not heal. So has
+ * A child that reports before it was ever ready that it cannot use the model has failed for good: a file does not heal. So has
  * one that dies five times before it was ever ready.
  */
 export class Supervisor {
   readonly #options: SupervisorOptions;
   /** `undefined` while it is unloaded. */
   #process: ChildProcess | undefined;
-  /** Children that were let go and are not yet gone. */
+  /** Children that were let go and have not exited yet. */
   readonly #leaving = new Set<ChildProcess>();
   #measuring: ((measure: ChildMeasure) => void)[] = [];
   #state: ChildState = { state: 'starting', detail: 'The engine is loading the model.' };
-  /** The present child can work. */
+  /** Whether the present child can work. */
   #loaded = false;
   #everReady = false;
   #deathsInRow = 0;
@@ -74,14 +74,14 @@ export class Supervisor {
   #readyMs = 0;
   #heardMs = 0;
   #tickMs = 0;
-  /** When it was last seen to have something to do. */
+  /** When it last had something to do. */
   #usedMs = 0;
   #worked = false;
   #unusable: string | undefined;
   #heartbeat: NodeJS.Timeout | undefined;
   #restart: NodeJS.Timeout | undefined;
   #closed = false;
-  /** Settles with the first child that is ready, or rejects when there will be none. */
+  /** Settles with the first ready child, or rejects when there will be none. */
   readonly ready: Promise<void>;
   #settleReady: { readonly resolve: () => void; readonly reject: (error: Error) => void };
 
@@ -102,8 +102,7 @@ export class Supervisor {
   }
 
   /**
-   * Gives work to the child, and starts one when the model is unloaded. A child that just died takes nothing: its loss is told
-   * by `onLost`.
+   * Sends work to the child, and starts one when the model is unloaded. A child that just died drops it: `onLost` reports that.
    */
   send(message: HostMessage): void {
     if (this.#closed) return;
@@ -116,7 +115,7 @@ export class Supervisor {
     this.#report(message);
   }
 
-  /** Asks the child now; nothing is asked of an unloaded one, and a lost one has nothing. */
+  /** Asks the child now; an unloaded child is not asked, and a lost one has no answer. */
   measure(): Promise<ChildMeasure> {
     if (!this.#loaded) return Promise.resolve({ rssBytes: 0, working: 0 });
     return new Promise((resolve) => {
@@ -141,7 +140,7 @@ export class Supervisor {
     await Promise.all(children.map(ended));
   }
 
-  /** Ends an idle child without anybody noticing. */
+  /** Ends an idle child without anyone noticing. */
   #letGo(child: ChildProcess, detail: string): void {
     clearInterval(this.#heartbeat);
     this.#process = undefined;
@@ -174,18 +173,18 @@ export class Supervisor {
     const onLost = (reason: string) => {
       if (lost) return;
       lost = true;
-      // One that was let go is nobody's loss.
+      // A child that was let go is not a loss.
       if (child === this.#process) this.#lost(child, reason);
     };
     child.on('message', (message: ChildMessage) => this.#hear(child, message));
     child.on('error', (error) => {
-      // Not spawned: there will be no exit.
+      // The spawn failed: there will be no exit event.
       if (child.pid === undefined) onLost(error.message);
     });
     child.on('exit', (code, signal) =>
       onLost(signal === null ? `it exited with code ${code}` : `it ended by ${signal}`),
     );
-    // Killed by someone, the channel may go first: what it had is lost already.
+    // When someone kills it, the channel may close first: its work is lost already.
     child.on('disconnect', () => child.kill('SIGKILL'));
     this.#report({ type: 'load', options: this.#options.load });
     this.#heartbeat = setInterval(() => this.#checkHeartbeat(child), heartbeatMs);
@@ -231,7 +230,7 @@ export class Supervisor {
 
   #checkHeartbeat(child: ChildProcess): void {
     const nowMs = performance.now();
-    // When this process itself was stopped, its silence is not the child's.
+    // If this process itself was suspended, its silence is not the child's fault.
     if (nowMs - this.#tickMs > heartbeatMs * 3) this.#heardMs = nowMs;
     this.#tickMs = nowMs;
     if (!this.#options.isIdle()) this.#usedMs = nowMs;
@@ -247,7 +246,7 @@ export class Supervisor {
   }
 
   #recycleWhenLarge(child: ChildProcess, rssBytes: number): void {
-    // One that is large before it has done anything would not be smaller the next time.
+    // A child that is large before it has worked would not be smaller the next time.
     if (!this.#loaded || !this.#worked || rssBytes <= this.#options.rssBytesMax || !this.#options.isIdle()) return;
     this.#options.onEvent({ event: 'recycled', pid: child.pid, rssBytes });
     this.#letGo(child, 'The engine is replaced, because its memory has grown.');
@@ -295,11 +294,11 @@ const heartbeatMs = 1000;
 const loadingSilenceMs = 30_000;
 const restartFirstMs = 200;
 const restartMostMs = 30_000;
-/** A child that was ready for so long has proved itself: its death counts as the first. */
+/** A child that was ready for this long has proved itself: its next death counts as the first. */
 const settledMs = 60_000;
 const firstDeathsMax = 5;
 
-/** Kills a child and waits for its end. It keeps nothing that a kill could lose. */
+/** Kills a child and waits for its exit. It holds nothing that a kill could lose. */
 async function ended(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null || child.pid === undefined) return;
   const gone = new Promise<void>((resolve) => child.once('exit', () => resolve()));
@@ -314,7 +313,7 @@ function deferred() {
     resolve = onResolve;
     reject = onReject;
   });
-  // Whoever does not wait for it must not be ended by it.
+  // A rejection must not end a caller that does not await it.
   promise.catch(() => {});
   return { promise, resolve, reject };
 }

@@ -7,34 +7,34 @@ import type { Direction, JobEnding, MadeToken } from './loop.ts';
 import { StopMatcher } from './stop.ts';
 import { IncrementalText } from './text.ts';
 
-/** What the answers to one request are made of: the same for all of its choices. */
+/** What the answers to one request have in common. */
 export interface OutputForm {
   readonly stop: readonly string[];
   readonly detokenize: (ids: readonly number[]) => string;
-  /** Texts of control tokens that stand around reasoning and calls. */
+  /** Texts of the control tokens around reasoning and calls. */
   readonly literals: ReadonlyMap<number, string>;
-  /** Ids that the text is taken to follow, where its first blank is not to be dropped. */
+  /** Ids that the text is decoded after, where its first blank must not be dropped. */
   readonly context?: readonly number[];
-  /** What a token stands for; present when logprobs are wanted. */
+  /** A token's bytes; present when logprobs are wanted. */
   readonly bytesOf: ((id: number) => readonly number[]) | undefined;
   /** How the model writes reasoning and calls; `undefined`: everything is text. */
   readonly reply: OutputParserOptions | undefined;
   readonly thought: ThoughtOptions;
   /** The constraint begins with the answer, after the reasoning. */
   readonly constrainsAnswer: boolean;
-  /** The model may end before the answer has begun, though a constraint waits for it. */
+  /** The model may end before the answer has begun, although a constraint waits for it. */
   readonly mayEndFirst: boolean;
-  /** Before so many tokens nothing ends the answer. */
+  /** Nothing ends the answer before this many tokens. */
   readonly tokensMin?: number;
-  /** A stop sequence is a part of the answer. */
+  /** A stop sequence is kept in the answer. */
   readonly includesStop?: boolean;
-  /** Events tell the ids of their tokens. */
+  /** Events carry the ids of their tokens. */
   readonly returnsIds?: boolean;
 }
 
 export interface ThoughtOptions {
   readonly form: ReasoningForm;
-  /** Reasoning tokens after which the end is said for the model. */
+  /** Reasoning tokens after which its end is forced. */
   readonly budgetTokens: number | undefined;
   /** Tokens of reasoning that do not count toward `maxTokens` (§4.2.1(5)). */
   readonly roomTokens: number;
@@ -44,15 +44,15 @@ export interface ThoughtOptions {
   readonly endIds: readonly number[];
   /** Begins the answer where the model has ended its reasoning. */
   readonly answerIds: readonly number[];
-  /** What stands around reasoning inside an answer (§4.2.5(1)). */
+  /** The marks around reasoning inside an answer (§4.2.5(1)). */
   readonly marks: { readonly start: string; readonly end: string };
 }
 
 /**
- * What the tokens of one choice say. Text that could begin a stop sequence or a mark waits; stop sequences are looked for in the
- * answer alone, not in reasoning or in calls. A token counts as reasoning when any of its text is reasoning or belongs to its
- * marks, so the rest of the completion's tokens are the answer's. Logprobs are those of the answer's tokens: each leaves with
- * the first of its text.
+ * Turns the tokens of one choice into events. Text that could begin a stop sequence or a mark waits; stop sequences are looked
+ * for in the answer alone, not in reasoning or in calls. A token counts as reasoning when any of its text is reasoning or belongs
+ * to its marks, so the remaining completion tokens are the answer's. Logprobs are reported for the answer's tokens only: each
+ * leaves with the beginning of its text.
  */
 export class ChoiceOutput {
   readonly #options: OutputForm;
@@ -63,11 +63,11 @@ export class ChoiceOutput {
   readonly #logprobs: LogprobsQueue | undefined;
   #events: MutableEvent[] = [];
   #reasoningTokens = 0;
-  /** Tokens that may turn out to be the mark of reasoning. */
+  /** Tokens that may turn out to be a reasoning mark. */
   #undecidedTokens = 0;
   #inThought = false;
   #forcedEnd: boolean;
-  /** What came before it was known whether it is reasoning. */
+  /** Text from before it was known whether the answer begins with reasoning. */
   #beginning = '';
   #constrains: boolean;
   #callId = '';
@@ -131,7 +131,7 @@ export class ChoiceOutput {
     return (this.#reply?.calls ?? 0) > 0 ? 'tool-calls' : 'stop';
   }
 
-  /** What has come since the last call of this function. */
+  /** The events since the last call of this function. */
   drain(): readonly GenerationEvent[] {
     const events = this.#events;
     if (events.length > 0) this.#events = [];
@@ -152,7 +152,7 @@ export class ChoiceOutput {
       this.#constrains = false;
       return {
         force: this.#forcedEnd || this.#options.mayEndFirst ? [] : this.#options.thought.answerIds,
-        // What began the answer may be a mark already, and no text.
+        // The text that began the answer may be a mark already, and not text.
         constrainFrom: before === 'beginning' ? this.#beginning : saidIn(events),
       };
     }
@@ -220,7 +220,7 @@ export class ChoiceOutput {
         this.#event({ type: 'reasoning', choice: this.#choice, text });
         return;
       case 'inline':
-        // The mark may stand in the prompt, and control tokens have no text: so the marks are written here.
+        // The mark may be in the prompt, and control tokens have no text: so the marks are written here.
         this.#event({ type: 'text', choice: this.#choice, text: this.#inThought ? text : `${marks.start}\n${text}` });
         this.#inThought = true;
     }
@@ -232,7 +232,7 @@ export class ChoiceOutput {
   }
 
   #say(text: string): Direction | undefined {
-    // As vLLM does it: what came before the least number of tokens is no part of a stop sequence.
+    // Like vLLM: tokens before the minimum are not part of a stop sequence.
     if (this.#tokens <= (this.#options.tokensMin ?? 0)) {
       this.#emit(text);
       return undefined;
@@ -248,7 +248,7 @@ export class ChoiceOutput {
     this.#event({ type: 'text', choice: this.#choice, text, ...(logprobs === undefined ? {} : { logprobs }) });
   }
 
-  /** Neighbours of one kind become one event. */
+  /** Adjacent events of one kind become one event. */
   #event(event: MutableEvent): void {
     const last = this.#events.at(-1);
     if (last?.type === 'text' && event.type === 'text') {
@@ -282,16 +282,16 @@ interface ReadToken {
   readonly text: string;
 }
 
-/** Logprobs on their way to the text that they belong to. */
+/** Logprobs waiting for the text that they belong to. */
 class LogprobsQueue {
   readonly #bytesOf: (id: number) => readonly number[];
   readonly #waiting: { readonly logprob: TokenLogprob | undefined; readonly start: number }[] = [];
-  /** Characters of the answer that its tokens made, and that have left. */
+  /** Characters of the answer made by its tokens, and those that have left. */
   #made = 0;
   #left = 0;
   #closed = false;
   #isBehindThought = false;
-  /** Tokens that may turn out to be the mark of reasoning. */
+  /** Tokens that may turn out to be a reasoning mark. */
   readonly #undecided: ReadToken[] = [];
 
   constructor(bytesOf: (id: number) => readonly number[]) {
@@ -307,7 +307,7 @@ class LogprobsQueue {
     this.#made += shown.length;
   }
 
-  /** A token of an answer that may hold reasoning: `said` is what of the answer it made known. */
+  /** A token of an answer that may hold reasoning: `said` is the answer text that it revealed. */
   read(read: ReadToken, before: OutputPhase, after: OutputPhase, said: string): void {
     if (before === 'answer') return this.push(read.token, read.text);
     if (before === 'beginning') this.#undecided.push(read);
@@ -315,9 +315,9 @@ class LogprobsQueue {
     const undecided = this.#undecided.splice(0);
     this.#isBehindThought ||= after === 'reasoning' || before === 'reasoning';
     if (after === 'reasoning') return;
-    // Of a token that ends reasoning, only the rest is text: it has no probability of its own.
+    // In a token that ends reasoning, only the rest is text: it has no probability of its own.
     if (before === 'reasoning') return said === '' ? undefined : this.push(undefined, said);
-    // It was no mark of reasoning: what was held back is the answer, but for a header in front of it.
+    // It was not a reasoning mark: the held text is the answer, except for a header in front of it.
     let length = undecided.reduce((sum, { text }) => sum + text.length, 0) - said.length;
     for (const { token, text } of undecided) {
       length -= text.length;
@@ -336,7 +336,7 @@ class LogprobsQueue {
     return this.#takeUpTo(Infinity);
   }
 
-  /** What follows is no text. */
+  /** What follows is not text. */
   close(): void {
     this.#closed = true;
     this.#waiting.length = 0;
@@ -349,7 +349,7 @@ class LogprobsQueue {
   }
 
   #logprobOf({ id, logprobs }: MadeToken): TokenLogprob | undefined {
-    // What was forced has no probability of its own.
+    // Forced tokens have no probability of their own.
     if (logprobs === undefined) return undefined;
     return {
       ...this.#probabilityOf(id, logprobs.logprob),

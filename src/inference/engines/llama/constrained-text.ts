@@ -1,24 +1,24 @@
 import type { Grammar, GrammarState, LlamaModel } from './bindings.ts';
 
 /**
- * What an answer has said under its constraint, and whether it could have said anything else. A grammar may ask for the same
- * again and again (a constant, a fixed count): then a text that repeats itself is what was wanted.
+ * Follows an answer under its constraint, and whether it could have said anything else. A grammar may require repetition (a
+ * constant, a fixed count): then a repetitive text is what was wanted.
  *
- * It costs nothing until somebody asks. From then on each token is followed byte by byte, because a token that begins as it must
- * may still hold a choice.
+ * It costs nothing until it is asked. From then on it follows each token byte by byte, because a token whose beginning is forced
+ * may still contain a choice.
  */
 export class ConstrainedText {
   readonly #grammar: Grammar;
   readonly #letters: () => Letters;
   readonly #ids: number[];
   #state: GrammarState | undefined;
-  /** How many tokens there were when the last one came that was a choice. */
+  /** Number of tokens up to the last one that was a choice. */
   #chosenAt = 0;
-  /** White space that has just come, and what could have come in place of it. */
+  /** White space that has just come, and what could have come in its place. */
   #blanks = 0;
   readonly #beside = new Set<number>();
 
-  /** `said`: tokens of a text that the grammar holds for though it was written before. */
+  /** `said`: tokens written earlier that the grammar covers too. */
   constructor(grammar: Grammar, letters: () => Letters, said: readonly number[]) {
     this.#grammar = grammar;
     this.#letters = letters;
@@ -30,7 +30,7 @@ export class ConstrainedText {
     if (this.#state !== undefined && this.#isChoice(this.#state, id)) this.#chosenAt = this.#ids.length;
   }
 
-  /** Whether one of the last tokens, so many, was not the only one that fits; also when that cannot be told. */
+  /** Whether one of the last `tokens` tokens was a choice; also `true` when that cannot be determined. */
   hadChoice(tokens: number): boolean {
     const followed = this.#ids.length - tokens;
     if (this.#state === undefined) {
@@ -56,8 +56,8 @@ export class ConstrainedText {
   }
 
   /**
-   * Whether another byte would have fitted, or the end. White space between the same two letters is layout, which nobody
-   * chooses: `{ "a"` says what `{"a"` says, so what could have stood in a blank's place is held against the letter behind it.
+   * Whether another byte would have fitted, or the end. White space between the same two letters is layout, not a choice: `{ "a"`
+   * equals `{"a"`, so what could have come in place of a blank is compared with the letter after it.
    */
   #isOneOfMany(state: GrammarState, byte: number): boolean {
     const { tokens, end } = this.#letters();
@@ -84,7 +84,7 @@ export interface Letters {
   readonly bytesOf: (id: number) => readonly number[];
 }
 
-/** Looks at every token there is: some tens of milliseconds. */
+/** Reads every token of the vocabulary: some tens of milliseconds. */
 export function lettersOf(model: Pick<LlamaModel, 'facts' | 'tokenBytes' | 'isEndOfGeneration'>): Letters {
   const tokens: (number | undefined)[] = Array.from({ length: 256 }, () => undefined);
   for (let id = 0; id < model.facts.vocabularySize; id++) {

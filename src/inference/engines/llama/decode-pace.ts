@@ -1,29 +1,29 @@
 /**
- * How a step that only writes is best made: for how many of the waiting answers at once, and with how many threads. llama.cpp's
- * repacked kernels are fast for one row and for multiples of four or eight and slow between, so of six waiting answers four in
- * turn may come faster than all six; and a second thread, which the prebuilt binary starts and joins at every step, costs more
- * than it brings for one row and brings more than it costs for eight.
+ * Chooses how to make a step that only writes: for how many of the waiting answers at once, and with how many threads.
+ * llama.cpp's repacked kernels are fast for one row and for multiples of four or eight and slow between, so of six waiting
+ * answers four in turn may come faster than all six; and a second thread, which the prebuilt binary starts and joins at every
+ * step, costs more than it gains for one row and gains more than it costs for eight.
  *
- * Learnt from the steps themselves instead of timed at load: a trial is a step like any other, so it delays no first answer and
+ * Learned from the steps themselves instead of timed at load: a trial is a step like any other, so it delays no first answer and
  * keeps no idle core busy, it sees the depth of the real contexts, it follows a machine that changes under us, and there is no
- * file to go stale. What trials cost above the best known way is bounded by a share of the time that the other steps take.
+ * file to go stale. The cost of trials above the best known way is bounded by a share of the time that the other steps take.
  */
 export class DecodePace {
   readonly #cells: readonly Cell[];
   #steps = 0;
   #nextTrial = firstTrial;
   #trying: Cell | undefined;
-  /** What trials may cost still; below zero nothing is tried. */
+  /** What trials may still cost; below zero nothing is tried. */
   #creditMs = 0;
 
-  /** The first number of threads is taken until something is known. */
+  /** The first number of threads is used until something is known. */
   constructor(threads: readonly number[], widthMax: number) {
     this.#cells = threads.flatMap((count) =>
       Array.from({ length: widthMax }, (_, index) => new Cell(count, index + 1)),
     );
   }
 
-  /** For the next step, when so many answers wait for their next token. */
+  /** The choice for the next step, when this many answers wait for their next token. */
   next(waiting: number): { readonly threads: number; readonly width: number } {
     const possible = this.#cells.filter(({ width }) => width <= waiting);
     const best = bestOf(possible);
@@ -31,7 +31,7 @@ export class DecodePace {
     return this.#trying ?? best;
   }
 
-  /** Takes notice of the step that `next` was asked for, when nothing else disturbed it. */
+  /** Records the step that `next` was asked for, if nothing else disturbed it. */
   observe(threads: number, width: number, elapsedMs: number): void {
     const cell = this.#cells.find((other) => other.threads === threads && other.width === width);
     if (cell === undefined) return;
@@ -50,7 +50,7 @@ export class DecodePace {
   }
 }
 
-/** One way of making a step, and what it took when it was last used. */
+/** One way of making a step, and how long it took recently. */
 class Cell {
   readonly threads: number;
   readonly width: number;
@@ -64,7 +64,7 @@ class Cell {
     this.width = width;
   }
 
-  /** For one token of one answer; the least of the last few, since a busy machine only ever makes a step longer. */
+  /** Per token of one answer; the least of the last few, since a busy machine only ever makes a step longer. */
   get tokenMs(): number {
     return this.#tokenMs;
   }
@@ -84,15 +84,15 @@ function bestOf(possible: readonly Cell[]): Cell {
   const [first] = possible;
   if (first === undefined) throw new Error('a step for nobody');
   let best = possible.findLast(({ threads }) => threads === first.threads) ?? first;
-  // Nothing is known of it yet: a step will tell.
+  // Nothing is known of it yet: a step will show.
   if (best.seen === 0) return best;
-  // Of equals the widest, so that nobody waits without need.
+  // Among equals the widest, so that no answer waits without need.
   for (const cell of possible.toSorted((a, b) => b.width - a.width))
     if (cell.tokenMs < best.tokenMs * clearly) best = cell;
   return best;
 }
 
-/** What is least known goes first, then what was seen longest ago; what has shown itself to be much worse comes rarely. */
+/** The least known way goes first, then the one seen longest ago; ways that proved much worse come rarely. */
 function trialOf(possible: readonly Cell[], best: Cell, step: number): Cell | undefined {
   const candidates = possible.filter(
     (cell) =>
@@ -115,7 +115,7 @@ const trialEveryFirst = 2;
 const trialEvery = 32;
 const trialShare = 0.03;
 const creditMsMax = 100;
-/** A way that was seen so often is known; so many of its latest times count. */
+/** A way seen this often is known; this many of its latest times count. */
 const enough = 3;
 const clearly = 0.95;
 const hopeless = 1.5;

@@ -11,25 +11,24 @@ export interface DeliveryOptions {
   /** Answers to each prompt: choice = prompt × choices + i. */
   readonly choices: number;
   readonly form: OutputForm;
-  /** What of its prompt each choice is to be told; `undefined`: nothing. */
+  /** What each choice reports of its prompt; `undefined`: nothing. */
   readonly echo?: ((prompt: number) => PromptEcho) | undefined;
   /** The field of the request that bounds the answer, for its error. */
   readonly constraintParam: string | undefined;
   readonly send: (message: ChildMessage) => void;
-  /** All choices have ended, or one failed and the others are to be given up. */
+  /** All choices have ended, or one failed and the others must be given up. */
   readonly over: (outcome: { readonly failed: boolean }) => void;
 }
 
 /**
- * The way of one request back to its reader: tokens become events (`choice-reply.ts`), and what is ready leaves every 10 ms in one
- * message together with the usage so far, so that a stream which is given up in the middle is billed for what was made. The
- * first token leaves at once.
+ * One request's path back to its reader: tokens become events (`choice-output.ts`), which leave every 10 ms in one message with
+ * the usage so far, so that a stream given up in the middle is billed for what was generated. The first token leaves at once.
  */
 export class Delivery {
   readonly #options: DeliveryOptions;
   readonly #choices: readonly ChoiceOutput[];
   readonly #cached: (number | undefined)[];
-  /** Of prompts that have not been told. */
+  /** Echoes of prompts that have not been reported. */
   readonly #echoes = new Map<number, PromptEcho>();
   #prompts: GenerationEvent[] = [];
   #ready: GenerationEvent[] = [];
@@ -52,11 +51,11 @@ export class Delivery {
         this.#echoes.set(choice, options.echo(Math.floor(choice / options.choices)));
   }
 
-  /** What the loop tells of one choice. */
+  /** The loop's reader for one choice. */
   reader(choice: number): JobReader {
     const reply = this.#choices[choice];
     if (reply === undefined) throw new Error('no such choice');
-    // An arrow function: `takesMore` is asked at every step.
+    // An arrow function, because `takesMore` is read at every step.
     const takesMore = () => this.#unreadTokens < unreadTokensMax;
     return {
       get takesMore() {
@@ -84,7 +83,7 @@ export class Delivery {
     clearTimeout(this.#timer);
   }
 
-  /** `start` is told with the first choice, before its prompt is read. */
+  /** `start` is sent with the first choice, before its prompt is read. */
   #start(choice: number, cachedTokens: number): void {
     const prompt = Math.floor(choice / this.#options.choices);
     // The prompt counts once, however many choices read it, so the first choice's share of the cache counts.
@@ -95,7 +94,7 @@ export class Delivery {
     this.#send([{ type: 'start', promptTokens, ...(this.#cached.length === 1 ? { cachedTokens } : {}) }], false);
   }
 
-  /** The prompt goes before all else that is said of its choice, and after it has been read. */
+  /** The prompt is reported before anything else about its choice, and after it has been read. */
   #reportPrompt(choice: number): void {
     const echo = this.#echoes.get(choice);
     if (echo === undefined) return;

@@ -15,35 +15,35 @@ import { CrashQuarantine } from './crash-quarantine.ts';
 export interface LlamaEngineOptions {
   /** The model's id, for status and logs. */
   readonly name: string;
-  /** Resolves when the GGUF is on the disk. Until then the engine is starting; when it rejects, it is down with that reason. */
+  /** Resolves when the GGUF is on disk. Until then the engine is starting; when it rejects, it is down with that reason. */
   readonly modelFile: Promise<string>;
   /** Tokens per sequence, prompt and answer together. */
   readonly contextLength: number;
-  /** Answers at once; when not given 4, or as many as the memory budget has room for. */
+  /** Concurrent answers; by default 4, or as many as the memory budget has room for. */
   readonly slots?: number;
-  /** Answers that may wait for a slot, 64 when not given; beyond it requests are refused (429 `backend_at_capacity`). */
+  /** Answers that may wait for a slot, 64 by default; further requests are refused (429 `backend_at_capacity`). */
   readonly queueLimit?: number;
-  /** 'none' leaves out the system text that the model's template adds to conversations without one. */
+  /** 'none' removes the system text that the model's template adds to conversations without one. */
   readonly defaultSystem: 'template' | 'none';
   /** For fields that a request leaves open; neutral values (temperature 1) where this leaves them open too. */
   readonly samplingDefaults?: Partial<Sampling>;
-  /** Shared with the service's other models; one of its own when not given. */
+  /** Shared with the service's other models; by default one of its own. */
   readonly memory?: MemoryBudget;
   readonly gpu?: false | 'auto';
-  /** For reading prompts: at most so many, one for each core when not given. */
+  /** Most threads for reading prompts; by default one per core. */
   readonly threads?: number;
-  /** For writing: one or all, whichever is faster, when not given. */
+  /** Threads for writing; by default one or all, whichever is faster. */
   readonly decodeThreads?: number;
   /** From the request to its first token, waiting included: 120 s (contracts decision 23). */
   readonly firstTokenTimeoutMs?: number;
   /** Between two tokens, while the reader waits: 60 s (contracts decision 23). */
   readonly idleTimeoutMs?: number;
   readonly loadTimeoutMs?: number;
-  /** A child that does not answer for so long is killed: 4 s, looked at every second. */
+  /** A child that does not answer for this long is killed: 4 s, checked every second. */
   readonly silenceMs?: number;
-  /** An idle child with more resident memory is replaced; when not given twice the file, the cache and 1 GiB. */
+  /** An idle child with more resident memory is replaced; by default twice the file, the cache and 1 GiB. */
   readonly rssBytesMax?: number;
-  /** A model without a request for so long is unloaded, and loaded again for the next one; never when not given. */
+  /** A model without a request for this long is unloaded, and loaded again for the next one; by default never. */
   readonly idleUnloadMs?: number;
   readonly log: (event: LlamaEngineEvent) => void;
 }
@@ -54,17 +54,17 @@ export type LlamaEngineEvent =
   | { readonly model: string; readonly event: 'request-failed'; readonly code: string; readonly detail: string };
 
 export interface LlamaEngine extends Engine {
-  /** The first load is done; rejects when the engine will never be able to work. */
+  /** Resolves after the first load; rejects when the engine will never be able to work. */
   readonly ready: Promise<void>;
-  /** Of the present child. */
+  /** Process id of the present child. */
   readonly pid: number | undefined;
-  /** What the present child says of itself. */
+  /** The present child's report about itself. */
   measure(): Promise<ChildMeasure>;
 }
 
 /**
- * llama.cpp in a forked child: this side numbers requests, bounds them, hands out what comes back, and outlives the child.
- * Tokens, templates and the model itself are the child's.
+ * llama.cpp in a forked child: this side numbers requests, bounds them, distributes the output, and outlives the child. Tokens,
+ * templates and the model itself are the child's.
  */
 export function createLlamaEngine(options: LlamaEngineOptions): LlamaEngine {
   return new ForkedLlamaEngine(options);
@@ -74,7 +74,7 @@ export function createLlamaEngine(options: LlamaEngineOptions): LlamaEngine {
 interface Exchange {
   readonly channel: Channel;
   readonly jobs: number;
-  /** What it is recognised by when the child dies of it; `undefined` when nothing of it may be remembered. */
+  /** Identifies it if the child dies of it; `undefined` when nothing of it may be remembered. */
   readonly content: unknown;
 }
 
@@ -238,7 +238,7 @@ class ForkedLlamaEngine implements LlamaEngine {
       },
       silenceMs: this.#options.silenceMs ?? 4000,
       loadTimeoutMs: this.#options.loadTimeoutMs ?? 600_000,
-      // The file may be in memory twice: as it is, and rearranged for the processor.
+      // The file may be in memory twice: as it is, and repacked for the processor.
       rssBytesMax: this.#options.rssBytesMax ?? fileBytes * 2 + memory.cacheBytes + 2 ** 30,
       idleUnloadMs: this.#options.idleUnloadMs,
       isIdle: () => this.#exchanges.size === 0 && this.#counts.size === 0,
@@ -267,7 +267,7 @@ class ForkedLlamaEngine implements LlamaEngine {
     return id;
   }
 
-  /** The place is free again; answers what was there, when it was still open. */
+  /** Frees the slot; returns the exchange, if it was still open. */
   #release(id: number): Exchange | undefined {
     const exchange = this.#exchanges.get(id);
     if (exchange !== undefined) {
@@ -289,7 +289,7 @@ class ForkedLlamaEngine implements LlamaEngine {
         this.#vocabularySize = message.vocabularySize;
         return;
       case 'events': {
-        // Of a cancelled request something may still be on its way.
+        // Messages for a cancelled request may still be on their way.
         const exchange = this.#exchanges.get(message.request);
         if (exchange === undefined) return;
         exchange.channel.put(message.events, message.tokens, message.last);
@@ -319,7 +319,7 @@ class ForkedLlamaEngine implements LlamaEngine {
 
   /** A death ends the requests that the child worked on, and no others (reliability E1). */
   #lose(loaded: boolean): void {
-    // Before the model was loaded, none of them had been looked at.
+    // Before the model was loaded, none of them had been started.
     if (loaded) {
       const contents = [...this.#exchanges.values()].map(({ content }) => content);
       this.#quarantine.record(contents.filter((content) => content !== undefined));
@@ -333,14 +333,14 @@ class ForkedLlamaEngine implements LlamaEngine {
   }
 }
 
-/** Answers of one request; more than that is several requests. */
+/** Answers of one request; a larger request must be split. */
 const jobsMax = 128;
-/** The child is told in portions how much was read: far fewer than it may run ahead. */
+/** The child is notified of reads in portions: far fewer than it may run ahead. */
 const reportTokens = unreadTokensMax / 4;
 const countsMax = 256;
 const countTimeoutMs = 30_000;
 
-/** What no check before this one may have let through, so that nothing odd ever reaches the child. */
+/** Checks again what earlier checks should have refused, so that no malformed request reaches the child. */
 function refuseUnfit(request: EngineRequest): void {
   const unfit = (param: string, message: string) => new ApiError('unsupported_value', message, { param });
   const { constraint, sampling, stop, logprobs, logitBias, maxTokens } = request;
@@ -393,7 +393,7 @@ function errorOf(refusal: Refusal): ApiError {
   return new ApiError(refusal.code, refusal.message, { param: refusal.param, extra: refusal.extra });
 }
 
-/** Why a file could not be read: the system's word for it, without a path. */
+/** Why a file could not be read: the system's error code, without a path. */
 function codeOf(error: unknown): string {
   return error instanceof Error && 'code' in error ? `it cannot be read (${String(error.code)})` : 'it cannot be read';
 }

@@ -1,11 +1,11 @@
 import { open, type FileHandle } from 'node:fs/promises';
 import { ModelRefused } from './model-refused.ts';
 
-/** What is known of a model file without loading it. */
+/** What can be known of a model file without loading it. */
 export interface GgufHeader {
   readonly fileBytes: number;
   readonly architecture: string;
-  /** Tokens that the model was trained for; undefined when the file does not say. */
+  /** Training length in tokens; `undefined` when the file does not say. */
   readonly contextLength: number | undefined;
   /** Keys and values of one token in all layers, two bytes each: 23,040 for SmolLM2-135M. 0 when there are none. */
   readonly cacheBytesPerToken: number;
@@ -16,11 +16,11 @@ export interface GgufHeader {
 
 /**
  * Reads the header of a GGUF file and checks everything that llama.cpp takes on trust, so that a truncated or foreign file is
- * refused in words and does not crash the child. Throws `ModelRefused`, or the system's error when the file cannot be read.
+ * refused with a message instead of crashing the child. Throws `ModelRefused`, or the system's error when the file cannot be
+ * read.
  *
  * It reads front to back in pieces of 256 KiB and keeps a few numbers, so neither its memory nor its time depends on what the
- * file claims: every count is bounded, every length has to fit what is left of the file, and the event loop gets its turn
- * between pieces.
+ * file claims: every count is bounded, every length has to fit what is left of the file, and the event loop runs between pieces.
  */
 export async function readGgufHeader(path: string): Promise<GgufHeader> {
   const file = await open(path, 'r');
@@ -69,7 +69,7 @@ async function readHeader(reader: Reader): Promise<GgufHeader> {
   };
 }
 
-/** Numbers, short texts and short lists of numbers as they are; of anything longer only that it is there and its length. */
+/** Numbers, short texts and short lists of numbers are kept; of anything longer only its existence and length. */
 type Kept = number | string | Elements;
 
 class Elements {
@@ -101,7 +101,7 @@ async function readValue(reader: Reader, type: number): Promise<Kept> {
   const count = reader.count('elements in a list', Number.MAX_SAFE_INTEGER);
   if (elementType === valueType.array) throw new ModelRefused('it has a list of lists');
   if (elementType === valueType.string) {
-    // Each takes eight bytes at least, so a count that the file cannot hold ends here and not after a long time.
+    // Each takes at least eight bytes, so a count that the file cannot hold fails here and not after a long time.
     reader.mustHold(count * 8);
     await reader.skipTexts(count);
     return new Elements(count, []);
@@ -259,7 +259,7 @@ class Reader {
     this.#at = 0;
   }
 
-  /** A text of at most so many bytes; a longer one is passed over. */
+  /** A text of at most `bytesMax` bytes; a longer one is skipped. */
   async text(bytesMax: number): Promise<string | undefined> {
     await this.need(8);
     const bytes = this.integer(8, false);
@@ -273,7 +273,7 @@ class Reader {
     return this.#window.toString('utf8', this.#at - bytes, this.#at);
   }
 
-  /** A vocabulary has up to 300,000 texts: waiting for each one, though it is there, would cost more than reading it. */
+  /** A vocabulary has up to 300,000 texts: awaiting each one, even when buffered, would cost more than reading it. */
   async skipTexts(count: number): Promise<void> {
     for (let text = 0; text < count; text++) {
       if (this.#window.length - this.#at < 8) await this.need(8);
@@ -337,7 +337,7 @@ const valueType = {
   float64: 12,
 } as const;
 
-/** ggml_type in ggml.h: elements and bytes of a block. Of a type that is not here, only the beginning of a tensor is checked. */
+/** ggml_type in ggml.h: elements and bytes of a block. For types not listed, only the beginning of a tensor is checked. */
 const blockOf: ReadonlyMap<number, readonly [elements: number, bytes: number]> = new Map([
   [0, [1, 4]], // F32
   [1, [1, 2]], // F16

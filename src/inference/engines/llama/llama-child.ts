@@ -152,7 +152,7 @@ class Engine {
     const literals = tokens?.skipsSpecial === false ? this.#planner.specialTexts(vocabularySize) : plan.form.literals;
     const detokenize = (ids: readonly number[]): string => this.#model.detokenize(ids);
     const bytesOf = work.logprobs === undefined ? undefined : (id: number) => this.#model.tokenBytes(id);
-    // The first blank of a constrained answer is a part of it, and of one that goes on with other words.
+    // The first blank belongs to a constrained answer, and to one that continues other words.
     const isContinued =
       prompt.type !== 'messages' || continuesLast(prompt) || (grammar !== undefined && demand.holds === 'text');
     const delivery = new Delivery({
@@ -210,7 +210,7 @@ class Engine {
     for (const job of jobs) this.#loop.submit(job);
   }
 
-  /** Tokens that would end the answer where nothing may. */
+  /** Tokens that would end the answer while nothing may. */
   #bannedBy(tokens: Work['tokens']): BannedTokens | undefined {
     if (tokens === undefined || (!tokens.ignoresEnd && tokens.tokensMin === 0)) return undefined;
     const { stopIds, ignoresEnd, tokensMin } = tokens;
@@ -225,8 +225,8 @@ class Engine {
   }
 
   /**
-   * What the answer is held to. Forced calls come before the client's own constraint, and that before calls that the model
-   * might begin: then it answers as it is told instead of calling (§4.2.3(4)).
+   * What constrains the answer. Forced calls precede the client's own constraint, which precedes calls that the model might
+   * begin: with it the model answers instead of calling (§4.2.3(4)).
    */
   *#demandOf(work: Work): Generator<void, { readonly demand: AnswerDemand; readonly grammar: Grammar | undefined }> {
     const calls = callsOf(work);
@@ -249,7 +249,7 @@ class Engine {
     }
   }
 
-  /** The pipeline has read the grammar before; what llama.cpp still cannot read is refused, never left out. */
+  /** The pipeline has parsed the grammar before; one that llama.cpp still cannot read is refused, never dropped. */
   #compiled(gbnf: string, param: string | undefined): Grammar {
     refuseDeepGrammar(gbnf, param);
     try {
@@ -277,7 +277,7 @@ function callsOf(work: Work): Omit<CallRules, 'bound'> | undefined {
   };
 }
 
-/** llama.cpp reads groups by recursion: 30,000 of them inside each other overflow its stack. */
+/** llama.cpp parses groups recursively: 30,000 nested ones overflow its stack. */
 function refuseDeepGrammar(gbnf: string, param: string | undefined): void {
   const refuse = (what: string) => new ApiError('unsupported_value', `The grammar ${what}.`, { param });
   if (gbnf.length > gbnfLengthMax) throw refuse(`has more than ${gbnfLengthMax} characters`);
@@ -285,7 +285,7 @@ function refuseDeepGrammar(gbnf: string, param: string | undefined): void {
   for (const character of gbnf) {
     if (character === '(') depth++;
     if (character === ')') depth--;
-    // Brackets inside literals count too: they come in numbers that do not matter.
+    // Brackets inside literals count too: there are too few of them to matter.
     if (depth > gbnfDepthMax) throw refuse(`has more than ${gbnfDepthMax} groups inside each other`);
   }
 }
@@ -316,7 +316,7 @@ function refusalOf(error: unknown): Refusal {
   if (error instanceof ApiError) {
     return { code: error.code, message: error.message, param: error.param, extra: error.extra, detail: undefined };
   }
-  // No more than its name: messages of unexpected errors may quote what they failed on.
+  // Only its name: messages of unexpected errors may quote their input.
   const detail = error instanceof Error ? error.name : undefined;
   return {
     code: 'internal_error',
@@ -339,7 +339,7 @@ function endNow(): void {
   process.kill(process.pid, 'SIGKILL');
 }
 
-/** Whether the native library loads, for a person who asks: `llama-child probe`. Nobody reads what an engine prints. */
+/** Checks whether the native library loads, for a person: `llama-child probe`. An engine's output is never read. */
 async function probe(): Promise<void> {
   try {
     await openEngine({ gpu: false, threadsMax: 1 });

@@ -15,42 +15,42 @@ export interface Job {
   /** Ids that begin the answer before anything is sampled. */
   readonly opening?: readonly number[];
   readonly constraint?: JobConstraint | undefined;
-  /** To be told how likely each token was, and this many others at its place. */
+  /** Report how likely each token was, and this many alternatives. */
   readonly topLogprobs?: number | undefined;
-  /** The tokens of the prompt are to be told so too; then nothing of it comes from the cache. */
+  /** Report the same for the prompt's tokens; then none of the prompt comes from the cache. */
   readonly scoresPrompt?: boolean;
   readonly banned?: BannedTokens;
-  /** Tokens that end the answer as the model's own end does; `included`: they are a part of it. */
+  /** Tokens that end the answer like the model's own end token; `included`: they are part of it. */
   readonly stopTokens?: { readonly ids: readonly number[]; readonly included: boolean };
   /** Jobs with the same object are answers to one request. */
   readonly group?: object;
   /** A prefix in the cache is shared only between jobs of the same scope (reliability §3.5). */
   readonly cacheScope: string;
-  /** false: takes nothing from the cache and leaves nothing in it. */
+  /** `false`: takes nothing from the cache and leaves nothing in it. */
   readonly retain: boolean;
   readonly reader: JobReader;
 }
 
 export interface JobConstraint {
   readonly grammar: Grammar;
-  /** `reported`: from where the reader says so. */
+  /** `told`: from where the reader says so. */
   readonly from: 'opening' | 'told';
 }
 
 /**
- * Who is told of a job's progress. Calls come from the loop, one at a time: a token while the next step decodes, and always
- * before the token after it is chosen.
+ * Receives a job's progress. Calls come from the loop, one at a time: a token while the next step decodes, and always before the
+ * token after it is chosen.
  */
 export interface JobReader {
-  /** false while too much lies unread: the job is then passed over. */
+  /** `false` while too much is unread: the job is then skipped. */
   readonly takesMore: boolean;
   /** Tokens so far that do not count toward `maxTokens`; `undefined`: all of them do. */
   readonly tokensBeyond?: number | undefined;
   started(cachedTokens: number): void;
-  /** How likely the prompt's second token was, its third, and so on: before any token of the answer. */
+  /** How likely the prompt's second token was, its third, and so on: called before any token of the answer. */
   scored?(logprobs: TokenLogprobs): void;
   token(token: MadeToken): Direction | undefined;
-  /** The model ends the answer here; ids that are said in place of its end. */
+  /** The model ends the answer here; returns ids to use in place of its end. */
   insteadOfEnd?(): readonly number[] | undefined;
   ended(ending: JobEnding): void;
 }
@@ -60,13 +60,13 @@ export interface MadeToken {
   readonly logprobs: TokenLogprobs | undefined;
 }
 
-/** What the text so far means for what comes next. */
+/** What the text so far implies for the next token. */
 export interface Direction {
   /** The answer ends here, with the stop sequence that the token completed or without one. */
   readonly stop?: { readonly sequence?: string };
-  /** Ids that come next whatever the model would say. */
+  /** Ids that come next, whatever the model would choose. */
   readonly force?: readonly number[];
-  /** After them the constraint holds; the text was said under it already. */
+  /** After them the constraint holds; this text was already written under it. */
   readonly constrainFrom?: string;
 }
 
@@ -88,28 +88,28 @@ export interface Step {
 }
 
 export interface LoopOptions {
-  /** For steps that only write; undefined: one or all, whichever turns out to be faster. */
+  /** For steps that only write; `undefined`: one or all, whichever turns out to be faster. */
   readonly decodeThreads?: number | undefined;
-  /** For steps that read prompts: at most so many, as few as are faster. */
+  /** Most threads for steps that read prompts; fewer are used when faster. */
   readonly threadsMax: number;
   readonly observe?: (step: Step) => void;
-  /** Tokens whose text readers do not see: none of them is chosen where a grammar holds. */
+  /** Tokens whose text readers do not see: none of them is chosen while a grammar holds. */
   readonly hiddenTokens?: readonly number[];
-  /** One token under a constraint may take so long, else its answer ends: 2 s. */
+  /** Time limit for one token under a constraint, after which its answer ends: 2 s. */
   readonly constraintMsMax?: number;
-  /** Several steps in a row failed: the context is of no use any more. */
+  /** Several steps in a row failed: the context is unusable. */
   readonly broken?: () => void;
 }
 
 /**
- * The one owner of a model's context. Every step is one batch: a token of each answer that is being written, then a chunk of
- * the prompts that are being read, longest-waiting first; one decode; one sample for each answer. So answers go on while a long
- * prompt is read, and whatever is cancelled is gone after one step.
+ * The one owner of a model's context. Every step is one batch: a token of each answer that is being written, then a chunk of the
+ * prompts that are being read, longest-waiting first; one decode; one sample for each answer. So answers continue while a long
+ * prompt is read, and a cancelled job is gone after one step.
  *
- * What a token means (its text, stop sequences, marks) is worked out while the next step decodes, so it costs no time of the
- * answer's. What that step made of an answer that had come to its end is dropped.
+ * What a token means (its text, stop sequences, marks) is worked out while the next step decodes, so it does not delay the
+ * answer. That step's token for an answer that turns out to have ended is dropped.
  *
- * It holds no queue limit of its own: whoever submits bounds how much (the engine refuses at its door).
+ * It has no queue limit of its own: the submitter bounds the queue (the engine refuses on entry).
  */
 export class Loop {
   readonly #model: LlamaModel;
@@ -119,7 +119,7 @@ export class Loop {
   readonly #backgroundTasks = new Map<number, Iterator<void>>();
   readonly #pace: Pace;
   readonly #decodePace: DecodePace;
-  /** When an answer was the first to repeat itself under a constraint. */
+  /** Read when an answer first repeats itself under a constraint. */
   #letters: Letters | undefined;
   #steps = 0;
   #failures = 0;
@@ -164,13 +164,13 @@ export class Loop {
     this.wake();
   }
 
-  /** Work in short pieces (rendering, tokenising) that shares the thread with the steps: one piece a step, beside the decoding. */
+  /** Work in short pieces (rendering, tokenising) that shares the thread with the steps: one piece per step, while it decodes. */
   backgroundTask(key: number, work: Iterator<void>): void {
     this.#backgroundTasks.set(key, work);
     this.wake();
   }
 
-  /** Whoever waits for it has left: what waits is bounded by who waits. */
+  /** The client that waited for it has left: the work is bounded by the waiting clients. */
   dropBackgroundTask(key: number): void {
     this.#backgroundTasks.delete(key);
   }
@@ -204,7 +204,7 @@ export class Loop {
         await new Promise<void>((resolve) => (this.#wake = resolve));
         continue;
       }
-      // Lets messages in: a step of a tiny model may end without ever waiting for the outside.
+      // Lets messages in: a step of a tiny model may end without ever waiting for I/O.
       this.#steps++;
       if (plan.length === 0 || this.#steps % 8 === 0) await nextTurn();
     }
@@ -215,7 +215,7 @@ export class Loop {
   #runBackgroundTask(): boolean {
     for (const [key, work] of this.#backgroundTasks) {
       this.#backgroundTasks.delete(key);
-      // Behind the others: a long one is no reason for them to wait.
+      // Behind the others: a long task must not make them wait.
       if (work.next().done !== true) this.#backgroundTasks.set(key, work);
       return true;
     }
@@ -223,8 +223,8 @@ export class Loop {
   }
 
   /**
-   * Answers first, a token each; then prompts, as many tokens as a chunk has, in the order of waiting. When there are answers
-   * only, as many as are fastest together, those that wait longest.
+   * Answers first, one token each; then prompts, as many tokens as a chunk has, longest-waiting first. With answers only, the
+   * number that is fastest together, longest-waiting first.
    */
   #plan(): { readonly items: readonly PlannedItem[]; readonly threads: number } {
     const waiting = this.#slots
@@ -267,7 +267,7 @@ export class Loop {
     }
   }
 
-  /** The oldest job of an account that holds the fewest slots, so that one with a hundred answers does not hold up the others. */
+  /** The oldest job of the account with the fewest slots, so that one with a hundred answers does not hold up the others. */
   #takeFromQueue(): Job | undefined {
     const held = (job: Job) => this.#slots.filter(({ run }) => run?.job.cacheScope === job.cacheScope).length;
     let next: { readonly index: number; readonly held: number } | undefined;
@@ -280,8 +280,8 @@ export class Loop {
   }
 
   /**
-   * Several answers to a long prompt take turns in one place, where the prompt is read once, when reading it again for each
-   * would take longer than what they gain by being written together (a third, on two cores; a prompt token costs a fifth).
+   * Several answers to a long prompt take turns in one slot, where the prompt is read once, if reading it again for each would
+   * take longer than writing them together saves (a third, on two cores; a prompt token costs a fifth).
    */
   #waitsForPrompt({ group, prompt, maxTokens, retain }: Job): boolean {
     if (group === undefined || !retain || prompt.length < 3 * Math.min(maxTokens, expectedTokens)) return false;
@@ -353,7 +353,7 @@ export class Loop {
         this.#notifyReaders();
         disturbed = this.#runBackgroundTask();
       } finally {
-        // Whatever fails meanwhile: the context is not to be touched while it decodes.
+        // Even when something fails: the context must not be touched while it decodes.
         await decoding;
       }
       const elapsedMs = performance.now() - started;
@@ -373,7 +373,7 @@ export class Loop {
       await this.#choose(sampled.filter(({ slot, run }) => slot.run === run && !run.cancelled));
       this.#failures = 0;
     } catch (error) {
-      // Which of the batch was at fault is not known, nor what the context holds of it now.
+      // It is unknown which item of the batch was at fault, and what the context holds now.
       const detail = error instanceof Error ? error.message : 'the step failed';
       for (const { slot } of plan) {
         this.#forget(slot);
@@ -384,7 +384,7 @@ export class Loop {
     }
   }
 
-  /** Tells the reader of the tokens that follow those of a chunk of its prompt. */
+  /** Reports the tokens that follow those of a prompt's chunk to the reader. */
   async #score({ slot, run, position, logits }: ScoredPlace): Promise<void> {
     const { prompt, reader, maxTokens } = run.job;
     const [first] = logits;
@@ -399,7 +399,7 @@ export class Loop {
     if (isRead && maxTokens <= 0 && slot.run === run) this.#end(slot, { type: 'length', cause: 'max-tokens' });
   }
 
-  /** The next token of each answer: what is forced, else what its sampler picks. */
+  /** The next token of each answer: the forced one, or else the sampler's choice. */
   async #choose(places: readonly SampledPlace[]): Promise<void> {
     const forced: SampledPlace[] = [];
     const free: SampledPlace[] = [];
@@ -422,7 +422,7 @@ export class Loop {
     }
   }
 
-  /** `undefined` when nobody asks for them. */
+  /** `undefined` when they were not requested. */
   async #logprobsOf(
     places: readonly SampledPlace[],
     ids: readonly number[],
@@ -438,7 +438,7 @@ export class Loop {
 
   /**
    * A constraint that branches without end can keep llama.cpp busy for minutes with one token, which nothing can interrupt: it
-   * doubles with every character. The answer is ended when that begins to show, and the child when it came at once.
+   * doubles with every character. The answer is ended when that begins to show, the child when it comes all at once.
    */
   async #sample(places: readonly SampledPlace[]): Promise<readonly number[]> {
     const wanted = places.map(({ run, logits }) => ({ logits, sampler: run.sampler.sampler }));
@@ -457,7 +457,7 @@ export class Loop {
     }
   }
 
-  /** From here on the constraint holds; false when what was said already does not fit it. */
+  /** From here on the constraint holds; `false` when the text so far does not fit it. */
   #constrain(run: Run, said: string): boolean {
     run.constrainFrom = undefined;
     const grammar = run.job.constraint?.grammar;
@@ -468,7 +468,7 @@ export class Loop {
     return ids.every((id) => run.sampler.follow(id));
   }
 
-  /** No token goes on: a text that its constraint finds complete has come to its end, another one was cut off. */
+  /** No token can follow: a text that satisfies its constraint has ended, any other was cut off. */
   #endStuck(slot: Slot, run: Run): void {
     if (!run.sampler.isLimited) this.#end(slot, { type: 'failed', detail: 'no token fits' });
     else if (run.sampler.isComplete(this.#model.facts.eos)) this.#end(slot, { type: 'stop' });
@@ -498,7 +498,7 @@ export class Loop {
     run.sampler.accept(id);
     run.untold = token;
     const { reader } = run.job;
-    // What a token counts for is known when its text is.
+    // How a token counts is known once its text is.
     if (reader.tokensBeyond !== undefined && run.generated >= run.job.maxTokens) this.#report(run);
     if (run.ending !== undefined) this.#end(slot, run.ending);
     else if (run.generated - (reader.tokensBeyond ?? 0) >= run.job.maxTokens)
@@ -508,13 +508,13 @@ export class Loop {
     else if (this.#repeatsItself(run, id)) this.#end(slot, { type: 'length', cause: 'repetition' });
   }
 
-  /** A model that says again what it must say is in no loop. */
+  /** Repeating what the constraint requires is not a loop. */
   #repeatsItself(run: Run, id: number): boolean {
     run.constrained?.push(id);
     return run.guard.push(id) && run.constrained?.hadChoice(gramTokens) !== false;
   }
 
-  /** Tells readers of the tokens that they do not know yet; answers whether there were any. */
+  /** Reports new tokens to their readers; returns whether there were any. */
   #notifyReaders(): boolean {
     let reported = false;
     for (const { run } of this.#slots) {
@@ -533,7 +533,7 @@ export class Loop {
     try {
       direction = run.job.reader.token(token);
     } catch (error) {
-      // It ends its own answer and no other. No more than its name: the message may quote the answer.
+      // It ends its own answer and no other. Only its name: the message may quote the answer.
       run.ending = { type: 'failed', detail: `the reader failed: ${error instanceof Error ? error.name : 'unknown'}` };
       return;
     }
@@ -571,11 +571,11 @@ export class Loop {
 }
 
 const failuresMax = 3;
-/** Looking at a token's probability costs 3 ms at 49,000 tokens of vocabulary, and others wait meanwhile. */
+/** Computing a token's probability costs 3 ms at 49,000 tokens of vocabulary, and others wait meanwhile. */
 const scoredTokensMax = 16;
 const constraintMsMax = 2000;
 const stuckMs = 20_000;
-/** What an answer is taken to have when nobody knows. */
+/** The assumed length of an answer when it is not known. */
 const expectedTokens = 256;
 
 /** One sequence of the context and the tokens that its cache holds. */
@@ -583,7 +583,7 @@ interface Slot {
   readonly index: number;
   readonly tokens: number[];
   scope: string;
-  /** The step at which it last took part. */
+  /** The step in which it last took part. */
   lastStep: number;
   run: Run | undefined;
 }
@@ -594,16 +594,16 @@ interface Run {
   readonly sampler: ChoiceSampler;
   readonly logprobs: Logprobs | undefined;
   readonly guard: RepetitionGuard;
-  /** Since its constraint holds. */
+  /** Set once its constraint holds. */
   constrained: ConstrainedText | undefined;
   /** Ids that come next. */
   readonly forced: number[];
-  /** The constraint holds as soon as nothing is forced any more; this text was said under it. */
+  /** The constraint holds as soon as no forced ids are left; this text was written under it. */
   constrainFrom: string | undefined;
   next: number | undefined;
-  /** The last token, until its reader knows it. */
+  /** The last token, until its reader has been notified. */
   untold: MadeToken | undefined;
-  /** What its reader made of the text: the answer is over. */
+  /** Set when its reader found the answer to be over. */
   ending: JobEnding | undefined;
   generated: number;
   cancelled: boolean;
@@ -638,12 +638,12 @@ function sharedTokens(slot: Slot, job: Job): number {
   return shared;
 }
 
-/** Every conversation begins with the same few tokens of the template: that alone is no reason to give up another's cache. */
+/** Every conversation begins with the same few template tokens: that alone does not justify giving up another cache. */
 function worthOf(shared: number, slot: Slot): number {
   return shared >= Math.min(32, slot.tokens.length / 2) ? shared : 0;
 }
 
-/** Of two slots of the same use: the one whose cache is the smaller loss. */
+/** Between two slots of equal worth: the one whose cache is the smaller loss. */
 function goesBefore(slot: Slot, other: Slot): boolean {
   if ((slot.tokens.length === 0) !== (other.tokens.length === 0)) return slot.tokens.length === 0;
   return slot.lastStep < other.lastStep;

@@ -2,25 +2,25 @@ import { freemem } from 'node:os';
 import { ModelRefused } from './model-refused.ts';
 
 export interface MemoryBudgetOptions {
-  /** For the key-value caches of all models together; a quarter of the free memory when not given. */
+  /** For the key-value caches of all models together; a quarter of the free memory by default. */
   readonly cacheBytesMax: number | undefined;
-  /** How many models will ask. Those that leave the number of slots open get equal shares. */
+  /** How many models will make claims. Those that leave the number of slots open get equal shares. */
   readonly models: number;
-  /** Memory that can be had now. */
+  /** Memory available now. */
   readonly freeBytes?: () => number;
 }
 
-/** What a model needs. */
+/** A model's memory needs. */
 export interface MemoryNeeds {
   readonly fileBytes: number;
   readonly cacheBytesPerToken: number;
   /** Tokens of one slot. */
   readonly contextLength: number;
-  /** undefined: 4, or as many as its share has room for. */
+  /** `undefined`: 4, or as many as its share has room for. */
   readonly slots: number | undefined;
 }
 
-/** What a model was given, until it gives it back. */
+/** A model's memory, until it is released. */
 export interface MemoryClaim {
   readonly slots: number;
   readonly cacheBytes: number;
@@ -28,15 +28,15 @@ export interface MemoryClaim {
 }
 
 /**
- * The memory of all embedded models. A context takes slots × context × bytes a token when it is opened, whatever is in it:
- * 377 MB for 8 slots of 2,048 tokens of a model of 98 MB. So it is asked for before a model is loaded, and what does not fit is
- * refused in words instead of by the kernel. A model that is unloaded for a while keeps its claim, so it can come back.
+ * The memory of all embedded models. A context takes slots × context × bytes per token when it is opened, whatever it holds: 377
+ * MB for 8 slots of 2,048 tokens of a model of 98 MB. So it is claimed before a model is loaded, and a model that does not fit
+ * gets a clear refusal instead of the kernel's. A model that is unloaded for a while keeps its claim, so it can come back.
  */
 export class MemoryBudget {
   readonly #cacheBytesMax: number;
   readonly #isConfigured: boolean;
   readonly #freeBytes: () => number;
-  /** At the start: what others have claimed need not be taken from the system yet. */
+  /** Free bytes at the start: other models' claims need not be allocated by the system yet. */
   readonly #freeBytesFirst: number;
   #cacheBytes = 0;
   #allBytes = 0;
@@ -90,8 +90,8 @@ export class MemoryBudget {
 }
 
 /**
- * What the system can give without swapping, and no more than a container may have. (Not `process.availableMemory`: there the
- * model file itself counts as taken as soon as it was read once.)
+ * Memory that the system can give without swapping, within the container's limit. (Not `process.availableMemory`: there the model
+ * file itself counts as taken as soon as it was read once.)
  */
 function freeBytesNow(): number {
   return Math.min(freemem(), process.constrainedMemory() || Infinity);

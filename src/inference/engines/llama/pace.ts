@@ -1,6 +1,6 @@
 /**
- * How a step that reads prompts is best made: with how many threads, and with how many tokens, so that it takes about 50 ms.
- * An aborted request and every answer that is being written wait for one such step at most. Both are learnt from the steps
+ * Chooses how to make a step that reads prompts: with how many threads, and how many tokens, so that it takes about 50 ms. An
+ * aborted request and every answer that is being written wait for one such step at most. Both are learned from the steps
  * themselves, because a machine changes under us: llama.cpp's threads wait for each other by spinning, so when another process
  * takes one of two cores, a step of two threads takes 250 to 800 ms instead of 5 to 60, and one thread alone is much the faster.
  *
@@ -10,7 +10,7 @@
  */
 export class Pace {
   readonly #tokensMax: number;
-  /** All threads, half of them, one: the first is taken until something is known. */
+  /** All threads, half of them, one: the first is used until something is known. */
   readonly #candidates: readonly Candidate[];
   #best = 0;
   #steps = 0;
@@ -24,7 +24,7 @@ export class Pace {
     this.#candidates = [...counts].map((threads) => ({ threads, tokenMs: undefined }));
   }
 
-  /** For the next step that reads prompts. */
+  /** The choice for the next step that reads prompts. */
   next(): { readonly threads: number; readonly tokens: number } {
     const candidate = this.#candidates[this.#chosen()];
     const tokenMs = candidate?.tokenMs;
@@ -32,14 +32,14 @@ export class Pace {
     return { threads: candidate?.threads ?? 1, tokens: Math.min(this.#tokensMax, Math.max(leastTokens, fitting)) };
   }
 
-  /** Takes notice of a step; one of a few tokens tells nothing. */
+  /** Records a step; one of a few tokens is ignored. */
   observe(threads: number, tokens: number, elapsedMs: number): void {
     const candidate = this.#candidates.find((other) => other.threads === threads);
     if (tokens < leastTokens || candidate === undefined) return;
     // No finer than the clock, so that the size stays finite.
     const tokenMs = Math.max(elapsedMs, 0.01) / tokens;
     const wasTrial = this.#isTrial();
-    // Trials are rare, so each counts for what it is; what is used all the time is smoothed.
+    // Trials are rare, so each counts fully; the candidate in regular use is smoothed.
     candidate.tokenMs = wasTrial || candidate.tokenMs === undefined ? tokenMs : candidate.tokenMs * 0.7 + tokenMs * 0.3;
     this.#steps++;
     const best = this.#candidates.reduce(

@@ -2,10 +2,10 @@ import type { PromptToken, ReadPrompt, TokenProbability } from '../../../generat
 import type { TokenLogprobs } from './bindings.ts';
 import { IncrementalText } from './text.ts';
 
-/** What of a prompt its choice is to be told of. */
+/** What a choice reports of its prompt. */
 export interface PromptEchoOptions {
   readonly ids: readonly number[];
-  /** As the client wrote it; `undefined`: it wrote ids. */
+  /** The client's text; `undefined`: the client sent ids. */
   readonly text: string | undefined;
   readonly echo: boolean;
   readonly returnsIds: boolean;
@@ -18,7 +18,7 @@ export interface PromptEchoOptions {
 /** The prompt of one choice on its way back to the client (contracts §1.1, `echo` and `return_token_ids`). */
 export class PromptEcho {
   readonly #options: PromptEchoOptions;
-  /** Of the second token, the third, and so on. */
+  /** For the second token, the third, and so on. */
   readonly #logprobs: TokenLogprobs[] = [];
 
   constructor(options: PromptEchoOptions) {
@@ -43,7 +43,7 @@ export class PromptEcho {
         ...tokenOf(id, bytesOf),
         logprob: logprobs?.logprob,
         top: (logprobs?.top ?? []).map((other) => ({ ...tokenOf(other.id, bytesOf), logprob: other.logprob })),
-        // What the vocabulary makes of a text is as long as the text but for odd characters.
+        // Joined token texts are as long as the prompt's text, except for odd characters.
         start: Math.min(starts[index] ?? 0, shown.length),
       };
     });

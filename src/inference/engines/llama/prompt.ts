@@ -7,7 +7,7 @@ import type { ChatTemplate, Piece } from './chat-template.ts';
 export type PromptRequest = Pick<EngineRequest, 'prompt' | 'effort' | 'tokens'> & ToolsRequest;
 type ToolsRequest = Partial<Pick<EngineRequest, 'tools' | 'toolChoice'>>;
 
-/** The tools that the model is told of: none when it may call none. */
+/** The tools shown to the model: none when it may not call any. */
 export function offeredTools({ tools = [], toolChoice }: ToolsRequest): readonly Tool[] {
   return toolChoice?.type === 'none' ? [] : tools;
 }
@@ -15,10 +15,10 @@ export function offeredTools({ tools = [], toolChoice }: ToolsRequest): readonly
 /**
  * Turns prompts into token ids such that no text of a client becomes a token that steers the model (reliability §3.4).
  *
- * A rendered conversation is cut at the control tokens that the template wrote; what lies between, template and client text
- * together, is split as plain text. So ordinary text has the very ids that it has when everything is parsed at once, and a
- * literal `<|im_end|>` of a client is seven harmless tokens. User-defined tokens (`</think>`) are found by llama.cpp in any
- * text: those that the template itself writes, or that look like structure, are broken where a client spells them.
+ * A rendered conversation is cut at the control tokens that the template wrote; the parts between, template and client text
+ * together, are split as plain text. So ordinary text has the same ids as when everything is parsed at once, and a literal
+ * `<|im_end|>` of a client is seven harmless tokens. User-defined tokens (`</think>`) are found by llama.cpp in any text: those
+ * that the template itself writes, or that look like structure, are broken where a client spells them.
  */
 export class PromptTokenizer {
   readonly #model: LlamaModel;
@@ -34,7 +34,7 @@ export class PromptTokenizer {
     this.#anchor = model.tokenize('\n', false);
   }
 
-  /** The ids of each prompt of a request, all of them within the window; else a refusal in words. */
+  /** The ids of each prompt of a request, all within the window; otherwise throws a readable refusal. */
   prompts(request: PromptRequest): readonly (readonly number[])[] {
     const work = this.promptsInPieces(request);
     for (;;) {
@@ -43,7 +43,7 @@ export class PromptTokenizer {
     }
   }
 
-  /** The same in pieces of some milliseconds, so that answers are written between them. */
+  /** The same in pieces of some milliseconds, so that answers continue between them. */
   *promptsInPieces(request: PromptRequest): Generator<void, readonly (readonly number[])[]> {
     refuseBombs(request);
     const prompts = yield* this.#idsOf(request);
@@ -133,7 +133,7 @@ export class PromptTokenizer {
     }
   }
 
-  /** The ids of a slice without any token that steers: those that appear are broken up, until none is left. */
+  /** The ids of a slice without any steering token: those that appear are broken up, until none is left. */
   #plain(slice: string, continues: boolean): readonly number[] {
     let parts: readonly string[] = [slice];
     for (let round = 0; round < breakRoundsMax; round++) {
@@ -149,7 +149,7 @@ export class PromptTokenizer {
     throw new ApiError('unsupported_value', 'The prompt has text that this model cannot take as plain text.');
   }
 
-  /** Ids of a part that follows another: SentencePiece would put a blank before it, so a line break is, and is taken away. */
+  /** Ids of a part that follows another: SentencePiece would put a blank before it, so a line break is prefixed and removed. */
   #continued(part: string): Uint32Array {
     const ids = this.#model.tokenize(`\n${part}`, false);
     return this.#anchor.every((id, index) => ids[index] === id)
@@ -162,7 +162,7 @@ export class PromptTokenizer {
     return prependBos && bos !== undefined && ids[0] !== bos ? [bos, ...ids] : ids;
   }
 
-  /** The service has looked, when the model was loaded then. */
+  /** The service has checked this already, if the model was loaded then. */
   #validated(ids: readonly number[], index: number, isOnly: boolean): readonly number[] {
     const size = this.#model.facts.vocabularySize;
     const bad = ids.findIndex((id) => !Number.isInteger(id) || id < 0 || id >= size);
@@ -186,7 +186,7 @@ export function refuseOversized(prompt: Prompt, contextLength: number, tools: re
       (sum, message) => sum + 1 + (message.role === 'assistant' ? message.toolCalls.length : 0),
       0,
     );
-    // Each takes a template some 50 µs in one piece, during which nobody else is served.
+    // Each takes a template some 50 µs without interruption, during which no other request is served.
     if (turns > turnsMax) {
       throw new ApiError('unsupported_value', `A conversation may have ${turnsMax} messages and calls at most.`, {
         param: 'messages',
@@ -273,9 +273,9 @@ function breakAt(text: string, literal: string): readonly string[] {
 }
 
 /**
- * Where a slice ends: the last place at which every known way of splitting a text begins a new word anyway, so that the ids are
- * those of the whole text. Where there is none (a text without blanks, lines or punctuation), in the middle of a word: other
- * ids for the same text, once in 4,096 characters.
+ * Where a slice ends: the last position at which every known way of splitting a text begins a new word anyway, so that the ids
+ * are those of the whole text. Without one (a text without blanks, lines or punctuation), in the middle of a word: other ids for
+ * the same text, once in 4,096 characters.
  */
 function sliceEnd(text: string, start: number): number {
   const most = start + sliceLength;
@@ -284,7 +284,7 @@ function sliceEnd(text: string, start: number): number {
     for (let end = most; end > start + sliceLength / 2; end--)
       if (boundary.test(text.slice(end - 2, end + 2))) return end;
   }
-  // No cut inside a character of two halves.
+  // Never cut inside a surrogate pair.
   const half = text.charCodeAt(most);
   return half >= 0xdc00 && half <= 0xdfff ? most - 1 : most;
 }
@@ -295,8 +295,8 @@ const sliceLength = 4096;
 const boundaries = [/^.\S\x20\p{L}$/su, /^\S\n\p{L}.$/su, /^[\p{L}\p{N}]{2}[,.;:!?()，。、；：！？]./su] as const;
 
 /**
- * llama.cpp splits some vocabularies with std::regex, whose stack overflows on long runs of one class of characters. Looked for
- * in what the client wrote, before any of it is rendered or split.
+ * llama.cpp splits some vocabularies with std::regex, whose stack overflows on long runs of one class of characters. The client's
+ * text is searched for them before any of it is rendered or split.
  */
 function refuseBombs(request: PromptRequest): void {
   const { prompt } = request;
@@ -333,7 +333,7 @@ function refuseBomb(text: string, param: string): void {
   }
 }
 
-/** A long run covers a multiple of half its length, and from there goes on for that half: nothing else need be looked at. */
+/** A long run covers a multiple of half its length, and continues for that half: only these positions need checking. */
 function hasLongRun(text: string): boolean {
   const half = runLengthMax / 2;
   const runFrom = new RegExp(run.source, 'uy');
@@ -361,7 +361,7 @@ function paramOf(prompt: Prompt, index: number): string {
   return prompt.type === 'messages' ? 'messages' : `prompt[${index}]`;
 }
 
-/** Bytes of all text, counted no further than the bound; ids count what they would take at most. */
+/** Bytes of all text, counted no further than the bound; ids count their largest possible size. */
 function bytesOf(prompt: Prompt, bytesMax: number): number {
   switch (prompt.type) {
     case 'token-ids':

@@ -4,8 +4,8 @@ import type { EngineRequest, Sampling } from '../../../generation/request.ts';
 import type { PromptRequest } from './prompt.ts';
 
 /**
- * What the service and an engine child tell each other, over the channel of `fork` with structured cloning. `request` numbers
- * are the service's own and are never used twice for one child.
+ * Messages between the service and an engine child, over the channel of `fork` with structured cloning. `request` numbers are the
+ * service's own and are never used twice for one child.
  */
 
 /** From the service to the child. `load` is first and comes once. */
@@ -18,7 +18,7 @@ export type HostMessage =
   | { readonly type: 'cancel'; readonly request: number }
   | { readonly type: 'ping' };
 
-/** From the child to the service. After `last`, `refused` or `counted` nothing more comes of a request. */
+/** From the child to the service. After `last`, `refused` or `counted` nothing more follows for a request. */
 export type ChildMessage =
   | {
       readonly type: 'ready';
@@ -47,12 +47,12 @@ export interface LoadOptions {
   readonly defaultSystem: 'template' | 'none';
   readonly samplingDefaults: Partial<Sampling>;
   readonly gpu: false | 'auto';
-  /** undefined: chosen by timing. */
+  /** `undefined`: chosen by timing. */
   readonly decodeThreads: number | undefined;
   readonly threadsMax: number;
 }
 
-/** What of a request the child needs. */
+/** The fields of a request that the child needs. */
 export type Work = Pick<
   EngineRequest,
   | 'prompt'

@@ -7,7 +7,7 @@ export class RepetitionGuard {
   readonly #seen = new Map<string, { times: number; at: number }>();
   #tokens = 0;
 
-  /** Takes the next token; true when the answer is to end here. */
+  /** Takes the next token; `true` when the answer must end here. */
   push(id: number): boolean {
     this.#tokens++;
     this.#recent.push(id);

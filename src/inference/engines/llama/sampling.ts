@@ -15,7 +15,7 @@ export interface SamplingSettings {
 }
 
 /**
- * The settings of choice `index` of a prompt. Fields that neither the client nor the model's configuration names are neutral:
+ * The settings of choice `index` of a prompt. Fields set by neither the client nor the model's configuration are neutral:
  * temperature 1, nothing cut off, no penalties. A fixed seed makes each choice repeatable on its own (seed + index); llama.cpp
  * does not promise the same numbers for different batches, so that is best effort.
  */
@@ -28,7 +28,7 @@ export function samplingSettings(
 ): SamplingSettings {
   const value = (name: Exclude<keyof Sampling, 'seed'>, neutral: number, least: number, most: number): number => {
     const given = sampling[name] ?? defaults[name];
-    // The addon takes NaN for a temperature; nothing that is no number goes there.
+    // The addon accepts NaN for a temperature, so only numbers may go there.
     return given === undefined || !Number.isFinite(given) ? neutral : Math.min(most, Math.max(least, given));
   };
   const topK = Math.floor(value('topK', 0, 0, topKMax));
@@ -46,7 +46,7 @@ export function samplingSettings(
   };
 }
 
-/** Tokens that may not come: never, or not before so many tokens of the answer. */
+/** Tokens that must not come: never, or not before this many tokens of the answer. */
 export interface BannedTokens {
   readonly always: readonly number[];
   readonly first: readonly number[];
@@ -56,9 +56,9 @@ export interface BannedTokens {
 const nothingBanned: BannedTokens = { always: [], first: [], tokensMin: 0 };
 
 /**
- * A sampler that follows the settings through one answer. The repetition penalty looks at the prompt and the answer, presence
- * and frequency at the answer alone (as vLLM does); llama.cpp has one window for the three, so presence and frequency are
- * written as biases, which are applied before the repetition penalty.
+ * A sampler that follows the settings through one answer. The repetition penalty looks at the prompt and the answer, presence and
+ * frequency at the answer alone (like vLLM); llama.cpp has one window for all three, so presence and frequency are expressed as
+ * biases, which are applied before the repetition penalty.
  */
 export class ChoiceSampler {
   readonly sampler: Sampler;
@@ -73,7 +73,7 @@ export class ChoiceSampler {
   #accepted = 0;
   #grammar: GrammarState | undefined;
 
-  /** `bannedInGrammars`: tokens whose text llama.cpp's grammars know and no reader sees. */
+  /** `bannedInGrammars`: tokens whose text llama.cpp's grammars know and readers do not see. */
   constructor(
     sampler: Sampler,
     settings: SamplingSettings,
@@ -97,7 +97,7 @@ export class ChoiceSampler {
     return this.#grammar !== undefined;
   }
 
-  /** There are tokens that may not come. */
+  /** Whether any tokens are banned. */
   get isLimited(): boolean {
     return this.#grammar !== undefined || this.#settings.logitBias.size > 0 || this.#bans.length > 0;
   }
@@ -109,18 +109,18 @@ export class ChoiceSampler {
   }
 
   /**
-   * What llama.cpp picked, looked at once more: where everything is forbidden it picks something forbidden, of which a grammar
-   * notices all but the end of a generation.
+   * Checks llama.cpp's choice again: where everything is forbidden it picks a forbidden token, and a grammar notices all of those
+   * but the end of a generation.
    */
   judge(id: number, isEnd: boolean): 'fits' | 'forbidden' {
     if (id < 0) return 'forbidden';
     const isBanned = this.#settings.logitBias.get(id) === -Infinity || this.#bans.includes(id);
-    // A text that its grammar finds complete ends, whatever is banned.
+    // A text that satisfies its grammar ends, whatever is banned.
     if (isBanned && !(isEnd && this.#grammar !== undefined)) return 'forbidden';
     return this.#grammar === undefined || !isEnd || this.#grammar.allows(id) ? 'fits' : 'forbidden';
   }
 
-  /** Takes a token into the grammar that was not sampled. */
+  /** Advances the grammar by a token that was not sampled. */
   follow(id: number): boolean {
     return this.#grammar?.take(id) ?? true;
   }
@@ -130,7 +130,7 @@ export class ChoiceSampler {
     return eos !== undefined && this.#grammar?.allows(eos) === true;
   }
 
-  /** To be told of each sampled token. */
+  /** Must be called with each sampled token. */
   accept(id: number): void {
     const { presencePenalty, frequencyPenalty, repetitionPenalty } = this.#settings;
     this.#accepted++;
@@ -181,7 +181,7 @@ export class ChoiceSampler {
       biases.set(id, (biases.get(id) ?? 0) - presencePenalty - frequencyPenalty * count);
     }
     for (const id of bans) biases.set(id, -Infinity);
-    // llama.cpp ends the process when a grammar allows nothing but an end and that is impossible: so it is the last resort.
+    // llama.cpp ends the process when a grammar allows only an end and that is impossible: so it is the last resort.
     if (this.#grammar !== undefined)
       for (const [id, bias] of biases) if (bias === -Infinity && this.#isEnd(id)) biases.set(id, lastResort);
     return biases;
@@ -206,8 +206,8 @@ function biasesOf(logitBias: Readonly<Record<string, number>> | undefined): Read
   return biases;
 }
 
-/** Far below what models say: it comes when nothing else can. */
+/** Far below the logits of models: it comes only when nothing else can. */
 const lastResort = -1_000_000;
 
-/** Far above what models say (some tens) and small enough that differences of a logit survive in 32 bits. */
+/** Far above the logits of models (some tens) and small enough that differences survive in 32 bits. */
 const certain = 1000;

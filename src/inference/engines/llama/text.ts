@@ -6,14 +6,14 @@
 export class IncrementalText {
   readonly #detokenize: (ids: readonly number[]) => string;
   readonly #literals: ReadonlyMap<number, string>;
-  /** Tokens whose text has left whole; they only give the following ones their context. */
+  /** Tokens whose text has left entirely; they only give context to the following ones. */
   #context: readonly number[] = [];
   #contextLength = 0;
   #pending: number[] = [];
   /** Characters of the pending tokens' text that have left already. */
   #sent = 0;
 
-  /** `literals`: texts of tokens that are none by themselves, control tokens that stand around calls and reasoning. */
+  /** `literals`: texts of tokens that have none of their own, control tokens around calls and reasoning. */
   constructor(
     detokenize: (ids: readonly number[]) => string,
     literals: ReadonlyMap<number, string> = new Map<number, string>(),
@@ -54,5 +54,5 @@ export class IncrementalText {
 }
 
 const replacement = '\uFFFD';
-/** Bytes that never become a character (a model gone astray) may not collect without end. */
+/** Bytes that never become a character (a model gone astray) must not accumulate without bound. */
 const pendingMax = 64;

@@ -1,13 +1,13 @@
-/** What of a model tells its tokens' bytes. */
+/** The model data that determine its tokens' bytes. */
 export interface TokenTexts {
   getTokenString(id: number): string;
   getTokenAttributes(id: number): number;
 }
 
 /**
- * The bytes behind a token, from the text that the vocabulary has for it: byte-level vocabularies (GPT-2's way) write a
- * printable character for each byte, SentencePiece a bar for a blank and `<0xE9>` for a byte. Control and user-defined tokens
- * stand as they are in both.
+ * The bytes behind a token, from the text that the vocabulary has for it: byte-level vocabularies (GPT-2's way) write a printable
+ * character for each byte, SentencePiece a bar for a blank and `<0xE9>` for a byte. Control and user-defined tokens are literal
+ * in both.
  */
 export function byteReader(texts: TokenTexts, isBytePair: boolean): (id: number) => readonly number[] {
   const bytes = isBytePair ? bytesOfCharacters() : new Map<string, number>();

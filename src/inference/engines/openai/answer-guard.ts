@@ -6,7 +6,7 @@ import { hermes } from '../../output-parsers/hermes.ts';
 import { OutputParser } from '../../output-parsers/output-parser.ts';
 import type { Flavor } from './flavors.ts';
 
-/** What a request binds, which the answer is held against: the server was asked to keep to it, but not every server does. */
+/** A request's bound, which its answer is checked against: the server was asked to keep it, but not every server does. */
 export type Bound =
   /** The text of the answer matches. */
   | { readonly type: 'text'; readonly program: Program; readonly ends: Ends; readonly mayThink: boolean }
@@ -16,16 +16,16 @@ export type Bound =
 /** What may end a text in the middle of its form. */
 export interface Ends {
   readonly stopIds: readonly number[];
-  /** There are stop sequences, and the server does not tell whether one of them was met. */
+  /** There are stop sequences, and the server does not report whether one of them matched. */
   readonly byUntoldStop: boolean;
 }
 
-/** An answer that is not what it was bound to be. */
+/** An answer that breaks its bound. */
 export class UnboundFault extends Error {
   override readonly name = 'UnboundFault';
   /**
-   * Whether the server must have ignored the bound: it wrote what the bound excludes, or ended where the bound does not let it,
-   * and no thought came before, in which a model may end without any bound.
+   * Whether the server must have ignored the bound: it wrote what the bound excludes, or ended where the bound forbids it,
+   * without a preceding thought, in which a model may end despite any bound.
    */
   readonly isIgnored: boolean;
   constructor(message: string, isIgnored: boolean) {
@@ -34,13 +34,13 @@ export class UnboundFault extends Error {
   }
 }
 
-/** Says that a text could not be followed any further, so that it passes unchecked. */
+/** Reports that a text could not be followed any further, so that it passes unchecked. */
 export type ReportUnchecked = () => void;
 
 const anyValue = compileProgram(anyJsonGrammar('value'));
 const anyObject = compileProgram(anyJsonGrammar('object'));
 
-/** `mayThink`: a thought may stand in the text, between its tags. `undefined`: nothing is bound. */
+/** `mayThink`: the text may contain a thought between its tags. `undefined`: there is no bound. */
 export function boundOf(request: EngineRequest, flavor: Flavor, mayThink: boolean): Bound | undefined {
   const { constraint, toolChoice, effort } = request;
   if (constraint === undefined) {
@@ -51,7 +51,7 @@ export function boundOf(request: EngineRequest, flavor: Flavor, mayThink: boolea
     stopIds: request.tokens?.stopIds ?? [],
     byUntoldStop: request.stop.length > 0 && !flavor.returnsStop,
   };
-  // A server that has converted the schema itself may write other numbers and blanks than ours, and is as right.
+  // A server that converted the schema itself may write numbers and blanks differently, which is just as valid.
   if (flavor.convertsItself(constraint.source.type, effort)) {
     const program = constraint.source.type === 'json-object' ? anyObject : anyValue;
     return { type: 'text', program, ends, mayThink };
@@ -60,7 +60,7 @@ export function boundOf(request: EngineRequest, flavor: Flavor, mayThink: boolea
   return program === undefined ? undefined : { type: 'text', program, ends, mayThink };
 }
 
-/** Holds the text of one choice against its form. */
+/** Checks the text of one choice against its form. */
 export class TextGuard {
   readonly #acceptor: Acceptor;
   readonly #ends: Ends;
@@ -81,7 +81,7 @@ export class TextGuard {
     this.#reportUnchecked = reportUnchecked;
   }
 
-  /** What came was a thought, which is not bound; blanks behind it may be taken for its layout. */
+  /** The text so far was a thought, which is not bound; blanks after it may count as its layout. */
   thought(): void {
     this.#hasThought = true;
   }
@@ -109,18 +109,18 @@ export class TextGuard {
       case 'left':
         throw new UnboundFault('the text left its form', true);
       case 'unknown':
-        // What is beyond our bounds the server may still hold to; to fail it would let clients write for nothing.
+        // The server may still keep a form beyond our bounds; failing the answer would let clients generate for nothing.
         this.#isUnchecked = true;
         this.#reportUnchecked();
     }
   }
 
-  /** A refusal, or a text that the server has cut for its contents, is no answer of any form. */
+  /** A refusal, or a text that the server has cut for its contents, has no form to keep. */
   release(): void {
     this.#isUnchecked = true;
   }
 
-  /** The text is over, and no limit has cut it. `stop`: what the server says that ended it. Throws `UnboundFault`. */
+  /** The text ended without a limit cutting it. `stop`: the server's reason for the end. Throws `UnboundFault`. */
   end(stop: unknown): void {
     if (this.#reader !== undefined) this.#read(this.#reader.end());
     if (this.#isUnchecked || this.#acceptor.isComplete || this.#ends.byUntoldStop) return;
@@ -130,7 +130,7 @@ export class TextGuard {
   }
 }
 
-/** Holds the arguments of a forced call against what all have in common: they are an object. */
+/** Checks the arguments of a forced call only for what all have in common: they are an object. */
 export class ArgumentsGuard {
   readonly #acceptor = new Acceptor(anyObject);
 

@@ -1,4 +1,4 @@
-/** Bytes that are not the HTTP/1.1 answer they should be. The message is ours: it never quotes the bytes. */
+/** Bytes that are not a valid HTTP/1.1 answer. The message is ours: it never quotes the bytes. */
 export class HttpFault extends Error {
   override readonly name = 'HttpFault';
 }
@@ -6,7 +6,7 @@ export class HttpFault extends Error {
 /** The head of a final answer. */
 export interface AnswerHead {
   readonly status: number;
-  /** By lower-case name; of a field that came twice, the first value. */
+  /** By lower-case name; for repeated fields, the first value. */
   readonly fields: ReadonlyMap<string, string>;
 }
 
@@ -25,16 +25,16 @@ const cr = 13;
 const lf = 10;
 
 /**
- * Reads one answer to a POST from the bytes of a connection: the same calls for every way in which they are cut into reads.
- * Strict (RFC 9112): what two readers could understand differently is a fault, after which the connection must not be used
- * again (reliability U14). It has no own time or size of a body: whoever takes the body bounds both.
+ * Reads one answer to a POST from the bytes of a connection, making the same calls however they are cut into reads. Strict (RFC
+ * 9112): bytes that two readers could understand differently are a fault, after which the connection must not be used again
+ * (reliability U14). It limits neither time nor size of a body: its handler bounds both.
  */
 export class AnswerReader {
   readonly #taker: AnswerTaker;
   #phase: Phase = 'head';
-  /** A head or a trailer whose end has not come. */
+  /** A head or a trailer that is not complete yet. */
   #text = '';
-  /** Of the body or of the chunk. */
+  /** Bytes left of the body or of the chunk. */
   #bytesLeft = 0;
   #sizeDigits = 0;
   #extensionBytes = 0;
@@ -46,22 +46,22 @@ export class AnswerReader {
     this.#taker = taker;
   }
 
-  /** The answer has come whole. */
+  /** The answer is complete. */
   get isOver(): boolean {
     return this.#phase === 'over';
   }
 
-  /** Whether the server lets another request follow on the connection, once the answer is over. */
+  /** Whether the server allows another request on the connection, once the answer is over. */
   get isReusable(): boolean {
     return this.#isReusable;
   }
 
-  /** For how long the server says that it keeps an idle connection. */
+  /** How long the server says that it keeps an idle connection. */
   get keepAliveHintMs(): number | undefined {
     return this.#keepAliveHintMs;
   }
 
-  /** Returns how many of the bytes belong to the answer: fewer than all only when it is over. */
+  /** Returns how many of the bytes belong to the answer: less than all only when it is over. */
   push(bytes: Buffer, length = bytes.length): number {
     let at = 0;
     while (at < length && this.#phase !== 'over') at = this.#step(bytes, at, length);
@@ -97,7 +97,7 @@ export class AnswerReader {
         if (bytes[at] !== lf) throw new HttpFault('a chunk has no size');
         if (this.#bytesLeft > 0) this.#phase = 'chunk';
         else {
-          // So that the end of a trailer without fields looks like that of one with fields.
+          // So that the end of an empty trailer looks like that of one with fields.
           this.#text = '\r\n';
           this.#phase = 'trailer';
         }
@@ -159,7 +159,7 @@ export class AnswerReader {
     this.#taker.onHead({ status, fields });
   }
 
-  /** RFC 9112 §6.3, without what is allowed for the sake of old servers. */
+  /** RFC 9112 §6.3, without the allowances for old servers. */
   #frame(status: number, isOld: boolean, coding: string | undefined, declared: string | undefined): void {
     if (coding !== undefined && (isOld || declared !== undefined || coding.toLowerCase() !== 'chunked')) {
       throw new HttpFault('the length of the answer is in doubt');
@@ -200,7 +200,7 @@ export class AnswerReader {
     return at;
   }
 
-  /** They mean nothing to us (RFC 9112 §7.1.1). */
+  /** Extensions are ignored (RFC 9112 §7.1.1). */
   #skipExtension(bytes: Buffer, at: number, length: number): number {
     for (; at < length; at++) {
       const byte = bytes[at]!;
@@ -231,13 +231,13 @@ export class AnswerReader {
   }
 }
 
-/** As far as it has come. */
+/** Judges only the bytes so far. */
 function beginsAsAnswer(text: string): boolean {
   const start = 'HTTP/1.';
   return text.length < start.length ? start.startsWith(text) : text.startsWith(start);
 }
 
-/** Some read it as the end of a line (RFC 9112 §2.2); waiting for one that we would read would take until a deadline. */
+/** Some parsers read it as the end of a line (RFC 9112 §2.2); waiting for a proper one would take until a deadline. */
 function refuseBareLineFeed(text: string, from: number): void {
   for (let at = text.indexOf('\n', from); at !== -1; at = text.indexOf('\n', at + 1)) {
     if (text[at - 1] !== '\r') throw new HttpFault('a line of the head ends in a line feed alone');
@@ -245,14 +245,14 @@ function refuseBareLineFeed(text: string, from: number): void {
 }
 
 const statusLine = /^HTTP\/1\.([01]) (\d{3})(?: [\t\x20-\x7e\x80-\xff]*)?$/;
-/** RFC 9110 §5.5 and §5.6.2; a line that goes on with the one before (obs-fold) begins with a blank and is none. */
+/** RFC 9110 §5.5 and §5.6.2; a continuation line (obs-fold) begins with a blank and does not match. */
 const fieldLine = /^([!#$%&'*+\-.^_`|~0-9A-Za-z]+):([\t\x20-\x7e\x80-\xff]*)$/;
 
 function takeField(line: string, fields: Map<string, string>): void {
   const [, name, value] = fieldLine.exec(line) ?? [];
   if (name === undefined || value === undefined) throw new HttpFault('a line of the head is no field');
   const key = name.toLowerCase();
-  // Two lengths, even equal ones, or two codings are what answers are smuggled with.
+  // Two lengths, even equal ones, or two codings are a means of response smuggling.
   if (!fields.has(key)) fields.set(key, value.trim());
   else if (key === 'content-length' || key === 'transfer-encoding') {
     throw new HttpFault('the length of the answer is in doubt');

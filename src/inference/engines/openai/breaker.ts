@@ -1,8 +1,8 @@
 /**
- * Stops asking a backend that cannot be connected to. States: closed (all may try) → open after `failuresMax` failures in
- * a row (nobody may) → closed again by a look at the backend that finds it, or open for twice as long. Looks are made by
- * the engine itself when the pause is over, so that no client's request is spent on finding out.
- * The clock is passed in; pauses are jittered so that replicas do not come back together.
+ * Stops sending requests to a backend that refuses connections. States: closed (all may try) → open after `failuresMax` failures
+ * in a row (none may) → closed again by a look that reaches the backend, or open for twice as long. The engine itself looks when
+ * the pause is over, so that no client's request is spent on it. The clock is passed in; pauses are jittered so that replicas do
+ * not come back together.
  */
 export class Breaker {
   readonly #failuresMax = 3;
@@ -23,7 +23,7 @@ export class Breaker {
     return this.#failures >= this.#failuresMax;
   }
 
-  /** Something came back, for whoever asked. */
+  /** Some request or look got an answer. */
   succeeded(): void {
     this.#failures = 0;
     this.#pauseMs = this.#pauseMinMs;
@@ -36,12 +36,12 @@ export class Breaker {
     if (this.isOpen) this.#pause(nowMs, random);
   }
 
-  /** The look at the end of a pause found nobody. */
+  /** The look at the end of a pause found no server. */
   lookFailed(nowMs: number, random = Math.random()): void {
     if (this.isOpen) this.#pause(nowMs, random);
   }
 
-  /** How long until the next look; 0 when it is time, or when the breaker is closed. */
+  /** Milliseconds until the next look; 0 when it is due, or when the breaker is closed. */
   pauseLeftMs(nowMs: number): number {
     return this.isOpen ? Math.max(0, this.#openUntilMs - nowMs) : 0;
   }

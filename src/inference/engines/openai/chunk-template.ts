@@ -1,4 +1,4 @@
-/** A parsed chunk, which its template fills in anew for each text that fits. */
+/** A parsed chunk, which its template refills for each text that fits. */
 interface FilledChunk {
   id?: unknown;
   created?: unknown;
@@ -6,7 +6,7 @@ interface FilledChunk {
   readonly usage?: Record<string, unknown>;
 }
 
-/** The texts around what differs from chunk to chunk. */
+/** The texts around the parts that differ from chunk to chunk. */
 interface Shape {
   readonly afterContent: string;
   readonly holes: readonly Hole[];
@@ -14,14 +14,14 @@ interface Shape {
   readonly stream: StreamShape | undefined;
 }
 
-/** The texts around what differs from stream to stream, up to the content. */
+/** The texts around the parts that differ from stream to stream, up to the content. */
 interface StreamShape {
   readonly beforeId: string;
   readonly beforeTime: string;
   readonly beforeContent: string;
 }
 
-/** A whole number in the text, and where it stands in the chunk. */
+/** A whole number in the text, and its path in the chunk. */
 interface Hole {
   readonly name: string;
   /** The text between this number and the next one, or the end. */
@@ -29,9 +29,9 @@ interface Hole {
 }
 
 const contentStart = /"content": ?"/;
-/** The counts of a request, as whole numbers that are a value of their own. */
+/** A request's counts, as whole numbers that are values of their own. */
 const countHole = /("(prompt_tokens|completion_tokens|total_tokens)": ?)(0|[1-9]\d{0,8})(?=[,}])/g;
-/** What tells streams of one server apart, at the beginning of each chunk. */
+/** What distinguishes streams of one server, at the beginning of each chunk. */
 const streamStart = /^(\{"id": ?")[^"\\\x00-\x1f]{1,64}("[^{}[\]]*?"created": ?)[1-9]\d{0,14}(?=[,}])/;
 const countDigitsMax = 9;
 const charactersMax = 64;
@@ -39,12 +39,12 @@ const probeText = 'probe';
 const probeCount = 987_654_321;
 
 /**
- * Most chunks of a stream differ only in a short text and in counts. A template is made of one chunk that was parsed; the
- * next ones are compared with it instead of being parsed: a third of the time, and no garbage.
+ * Most chunks of a stream differ only in a short text and in counts. A template is made from one parsed chunk; the next ones are
+ * compared with it instead of being parsed: a third of the time, and no garbage.
  *
- * It is never more lenient than `JSON.parse`. What may differ is the inside of one string without escapes and digits of
- * whole numbers, which cannot change the structure of JSON; that they stand where the chunk says was proved when the
- * template was made, by parsing the same text with other values in their places. Any other text does not fit.
+ * It is never more lenient than `JSON.parse`. What may differ is the inside of one string without escapes and digits of whole
+ * numbers, which cannot change the structure of JSON; their positions were proved when the template was made, by parsing the same
+ * text with other values in their places. Any other text does not fit.
  */
 export class ChunkTemplate {
   readonly #chunk: FilledChunk;
@@ -57,7 +57,7 @@ export class ChunkTemplate {
     this.#shape = shape;
   }
 
-  /** `undefined` when the text is none of a chunk whose siblings can be told by comparing. */
+  /** `undefined` when the chunk's siblings cannot be recognized by comparison. */
   static of(text: string): ChunkTemplate | undefined {
     const start = contentStart.exec(text);
     if (start === null) return undefined;
@@ -78,7 +78,7 @@ export class ChunkTemplate {
     return new ChunkTemplate(chunk, before, { afterContent, holes, stream: streamOf(chunk, before, probeRest, holes) });
   }
 
-  /** Of a chunk that differs from another stream's in the stream's id and time, and as its siblings do. */
+  /** A template for a chunk that differs from another stream's only in the stream's id and time, and as its siblings do. */
   static like(shape: Shape, text: string): ChunkTemplate | undefined {
     const from = shape.stream === undefined ? -1 : beginningEnd(text, shape.stream);
     const chunk = from === -1 ? undefined : parsed(text);
@@ -87,12 +87,12 @@ export class ChunkTemplate {
     return template.fill(text) === undefined ? undefined : template;
   }
 
-  /** What other streams can have in common with this one, without a word of its answer; `undefined`: nothing. */
+  /** The parts that other streams can share, without a word of its answer; `undefined`: nothing. */
   get shape(): Shape | undefined {
     return this.#shape.stream !== undefined && isPlain(this.#chunk) ? this.#shape : undefined;
   }
 
-  /** The chunk that the text is, to be read before the next call; `undefined` when the text does not fit. */
+  /** The chunk for the text, to be read before the next call; `undefined` when the text does not fit. */
   fill(text: string): unknown {
     const before = this.#before;
     const { afterContent, holes } = this.#shape;
@@ -116,11 +116,11 @@ export class ChunkTemplate {
 /** With and without usage, of a model with and without an adapter. */
 const shapesMax = 4;
 
-/** What the streams of one server have in common, so that most need not find it out for themselves. */
+/** The shapes shared by the streams of one server, so that most need not derive them again. */
 export class ChunkShapes {
   #shapes: readonly Shape[] = [];
 
-  /** A template for the stream that the chunk is of. */
+  /** A template for the stream of this chunk. */
   templateFor(text: string): ChunkTemplate | undefined {
     for (const shape of this.#shapes) {
       const template = ChunkTemplate.like(shape, text);
@@ -134,14 +134,14 @@ export class ChunkShapes {
   }
 }
 
-/** As `startsWith`, in an eighth of its time (Node 20): that one compares character by character. */
+/** Like `startsWith`, in an eighth of its time (Node 20): that one compares character by character. */
 const isAt = (text: string, part: string, at: number): boolean => text.lastIndexOf(part, at) === at;
 
 /** Without the lookahead's character, a match ends where the text after the number begins. */
 const nextHole = (match: RegExpExecArray | undefined): number | undefined =>
   match === undefined ? undefined : match.index + match[1]!.length;
 
-/** Where a string that began at `from` ends, when it is short and has neither escapes nor what JSON wants escaped. */
+/** Where a string that began at `from` ends, if it is short and has no escapes and nothing that JSON must escape. */
 function plainStringEnd(text: string, from: number): number {
   const max = Math.min(text.length, from + charactersMax);
   for (let at = from; at < max; at++) {
@@ -152,7 +152,7 @@ function plainStringEnd(text: string, from: number): number {
   return -1;
 }
 
-/** Where a whole number that begins at `from` ends. What follows must be compared: it could go on. */
+/** Where a whole number that begins at `from` ends. The text after it must be compared: the number could continue. */
 function wholeNumberEnd(text: string, from: number, digitsMax: number): number {
   let at = from;
   while (at < from + digitsMax && isDigit(text.charCodeAt(at))) at++;
@@ -178,7 +178,7 @@ function parsed(text: string): FilledChunk | undefined {
   }
 }
 
-/** Whether the probe is the chunk with other values in the places of the template, and nowhere else. */
+/** Whether the probe is the chunk with other values at the template's positions, and nowhere else. */
 function isProved(chunk: FilledChunk, probe: FilledChunk | undefined, holes: readonly Hole[]): boolean {
   if (probe?.choices[0].delta.content !== probeText) return false;
   probe.choices[0].delta.content = chunk.choices[0].delta.content;
@@ -190,7 +190,7 @@ function isProved(chunk: FilledChunk, probe: FilledChunk | undefined, holes: rea
   return JSON.stringify(probe) === JSON.stringify(chunk);
 }
 
-/** How other streams of the server begin, proved as the rest of the template is; `undefined`: that cannot be told. */
+/** How other streams of the server begin, proved like the rest of the template; `undefined`: that cannot be determined. */
 function streamOf(
   chunk: FilledChunk,
   before: string,
@@ -207,7 +207,7 @@ function streamOf(
   return isProved(chunk, probe, holes) ? { beforeId, beforeTime, beforeContent } : undefined;
 }
 
-/** Where the content begins in a chunk of another stream; -1: it is none. */
+/** Where the content begins in a chunk of another stream; -1: it is not such a chunk. */
 function beginningEnd(text: string, { beforeId, beforeTime, beforeContent }: StreamShape): number {
   if (!isAt(text, beforeId, 0)) return -1;
   const idEnd = plainStringEnd(text, beforeId.length);
@@ -216,7 +216,7 @@ function beginningEnd(text: string, { beforeId, beforeTime, beforeContent }: Str
   return timeEnd === -1 || !isAt(text, beforeContent, timeEnd) ? -1 : timeEnd + beforeContent.length;
 }
 
-/** What a chunk may say beside nulls and says no word of its answer; the id and the time are no part of a shape. */
+/** Fields that may occur beside nulls and carry no word of the answer; id and time are not part of a shape. */
 const plainFields = new Set([
   'id',
   'object',

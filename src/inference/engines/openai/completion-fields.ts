@@ -2,7 +2,7 @@ import { ApiError } from '../../../platform/errors.ts';
 import type { EngineRequest, Prompt, TokenControls } from '../../../generation/request.ts';
 import type { CompletionNames, Flavor } from './flavors.ts';
 
-/** Throws nothing: the error for what the server cannot do of a text completion, `undefined` when it can do all of it. */
+/** The error for a text completion that the server cannot serve in full; `undefined` when it can. Never throws. */
 export function completionRefusal(
   request: EngineRequest,
   { completions: names }: Flavor,
@@ -17,7 +17,7 @@ export function completionRefusal(
       { param: constraint.source.type === 'regex' ? 'regex' : 'response_format' },
     );
   }
-  // A form says where its text ends, and these do not let it.
+  // A form decides where its text ends, and these options prevent that.
   if (constraint !== undefined && tokens !== undefined && (tokens.ignoresEnd || tokens.tokensMin > 0)) {
     const param = tokens.ignoresEnd ? 'ignore_eos' : 'min_tokens';
     return new ApiError('unsupported_parameter', `'${param}' does not go with an answer that has a form.`, { param });
@@ -37,7 +37,7 @@ function unsupported(
     if (maxTokens === 0) return 'max_tokens';
     if (tokens.echo && (prompt.type === 'token-ids' || logprobs !== undefined)) return 'echo';
   }
-  // The prompt is told from the answer by the texts of the tokens, which would not come.
+  // The texts of the tokens separate the prompt from the answer, and would be missing.
   const isNamed = tokens.namesIds && logprobs !== undefined;
   if (isNamed && tokens.echo && names.namesIds !== 'always') return 'return_tokens_as_token_ids';
   const needed: readonly (readonly [isNeeded: boolean, name: string | undefined, param: string])[] = [
@@ -53,16 +53,16 @@ function unsupported(
   return needed.find(([isNeeded, name]) => isNeeded && name === undefined)?.[2];
 }
 
-/** Whether the server is asked to put the prompt before the answer: where only it knows what is to be told. */
+/** Whether the server is asked to put the prompt before the answer: where only it knows the requested details. */
 export const asksForEcho = ({ prompt, tokens, logprobs, maxTokens }: EngineRequest): boolean =>
   tokens?.echo === true && (prompt.type === 'token-ids' || logprobs !== undefined || maxTokens === 0);
 
-/** What the client asks for beyond OpenAI's fields, in the words of the server. */
+/** The client's fields beyond OpenAI's, under the server's names. */
 export function completionFields(request: EngineRequest, { completions: names, topLogprobsMin }: Flavor) {
   const { tokens, logprobs } = request;
   const fields: Record<string, unknown> = {};
   const isEchoed = asksForEcho(request);
-  // With an echo the first text of the answer is told from the prompt by its tokens; SGLang tells none for 0.
+  // With an echo, tokens separate the prompt from the answer's first text; SGLang returns none for 0.
   if (isEchoed) fields['logprobs'] = Math.max(logprobs ?? 0, 1);
   else if (logprobs !== undefined) fields['logprobs'] = Math.max(logprobs, topLogprobsMin);
   if (tokens === undefined) return fields;
@@ -81,7 +81,7 @@ export function completionFields(request: EngineRequest, { completions: names, t
   return fields;
 }
 
-/** Which token is at fault when a server says that one of them is not in its vocabulary: the largest is, in any case. */
+/** Path of the token at fault when a server rejects one as not in its vocabulary: the largest is, in any case. */
 export function largestIdAt(prompt: Prompt): string {
   if (prompt.type !== 'token-ids') return 'prompt';
   let found = { prompt: 0, index: 0, id: -1 };

@@ -5,33 +5,33 @@ import { AnswerReader, HttpFault, type AnswerHead, type AnswerTaker } from './an
 export interface ConnectionsOptions {
   /** Only its origin counts. */
   readonly url: URL;
-  /** For establishing a connection, with its TLS. */
+  /** Time for establishing a connection, including TLS. */
   readonly connectTimeoutMs: number;
-  /** An idle connection is not used after it. */
+  /** An idle connection is not used after this time. */
   readonly keepAliveMs: number;
-  /** After so many requests a connection is closed; `undefined`: never. */
+  /** A connection is closed after this many requests; `undefined`: never. */
   readonly requestsPerSocket: number | undefined;
 }
 
 export interface OutgoingRequest {
   /** Its head, and its body or the beginning of it. */
   readonly text: string;
-  /** What follows, sent as fast as the server reads. Read again when the request is sent again. */
+  /** The rest, sent as fast as the server reads. Read again when the request is resent. */
   readonly pieces: AsyncIterable<Uint8Array> | undefined;
 }
 
-/** Is told of one request and its answer. After `onOver` or `onBroken` nothing follows. */
+/** Receives the events of one request and its answer. After `onOver` or `onBroken` nothing follows. */
 export interface AnswerHandler {
   /** The first byte of an answer has come. */
   onBegin(): void;
   onHead(head: AnswerHead): void;
   /** Bytes of the body, only valid during the call. */
   onBody(bytes: Buffer, from: number, to: number): void;
-  /** What one read of the socket brought has been told. */
+  /** Everything from one read of the socket has been delivered. */
   onReadEnd(): void;
-  /** The answer has come whole. */
+  /** The answer is complete. */
   onOver(): void;
-  /** It has not, and will not. `wasUsedBefore`: the connection had carried other requests. */
+  /** The answer is not complete and never will be. `wasUsedBefore`: the connection had carried other requests. */
   onBroken(error: Error, wasUsedBefore: boolean): void;
 }
 
@@ -39,7 +39,7 @@ export interface AnswerHandler {
 export interface Call {
   pause(): void;
   resume(): void;
-  /** Closes its connection, at once; its handler hears nothing more. */
+  /** Closes its connection at once; its handler is not called any more. */
   abandon(): void;
 }
 
@@ -59,17 +59,17 @@ class ConnectTimeout extends Error {
 /** Bytes that one read can bring. */
 const readBytes = 16 * 1024;
 const sweepMs = 1_000;
-/** A server closes so much earlier than it says, seen from here. */
+/** A server closes up to this much earlier than it says, as seen from here. */
 const hintMarginMs = 1_000;
 
 /**
- * Connections to one server over HTTP/1.1, one request at a time on each. The one that was used last is used next, so that
- * few stay open. It never waits for a connection and never opens more than there are requests: who may send, decides its
- * owner (docs/decisions/006-own-http-client.md).
+ * Connections to one server over HTTP/1.1, one request at a time on each. The most recently used one is used next, so that few
+ * stay open. It never waits for a connection and never opens more than there are requests: its owner decides who may send
+ * (docs/decisions/006-own-http-client.md).
  */
 export class Connections {
   readonly #options: ConnectionsOptions;
-  /** Not under way, the one that was used last at the end. */
+  /** Idle connections, the most recently used last. */
   readonly #idle: Connection[] = [];
   readonly #all = new Set<Connection>();
   #session: Buffer | undefined;
@@ -80,14 +80,14 @@ export class Connections {
     this.#options = options;
   }
 
-  /** Sends a request. `isFresh`: on a connection that nothing was sent on. */
+  /** Sends a request. `isFresh`: on a connection that has carried nothing yet. */
   send(request: OutgoingRequest, handler: AnswerHandler, isFresh = false): Call {
     if (this.#isClosed) throw new Error('the connections are closed');
     const connection = (isFresh ? undefined : this.#takeIdle()) ?? this.#open();
     return connection.send(request, handler);
   }
 
-  /** Breaks what is under way, which is told `error`. */
+  /** Breaks the requests in progress with `error`. */
   close(error: Error): void {
     this.#isClosed = true;
     clearInterval(this.#sweeper);
@@ -146,7 +146,7 @@ export class Connections {
 }
 
 interface Owner {
-  /** It may carry another request. */
+  /** It can carry another request. */
   readonly idle: () => void;
   /** It is closed, or is being closed. */
   readonly gone: () => void;
@@ -164,7 +164,7 @@ class Connection implements Call, AnswerTaker {
   #requests = 0;
   #usableUntilMs = 0;
   #isPaused = false;
-  /** Parts of the request have still to be written. */
+  /** Parts of the request are still to be written. */
   #isWriting = false;
   #isGone = false;
 
@@ -197,7 +197,7 @@ class Connection implements Call, AnswerTaker {
     this.#hasBegun = false;
     this.#requests++;
     if (this.#requests > 1) this.#socket.ref();
-    // Where there are as many bytes as UTF-16 units all of them are ASCII, which needs no transcoding.
+    // As many bytes as UTF-16 units: pure ASCII, which needs no transcoding.
     this.#socket.write(text, Buffer.byteLength(text) === text.length ? 'latin1' : 'utf8');
     if (pieces !== undefined) this.#write(pieces, handler).catch((error: unknown) => this.close(error as Error));
     return this;
@@ -206,7 +206,7 @@ class Connection implements Call, AnswerTaker {
   async #write(pieces: AsyncIterable<Uint8Array>, handler: AnswerHandler): Promise<void> {
     this.#isWriting = true;
     for await (const piece of pieces) {
-      // Answered before it was sent whole, or over.
+      // Answered before it was fully sent, or over.
       if (this.#handler !== handler) return;
       if (!this.#socket.write(piece)) await this.#drained();
     }
@@ -241,7 +241,7 @@ class Connection implements Call, AnswerTaker {
     this.close();
   }
 
-  /** Whoever waits for an answer is told why there will be none. */
+  /** A handler that waits for an answer gets the reason why there will be none. */
   close(error: Error = new ConnectionClosed('the connection was closed')): void {
     if (this.#isGone) return;
     this.#isGone = true;
@@ -264,7 +264,7 @@ class Connection implements Call, AnswerTaker {
   #read(bytes: Buffer, length: number): void {
     const handler = this.#handler;
     const reader = this.#reader;
-    // Whatever comes unasked would be read as the answer to the next request (reliability U14).
+    // Unsolicited bytes would be read as the answer to the next request (reliability U14).
     if (handler === undefined || reader === undefined) return this.close();
     if (!this.#hasBegun) {
       this.#hasBegun = true;
@@ -296,7 +296,7 @@ class Connection implements Call, AnswerTaker {
   /** The next request may be sent before the handler returns. */
   #over(handler: AnswerHandler, reader: AnswerReader, isClean: boolean): void {
     const { keepAliveMs, requestsPerSocket = Infinity } = this.#options;
-    // It left while it was told of the last bytes.
+    // It left during the call with the last bytes.
     if (this.#handler !== handler) return;
     this.#handler = undefined;
     this.#reader = undefined;

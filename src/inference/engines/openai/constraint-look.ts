@@ -5,7 +5,7 @@ import { compileProgram } from '../../constraints/program.ts';
 import type { Constraint, EngineConstraint, EngineRequest } from '../../../generation/request.ts';
 import type { BoundKind } from './constraint-trust.ts';
 
-/** Words that no model says by itself. */
+/** Words that no model writes by itself. */
 const words = ['qzjx', 'jxqz'];
 
 const grammarOf = (texts: readonly string[]): Grammar => ({

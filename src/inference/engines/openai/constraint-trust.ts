@@ -8,21 +8,24 @@ export interface BoundKind {
 }
 
 export interface ConstraintTrustOptions {
-  /** Asks the server for a small bound answer: whether it was as it was bound to be, `undefined` when that is not known. */
+  /** Asks the server for a small bound answer: whether it kept its bound, `undefined` when that is not known. */
   readonly look: (kind: BoundKind) => Promise<boolean | undefined>;
   readonly onIncident: (incident: BackendIncident) => void;
   readonly now?: () => number;
 }
 
-/** From one look at a server that keeps no constraint to the next: twice as long each time. */
+/** Time between two looks at a server that keeps no constraint: twice as long each time. */
 const lookEveryMinMs = 60_000;
 const lookEveryMaxMs = 30 * 60_000;
-/** A look that found the constraint kept is believed for so long, whatever single answers do: a client may have found a grammar that its server reads otherwise, and must not take the others' constraints away. */
+/**
+ * A look that found the constraint kept is believed for this long, whatever single answers do: a client may have found a grammar
+ * that its server reads differently, and must not take away other clients' constraints.
+ */
 const believedMs = 10 * 60_000;
 
 /**
- * Which kinds of constraints a server is believed to keep. One that it has ignored is not sent to it any more, until a look at
- * it (at once, and then at growing pauses) finds that it keeps it after all. A reload makes a new one.
+ * Which kinds of constraints a server is believed to keep. An ignored kind is not sent to the server again until a look at it (at
+ * once, and then at growing intervals) finds that it is kept after all. A reload makes a new one.
  */
 export class ConstraintTrust {
   readonly #options: Required<ConstraintTrustOptions>;
@@ -38,7 +41,7 @@ export class ConstraintTrust {
     return this.#ignored.size > 0 && this.#ignored.has(nameOf(kind));
   }
 
-  /** The server has ignored one. */
+  /** The server has ignored a constraint of this kind. */
   ignored(kind: BoundKind): void {
     const name = nameOf(kind);
     const isKnown = this.#ignored.has(name) || (this.#believedUntilMs.get(name) ?? -Infinity) > this.#options.now();

@@ -7,7 +7,7 @@ import type { UpstreamServer } from './request-body.ts';
 export interface CountingBackend {
   readonly pool: Pool;
   readonly server: UpstreamServer;
-  /** The base path without the API's version: these routes stand beside it. */
+  /** The base path without the API's version: these routes are beside it. */
   readonly rootPath: string;
   readonly headers: readonly string[];
   readonly signal: AbortSignal;
@@ -47,7 +47,7 @@ async function countText(text: string, backend: CountingBackend): Promise<number
     const counted = await ask('/tokenize', { model, prompt: text }, backend);
     return tokenCount(counted?.['count']);
   }
-  // As its completions do it: with the special tokens that the vocabulary begins a text with.
+  // Like its completions: with the special tokens that begin a text in this vocabulary.
   const counted = await ask('/tokenize', { content: text, add_special: true, parse_special: true }, backend);
   const tokens = counted?.['tokens'];
   return Array.isArray(tokens) ? tokens.length : undefined;
@@ -91,7 +91,7 @@ async function ask(
     const value: unknown = JSON.parse(Buffer.concat(chunks).toString());
     return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : undefined;
   } catch {
-    // The caller has an estimate; a backend that is down is told when it is asked to generate.
+    // The caller has an estimate; a backend that is down is reported when it is asked to generate.
     signal.throwIfAborted();
     return undefined;
   }

@@ -31,7 +31,7 @@ export class InBandError extends Error {
 }
 
 export interface DecoderOptions {
-  /** Ours, unique: the root of tool call ids that the backend leaves out. */
+  /** Our own unique id: the root of tool call ids that the backend omits. */
   readonly requestId: string;
   readonly choices: number;
   readonly choicesPerPrompt: number;
@@ -39,20 +39,20 @@ export interface DecoderOptions {
   readonly reasoningForm: ReasoningForm;
   /** Whether think tags at the beginning of the text hold reasoning: the server may have left them in. */
   readonly splitsThinking: boolean;
-  /** How many alternatives were asked for beside each chosen token; `undefined`: no logprobs. */
+  /** Number of alternatives requested for each chosen token; `undefined`: no logprobs. */
   readonly logprobs: number | undefined;
-  /** `parallel_tool_calls: false`: a choice ends with its first call, also at a server that would go on. */
+  /** `parallel_tool_calls: false`: a choice ends with its first call, even if the server would continue. */
   readonly takesOneCall: boolean;
-  /** What a usage without a choice beside it counts: the request, or (llama-server) the choice that has just ended. */
+  /** What a usage without a choice counts: the request, or (llama-server) the choice that has just ended. */
   readonly closingUsage: 'total' | 'per-choice';
   readonly tally: UsageTally;
-  /** Of a text completion; absent for chat. */
+  /** For text completions; absent for chat. */
   readonly completion?: CompletionReading;
-  /** Of the server's other streams; absent: there are none. */
+  /** Shared by the server's other streams; absent: there are none. */
   readonly shapes?: ChunkShapes;
-  /** The words that an answer goes on with, where the server says them again. */
+  /** The words that an answer continues, if the server repeats them. */
   readonly echo?: EchoedBeginning | undefined;
-  /** What the answer is held against; absent: nothing. */
+  /** What the answer is checked against; absent: nothing. */
   readonly bound?: Bound | undefined;
   readonly onUnchecked?: ReportUnchecked;
 }
@@ -61,11 +61,11 @@ export interface CompletionReading {
   readonly prompts: readonly string[] | readonly (readonly number[])[];
   /** The first text of each choice begins with its prompt. */
   readonly isEchoed: boolean;
-  /** What is told of its prompt without the server. */
+  /** What is reported of the prompt without the server. */
   ownEcho(prompt: number): ReadPrompt | undefined;
-  /** Ids must be told, or the answer is none. */
+  /** Ids must be returned, or the answer is a failure. */
   readonly returnsIds: boolean;
-  /** Logprobs were asked for by the client, not only for us. */
+  /** The client requested logprobs; otherwise they are only for us. */
   readonly hasLogprobs: boolean;
 }
 
@@ -91,11 +91,11 @@ export class ChunkDecoder {
   #sawDone = false;
   #sawClosingUsage = false;
   #isCutShort = false;
-  /** Reasoning was dropped whose tokens have not been told. */
+  /** Hidden reasoning was dropped whose tokens have not been reported. */
   #hasHidden = false;
   #isUsageNew = false;
   #template: ChunkTemplate | undefined;
-  /** Chunks to be parsed before a template is made of one, which costs as much as five; more after each in vain. */
+  /** Chunks to parse before making a template, which costs as much as parsing five; more after each vain attempt. */
   #templatePatience = chunksBeforeTemplate;
   #templatePause = chunksBeforeTemplate;
 
@@ -110,14 +110,14 @@ export class ChunkDecoder {
   }
 
   /**
-   * Whether nothing can follow: all choices finished and the backend said `[DONE]` or its closing usage. Usage beside a
-   * choice does not close the stream: vLLM tells the cached tokens only in the closing one.
+   * Whether nothing can follow: all choices have finished and the backend sent `[DONE]` or its closing usage. Usage beside a
+   * choice does not close the stream: vLLM reports the cached tokens only in the closing one.
    */
   get isComplete(): boolean {
     return this.isFinished && (this.#sawDone || this.#sawClosingUsage);
   }
 
-  /** The events since the last call, with the usage as it stands if the backend has reported. Empty: nothing yet. */
+  /** The events since the last call, with the current usage if the backend has reported. Empty: nothing yet. */
   drain(): GenerationEvent[] {
     const out = this.#out;
     if ((this.#isUsageNew || this.#hasHidden) && this.#started) {
@@ -129,7 +129,7 @@ export class ChunkDecoder {
     return out;
   }
 
-  /** The last word on usage, when the backend has not had it. */
+  /** The final usage, if the backend has not reported it. */
   closing(): GenerationEvent[] {
     const { tally } = this.#options;
     return tally.isReported ? [] : [{ type: 'usage', usage: this.#usage(), counted: true }];
@@ -147,7 +147,7 @@ export class ChunkDecoder {
     return tally.isDoubted ? { type: 'usage', usage, counted: true } : { type: 'usage', usage };
   }
 
-  /** §4.2.5(4): hidden reasoning is part of the answer's tokens and nothing else. */
+  /** §4.2.5(4): hidden reasoning counts as tokens of the answer and is not otherwise visible. */
   #usage(): UsageReport {
     const usage = this.#options.tally.usage();
     return this.#options.reasoningForm === 'hidden' ? { ...usage, reasoningTokens: 0 } : usage;
@@ -166,7 +166,7 @@ export class ChunkDecoder {
     const filled = name === '' ? this.#template?.fill(data) : undefined;
     if (filled !== undefined) {
       this.#templatePause = chunksBeforeTemplate;
-      // No error: its template was none.
+      // Not an error body, because its template was not one.
       return this.chunk(filled as JsonObject);
     }
     const chunk = parseObject(data);
@@ -183,7 +183,7 @@ export class ChunkDecoder {
     const answer = parseObject(body);
     if (isErrorBody(answer) || !Array.isArray(answer['choices'])) throw new InBandError(answer);
     this.chunk(answer);
-    // One delta is no count of a whole answer, so here the report must be there.
+    // One delta is no count of a whole answer, so the usage must be reported here.
     if (!this.#options.tally.isReported) throw new StreamFault('a whole answer without usage');
     if (!this.isFinished) throw new StreamFault('a whole answer without a finish');
     this.#sawDone = true;
@@ -208,8 +208,8 @@ export class ChunkDecoder {
   }
 
   /**
-   * Ends all choices at the limit of tokens, for a backend that writes beyond it (reliability U9). The limit is twice
-   * `max_tokens` deltas, because a token can make two deltas, or 1,024 characters a token.
+   * Ends all choices at the token limit, for a backend that writes beyond it (reliability U9). The limit is twice `max_tokens`
+   * deltas, because a token can make two deltas, or 1,024 characters per token.
    */
   get isOverrun(): boolean {
     const { maxTokens, tally } = this.#options;
@@ -218,7 +218,7 @@ export class ChunkDecoder {
     );
   }
 
-  /** Whether the answer ended before its server did, so that the rest is not wanted. */
+  /** Whether the answer ended before its server did, so that the rest is not needed. */
   get isCutShort(): boolean {
     return this.#isCutShort;
   }
@@ -247,7 +247,7 @@ export class ChunkDecoder {
       if (reasoning !== '') {
         tokens = 1;
         isReasoning = true;
-        // The server tells them apart itself.
+        // The server separates them itself.
         this.#endReading(state, index);
         this.#reasoning(state, index, reasoning);
       }
@@ -272,7 +272,7 @@ export class ChunkDecoder {
         this.#text(state, index, content, logprobs);
       }
     } else if (delta !== undefined && delta !== null) throw new StreamFault('a delta is no object');
-    // Written, and kept back by the parser of a call (`return_token_ids`): whoever leaves now pays for it.
+    // Written, but held back by a call parser (`return_token_ids`): a client that leaves now pays for it.
     const kept: unknown = tokens === 0 ? choice['token_ids'] : undefined;
     if (Array.isArray(kept) && kept.length > 0) {
       tokens = kept.length;
@@ -284,7 +284,7 @@ export class ChunkDecoder {
     if (reason !== undefined && reason !== null && reason !== '') this.#finishReason(state, index, reason, choice);
   }
 
-  /** A piece of a text completion. Everything that it says is text. */
+  /** A piece of a text completion. All of it is text. */
   #completion(state: ChoiceState, index: number, choice: JsonObject, reading: CompletionReading): void {
     const { prompts, isEchoed, returnsIds, hasLogprobs } = reading;
     const prompt = Math.floor(index / this.#options.choicesPerPrompt);
@@ -299,7 +299,7 @@ export class ChunkDecoder {
     if (isSilent && !isEnd && promptIds === undefined) return;
     if (!state.hasPrompt) {
       state.hasPrompt = true;
-      // An older server ignores the request, and would leave out what the client waits for.
+      // An older server ignores the field, and would omit what the client waits for.
       if (returnsIds && promptIds === undefined) throw idsNotReturned();
       if (isEchoed) {
         const split = splitEcho({ text: content, tokens: tokens ?? [], promptIds }, prompts[prompt] ?? '');
@@ -343,13 +343,13 @@ export class ChunkDecoder {
         return this.#emit(state, reasoning, { type: 'text', choice, text });
       }
       case 'hidden':
-        // Nobody else sees that it took tokens.
+        // Nothing else shows that it took tokens.
         this.#start();
         this.#hasHidden = true;
     }
   }
 
-  /** Text in which think tags may stand; says whether it was reasoning. */
+  /** Text that may contain think tags; returns whether it was reasoning. */
   #content(
     state: ChoiceState,
     choice: number,
@@ -364,7 +364,7 @@ export class ChunkDecoder {
     const found = reader.push(content);
     if (logprobs !== undefined) state.logprobs.push(...logprobs);
     this.#found(state, choice, found, logprobs !== undefined);
-    // Once the answer has begun, there is nothing left to read in it.
+    // Once the answer has begun, no tags are looked for.
     if (reader.phase === 'answer' && found.at(-1)?.type === 'text') state.reader = undefined;
     return reader.phase === 'reasoning' || found.some(({ type }) => type === 'reasoning');
   }
@@ -373,14 +373,14 @@ export class ChunkDecoder {
     for (const event of found) {
       if (event.type === 'text') this.#text(state, choice, event.text, withLogprobs ? [] : undefined);
       else if (event.type === 'reasoning') {
-        // The tokens of an answer are told, not those of the thought before it.
+        // Logprobs cover the tokens of the answer, not those of the thought before it.
         state.logprobs.length = 0;
         this.#reasoning(state, choice, event.text);
       }
     }
   }
 
-  /** What comes next is no text: what was kept back of it is all there is. */
+  /** No more text follows: the held text is all there is. */
   #endReading(state: ChoiceState, choice: number): void {
     const { reader } = state;
     if (reader === undefined) return;
@@ -441,7 +441,7 @@ export class ChunkDecoder {
     this.#emit(state, piece, { type: 'tool-arguments', choice, call: number, text: piece });
   }
 
-  /** The answer is whole with its first call; what the server goes on to write of this choice is not read. */
+  /** The answer is complete with its first call; the rest of this choice is not read. */
   #cutCalls(state: ChoiceState, choice: number): void {
     this.#checkWhole(state, undefined);
     state.isCut = true;
@@ -449,7 +449,7 @@ export class ChunkDecoder {
     if (this.isFinished) this.#sawDone = this.#isCutShort = true;
   }
 
-  /** The call that a fragment belongs to. A backend's index only tells calls apart; ours count from 0 without gaps. */
+  /** The call that a fragment belongs to. A backend's index only distinguishes calls; ours count from 0 without gaps. */
   #callAt(state: ChoiceState, raw: JsonObject, position: number): CallState {
     const { byIndex, all } = state.calls;
     const index = raw['index'] ?? this.#guessedIndex(state, raw, position);
@@ -474,7 +474,7 @@ export class ChunkDecoder {
     return call;
   }
 
-  /** Without an index: a fragment with a new id or a name begins a call, any other goes on with that of its id, or the last. */
+  /** Without an index: a fragment with a new id or a name begins a call, any other continues that of its id, or the last. */
   #guessedIndex(state: ChoiceState, raw: JsonObject, position: number): number {
     const { byIndex, lastIndex, all } = state.calls;
     if (byIndex.size === 0) return position;
@@ -496,13 +496,13 @@ export class ChunkDecoder {
     if (reason === undefined) throw new StreamFault('the backend gave up on the answer');
     // vLLM names the stop in `stop_reason`, SGLang in `matched_stop`; both give a token id or a text.
     const stop = fields['stop_reason'] ?? fields['matched_stop'];
-    // What was kept back of the text belongs to it, before it is asked whether it is whole.
+    // Held text belongs to the answer, so it is added before the check for completeness.
     this.#endReading(state, choice);
     if (reason !== 'length' && raw !== 'content_filter') this.#checkWhole(state, stop);
     this.#finish(state, choice, {
       type: 'finish',
       choice,
-      // Servers disagree on `stop` or `tool_calls` for a forced call, and some say the latter of an answer without one.
+      // Servers disagree on `stop` or `tool_calls` for a forced call, and some send the latter for an answer without one.
       reason: reason === 'length' ? reason : state.calls.named > 0 ? 'tool-calls' : 'stop',
       ...(typeof stop === 'string' && reason === 'stop' ? { stopSequence: stop } : {}),
       ...(Number.isInteger(stop) && reason === 'stop' ? { stopTokenId: stop as number } : {}),
@@ -510,7 +510,7 @@ export class ChunkDecoder {
     });
   }
 
-  /** An answer that its server has ended is all that it was bound to be. */
+  /** Checks that an answer ended by its server satisfies its bound. */
   #checkWhole(state: ChoiceState, stop: unknown): void {
     state.guard?.end(stop);
     if (this.#options.bound?.type !== 'call') return;
@@ -522,7 +522,7 @@ export class ChunkDecoder {
     this.#start();
     this.#endReading(state, choice);
     this.#endThinking(state, choice);
-    // Clients parse them, so none at all are an object without fields.
+    // Clients parse them, so empty arguments become an object without fields.
     for (const call of event.reason === 'length' ? [] : state.calls.all)
       if (call.number !== undefined && !call.hasArguments) this.#arguments(state, choice, call.number, call, '{}');
     state.isFinished = true;
@@ -592,12 +592,12 @@ interface ChoiceState {
   isFinished: boolean;
   /** Ended by us, before the server did. */
   isCut: boolean;
-  /** Reasoning stands in the answer, and its end tag does not yet. */
+  /** The answer contains reasoning whose end tag has not come. */
   isThinking: boolean;
   /** Looks for think tags, until the answer has begun. */
   reader: OutputParser | undefined;
   awaitsUsage: boolean;
-  /** Its prompt has been told, or there is nothing to tell. */
+  /** Its prompt has been reported, or there is nothing to report. */
   hasPrompt: boolean;
   characters: number;
   readonly logprobs: TokenLogprob[];
@@ -612,9 +612,9 @@ interface ChoiceState {
 }
 
 interface CallState {
-  /** The backend's. */
+  /** The backend's index. */
   readonly index: number;
-  /** Ours; known when the name is. */
+  /** Our number; known when the name is. */
   number: number | undefined;
   id: string | undefined;
   /** Arguments that came before the name. */
@@ -641,7 +641,7 @@ const newChoiceState = ({ splitsThinking, bound, onUnchecked = () => {} }: Decod
   calls: { byIndex: new Map(), all: [], lastIndex: 0, named: 0 },
 });
 
-/** Some servers give every call of an answer the same index; what begins another one has another id, and a name. */
+/** Some servers give every call the same index; a fragment that begins another call has another id, and a name. */
 function isAnother(call: CallState, raw: JsonObject): boolean {
   const id = idOf(raw);
   return call.number !== undefined && call.id !== undefined && id !== undefined && id !== call.id && nameOf(raw) !== '';
@@ -712,12 +712,12 @@ function rawUsage(usage: JsonObject): RawUsage {
   };
 }
 
-/** Tokens with their logprobs, of which the first may have none because nothing stands before it. */
+/** Tokens with their logprobs; the first may have none because nothing precedes it. */
 function promptTokensOf(raw: unknown, topMax: number): readonly PromptToken[] | undefined {
   const found = logprobsOf(raw, topMax);
   const values: unknown = isObject(raw) ? raw['token_logprobs'] : undefined;
   return found?.map((token, index): PromptToken => {
-    // vLLM names tokens so when it is asked to.
+    // vLLM names tokens so on request.
     const [, id] = /^token_id:(\d{1,9})$/.exec(token.token) ?? [];
     const named = id === undefined ? token : { ...token, tokenId: Number(id), top: token.top.map(withId) };
     return index === 0 && Array.isArray(values) && values[0] === null ? { ...named, logprob: undefined } : named;

@@ -1,6 +1,6 @@
 /**
- * Takes the words that a client has begun an answer with out of the answer, for servers that say them again. A server that
- * does not keeps its text, although it has to wait until it differs from the words.
+ * Removes the words that a client began an answer with, for servers that repeat them. Text of other servers is kept, although it
+ * waits until it differs from the words.
  */
 export class EchoedBeginning {
   #left: string;
@@ -10,7 +10,7 @@ export class EchoedBeginning {
     this.#left = beginning;
   }
 
-  /** What of a piece of the answer is new. */
+  /** The new part of a piece of the answer. */
   take(piece: string): string {
     if (this.#left === '') return piece;
     if (piece.startsWith(this.#left)) {
@@ -27,7 +27,7 @@ export class EchoedBeginning {
     return this.rest() + piece;
   }
 
-  /** What was held back, when it turns out to be no echo. */
+  /** The held text, when it turns out not to be an echo. */
   rest(): string {
     const held = this.#held;
     this.#left = '';

@@ -2,17 +2,17 @@ import type { PromptToken, ReadPrompt, TokenLogprob } from '../../../generation/
 import type { EngineRequest } from '../../../generation/request.ts';
 import { StreamFault } from './sse.ts';
 
-/** The first text of a choice, as a server that echoes sends it: the prompt and the beginning of the answer in one piece. */
+/** The first text of a choice from a server that echoes: the prompt and the beginning of the answer in one piece. */
 export interface EchoedPiece {
   readonly text: string;
-  /** Of all of it; the first token of a prompt has none, which is `undefined` here. */
+  /** For all of it; the first token of a prompt has no logprob, which is `undefined` here. */
   readonly tokens: readonly PromptToken[];
   readonly promptIds: readonly number[] | undefined;
 }
 
 /**
- * Tells the prompt from the answer. How many tokens the prompt has is known from its ids, or from where the logprobs of a text
- * reach its end. Throws `StreamFault` when they cannot be told apart, because then every figure would be wrong.
+ * Separates the prompt from the answer. How many tokens the prompt has is known from its ids, or from where the logprobs of a
+ * text reach its end. Throws `StreamFault` when they cannot be separated, because then every figure would be wrong.
  */
 export function splitEcho(
   piece: EchoedPiece,
@@ -31,7 +31,7 @@ export function splitEcho(
     if (split === undefined && beginning !== undefined && beginning !== '' && text.startsWith(beginning))
       split = [beginning, text.slice(beginning.length)];
   }
-  // vLLM leaves the text of the prompt out when its ids are told; SGLang leaves out what special tokens look like.
+  // vLLM omits the text of the prompt when its ids are returned; SGLang omits the texts of special tokens.
   if (split === undefined && text.endsWith(answer)) {
     const beginning = text.slice(0, text.length - answer.length);
     split = [shown ?? (beginning === '' ? joined : beginning), answer];
@@ -48,7 +48,7 @@ export function splitEcho(
   };
 }
 
-/** The same with where each begins in the text, as far as their texts are found in it one after the other. */
+/** Adds where each token begins in the text, as far as their texts are found in it in order. */
 export function placed<Token extends PromptToken>(text: string, tokens: readonly Token[], from = 0): Token[] {
   let at = 0;
   return tokens.map((token) => {
@@ -58,7 +58,7 @@ export function placed<Token extends PromptToken>(text: string, tokens: readonly
   });
 }
 
-/** The prompt that a choice is told of without its server: a text, before its answer. */
+/** The prompt reported to a choice without its server: a text, before its answer. */
 export function ownEcho({ prompt, tokens }: EngineRequest, index: number): ReadPrompt | undefined {
   return tokens?.echo === true && prompt.type === 'texts' ? { text: prompt.prompts[index] ?? '' } : undefined;
 }

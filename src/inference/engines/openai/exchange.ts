@@ -9,41 +9,41 @@ import type { Flavor } from './flavors.ts';
 import { SseReader, StreamFault } from './sse.ts';
 import { causeCode, type BackendIncident } from './incidents.ts';
 
-/** How an exchange left its connection and its backend, told once, when the connection is free or gone. */
+/** How an exchange left its connection and its backend, reported once, when the connection is free or gone. */
 export type ExchangeOutcome = 'answered' | 'connect-failed' | 'abandoned';
 
 export interface ExchangeOptions {
   readonly model: string;
   readonly flavor: Flavor;
-  /** The path of the token that is at fault when the server says that one is none of its own. */
+  /** The path of the token at fault when the server rejects one as not its own. */
   readonly tokenIdAt: () => string;
-  /** The fields of the request, as the server calls them. */
+  /** The request's fields, under the server's names. */
   readonly sent: Readonly<Record<string, unknown>>;
   readonly decoder: ChunkDecoder;
   readonly signal: AbortSignal;
   readonly firstTokenTimeoutMs: number;
   readonly idleTimeoutMs: number;
-  /** Sends the request; `isFresh`: on a connection that nothing was sent on. */
+  /** Sends the request; `isFresh`: on a connection that has carried nothing yet. */
   readonly send: (handler: AnswerHandler, isFresh: boolean) => Call;
   /** The first byte of an answer: the backend is there. */
   readonly onAlive: () => void;
   readonly onAnswerError: (answer: UpstreamAnswer) => void;
   readonly onIncident: (incident: BackendIncident) => void;
-  /** The answer is not what the request has bound it to be; the server may have ignored the bound. */
+  /** The answer breaks the request's bound; the server may have ignored the bound. */
   readonly onUnbound: (fault: UnboundFault) => void;
-  /** The answer is over; the connection may still need a moment. Told once. */
+  /** The answer is over; the connection may still need a moment. Called once. */
   readonly onOver: () => void;
   readonly onReleased: (outcome: ExchangeOutcome) => void;
 }
 
-/** Events of so many bytes may wait for the reader; then the socket is paused. */
+/** This many bytes of events may wait for the reader; then the socket is paused. */
 const bufferBytesMax = 64 * 1024;
 const errorBodyBytesMax = 64 * 1024;
 const wholeBodyBytesMax = 32 * 1024 * 1024;
 /** How long a connection gets to end its body after the answer is complete, so that it can be used again. */
 const drainMs = 500;
 
-/** What a connection ends with that the server had closed already. */
+/** Error codes of a connection that the server had closed already. */
 const staleCodes: ReadonlySet<unknown> = new Set(['ECONNRESET', 'EPIPE', connectionClosed]);
 
 type Body = 'none' | 'events' | 'whole' | 'error';
@@ -60,11 +60,11 @@ interface Taker {
 }
 
 /**
- * One request to a backend and the stream of its answer. Bytes are decoded as they come; their events wait for the reader up
- * to a bound, and all that came together are one batch. A pending read rejects at once when the signal aborts, and the
- * socket is destroyed with it, also while nobody reads.
+ * One request to a backend and the stream of its answer. Bytes are decoded as they come; their events wait for the reader up to a
+ * bound, and all that came together are one batch. A pending read rejects at once when the signal aborts, and the socket is
+ * destroyed with it, even without a reader.
  *
- * States: running → over (`#end`), after which `next` answers done. The connection's own life ends in `#release`.
+ * States: running → over (`#end`), after which `next` returns done. The connection's own life ends in `#release`.
  */
 export class Exchange implements AsyncIterator<GenerationBatch, undefined>, AnswerHandler {
   readonly #options: ExchangeOptions;
@@ -72,12 +72,12 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Answ
   readonly #sse: SseReader;
   #call: Call | undefined;
   #waiting: Waiting | undefined;
-  /** Who is called with each batch, until the stream is over for it. */
+  /** Called with each batch, until the stream is over for it. */
   #taker: Taker | undefined;
-  /** It has a batch, and has not said yet whether it wants another. */
+  /** The taker has a batch, and has not said yet whether it wants another. */
   #isTaking = false;
   #isOver = false;
-  /** An error that came while nobody was reading. */
+  /** An error that came between reads. */
   #failure: { readonly error: unknown } | undefined;
   #isReleased = false;
   #hasFirstBatch = false;
@@ -86,13 +86,13 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Answ
   #status = 0;
   #retryAfter: string | undefined;
   #hasBytes = false;
-  /** Of a body that is no event stream, which is read when it is whole. */
+  /** The body of an answer that is not an event stream, read once it is complete. */
   #chunks: Buffer[] = [];
-  /** Of the body, since the reader was there last. */
+  /** Bytes of the body since the last read. */
   #bufferedBytes = 0;
-  /** What the reader is told after the events that came before it. */
+  /** Reported to the reader after the events that came before it. */
   #fault: { readonly error: unknown } | undefined;
-  /** The connection has nothing more to give: `error` is why, when it broke. */
+  /** The connection has nothing more to give: `error` is the reason if it broke. */
   #ended: { readonly error: Error | undefined } | undefined;
   #hasRetried = false;
   #lastByteAtMs = 0;
@@ -121,7 +121,7 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Answ
     return new Promise((resolve, reject) => (this.#waiting = { resolve, reject }));
   }
 
-  /** As a `for await`, without a promise for each batch (`GenerationStream.forEach`). */
+  /** Like a `for await`, without a promise for each batch (`GenerationStream.forEach`). */
   forEach(take: TakeBatch): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#taker = { take, resolve, reject };
@@ -152,7 +152,7 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Answ
   onBody(bytes: Buffer, from: number, to: number): void {
     this.#bufferedBytes += to - from;
     if (this.#isOver) {
-      // What follows a complete answer is read away for a moment; more than its end is not waited for.
+      // What follows a complete answer is drained for a moment; only its end is waited for.
       if (this.#bufferedBytes > bufferBytesMax) this.#destroy();
       return;
     }
@@ -181,8 +181,8 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Answ
   }
 
   onBroken(error: Error, wasUsedBefore: boolean): void {
-    // A kept connection can be closed by the server in the moment in which it is used. Nothing came back, so nothing was
-    // generated that anybody saw: one more try, on a connection of its own (reliability U4).
+    // A kept connection can be closed by the server at the moment of its use. Nothing came back, so no client has seen any
+    // output: one more try, on a connection of its own (reliability U4).
     const isStale = wasUsedBefore && !this.#hasBytes && staleCodes.has((error as { code?: unknown }).code);
     if (isStale && !this.#isOver && !this.#hasRetried) {
       this.#hasRetried = true;
@@ -194,7 +194,7 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Answ
     this.#wake();
   }
 
-  /** All chunks of one read of the socket come in one go; the reader gets them as one batch, afterwards. */
+  /** All chunks of one socket read come in one go; the reader then gets them as one batch. */
   #wake(): void {
     if (this.#taker !== undefined) return this.#hand(this.#taker);
     const waiting = this.#waiting;
@@ -210,7 +210,7 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Answ
     }
   }
 
-  /** Hands over what has come, until there is no more or the taker wants time. Never throws. */
+  /** Hands over the batches so far, until there are none or the taker needs time. Never throws. */
   #hand(taker: Taker): void {
     try {
       while (!this.#isTaking) {
@@ -235,7 +235,7 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Answ
     this.#hand(taker);
   }
 
-  /** After a `false` it stays at taking: it gets nothing more. */
+  /** After a `false` the taker stays in its call: it gets nothing more. */
   #taken(taker: Taker, goesOn: boolean): void {
     if (goesOn) {
       this.#isTaking = false;
@@ -255,7 +255,7 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Answ
     taker.reject(error);
   }
 
-  /** What the reader gets now; `undefined`: wait. Throws what the stream fails with. */
+  /** The reader's next batch; `undefined`: wait. Throws the stream's failure. */
   #take(): IteratorResult<GenerationBatch, undefined> | undefined {
     if (this.#isOver) {
       if (this.#failure !== undefined) {
@@ -345,7 +345,7 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Answ
 
   #errorOf(error: unknown): unknown {
     if (error instanceof ApiError) return error;
-    // Before the first text an error in the answer is as good as one in its head.
+    // Before the first text an error in the body is treated like one in the head.
     if (error instanceof InBandError && !this.#hasFirstBatch)
       return this.#answerError(error.body, statusOf(error.body));
     if (error instanceof InBandError) {
@@ -370,7 +370,7 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Answ
     const answer = { status, retryAfter: this.#retryAfter, body };
     this.#options.onAnswerError(answer);
     const error = answerError(answer, this.#options.flavor, this.#options.model, this.#options.sent);
-    // What the client has done wrong is no incident of the server.
+    // A client's mistake is not an incident of the server.
     if (error.type !== 'invalid_request_error') {
       const isOurs = status === 404 && error.code === 'no_healthy_backends';
       const incident = isOurs ? 'not_found' : status === this.#status ? 'http_status' : 'error_in_answer';
@@ -390,7 +390,7 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Answ
     return isConnect ? connectError(model, error) : httpError(model, error);
   }
 
-  /** From the first batch on it is silence that counts, not the whole time (reliability U7). */
+  /** From the first batch on only silence counts, not the total time (reliability U7). */
   #watchIdle(): void {
     this.#hasFirstBatch = true;
     clearTimeout(this.#timer);
@@ -401,7 +401,7 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Answ
       const idleMs = isHeard ? 0 : performance.now() - this.#lastByteAtMs;
       if (idleMs < idleTimeoutMs) this.#timer = setTimeout(check, Math.max(1, idleTimeoutMs - idleMs));
       else if (this.#decoder.isFinished) {
-        // The answer is whole; only the closing usage is missing.
+        // The answer is complete; only the closing usage is missing.
         this.#ended = { error: undefined };
         this.#wake();
       } else this.#timeOut('silent_in_mid_answer');
@@ -455,7 +455,7 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Answ
   }
 }
 
-/** What the head promises. A redirect, a page, or a coding that was not asked for is an error whose body is not shown. */
+/** The kind of body that the head announces. A redirect, a page, or an unrequested coding is an error whose body is not shown. */
 function bodyKind(status: number, fields: AnswerHead['fields']): Body {
   if (status !== 200) return 'error';
   const coding = fields.get('content-encoding');
@@ -473,7 +473,7 @@ function parsed(body: string): unknown {
   }
 }
 
-/** The status that an error in a stream would have had. */
+/** The status for an error inside a stream. */
 function statusOf(body: unknown): number {
   const error = (body as { error?: { code?: unknown } }).error;
   const code = error?.code ?? (body as { code?: unknown }).code;

@@ -4,11 +4,11 @@ import type { Flavor } from './flavors.ts';
 export interface UpstreamAnswer {
   readonly status: number;
   readonly retryAfter: string | undefined;
-  /** The parsed body, or what could be read of it as text; never shown to anybody. */
+  /** The parsed body, or as much of it as could be read as text; never shown. */
   readonly body: unknown;
 }
 
-/** Fields that servers complain of by name, as clients call them. `structured_outputs` and the like carry a constraint. */
+/** Fields that servers name in complaints, and their names for clients. `structured_outputs` and the like carry a constraint. */
 const clientFields: ReadonlyMap<string, string> = new Map([
   ...[
     ...['temperature', 'top_p', 'top_k', 'min_p', 'presence_penalty', 'frequency_penalty', 'repetition_penalty'],
@@ -29,7 +29,10 @@ const clientFields: ReadonlyMap<string, string> = new Map([
   ['structured_outputs', 'response_format'],
 ]);
 
-/** The error of an answer that is none. `sent`: the fields of its request, as the server calls them. The backend's own texts are read for signals and go no further (reliability U12). */
+/**
+ * The error for an error answer. `sent`: the fields of its request, under the server's names. The backend's own texts are only
+ * searched for signals (reliability U12).
+ */
 export function answerError(
   answer: UpstreamAnswer,
   flavor: Flavor,
@@ -51,7 +54,7 @@ export function answerError(
       return new ApiError(refusal.code, refusal.message, { param: refusal.param });
     }
   }
-  // Trying again helps nobody: the name of the model or the path of the url is wrong, which is the operator's to mend.
+  // Retrying is useless: the model's name or the url's path is wrong, which the operator must fix.
   if (status === 404) {
     return new ApiError(
       'no_healthy_backends',
@@ -61,14 +64,14 @@ export function answerError(
   }
   const refused = status === 400 || status === 422 ? fieldOf(fault, sent) : undefined;
   if (refused !== undefined) {
-    // §7.2: what the client asked for is at fault, and trying again would not help (§7.7).
+    // §7.2: the client's request is at fault, and a retry would not help (§7.7).
     return new ApiError('unsupported_value', `The model does not take this value of '${refused}'.`, { param: refused });
   }
   const retryAfterSeconds = retryAfterOf(answer.retryAfter);
   if (status === 429) {
     return new ApiError('backend_overloaded', 'The backend of the model refuses more work. Try again a little later.', {
       extra: { model },
-      // §7.5: every 429 says when.
+      // §7.5: every 429 says when to retry.
       retryAfterSeconds: retryAfterSeconds ?? 1,
     });
   }
@@ -85,7 +88,7 @@ export function answerError(
   return httpError(model);
 }
 
-/** The client's field that the server names as the one at fault, if the client has sent it. */
+/** The client's field that the server names as the one at fault, if the client sent it. */
 function fieldOf({ fields }: Fault, sent: Readonly<Record<string, unknown>>): string | undefined {
   const { param } = fields;
   const [name = ''] = typeof param === 'string' ? (/^\w+/.exec(param) ?? []) : [];
@@ -137,7 +140,7 @@ export function atCapacity(model: string, maxConcurrency: number): ApiError {
 }
 
 /**
- * `Retry-After` in seconds or as a date, brought between 1 second and 1 hour; what cannot be read counts as 1 second
+ * `Retry-After` in seconds or as a date, clamped to between 1 second and 1 hour; an unreadable value counts as 1 second
  * (reliability U13). `undefined`: the backend sent none.
  */
 function retryAfterOf(header: string | undefined, now = Date.now()): number | undefined {
@@ -145,7 +148,7 @@ function retryAfterOf(header: string | undefined, now = Date.now()): number | un
   const value = header.trim();
   let seconds = Number.NaN;
   if (/^\d+(\.\d+)?(e\+?\d+)?$/i.test(value)) seconds = Math.ceil(Number(value));
-  // RFC 9110 §5.6.7: the one form of a date that senders may write.
+  // RFC 9110 §5.6.7: the only date format that senders may write.
   else if (/^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/.test(value)) {
     seconds = Math.ceil((Date.parse(value) - now) / 1_000);
   }
@@ -170,7 +173,7 @@ const windowTexts = [
   /cannot be greater than max_(?:model_len|total_tokens) ?= ?(?<limit>\d+)/i,
   /supports at most (?<limit>\d+) completion tokens/i,
 ];
-/** "At least" is no count: the server has stopped counting at its limit. */
+/** "At least" is not a count: the server stopped counting at its limit. */
 const promptTexts = [
   /(?<prompt>\d+) in the messages/i,
   /(?:has|contains|resulted in) (?<prompt>\d+) (?:input )?tokens/i,

@@ -8,8 +8,8 @@ export const flavorNames = ['llama-server', 'vllm', 'sglang', 'openai'] as const
 export type FlavorName = (typeof flavorNames)[number];
 
 /**
- * What a kind of server calls the fields of text completions that are not OpenAI's (contracts §1.1). `undefined`: it has no such
- * field, so a request that needs it is refused, because these servers ignore what they do not know.
+ * A kind of server's names for the fields of text completions beyond OpenAI's (contracts §1.1). `undefined`: it has no such
+ * field, so a request that needs it is refused, because these servers ignore unknown fields.
  */
 export interface CompletionNames {
   /**
@@ -17,9 +17,9 @@ export interface CompletionNames {
    * texts are put before the answer here, without logprobs.
    */
   readonly echo: boolean;
-  /** Field, and the names of the answer's `token_ids` and `prompt_token_ids`, which are the same everywhere. */
+  /** The field that requests the answer's `token_ids` and `prompt_token_ids`, whose names are the same everywhere. */
   readonly returnsIds: string | undefined;
-  /** Tokens of logprobs come as `token_id:7`, when asked for by this name, or with their ids anyway. */
+  /** Tokens of logprobs come as `token_id:7`, if requested by this name, or always with their ids. */
   readonly namesIds: string | 'always' | undefined;
   readonly stopIds: string | undefined;
   readonly ignoresEnd: string | undefined;
@@ -31,51 +31,51 @@ export interface CompletionNames {
   readonly constrains: 'always' | 'without-reasoning' | 'never';
 }
 
-/** What a kind of server calls things, and where it departs from the OpenAI wire. Nothing else knows which kind it is. */
+/** A kind of server's names, and its deviations from the OpenAI wire. Nothing else knows which kind a server is. */
 export interface Flavor {
-  /** Fields of every request. */
+  /** Fields sent with every request. */
   readonly always: Readonly<Record<string, unknown>>;
-  /** Names of sampling fields; `undefined`: the server does not know it, so it is not sent. */
+  /** Names of sampling fields; `undefined`: the server does not know the field, so it is not sent. */
   readonly topK: string | undefined;
   readonly minP: string | undefined;
   readonly repetitionPenalty: string | undefined;
-  /** Seeds are taken modulo this, and without their sign unless the server knows one. */
+  /** Seeds are taken modulo this, and without their sign unless the server accepts one. */
   readonly seedModulus: number;
   readonly hasSignedSeeds: boolean;
   /** The name of the longest answer, for models that reason; `max_tokens` for all others. */
   readonly reasoningLimit: 'max_tokens' | 'max_completion_tokens';
-  /** How a model that reasons is told how much. The tiers are those of the model's card: its server knows them. */
+  /** The fields that tell a reasoning model its effort. The tiers are those of the model's card: its server knows them. */
   readonly effort: (effort: Effort, isConstrained: boolean) => Readonly<Record<string, unknown>>;
-  /** A forced function: by name, or (servers that know only the words) as the one tool of a `required` choice. */
+  /** A forced function: by name, or (for servers that know only keywords) as the one tool of a `required` choice. */
   readonly namedToolChoice: 'by-name' | 'as-only-tool';
-  /** Constraints that the server keeps an answer to. Others are never sent to it. */
+  /** Constraints that the server enforces. Others are never sent to it. */
   readonly enforces: readonly Constraint['type'][];
-  /** Constraints that the server would keep the reasoning to as well: with them the model is told not to reason. */
+  /** Constraints that the server would apply to the reasoning too: with them the model is told not to reason. */
   readonly constrainsReasoning: readonly Constraint['type'][];
   /**
-   * Whether it is given a schema in its own words and converts it itself, as only it can where the reasoning before the answer
-   * is to stay free. All else it gets as our grammar, and answers are held against that to the letter.
+   * Whether it gets the schema itself and converts it, as only it can where the reasoning before the answer must stay free.
+   * Otherwise it gets our grammar, and answers are checked against that to the letter.
    */
   readonly convertsItself: (type: Constraint['type'], effort: Effort) => boolean;
   /** The fields of a constraint that it enforces. */
   readonly constraint: (constraint: EngineConstraint, effort: Effort) => Readonly<Record<string, unknown>>;
-  /** What makes the server go on with the assistant's words at the end of the conversation; `undefined`: nothing does. */
+  /** Fields that make the server continue the assistant's words at the end of the conversation; `undefined`: none do. */
   readonly continuation: Readonly<Record<string, unknown>> | undefined;
   /** Whether its answer then begins with these words. */
   readonly echoesBeginning: boolean;
-  /** Whether it says which stop sequence has ended an answer, and so that none has. */
+  /** Whether it reports which stop sequence ended an answer, and thus also that none did. */
   readonly returnsStop: boolean;
   /** Whether the arguments of a forced call are bound only where the tool is marked as `strict`. */
   readonly bindsStrictTools: boolean;
   /** Fields of a forced call, beside those of its tools. */
   readonly forcedCall: Readonly<Record<string, unknown>>;
-  /** Whether `top_p: 0` is an error, which means the likeliest token elsewhere. */
+  /** Whether `top_p: 0` is an error; elsewhere it means the likeliest token. */
   readonly refusesNoTopP: boolean;
   /** Whether several choices at temperature 0 are an error. */
   readonly refusesGreedyChoices: boolean;
-  /** The fewest alternatives that it can be asked for beside a chosen token. */
+  /** The fewest alternatives that may be requested for a chosen token. */
   readonly topLogprobsMin: number;
-  /** Text completions: what of them the server can do. */
+  /** What the server supports of text completions. */
   readonly completions: CompletionNames;
   /**
    * How cached prompts are kept apart (reliability §3.5): by a salt in the request; by switching the cache off, unless
@@ -85,12 +85,12 @@ export interface Flavor {
   readonly closingUsage: 'total' | 'per-choice';
   readonly counting: 'apply-template' | 'tokenize-messages' | 'none';
   readonly imageTokens: ImageTokenRule;
-  /** Idle sockets end before the server ends them, so that no request meets a closing one. */
+  /** Idle sockets are closed before the server closes them, so that no request meets a closing one. */
   readonly keepAliveMs: number;
   readonly requestsPerSocket: number | undefined;
-  /** A 503 with such a text: the server is loading its model. */
+  /** A 503 with this text: the server is loading its model. */
   readonly loading: RegExp | undefined;
-  /** Refusals that the client's request has caused for certain. */
+  /** Refusals that the client's request has certainly caused. */
   readonly refusals: readonly Refusal[];
 }
 
@@ -101,7 +101,7 @@ export interface Refusal {
   readonly param?: string;
 }
 
-/** A schema without a name gets one, because several servers want one. */
+/** A schema without a name gets one, because several servers require one. */
 function responseFormat(constraint: Constraint): Readonly<Record<string, unknown>> {
   switch (constraint.type) {
     case 'json-object':
@@ -126,7 +126,7 @@ const noImages: Refusal = {
   message: 'The model does not take images. Leave them out, or choose a model whose card has `vision`.',
 };
 
-/** Of a prompt of ids; the path of the token is put in its place. */
+/** For a prompt of ids; the token's path is put in its place. */
 const foreignToken: Refusal = {
   text: /out of vocabulary|prompt contains invalid tokens|greater than or equal to the vocab|exceeds? (the )?vocab(ulary)?[ _]size/i,
   code: 'unsupported_value',
@@ -134,7 +134,7 @@ const foreignToken: Refusal = {
   param: 'prompt',
 };
 
-/** Of the biases and the ends of an answer. */
+/** For the biases and the ends of an answer. */
 const foreignTokenIn = (param: string): Refusal => ({
   text: new RegExp(`in ${param} contain out-of-vocab`, 'i'),
   code: 'unsupported_value',
@@ -149,7 +149,7 @@ const unenforceable: Omit<Refusal, 'text'> = {
 
 /**
  * llama.cpp's server. Its answers are recorded in tests/fixtures/upstream/llama-server; field names are those of
- * tools/server/server-schema.cpp and server-common.cpp. `return_progress` makes it tell the prompt's length before it writes.
+ * tools/server/server-schema.cpp and server-common.cpp. `return_progress` makes it report the prompt's length before it writes.
  */
 const llamaServer: Flavor = {
   always: { stream_options: { include_usage: true }, return_progress: true },
@@ -160,8 +160,8 @@ const llamaServer: Flavor = {
   seedModulus: 2 ** 32 - 1,
   hasSignedSeeds: false,
   reasoningLimit: 'max_tokens',
-  // Not every template knows tiers, or a switch at all: a budget ends the reasoning at the tag of the model. It would force
-  // that tag against a grammar.
+  // Not every template knows tiers, or a switch at all: a budget ends the reasoning at the model's tag. With a grammar, it would
+  // force that tag against it.
   effort: (effort, isConstrained) => ({
     chat_template_kwargs:
       effort === 'none'
@@ -173,12 +173,12 @@ const llamaServer: Flavor = {
   namedToolChoice: 'as-only-tool',
   enforces: ['json-object', 'json-schema', 'regex', 'grammar'],
   constrainsReasoning: ['regex', 'grammar'],
-  // Its own converter of schemas leaves things out in silence, so the grammar is ours (lessons of ggml-org/llama.cpp#19051).
-  // A grammar of ours would hold for the reasoning too; with `response_format` it holds after it.
+  // Its own schema converter silently drops keywords, so the grammar is ours (lessons of ggml-org/llama.cpp#19051). Our grammar
+  // would apply to the reasoning too; with `response_format` it holds after it.
   convertsItself: (type, effort) => effort !== 'none' && isJson(type),
   constraint: ({ source, gbnf }, effort) =>
     effort !== 'none' && isJson(source.type) ? responseFormat(source) : { grammar: gbnf },
-  // It always does, but where the template is to let the model think first.
+  // It always does, except where the template lets the model think first.
   continuation: { chat_template_kwargs: { enable_thinking: false, thinking: false } },
   echoesBeginning: true,
   returnsStop: false,
@@ -188,7 +188,7 @@ const llamaServer: Flavor = {
   refusesGreedyChoices: false,
   // 0 means "no logprobs at all".
   topLogprobsMin: 1,
-  // Fields of tools/server/server-schema.cpp; an echo is refused there, and not every token of a stream is told.
+  // Fields of tools/server/server-schema.cpp; an echo is refused there, and a stream does not report every token.
   completions: {
     echo: false,
     returnsIds: undefined,
@@ -243,8 +243,8 @@ const vllm: Flavor = {
   seedModulus: Number.MAX_SAFE_INTEGER,
   hasSignedSeeds: true,
   reasoningLimit: 'max_tokens',
-  // Templates of Qwen and GLM read `enable_thinking`, those of DeepSeek, Kimi and Granite `thinking`. Versions up to 0.11
-  // refuse tiers above high at the top; what stands in the arguments of the template wins there, and nobody judges it.
+  // Templates of Qwen and GLM read `enable_thinking`, those of DeepSeek, Kimi and Granite `thinking`. Versions up to 0.11 refuse
+  // tiers above high at the top; the template's arguments take precedence there, and are not validated.
   effort: (effort) =>
     effort === 'none'
       ? { chat_template_kwargs: { enable_thinking: false, thinking: false } }
@@ -255,17 +255,17 @@ const vllm: Flavor = {
   namedToolChoice: 'by-name',
   enforces: ['json-object', 'json-schema', 'regex', 'grammar'],
   constrainsReasoning: [],
-  // Both servers read grammars in the notation of xgrammar, which is GBNF. Its converter of schemas leaves keywords out in silence
-  // (`allOf`), its own regular expressions know no `\p{L}` and `(?i)`, and its white space in JSON has no end, so all four kinds go
-  // as our grammar; it holds behind a thought, and not for the thought.
-  // `structured_outputs` came with 0.10.2, `guided_*` went with 0.12. Each version ignores the name that it does not know.
+  // Both servers read grammars in the notation of xgrammar, which is GBNF. Its schema converter silently drops keywords
+  // (`allOf`), its own regular expressions know no `\p{L}` and `(?i)`, and its white space in JSON has no end, so all four kinds
+  // go as our grammar; it applies after a thought, not to it. `structured_outputs` came with 0.10.2, `guided_*` went with 0.12.
+  // Each version ignores the name that it does not know.
   convertsItself: () => false,
   constraint: ({ gbnf }) => ({ structured_outputs: { grammar: gbnf }, guided_grammar: gbnf }),
   continuation: { add_generation_prompt: false, continue_final_message: true },
   echoesBeginning: false,
   returnsStop: true,
   bindsStrictTools: true,
-  // Its parser keeps chunks of calls back, and with them the usage: a client that left would pay for nothing of it.
+  // Its parser holds back chunks of calls, and the usage with them: a client that left would pay for none of it.
   forcedCall: { return_token_ids: true },
   refusesNoTopP: true,
   refusesGreedyChoices: true,
@@ -281,7 +281,7 @@ const vllm: Flavor = {
     skipsSpecial: 'skip_special_tokens',
     includesStop: 'include_stop_str_in_output',
     addsSpecial: 'add_special_tokens',
-    // With a reasoning parser it binds what stands behind the end of a thought only, and a continued text has no thought.
+    // With a reasoning parser it binds only what follows the end of a thought, and a continued text has no thought.
     constrains: 'without-reasoning',
   },
   cacheIsolation: 'salt',
@@ -315,7 +315,7 @@ const sglang: Flavor = {
   forcedCall: {},
   refusesGreedyChoices: false,
   convertsItself: isJson,
-  // Beside the arguments of the template, some versions would take the tier for a second value of the same name.
+  // Besides the template's arguments, some versions would take the tier as a second value of the same name.
   effort: (effort) =>
     effort === 'none'
       ? { chat_template_kwargs: { thinking: false, enable_thinking: false } }
@@ -385,7 +385,7 @@ const openai: Flavor = {
   keepAliveMs: 4_000,
   requestsPerSocket: undefined,
   loading: undefined,
-  // A schema that it would not enforce strictly it refuses.
+  // It refuses a schema that it would not enforce strictly.
   refusals: [
     { ...unenforceable, text: /Invalid schema for response_format/i, param: 'response_format' },
     foreignToken,

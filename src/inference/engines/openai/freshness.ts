@@ -7,7 +7,7 @@ import { causeCode } from './incidents.ts';
 export interface FreshnessBackend {
   readonly pool: Pool;
   readonly flavor: Flavor;
-  /** The base path without the API's version: `/slots` stands beside it. */
+  /** The base path without the API's version: `/slots` is beside it. */
   readonly rootPath: string;
   readonly headers: readonly string[];
   /** The engine is being closed. */
@@ -17,15 +17,15 @@ export interface FreshnessBackend {
 
 const bodyBytesMax = 4 * 1024 * 1024;
 
-/** Nothing was there to hold anything, and nothing was sent: it can be asked again. */
+/** No server was there to hold anything, and nothing was sent: it can be asked again. */
 const nobodyThere: ReadonlySet<string | null> = new Set([
   ...['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH'],
 ]);
 
 /**
- * Whether a server without salts had processed nothing when this engine first used it. One that ran on through a restart
- * of ours may hold the prompts of any account, so its cache may be used only when it is known to be fresh (reliability
- * §3.5). Asked before the first request and answered for good; only a server that is not up yet is asked again.
+ * Whether a server without salts had processed nothing when this engine first used it. One that ran on through a restart of ours
+ * may hold the prompts of any account, so its cache may be used only when it is known to be fresh (reliability §3.5). Asked
+ * before the first request and settled for good; only a server that is not up yet is asked again.
  */
 export class Freshness {
   readonly #backend: FreshnessBackend;
@@ -41,7 +41,7 @@ export class Freshness {
   }
 
   /**
-   * `undefined`: it is settled. Else a promise, one for all who ask meanwhile, that resolves within the time limit and
+   * `undefined`: it is settled. Otherwise a promise, shared by all callers meanwhile, that resolves within the time limit and
    * never rejects. It belongs to no request, so none can abort it.
    */
   settle(): Promise<void> | undefined {
@@ -53,7 +53,7 @@ export class Freshness {
     return this.#asking;
   }
 
-  /** `undefined`: not to be known yet. */
+  /** `undefined`: not known yet. */
   async #ask(): Promise<boolean | undefined> {
     const { pool, flavor, rootPath, headers, signal, timeoutMs = 2_000 } = this.#backend;
     try {
@@ -79,7 +79,7 @@ export class Freshness {
   }
 }
 
-/** Whether this is what `/slots` says of a server none of whose slots has ever had a task. Anything else is no. */
+/** Whether this is the `/slots` of a server none of whose slots has ever had a task. Anything else means no. */
 export function areUnused(slots: unknown): boolean {
   return Array.isArray(slots) && slots.length > 0 && slots.every(isUnused);
 }

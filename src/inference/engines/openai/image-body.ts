@@ -12,18 +12,18 @@ export class ImageUrl {
 }
 
 export interface JsonBody {
-  /** The body, or, where it has images, nothing: they come in pieces. May be read again. */
+  /** The body or, if it has images, nothing: then it comes in pieces. May be read again. */
   readonly text: string;
   readonly pieces: AsyncIterable<Uint8Array> | undefined;
-  /** Bytes of all of it. */
+  /** Bytes of the whole body. */
   readonly length: number;
   /** Bytes that are not base64 of images. */
   readonly textLength: number;
 }
 
 /**
- * The JSON of a request, whose images are passed on in pieces as it is sent. As one string, 50 MB of them hold everybody up
- * for 300 ms: 200 ms to look for characters to escape, which base64 has none of, and 100 ms to copy it.
+ * The JSON of a request, whose images are passed on in pieces as it is sent. As one string, 50 MB of them block the thread for
+ * 300 ms: 200 ms to look for characters to escape, which base64 has none of, and 100 ms to copy it.
  */
 export function jsonBody(value: unknown, hasImages: boolean): JsonBody {
   if (!hasImages) {
@@ -32,7 +32,7 @@ export function jsonBody(value: unknown, hasImages: boolean): JsonBody {
     return { text, pieces: undefined, length, textLength: length };
   }
   const images: ImageUrl[] = [];
-  // Nobody outside can know it, so it stands in no text of the request.
+  // Unguessable, so no text of the request contains it.
   const mark = randomUUID();
   const text = JSON.stringify(value, (_, member: unknown) => {
     if (!(member instanceof ImageUrl)) return member;
@@ -64,7 +64,7 @@ async function* piecesOf(
     const base64 = images[index]?.part.base64 ?? '';
     if (base64 !== '') yield heads[index]!;
     for (let start = 0; start < base64.length; start += pieceCharacters) {
-      // A backend that reads as fast as we write would keep everybody else waiting.
+      // A backend that reads as fast as we write would starve other requests.
       if (start > 0) await setImmediate();
       yield Buffer.from(base64.slice(start, start + pieceCharacters), 'latin1');
     }

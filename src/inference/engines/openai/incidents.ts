@@ -1,4 +1,4 @@
-/** Something that an operator wants to know of a backend. Never holds a text of the backend or of a request. */
+/** Something that an operator wants to know about a backend. Never holds text of the backend or of a request. */
 export interface BackendIncident {
   readonly incident:
     | 'cannot_connect'
@@ -6,32 +6,32 @@ export interface BackendIncident {
     | 'silent_in_mid_answer'
     | 'connection_broke'
     | 'http_status'
-    /** 404: it has no such model, or no such path. Nothing but a change of the configuration or of the server helps. */
+    /** 404: it has no such model, or no such path. Only a change of the configuration or of the server helps. */
     | 'not_found'
     | 'error_in_answer'
     | 'unreadable_answer'
-    /** An answer broke its constraint, or a forced call was none; `constraint_ignored`: requests with it are not sent there now. */
+    /** An answer broke its constraint or lacks a forced call; `constraint_ignored`: such requests are no longer sent there. */
     | 'constraint_not_kept'
     | 'constraint_ignored'
     | 'constraint_kept_again'
-    /** An answer whose grammar has more ways than are followed here, so that nobody but the server has checked it. */
+    /** An answer whose grammar has more ways than are followed here, so that only the server has checked it. */
     | 'constraint_not_checked'
     | 'implausible_usage';
   /** Its HTTP status; null when there was none. */
   readonly status: number | null;
-  /** The system's code, for example `ECONNREFUSED`, or our own word for what could not be read. */
+  /** The system's code, for example `ECONNREFUSED`, or our own word for an unreadable answer. */
   readonly cause: string | null;
 }
 
-/** How often it has happened since it was told last. */
+/** How often it has happened since it was last reported. */
 export type ReportedIncident = BackendIncident & { readonly times: number };
 
-/** Kinds of incidents (with status and cause) that are told apart; the kinds beyond share one line. */
+/** Kinds of incidents (with status and cause) that are distinguished; further kinds share one line. */
 const kindsMax = 64;
 
 /**
- * Tells each kind of incident at once, and then at most once in `everyMs` with the number of times: a backend that fails
- * every request must not fill the log (reliability U10, U12). What is left at the end of a burst is told with the next.
+ * Reports each kind of incident at once, and then at most once per `everyMs` with its count: a backend that fails every request
+ * must not fill the log (reliability U10, U12). The rest of a burst is reported with the next one.
  */
 export class ThrottledLog {
   readonly #report: (incident: ReportedIncident) => void;

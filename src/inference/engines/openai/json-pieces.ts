@@ -1,16 +1,16 @@
 import { setImmediate } from 'node:timers/promises';
 import { ImageUrl, type JsonBody } from './image-body.ts';
 
-/** Bytes of a JSON text, and of them those that are not base64 of images. */
+/** Bytes of a JSON text, and how many of them are not base64 of images. */
 export interface JsonLength {
   readonly length: number;
   readonly textLength: number;
 }
 
 /**
- * The JSON of a long request, in pieces that are made when they are sent. As one string, a text of 40 MB holds everybody up for
- * 0.8 s: 0.2 s to escape it, as much for the garbage that this leaves, and the rest to measure, join and copy it. `length` stands
- * in front of it, so `measureJson` has made it once before; nobody else waits longer than for one piece.
+ * The JSON of a long request, in pieces that are made when they are sent. As one string, a text of 40 MB blocks the thread for
+ * 0.8 s: 0.2 s to escape it, as much for the resulting garbage, and the rest to measure, join and copy it. `length` is sent
+ * first, so `measureJson` has made it once before; other requests wait for one piece at most.
  */
 export function longJsonBody(value: unknown, { length, textLength }: JsonLength): JsonBody {
   return { text: '', pieces: { [Symbol.asyncIterator]: () => bytesOf(value) }, length, textLength };
@@ -33,7 +33,7 @@ async function* bytesOf(value: unknown): AsyncGenerator<Uint8Array> {
   for (const piece of jsonPieces(value)) {
     if (typeof piece === 'string') {
       yield Buffer.from(piece);
-      // A backend that reads as fast as we write would keep everybody else waiting.
+      // A backend that reads as fast as we write would starve other requests.
       await setImmediate();
       continue;
     }
@@ -45,7 +45,7 @@ async function* bytesOf(value: unknown): AsyncGenerator<Uint8Array> {
   }
 }
 
-/** What `JSON.stringify` makes of a value, in pieces; in place of an image's base64, which is as it is, the image. */
+/** The result of `JSON.stringify` in pieces; an image's base64 needs no escaping, so the image stands in its place. */
 export function* jsonPieces(value: unknown): Generator<string | ImageUrl, void> {
   let text = '';
   yield* walk(value);

@@ -32,29 +32,29 @@ import type { SpecialTokens } from './special-tokens.ts';
 import { causeCode, ThrottledLog, type ReportedIncident } from './incidents.ts';
 
 export interface OpenAiEngineOptions {
-  /** The model's public id: it stands in errors, and is what the backend is asked for unless `model` says otherwise. */
+  /** The model's public id, for errors, and for requests to the backend unless `model` says otherwise. */
   readonly name: string;
-  /** Up to and with the version, for example `http://10.0.0.5:8000/v1`. */
+  /** Up to and including the version, for example `http://10.0.0.5:8000/v1`. */
   readonly url: string;
   readonly flavor: FlavorName;
   /** The model's name at the backend. */
   readonly model?: string;
   readonly apiKey?: string;
-  /** Requests at once, and connections; beyond it requests are refused: who waits, waits in front of the engine. */
+  /** Concurrent requests, and connections; further requests are refused: they wait in the queue before the engine. */
   readonly maxConcurrency?: number;
   /** From the request to the first text, whatever else the backend sends. Default 120 s. */
   readonly firstTokenTimeoutMs?: number;
   /** Silence between bytes after the first text. Default 60 s. */
   readonly idleTimeoutMs?: number;
-  /** For the operator: what goes wrong with this backend, told at a bounded rate. */
+  /** For the operator: this backend's failures, at a bounded rate. */
   readonly onIncident?: (incident: ReportedIncident) => void;
   /** Sampling fields that this server takes although its flavor does not. */
   readonly forward?: readonly ForwardedField[];
-  /** Whether the model reasons, and can be told how much. Default false. */
+  /** Whether the model reasons and accepts an effort. Default false. */
   readonly reasons?: boolean;
   /** Whether the model's template takes system messages in front only. Default false. */
   readonly systemFirst?: boolean;
-  /** What becomes of special tokens in the texts of clients. Default: they pass. */
+  /** How special tokens in client texts are handled. Default: they pass. */
   readonly specialTokens?: SpecialTokens;
 }
 
@@ -64,22 +64,22 @@ export function createOpenAiEngine(options: OpenAiEngineOptions): Engine {
 }
 
 /**
- * What one GPU does well. An 8B model in 16 bits leaves a card of 24 GB room for about 45,000 tokens, which is 64 requests
- * of 700; one of 80 GB for ten times as many. Beyond what fits, vLLM and SGLang preempt and compute again; and more at
- * once makes every answer slower. What is more waits in the model's line, or goes to another GPU.
+ * What one GPU does well. An 8B model in 16 bits leaves a card of 24 GB room for about 45,000 tokens, which is 64 requests of
+ * 700; one of 80 GB for ten times as many. Beyond what fits, vLLM and SGLang preempt and compute again; and more at once makes
+ * every answer slower. Further requests wait in the model's queue, or go to another GPU.
  */
 export const defaultMaxConcurrency = 64;
 
-/** A look at a backend that could not be connected to. */
+/** Time limit for a look at a backend that refused connections. */
 const lookTimeoutMs = 3_000;
 
-/** A small bound answer of a server that may be slow. */
+/** Time limit for a small bound answer of a server that may be slow. */
 const boundLookTimeoutMs = 60_000;
 
 /** Connections beside those of generations, so that counting does not wait for a stream to end. */
 const countingConnections = 2;
 
-/** A backend that said "loading" is taken at its word for so long. */
+/** How long a backend that said "loading" is believed. */
 const loadingMs = 5_000;
 
 class OpenAiEngine implements Engine {
@@ -125,7 +125,7 @@ class OpenAiEngine implements Engine {
       forward: options.forward ?? [],
       specialTokens: options.specialTokens ?? { mode: 'pass', texts: [] },
       systemFirst: options.systemFirst ?? false,
-      // A new one with each engine: what a server has cached for us is found again as long as this engine lives.
+      // New for each engine: entries that a server has cached for us can be found again as long as this engine lives.
       saltKey: randomBytes(32),
     };
     this.#basePath = url.pathname.replace(/\/+$/, '');
@@ -166,7 +166,7 @@ class OpenAiEngine implements Engine {
   }
 
   generate(request: EngineRequest, signal: AbortSignal): GenerationStream {
-    // Nothing happens before the first read: a stream that is never read holds nothing.
+    // Nothing happens before the first read: an unread stream holds nothing.
     if (promptCharacters(request.prompt) < longCharacters) {
       return new LazyStream(signal, {
         before: () => this.#beforeOpening(request),
@@ -237,20 +237,20 @@ class OpenAiEngine implements Engine {
     return this.#basePath.replace(/\/v1$/, '');
   }
 
-  /** What a request must wait for, bounded, before it can be written: as a rule nothing. */
+  /** A bounded wait before a request can be written: usually none. */
   #beforeOpening(request: EngineRequest): Promise<void> | undefined {
     if (this.#flavor.cacheIsolation !== 'switch' || this.#hasSeveralScopes || !request.retain) return undefined;
-    // What is refused anyway asks nothing.
+    // A request that is refused anyway waits for nothing.
     const isRefused = this.#closing.signal.aborted || this.#breaker.isOpen || this.#running >= this.#maxConcurrency;
     return isRefused ? undefined : this.#freshness.settle();
   }
 
   /**
-   * A long request is measured before it is sent, in pieces, so that it holds nobody up. Whether its prompt may be cached is known
-   * only then. What goes wrong here goes wrong again when it is opened.
+   * A long request is measured before it is sent, in pieces, so that it blocks no others. Only then is it known whether its
+   * prompt may be cached. A failure here recurs when it is opened.
    */
   async #write(request: EngineRequest, signal: AbortSignal): Promise<WrittenRequest | undefined> {
-    // What is refused anyway is not written.
+    // A request that is refused anyway is not written.
     if (this.#closing.signal.aborted || this.#breaker.isOpen || this.#running >= this.#maxConcurrency) return undefined;
     try {
       const upstream = upstreamRequest(request, this.#server, false);
@@ -260,7 +260,7 @@ class OpenAiEngine implements Engine {
     }
   }
 
-  /** `isLook`: it is ours, and says only to us how it went. */
+  /** `isLook`: it is our own, and only we learn its outcome. */
   #open(request: EngineRequest, signal: AbortSignal, written: WrittenRequest | undefined, isLook = false): Exchange {
     if (this.#closing.signal.aborted) throw unavailable(this.#name);
     const mayCache = !isLook && this.#mayCachePrompt(request);
@@ -305,7 +305,7 @@ class OpenAiEngine implements Engine {
     });
   }
 
-  /** The words that this server says again before it goes on with them, as it was sent them. */
+  /** The words that this server repeats before it continues them, as they were sent to it. */
   #echo({ prompt }: EngineRequest, { messages }: UpstreamRequest['body']): EchoedBeginning | undefined {
     if (!this.#flavor.echoesBeginning || !continuesLast(prompt)) return undefined;
     const last = (messages as readonly { readonly content?: unknown }[]).at(-1)?.content;
@@ -351,20 +351,20 @@ class OpenAiEngine implements Engine {
     });
   }
 
-  /** As the server gets them, for they come back so. */
+  /** As sent to the server, for they come back in this form. */
   #readyPrompts(request: EngineRequest): readonly string[] | readonly (readonly number[])[] {
     const { prompt } = asksForEcho(request) ? guarded(request, this.#server.specialTokens) : request;
     return prompt.type === 'messages' ? [] : prompt.prompts;
   }
 
-  /** A bound that the server ignores it is not sent again; one that a model has not met is the one answer's fault. */
+  /** A constraint that the server ignores is not sent to it again; one that a model has not met is only this answer's fault. */
   #unbound(request: EngineRequest, { isIgnored, message }: UnboundFault): void {
     const kind = boundKindOf(request);
     if (isIgnored && kind !== undefined) return this.#trust.ignored(kind);
     this.#incidents.note({ incident: 'constraint_not_kept', status: null, cause: message }, performance.now());
   }
 
-  /** Whether a small answer is as it was bound to be; `undefined` when there was none. */
+  /** Whether a small answer keeps its bound; `undefined` when there was none. */
   async #keepsConstraint(request: EngineRequest): Promise<boolean | undefined> {
     const signal = combineSignals([this.#closing.signal, AbortSignal.timeout(boundLookTimeoutMs)]);
     const stream = this.#open(request, signal, undefined, true);
@@ -395,7 +395,7 @@ class OpenAiEngine implements Engine {
     this.#lookTimer = setTimeout(look, this.#breaker.pauseLeftMs(performance.now())).unref();
   }
 
-  /** Any answer at all says that requests may be sent again (reliability U1). */
+  /** Any answer at all means that requests may be sent again (reliability U1). */
   async #look(): Promise<void> {
     try {
       const { body } = await this.#countingPool.request({
@@ -415,9 +415,9 @@ class OpenAiEngine implements Engine {
   }
 
   /**
-   * For a server whose cache knows no salts: it may keep prompts when it held none before us, and as long as it has seen
-   * one scope only. A prompt under zero data retention stays in a slot until the next one, so after it nothing may be
-   * matched either. What a server holds that was started again while we run came from us, so the scopes still tell.
+   * For a server whose cache has no salts: it may keep prompts if it held none before us, and as long as it has seen only one
+   * scope. A prompt under zero data retention stays in a slot until the next one, so after it nothing may be matched either. The
+   * cache of a server that restarted while we run came from us, so the scopes still decide.
    */
   #mayCachePrompt(request: EngineRequest): boolean {
     this.#soleCacheScope ??= request.cacheScope;
@@ -426,13 +426,13 @@ class OpenAiEngine implements Engine {
   }
 }
 
-/** A request in the words of its backend, and how long it is. */
+/** A request in its backend's wire format, and its length. */
 interface WrittenRequest {
   readonly upstream: UpstreamRequest;
   readonly measured: JsonLength;
 }
 
-/** From here on a request is written in pieces. A quarter of a megabyte takes a millisecond. */
+/** From this length on a request is written in pieces. A quarter of a megabyte takes a millisecond. */
 const longCharacters = 262_144;
 
 function promptCharacters(prompt: Prompt): number {
@@ -454,12 +454,12 @@ function messageCharacters(message: Message): number {
 }
 
 interface Opening {
-  /** Asked at the first read: what to wait for, if anything. Never rejects. */
+  /** Called at the first read; returns what to wait for, if anything. Never rejects. */
   readonly before: () => Promise<void> | undefined;
   readonly open: () => Exchange;
 }
 
-/** Opens its source at the first read; an abort before that is an abort too. To be read once. */
+/** Opens its source at the first read; an abort before that still counts. To be read once. */
 class LazyStream implements GenerationStream, AsyncIterableIterator<GenerationBatch, undefined> {
   readonly #signal: AbortSignal;
   readonly #opening: Opening;
@@ -521,7 +521,7 @@ class LazyStream implements GenerationStream, AsyncIterableIterator<GenerationBa
     return this.#isOver ? { done: true, value: undefined } : this.#first();
   }
 
-  /** An abort or a reader that leaves ends the wait at once; what is waited for goes on. */
+  /** An abort or a reader that leaves ends the wait at once; the awaited work continues. */
   async #waited(wait: Promise<void>): Promise<void> {
     let leave = (): void => {};
     const left = new Promise<void>((resolve) => (leave = resolve));
@@ -537,17 +537,14 @@ class LazyStream implements GenerationStream, AsyncIterableIterator<GenerationBa
 const fieldsOf = (body: UpstreamRequest['body']): Readonly<Record<string, true>> =>
   Object.fromEntries(Object.keys(body).map((name) => [name, true] as const));
 
-/** Names and values in turn. */
+/** Names and values alternate. */
 function headLines(headers: readonly string[]): string {
   let lines = '';
   for (let i = 0; i < headers.length; i += 2) lines += `${headers[i]}: ${headers[i + 1]}\r\n`;
   return lines;
 }
 
-/**
- * No tokenizer makes more tokens than there are bytes; the rest is what a chat template may add by itself, and what an
- * image may stand for.
- */
+/** No tokenizer makes more tokens than there are bytes; the rest covers a chat template's own text, and images. */
 const promptTokensMax = (textBytes: number, images: number): number => textBytes + 8_192 + images * 65_536;
 
 function imageCount(prompt: Prompt): number {

@@ -4,7 +4,7 @@ import { flavors, type FlavorName } from './flavors.ts';
 import { causeCode } from './incidents.ts';
 
 export interface ProbeOptions {
-  /** Up to and with the version, as in the configuration. */
+  /** Up to and including the version, as in the configuration. */
   readonly url: string;
   readonly apiKey: string | undefined;
   readonly flavor: FlavorName;
@@ -13,22 +13,22 @@ export interface ProbeOptions {
   /** The window that the card promises; absent: it is not compared. */
   readonly contextLength?: number;
   readonly signal: AbortSignal;
-  /** For each of the few questions. */
+  /** Time limit for each of the few questions. */
   readonly timeoutMs?: number;
 }
 
 export interface ProbeResult {
-  /** Something that speaks HTTP answered. */
+  /** Some HTTP server answered. */
   readonly reachable: boolean;
-  /** Until the first answer's head, connecting included; undefined when none came. */
+  /** Until the first answer's head, connecting included; `undefined` without an answer. */
   readonly latencyMs: number | undefined;
-  /** Ids that it serves, as far as it says. */
+  /** Ids that it serves, as far as it reports them. */
   readonly models: readonly string[];
-  /** What kind of server it seems to be; undefined when it shows no sign. */
+  /** The apparent kind of server; `undefined` when it shows no sign. */
   readonly looksLike: FlavorName | undefined;
-  /** It answers and takes the key; a problem that is left is about the model or the flavor. */
+  /** It answers and accepts the key; a remaining problem is about the model or the flavor. */
   readonly isUsable: boolean;
-  /** The first thing that an operator should see to, in a sentence that says what to do. */
+  /** The first thing that an operator should fix, in a sentence that says what to do. */
   readonly problem?: string;
 }
 
@@ -38,8 +38,8 @@ const bodyBytesMax = 4 * 1024 * 1024;
 const modelsMax = 1_000;
 
 /**
- * Asks a backend whether it is there, which models it has, and what kind of server it is, without generating anything.
- * Never throws but for the signal; shows nothing that the backend says except the ids of its models.
+ * Asks a backend whether it is there, which models it has, and what kind of server it is, without generating anything. Throws
+ * only for the signal; shows nothing from the backend except the ids of its models.
  */
 export async function probeBackend(options: ProbeOptions): Promise<ProbeResult> {
   const { url, apiKey, signal, timeoutMs = 5_000 } = options;
@@ -49,7 +49,7 @@ export async function probeBackend(options: ProbeOptions): Promise<ProbeResult> 
   const root = base.replace(/\/v1$/, '');
   const headers = {
     accept: 'application/json',
-    // In the server's own log: who asks, and that it is no client.
+    // For the server's own log: who asks, and that it is not a client.
     'user-agent': probeUserAgent,
     'accept-encoding': 'identity',
     ...(apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }),
@@ -83,7 +83,7 @@ export async function probeBackend(options: ProbeOptions): Promise<ProbeResult> 
 }
 
 interface Answer {
-  /** undefined: there was no answer; `code` says why, if anything is known. */
+  /** `undefined`: there was no answer; `code` is the reason, if known. */
   readonly status: number | undefined;
   readonly headMs?: number;
   readonly server: string;
@@ -124,7 +124,7 @@ function parsed(text: string): unknown {
   }
 }
 
-/** By the routes that only one of them has. */
+/** Detected by the routes that only one kind has. */
 async function kindOf(
   get: (path: string) => Promise<Answer>,
   root: string,
@@ -188,7 +188,7 @@ function problemOf(
   return undefined;
 }
 
-/** vLLM and SGLang tell it with the model. */
+/** vLLM and SGLang report it with the model. */
 function windowOf(body: unknown, model: string): number | undefined {
   const window = entriesOf(body).find(({ id }) => id === model)?.['max_model_len'];
   return Number.isSafeInteger(window) && (window as number) > 0 ? (window as number) : undefined;

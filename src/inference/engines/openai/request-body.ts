@@ -9,19 +9,19 @@ import { ImageUrl } from './image-body.ts';
 import { guarded } from './special-tokens.ts';
 import type { SpecialTokens } from './special-tokens.ts';
 
-/** What is known of the server that a request goes to. */
+/** Facts about the server that a request goes to. */
 export interface UpstreamServer {
   readonly flavor: Flavor;
   /** The model's id there. */
   readonly model: string;
-  /** Whether the model reasons, so that its template can be told how much: some templates refuse to be told. */
+  /** Whether the model reasons, so that its template accepts an effort: some templates refuse one. */
   readonly reasons: boolean;
   /** Sampling fields that the server takes although its flavor does not. */
   readonly forward: readonly ForwardedField[];
   readonly specialTokens: SpecialTokens;
-  /** Whether the model's template takes system messages in front only: later ones then are words of the user. */
+  /** Whether the model's template takes system messages in front only: later ones then become user text. */
   readonly systemFirst: boolean;
-  /** Makes salts that nobody can guess. */
+  /** The key for unguessable salts. */
   readonly saltKey: Uint8Array;
 }
 
@@ -34,8 +34,8 @@ export interface UpstreamRequest {
 }
 
 /**
- * The request in the words of the backend. Every field is built here from the internal language, so nothing that a
- * client invents can reach a backend and ask for work that the meter does not see.
+ * The request in its backend's wire format. Every field is built here from the internal language, so nothing that a client
+ * invents can reach a backend and ask for work that the meter does not see.
  */
 export function upstreamRequest(
   unguarded: EngineRequest,
@@ -76,7 +76,7 @@ export function upstreamRequest(
   }
 }
 
-/** The same request, now that it is known whether its prompt may be cached; and by how many bytes its JSON is longer. */
+/** The same request, once it is known whether its prompt may be cached, and the number of bytes added to its JSON. */
 export function withCaching(
   { path, body }: UpstreamRequest,
   request: EngineRequest,
@@ -89,7 +89,7 @@ export function withCaching(
   return { path, body: { ...body, ...fields }, addedBytes: bytes(fields) - bytes(body) };
 }
 
-/** The request as the server can read it: nothing in it is taken for a token of its own, and its template takes the roles. */
+/** The request as the server can read it: no text is taken for a special token, and its template takes the roles. */
 export function readable(request: EngineRequest, { specialTokens, systemFirst }: UpstreamServer): EngineRequest {
   const safe = guarded(request, specialTokens);
   const { prompt } = safe;
@@ -97,7 +97,7 @@ export function readable(request: EngineRequest, { specialTokens, systemFirst }:
   return { ...safe, prompt: { ...prompt, messages: inlineSystemAsUser(prompt.messages) } };
 }
 
-/** Messages as the backend's template reads them; also what its token counter is asked with. */
+/** Messages as the backend's template reads them; also used for its token counter. */
 export function chatMessages(messages: readonly Message[]): readonly Readonly<Record<string, unknown>>[] {
   return messages.map((message) => {
     switch (message.role) {
@@ -129,7 +129,7 @@ export function chatMessages(messages: readonly Message[]): readonly Readonly<Re
 /** Tools and the choice among them. */
 export function toolFields(request: EngineRequest, flavor: Flavor): Readonly<Record<string, unknown>> {
   const { toolChoice } = request;
-  // What may not be called is not told of, so that no server calls it all the same (contracts §0.14).
+  // Tools that may not be called are not sent, so that no server calls them anyway (contracts §0.14).
   if (request.tools.length === 0 || toolChoice.type === 'none') return {};
   const parallel = request.parallelToolCalls ? {} : { parallel_tool_calls: false };
   const isForced = toolChoice.type !== 'auto';
@@ -148,7 +148,7 @@ export function toolFields(request: EngineRequest, flavor: Flavor): Readonly<Rec
   };
 }
 
-/** How much a model that reasons is to reason; nothing for others. */
+/** The effort fields for a model that reasons; empty for others. */
 export function effortFields(request: EngineRequest, { flavor, reasons }: UpstreamServer) {
   if (!reasons) return {};
   const { constraint } = request;
@@ -156,13 +156,13 @@ export function effortFields(request: EngineRequest, { flavor, reasons }: Upstre
   return flavor.effort(isSilenced ? 'none' : request.effort, constraint !== undefined);
 }
 
-/** What servers of the flavor cannot do of a request; another backend may. */
+/** The error for a request that servers of the flavor cannot serve; another backend may. */
 export const refusalOf = (
   request: EngineRequest,
   { flavor, reasons }: Pick<UpstreamServer, 'flavor' | 'reasons'>,
 ): ApiError | undefined => completionRefusal(request, flavor, reasons) ?? continuationRefusal(request, flavor);
 
-/** What the server needs to know in order to go on with the last message. */
+/** Fields that make the server continue the last message. */
 export const continuationFields = ({ prompt }: EngineRequest, { continuation }: Flavor) =>
   continuesLast(prompt) ? continuation : undefined;
 
@@ -204,7 +204,7 @@ function samplingFields(
 ): Readonly<Record<string, unknown>> {
   const { sampling } = request;
   const fields: Record<string, unknown> = {
-    // Text completions know one name.
+    // Text completions have only one name.
     [reasons && request.prompt.type === 'messages' ? flavor.reasoningLimit : 'max_tokens']:
       request.maxTokens + request.reasoningRoomTokens,
   };
@@ -230,7 +230,7 @@ function samplingFields(
   return fields;
 }
 
-/** Fails closed: what the server would not enforce it is not sent. `dispatch` does not choose such a backend. */
+/** Fails closed: a server is never sent a constraint that it would not enforce; `dispatch` does not choose such a backend. */
 function constraintFields(request: EngineRequest, flavor: Flavor): Readonly<Record<string, unknown>> {
   const { constraint } = request;
   if (constraint === undefined) return {};
@@ -242,7 +242,7 @@ function constraintFields(request: EngineRequest, flavor: Flavor): Readonly<Reco
   return flavor.constraint(constraint, request.effort);
 }
 
-/** What a client is told of a constraint that no backend keeps. */
+/** The client's error for a constraint that no backend keeps. */
 export const cannotKeep = (type: Constraint['type']): ApiError =>
   type === 'regex'
     ? new ApiError('unsupported_regex', 'The model cannot keep an answer to a regular expression.', { param: 'regex' })
@@ -269,7 +269,7 @@ function cacheFields(
   }
 }
 
-/** A plain string wherever there are only texts: the one form that every server and every template takes. */
+/** A plain string wherever there are only texts: the one form that all servers and templates take. */
 function contentOf(parts: readonly Part[]): string | readonly Readonly<Record<string, unknown>>[] {
   if (parts.every((part) => part.type === 'text')) return parts.map((part) => part.text).join('\n');
   return parts.map((part) => {
@@ -279,7 +279,7 @@ function contentOf(parts: readonly Part[]): string | readonly Readonly<Record<st
       case 'image':
         return { type: 'image_url', image_url: { url: new ImageUrl(part) } };
       case 'image-url':
-        // Backends stand in networks of their own, and would fetch it without any of our checks.
+        // Backends are in networks of their own, and would fetch it without any of our checks.
         throw new Error('an image was not fetched before its request went to a backend');
       case 'file':
         throw new ApiError('unsupported_feature', 'The model takes no files.', { param: part.at });

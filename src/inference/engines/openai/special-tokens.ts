@@ -2,17 +2,17 @@ import { ApiError } from '../../../platform/errors.ts';
 import type { EngineRequest, Message, Part, Prompt, Tool } from '../../../generation/request.ts';
 
 /**
- * What becomes of a client's text that spells a special token of the model. Servers read `<|im_end|>` in a message as the
- * token itself, so that a text can pretend to be another turn (reliability §3.4).
+ * How client text that spells a special token of the model is handled. Servers read `<|im_end|>` in a message as the token
+ * itself, so that a text can pretend to be another turn (reliability §3.4).
  */
 export interface SpecialTokens {
-  /** `pass`: nothing is done; `refuse`: 400; `break`: a character without width goes into it, so that it is only text. */
+  /** `pass`: nothing is done; `refuse`: 400; `break`: a zero-width character is inserted, so that it is only text. */
   readonly mode: 'pass' | 'refuse' | 'break';
-  /** Beside `<|…|>` and `<｜…｜>`: special tokens of this model that look otherwise, such as `[INST]`. */
+  /** Besides `<|…|>` and `<｜…｜>`: other special tokens of this model, such as `[INST]`. */
   readonly texts: readonly string[];
 }
 
-/** The request without special tokens in any text of the client's. Throws `unsupported_value` 400. */
+/** The request without special tokens in any client text. Throws `unsupported_value` 400. */
 export function guarded(request: EngineRequest, { mode, texts }: SpecialTokens): EngineRequest {
   if (mode === 'pass') return request;
   const guard = new Guard(mode, texts);
@@ -20,7 +20,7 @@ export function guarded(request: EngineRequest, { mode, texts }: SpecialTokens):
 }
 
 const zeroWidthSpace = '\u200b';
-/** How often a text is looked at again: breaking one token may spell another of the list. */
+/** How often a text is checked again: breaking one token may spell another of the list. */
 const roundsMax = 8;
 
 class Guard {
@@ -47,13 +47,13 @@ class Guard {
     return text;
   }
 
-  /** A name, which must come back as it is. */
+  /** A name, which must come back unchanged. */
   name(name: string, param: string): string {
     if (this.#pattern.test(name)) throw refused(param);
     return name;
   }
 
-  /** A schema: what describes is text, all else are names. */
+  /** A schema: descriptions are text, everything else is names. */
   schema(value: unknown, param: string, isText = false): unknown {
     if (typeof value === 'string') return isText ? this.text(value, param) : this.name(value, param);
     if (typeof value !== 'object' || value === null) return value;
@@ -82,7 +82,7 @@ function guardPrompt(prompt: Prompt, guard: Guard): Prompt {
       return { type: 'messages', messages: prompt.messages.map((message, i) => guardMessage(message, i, guard)) };
     case 'texts':
       return { type: 'texts', prompts: prompt.prompts.map((text) => guard.text(text, 'prompt')) };
-    // Whoever writes token ids writes special ones on purpose.
+    // A client that writes token ids writes special ones on purpose.
     case 'token-ids':
       return prompt;
   }
@@ -116,7 +116,7 @@ function guardMessage(message: Message, index: number, guard: Guard): Message {
   }
 }
 
-/** Neighbouring texts as one, because templates put them side by side: two halves would be a token there. */
+/** Joins adjacent texts, because templates put them side by side: two halves would form a token there. */
 function joined(parts: readonly Part[]): readonly Part[] {
   const all: Part[] = [];
   for (const part of parts) {

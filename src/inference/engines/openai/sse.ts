@@ -5,13 +5,13 @@ export class StreamFault extends Error {
   override readonly name = 'StreamFault';
 }
 
-/** Longest event that is believed (reliability U9). */
+/** Longest event that is accepted (reliability U9). */
 const eventCharactersMax = 4 * 1024 * 1024;
 
 /**
- * Reads an event stream (the "server-sent events" chapter of the HTML standard) incrementally: the same events for every
- * way in which the bytes are cut into reads. It refuses what the standard would skip in silence: invalid UTF-8, unknown
- * lines, an event that the end cuts off (reliability U8).
+ * Reads an event stream (the "server-sent events" chapter of the HTML standard) incrementally: the same events however the bytes
+ * are cut into reads. It refuses what the standard would silently skip: invalid UTF-8, unknown lines, an event that the end cuts
+ * off (reliability U8).
  *
  * `onEvent` gets the data and, where the stream named one, the event's name.
  */
@@ -41,12 +41,12 @@ export class SseReader {
 
   #pushWhole(bytes: Buffer, from: number, to: number): void {
     const text = bytes.toString('utf8', from, to);
-    // The decoder writes U+FFFD for what it cannot read; the check is free for text of one byte per character.
+    // The decoder writes U+FFFD for invalid bytes; the check is free for text of one byte per character.
     if (text.includes('\ufffd') && !isUtf8(bytes.subarray(from, to))) this.#pushUpToFault(bytes.subarray(from, to));
     else if (text !== '') this.#pushText(text);
   }
 
-  /** The lines before the one that is invalid are what they are, wherever the reads were cut. */
+  /** The lines before the invalid one are valid, wherever the reads were cut. */
   #pushUpToFault(bytes: Buffer): never {
     for (let from = 0; ;) {
       const end = bytes.indexOf(10, from);
@@ -71,7 +71,7 @@ export class SseReader {
     else this.#split(text, from);
   }
 
-  /** The stream is over: what was not ended by an empty line is an event too, when it is whole. */
+  /** The stream is over: a last event without its empty line counts too, if it is complete. */
   end(): void {
     if (this.#cutBytes !== undefined) throw new StreamFault('invalid UTF-8');
     if (this.#line !== '') {
@@ -87,7 +87,7 @@ export class SseReader {
       const end = text.indexOf('\n', from);
       if (end === -1) return this.#keep(text, from);
       if (this.#isBetweenEvents && text.charCodeAt(end + 1) === 10 && text.startsWith('data: ', from)) {
-        // An event of one line, as nearly all are.
+        // An event of one line, like nearly all.
         this.#onEvent(text.slice(from + 6, end), '');
         from = end + 2;
       } else {
@@ -159,13 +159,13 @@ export class SseReader {
     }
     const cut = cutTailBytes(bytes);
     if (cut === 0) return bytes;
-    // The bytes of a read are valid during it only.
+    // The bytes of a read are only valid during it.
     this.#cutBytes = Buffer.from(bytes.subarray(bytes.length - cut));
     return bytes.subarray(0, bytes.length - cut);
   }
 }
 
-/** How many bytes at the end are the beginning of a character that goes on in the next read. */
+/** How many bytes at the end begin a character that continues in the next read. */
 function cutTailBytes(bytes: Buffer): number {
   const length = bytes.length;
   if (length === 0 || bytes[length - 1]! < 0x80) return 0;

@@ -2,7 +2,7 @@ import Type from 'typebox';
 import type { ErrorCode } from '../../../platform/errors.ts';
 import { words, type ScriptRule, type ScriptStep } from './script.ts';
 
-/** Codes that an engine may fail with; the rest would be a lie about the client. */
+/** Codes that an engine may fail with; the others would blame the client falsely. */
 const faultCodes = [
   'backend_http_error',
   'backend_timeout',
@@ -16,7 +16,7 @@ const faultCodes = [
 
 const strict = { additionalProperties: false } as const;
 const milliseconds = (description: string) => Type.Integer({ minimum: 0, maximum: 3_600_000, description, default: 0 });
-/** A text is cut into words; a list is played piece by piece as it stands. */
+/** A text is cut into words; a list is played piece by piece, unchanged. */
 const text = (description: string) =>
   Type.Union([Type.String(), Type.Array(Type.String(), { maxItems: 100_000 })], { description });
 
@@ -125,7 +125,7 @@ export type ScriptSettings = Type.Static<typeof scriptSchema>;
 /** Most tokens that one rule may play. */
 const tokensMax = 1_000_000;
 
-/** The rule in the engine's own form. Throws a `RangeError` in words for what the schema cannot say. */
+/** The rule in the engine's own form. Throws a readable `RangeError` for errors that the schema cannot express. */
 export function scriptRule(settings: ScriptSettings): ScriptRule {
   const chunk = settings.chunk ?? 'word';
   const steps = settings.say.map((step) => stepOf(step, chunk));

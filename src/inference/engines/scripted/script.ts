@@ -4,7 +4,7 @@ import type { EngineRequest, Message, ReasoningForm } from '../../../generation/
 import type { RawUsage } from '../usage-tally.ts';
 import { idOf } from './vocabulary.ts';
 
-/** What a request must look like for a rule to apply; what is `undefined` does not matter. */
+/** What a request must look like for a rule to apply; `undefined` fields match anything. */
 export interface ScriptCondition {
   /** Name of the engine, so that one list of rules can serve several models. */
   readonly model?: string | undefined;
@@ -21,31 +21,31 @@ export type ScriptStep =
   | { readonly type: 'reasoning' | 'text'; readonly pieces: readonly string[] }
   | { readonly type: 'tool-call'; readonly name: string; readonly arguments: readonly string[] };
 
-/** Something that goes wrong after so many tokens of every choice. */
+/** Something that goes wrong after this many tokens of every choice. */
 export interface ScriptFault {
   readonly afterTokens: number;
-  /** The backend ends without a finish; falls silent; fails with a code. */
+  /** The backend ends without a finish, falls silent, or fails with a code. */
   readonly type: 'cut' | 'hang' | 'error';
   readonly code: ErrorCode;
 }
 
-/** One rule: when it applies, and what is then played. One piece is one token, the name of a tool call is one more. */
+/** One rule: when it applies, and what it then plays. One piece is one token, the name of a tool call is one more. */
 export interface ScriptRule {
   readonly when: ScriptCondition | undefined;
   readonly steps: readonly ScriptStep[];
-  /** How often the steps are played one after the other. */
+  /** How often the steps are played in a row. */
   readonly repeat: number;
   readonly firstTokenMs: number;
-  /** Between tokens; 0 plays as fast as the reader takes it. */
+  /** Milliseconds between tokens; 0 plays as fast as the reader takes it. */
   readonly paceMs: number;
   readonly fault: ScriptFault | undefined;
-  /** `'none'`: the backend reports nothing, so the engine counts. Figures are reported as they stand, and then clamped. */
+  /** `'none'`: the backend reports nothing, so the engine counts. Figures are reported unchanged, and then clamped. */
   readonly usage: RawUsage | 'none' | undefined;
   /** Length of the prompt; `undefined`: counted. */
   readonly promptTokens: number | undefined;
 }
 
-/** A piece of an answer, as the events of one token say it. */
+/** A piece of an answer, as the events of one token carry it. */
 export type ScriptToken =
   | { readonly type: 'reasoning' | 'text'; readonly text: string }
   | { readonly type: 'tool-call'; readonly call: number; readonly name: string }
@@ -84,14 +84,14 @@ export function tokensOf(rule: ScriptRule): readonly ScriptToken[] {
   return tokens;
 }
 
-/** Without its reasoning; the same list when there is none. */
+/** The tokens without reasoning; the same list when there is none. */
 export function withoutReasoning(tokens: readonly ScriptToken[]): readonly ScriptToken[] {
   return tokens.some(({ type }) => type === 'reasoning') ? tokens.filter(({ type }) => type !== 'reasoning') : tokens;
 }
 
 /**
- * The tokens as the request's form of reasoning has them (§4.2.5(1) and (4)): beside the answer, in it between think tags, or
- * nowhere. Where it is not told of, its tokens are the answer's.
+ * The tokens in the request's form of reasoning (§4.2.5(1) and (4)): beside the answer, in it between think tags, or omitted.
+ * Where reasoning is not reported, its tokens count as the answer's.
  */
 export function formed(tokens: readonly ScriptToken[], form: ReasoningForm): readonly ScriptToken[] {
   if (form === 'separate') return tokens;
@@ -105,7 +105,7 @@ export function formed(tokens: readonly ScriptToken[], form: ReasoningForm): rea
   });
 }
 
-/** What one choice says after stop strings, `max_tokens` and the window have been applied to it. */
+/** One choice's tokens after stop strings, `max_tokens` and the window have been applied. */
 export function planOf(tokens: readonly ScriptToken[], request: EngineRequest, windowTokens: number): ScriptPlan {
   const limit = Math.min(request.maxTokens, windowTokens);
   const stopped =
@@ -121,7 +121,7 @@ export function planOf(tokens: readonly ScriptToken[], request: EngineRequest, w
   return { tokens, reason, stopSequence: undefined, stopTokenId: undefined, cause: undefined };
 }
 
-/** Up to the first token that the client named as an end. */
+/** Up to the first token that the client named as a stop token. */
 function stopTokenAt(tokens: readonly ScriptToken[], { tokens: controls }: EngineRequest): ScriptPlan | undefined {
   if (controls === undefined || controls.stopIds.length === 0) return undefined;
   const at = tokens.findIndex((token) => token.type === 'text' && controls.stopIds.includes(idOf(token.text)));
@@ -137,8 +137,8 @@ function stopTokenAt(tokens: readonly ScriptToken[], { tokens: controls }: Engin
 }
 
 /**
- * How a prompt is counted when the rule does not say: 4 tokens a message and one for every 4 bytes of text, begun ones
- * included; tool definitions by the bytes of their JSON; token ids by their number; an image is 256.
+ * A prompt's token count when the rule gives none: 4 tokens per message and one per 4 bytes of text, rounded up; tool definitions
+ * by the bytes of their JSON; token ids by their number; an image is 256.
  */
 export function promptTokensOf(request: EngineRequest): number {
   const { prompt, tools } = request;
@@ -155,7 +155,7 @@ export function promptTokensOf(request: EngineRequest): number {
   }
 }
 
-/** Each prompt has the window for itself. */
+/** Each prompt has the window to itself. */
 export function longestPromptTokens(request: EngineRequest): number {
   const { prompt } = request;
   switch (prompt.type) {
@@ -168,7 +168,7 @@ export function longestPromptTokens(request: EngineRequest): number {
   }
 }
 
-/** Cuts a text into pieces of a word with the blanks before it; joined they are the text. */
+/** Cuts a text into words, each with the blanks before it; joined they are the text. */
 export function words(text: string): readonly string[] {
   return text.match(/\s*\S+|\s+$/g) ?? [];
 }
@@ -200,7 +200,7 @@ function lastText(request: EngineRequest): string {
   }
 }
 
-/** Up to the first stop string in the visible text, when it comes within the limit of tokens. */
+/** Up to the first stop string in the visible text, if it comes within the token limit. */
 function stopAt(
   tokens: readonly ScriptToken[],
   stops: readonly string[],
@@ -208,7 +208,7 @@ function stopAt(
   isIncluded = false,
 ): Pick<ScriptPlan, 'tokens' | 'stopSequence'> | undefined {
   const longest = Math.max(...stops.map((stop) => stop.length));
-  // A match can begin in an earlier token, so the end of what was said is kept.
+  // A match can begin in an earlier token, so the end of the previous text is kept.
   let tail = '';
   for (let i = 0; i < Math.min(tokens.length, limit); i++) {
     const token = tokens[i]!;
@@ -239,7 +239,7 @@ function cutText(tokens: ScriptToken[], characters: number): readonly ScriptToke
   return tokens;
 }
 
-/** Whatever its size. */
+/** For an image of any size. */
 export const imageTokens = 256;
 
 function messageTokens(message: Message): number {

@@ -20,12 +20,12 @@ import {
 import { idOf, logprobOf, readPrompt, vocabularySize } from './vocabulary.ts';
 
 export interface ScriptedEngineOptions {
-  /** The model's public id, which rules may ask for. */
+  /** The model's public id, which rules can match on. */
   readonly name: string;
   readonly contextLength: number;
-  /** The model can be told how much to reason. One that cannot plays its scripts as they stand. */
+  /** Whether the model accepts an effort. One that does not plays its scripts unchanged. */
   readonly reasons?: boolean;
-  /** The first rule that matches is played; the last one must match everything. */
+  /** The first matching rule is played; the last one must match everything. */
   readonly scripts: readonly ScriptRule[];
 }
 
@@ -72,7 +72,7 @@ class ScriptedEngine implements Engine {
     return vocabularySize;
   }
 
-  /** A script ends where it ends, whatever a client would have it do. */
+  /** A script's end is fixed, whatever a client asks for. */
   refusal({ tokens }: EngineRequest): ApiError | undefined {
     const param = tokens?.ignoresEnd === true ? 'ignore_eos' : (tokens?.tokensMin ?? 0) > 0 ? 'min_tokens' : undefined;
     if (param === undefined) return undefined;
@@ -113,7 +113,7 @@ class ScriptedEngine implements Engine {
     yield* this.#tokenBatches(start, rule, plan, choices, request, tally, stops);
   }
 
-  /** The tokens at their pace, then the finish of every choice and the usage; or the fault of the rule on the way. */
+  /** Yields the tokens at their pace, then the finish of every choice and the usage, or the rule's fault on the way. */
   async *#tokenBatches(
     start: GenerationEvent,
     rule: ScriptRule,
@@ -140,7 +140,7 @@ class ScriptedEngine implements Engine {
     while (said < end) {
       const dueMs = startMs + said * paceMs;
       if (paceMs > 0) await until(dueMs, stops);
-      // A reader that was away finds all that is due, as it would with a backend that did not wait for it.
+      // A reader that was away gets everything that is due, as from a backend that did not wait for it.
       const due = paceMs > 0 ? 1 + Math.floor((performance.now() - dueMs) / paceMs) : batchTokens;
       const to = Math.min(end, said + Math.min(due, batchTokens));
       for (; said < to; said++) {
@@ -161,7 +161,7 @@ class ScriptedEngine implements Engine {
     yield batch;
   }
 
-  /** §4.2.5(4): with `none` there is no reasoning, or one that nobody hears of, which is played and formed into nothing. */
+  /** §4.2.5(4): with `none` there is no reasoning, or it is hidden: then it is played and left out. */
   #isQuiet({ prompt, effort, reasoningForm }: EngineRequest): boolean {
     const isReported = this.#options.reasons === true && prompt.type === 'messages';
     return isReported && effort === 'none' && reasoningForm !== 'hidden';
@@ -191,7 +191,7 @@ class ScriptedEngine implements Engine {
   }
 }
 
-/** What a rule says, with its reasoning and without. */
+/** A rule's tokens, with reasoning and without. */
 interface SpokenTokens {
   readonly thought: readonly ScriptToken[];
   readonly unthought: readonly ScriptToken[];
@@ -227,7 +227,7 @@ function pushToken(
       if (token.text !== '') batch.push({ type: 'text', choice, text: token.text });
       return;
     case 'reasoning':
-      // A token that a stop string has eaten is counted, but says nothing.
+      // A token removed by a stop string is counted, but has no text.
       if (token.text !== '') batch.push({ type: token.type, choice, text: token.text });
       return;
     case 'tool-call':
@@ -278,7 +278,7 @@ function throwIfAborted(stops: readonly AbortSignal[]): void {
   for (const stop of stops) stop.throwIfAborted();
 }
 
-/** Waits until a moment of the monotonic clock, or for ever; rejects at once when a signal aborts. Leaves nothing behind. */
+/** Waits until a moment of the monotonic clock, or forever; rejects at once when a signal aborts. Leaves nothing behind. */
 function until(atMs: number | undefined, stops: readonly AbortSignal[]): Promise<void> {
   throwIfAborted(stops);
   const leftMs = atMs === undefined ? Infinity : atMs - performance.now();
