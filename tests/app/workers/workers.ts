@@ -84,12 +84,18 @@ export async function send(
 /** Whether the worker has taken the connection. */
 function hasTaken(worker: number, { client }: Sent): boolean {
   const port = client.localPort.toString(16).toUpperCase().padStart(4, '0');
-  const lines = readFileSync('/proc/net/tcp', 'latin1').split('\n');
-  const inode = lines.map((line) => line.trim().split(/\s+/)).find((fields) => fields[2]?.endsWith(`:${port}`))?.[9];
+  // Connections that have ended stay in the list for a minute, without an inode, and their ports are used again meanwhile.
+  const inodes = new Set(
+    readFileSync('/proc/net/tcp', 'latin1')
+      .split('\n')
+      .map((line) => line.trim().split(/\s+/))
+      .filter((fields) => fields[2]?.endsWith(`:${port}`) && fields[9] !== '0')
+      .map((fields) => `socket:[${fields[9]}]`),
+  );
   const folder = `/proc/${worker}/fd`;
   return readdirSync(folder).some((name) => {
     try {
-      return readlinkSync(join(folder, name)) === `socket:[${inode}]`;
+      return inodes.has(readlinkSync(join(folder, name)));
     } catch {
       return false; // closed meanwhile
     }
