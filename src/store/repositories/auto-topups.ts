@@ -57,6 +57,11 @@ export async function setAutoTopup(
     .execute();
 }
 
+/** Less than the threshold is free of holds; of `account` joined with `auto_topup`. */
+const isBelowThreshold = sql<boolean>`available
+  + coalesce((select sum(remaining) from slice where slice.account_id = account.id), 0)
+  - coalesce((select sum(hold) from open_request where open_request.account_id = account.id), 0) < threshold`;
+
 /** Accounts with a charge under way, or with less than their threshold free of holds. Bounded; `after` for the next ones. */
 export async function dueAutoTopups(
   db: Db,
@@ -75,9 +80,7 @@ export async function dueAutoTopups(
           is('stopped_at', 'is', null),
           is('account.status', '=', 'active'),
           is.or([is('failures', '=', 0n), is('updated_at', '<=', BigInt(request.retryBefore))]),
-          sql<boolean>`available
-            + coalesce((select sum(remaining) from slice where slice.account_id = account.id), 0)
-            - coalesce((select sum(hold) from open_request where open_request.account_id = account.id), 0) < threshold`,
+          isBelowThreshold,
         ]),
       ]),
     )
@@ -121,6 +124,15 @@ export async function claimAutoTopup(
       return topup === undefined ? { kind: 'none' } : { kind: 'charge', topup };
     }
     if (row.enabled !== 1n || row.stopped_at !== null) return { kind: 'none' };
+    // It was listed while another process ended the charge under way: what that has credited may be enough.
+    const stillDue = await transaction
+      .selectFrom('auto_topup')
+      .innerJoin('account', 'account.id', 'auto_topup.account_id')
+      .select('account.id')
+      .where('auto_topup.account_id', '=', accountId)
+      .where(isBelowThreshold)
+      .executeTakeFirst();
+    if (stillDue === undefined) return { kind: 'none' };
     if ((await chargedSince(transaction, { accountId, from: monthFrom })) + row.amount > row.monthly_cap)
       return { kind: 'cap' };
     const claimed = await transaction
