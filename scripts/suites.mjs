@@ -15,6 +15,8 @@ const filesAtOnce = Math.min(os.availableParallelism() + 1, 8);
  */
 const nodeChanges = [
   'accounts/secret',
+  'accounts/users/oidc',
+  'accounts/users/second-factors',
   'accounts/users/sign-in',
   'app/control',
   'app/reload',
@@ -30,16 +32,14 @@ const nodeChanges = [
   'inference/engines/llama/bindings',
   'inference/engines/llama/default-model',
   'inference/engines/llama/engine',
-  'inference/engines/openai/answer-reader',
-  'inference/engines/openai/connections',
-  'inference/engines/openai/contract',
-  'inference/engines/openai/faults',
+  'inference/engines/openai',
   'inference/files',
   'inference/http',
-  'inference/images/fetcher',
+  'inference/images',
   'inference/model-files',
   'notifications',
   'platform',
+  'setup',
   'store',
 ].map((name) => path.normalize(name));
 

@@ -64,9 +64,9 @@ export function createAccountHost(
       else send(response, error.status, 'application/json', body, publicId, { ...wait, ...error.headers });
     };
     const failed = (error: unknown): void => {
-      const reported = toApiError(error);
-      if (reported.code === 'internal_error') options.failed(error, publicId);
-      refuse(reported);
+      const mapped = toApiError(error);
+      if (mapped.code === 'internal_error') options.failed(error, publicId);
+      refuse(mapped);
     };
     const target = request.url ?? '/';
     const mark = target.indexOf('?');

@@ -11,8 +11,8 @@ interface FormPage {
   readonly button: string;
   /** Displayed when it is done. */
   readonly done: string;
-  /** Where it then goes automatically: `wished`, to where the user came from. */
-  readonly next?: 'wished';
+  /** Where it then goes automatically: `requested`, to where the user came from. */
+  readonly next?: 'requested';
   /** Where a link then leads. */
   readonly link?: `/${string}`;
   /** Its URL has nothing after the `#`. */
@@ -62,7 +62,7 @@ const pages: Readonly<Record<string, FormPage>> = {
     ],
     button: 'Sign in',
     done: 'You are signed in.',
-    next: 'wished',
+    next: 'requested',
     hasNoToken: true,
   },
   '/sign-in/code': {
@@ -72,7 +72,7 @@ const pages: Readonly<Record<string, FormPage>> = {
     fields: [{ name: 'code', label: 'Code of six digits', type: 'text', autocomplete: 'one-time-code' }],
     button: 'Sign in',
     done: 'You are signed in.',
-    next: 'wished',
+    next: 'requested',
     hasNoToken: true,
   },
   '/sign-up': {

@@ -30,9 +30,9 @@ export async function operate(operation: Operation, services: OperationServices)
     answer = await carryOut(operation, services);
     await services.caughtUp?.();
   } catch (error) {
-    const reported = mappedError(error);
-    await entry.complete(reported instanceof OperationError ? 'refused' : 'failed');
-    throw reported;
+    const mapped = mappedError(error);
+    await entry.complete(mapped instanceof OperationError ? 'refused' : 'failed');
+    throw mapped;
   }
   await entry.complete('done', answer);
   return answer;

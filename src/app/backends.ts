@@ -88,8 +88,8 @@ const placesAt = ({ concurrencyMax }: OpenAiBackendConfig): number => concurrenc
  */
 function backendKind(config: BackendConfig): string {
   const elsewhere: readonly string[] = ['name', 'url', 'apiKey', 'queueMax'];
-  const reported = config.engine === 'openai' ? { ...config, concurrencyMax: placesAt(config) } : config;
-  return identityOf(Object.entries(reported).filter(([name]) => !elsewhere.includes(name)));
+  const effective = config.engine === 'openai' ? { ...config, concurrencyMax: placesAt(config) } : config;
+  return identityOf(Object.entries(effective).filter(([name]) => !elsewhere.includes(name)));
 }
 
 /** Supported by our own engines. A script declares its own. */

@@ -13,7 +13,7 @@ import type { Customer } from '../billing/invoices/statement.ts';
 import { microcentsPerCent } from '../billing/payments/payments.ts';
 import type { Payments } from '../billing/payments/payments.ts';
 import { PaymentError } from '../billing/payments/provider.ts';
-import type { UnreceiptedPayment } from '../store/receipt-queries.ts';
+import type { UnreceiptedPayment } from '../store/repositories/receipts.ts';
 import { paperPdf, systemFont } from '../billing/invoices/pdf.ts';
 import type { Paper } from '../billing/invoices/paper.ts';
 import type { Jobs } from '../platform/jobs/jobs.ts';
@@ -126,7 +126,7 @@ export function openNotifications(options: NotificationsOptions): Notifications 
   jobs.add({ name: 'invoices', everyMs: 10 * minuteMs, runs: 'alone', run: () => invoices.issueDue() });
   jobs.add({ name: 'receipts', everyMs: 15_000, runs: 'anywhere', run: (signal) => receipts.issueDue(signal) });
   jobs.add({ name: 'alerts', everyMs: minuteMs, runs: 'alone', run: () => alerts.look() });
-  jobs.add({ name: 'notices', everyMs: 15_000, runs: 'alone', run: () => notices.report() });
+  jobs.add({ name: 'notices', everyMs: 15_000, runs: 'alone', run: () => notices.notify() });
   jobs.add({ name: 'webhooks', everyMs: 5_000, runs: 'anywhere', run: (signal) => deliveries.deliverDue(signal) });
   jobs.add({ name: 'webhooks_tidy', everyMs: 60 * minuteMs, runs: 'alone', run: () => deliveries.forgetOld() });
   return {

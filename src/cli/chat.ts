@@ -151,7 +151,7 @@ async function converse(talk: Talk): Promise<number> {
       try {
         await ask(talk, line, running.signal, shown());
       } catch (error) {
-        explain(await failureOf(error, process.cwd()), print);
+        explain(await failureOf(error, talk.context.around.directory), print);
       } finally {
         running = undefined;
       }

@@ -8,7 +8,7 @@ import { paperPdf, systemFont } from '../billing/invoices/pdf.ts';
 import type { Paper } from '../billing/invoices/paper.ts';
 import { receiptPaper } from '../billing/invoices/receipt.ts';
 import type { Invoice } from '../store/repositories/invoices.ts';
-import type { Receipt } from '../store/receipt-queries.ts';
+import type { Receipt } from '../store/repositories/receipts.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
 import { table } from './output.ts';

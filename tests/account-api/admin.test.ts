@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { LedgerSpan } from '../support/books.ts';
+import { TestLedger } from '../support/test-ledger.ts';
 import { noFeatures, scriptedModel, TestService, until } from '../support/service.ts';
 import { report } from '../app/workers/workers.ts';
 
@@ -157,7 +157,7 @@ test('credit moves once for each key, exactly, and not out of what is not there'
 test('a request is given back once', async () => {
   const answer = await service.chat(ask);
   await answer.arrayBuffer();
-  const row = await new LedgerSpan(service).row(answer.headers.get('x-request-id')!);
+  const row = await new TestLedger(service).row(answer.headers.get('x-request-id')!);
   assert.ok(row.costMicrocents > 0n);
   const json = { account_id: service.accountId, type: 'refund_request', request_id: row.publicId };
   const first = await api('POST', '/v1/admin/credits', { json, once: 'a' });
@@ -166,7 +166,7 @@ test('a request is given back once', async () => {
 });
 
 test('a preview of rates is what they would have charged, and rates hold from then on', async () => {
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   const rows = (await books.everyRow()).filter(({ costMicrocents }) => costMicrocents > 0n);
   assert.ok(rows.length > 0);
   const rates = { input_microcents_per_million: 9_000_000, output_microcents_per_million: 70_000_000 };

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
-import { LedgerSpan } from '../support/books.ts';
+import { TestLedger } from '../support/test-ledger.ts';
 import { InnerService, noFeatures, scriptedModel, until } from '../support/service.ts';
 import { report } from '../app/workers/workers.ts';
 
@@ -99,7 +99,7 @@ test('a key is what was asked for, says what it has spent, and shows its secret 
   const listed = await api('GET', '/v1/keys?limit=100&include_disabled=true');
   assert.ok(listed.body.data.some((key: { readonly id: string }) => key.id === id));
   assert.ok(!JSON.stringify([shown, listed.body]).includes(body.key), 'the secret is nowhere else');
-  const [row] = await new LedgerSpan(service).newest(1);
+  const [row] = await new TestLedger(service).newest(1);
   assert.deepEqual(JSON.parse(row!.tags!), ['robot', 'team-a']);
 });
 
@@ -240,7 +240,7 @@ test('a rotated key keeps its id; the earlier secret works on for its time, and 
   await until(async () => (await statusOf(fourth)) === 401, 30_000);
   assert.equal(await statusOf(short), 200);
   assert.equal((await api('POST', `/v1/keys/${first.id}/rotate`, { overlap_seconds: 604_801 })).status, 422);
-  const used = new Set((await new LedgerSpan(service).newest(6)).map(({ keyId }) => keyId));
+  const used = new Set((await new TestLedger(service).newest(6)).map(({ keyId }) => keyId));
   assert.deepEqual([...used], [first.id], 'usage of all secrets is of one key');
   assert.equal((await api('DELETE', `/v1/keys/${first.id}`)).status, 200);
   assert.equal(await statusOf(short), 401);

@@ -15,13 +15,13 @@ import { openStore, temporaryFolder, usage, uuid } from '../store/fixture.ts';
 const secret = openSecret({ fromEnvironment: 's'.repeat(32), dataFolder: '/nowhere', warn: assert.fail });
 const actor = { kind: 'user', id: 'usr_1', name: 'ada@example.com', requestId: 'req_1', address: '192.0.2.1' } as const;
 
-interface LedgerSpan {
+interface OpenLedger {
   readonly store: SqliteStore;
   readonly file: string;
   readonly services: OperationServices;
 }
 
-async function openBooks(t: TestContext): Promise<LedgerSpan> {
+async function openLedger(t: TestContext): Promise<OpenLedger> {
   const file = join(temporaryFolder(t), 'x.db');
   const store = await openStore(t, file);
   const { ledger, repositories } = store;
@@ -30,7 +30,7 @@ async function openBooks(t: TestContext): Promise<LedgerSpan> {
 }
 
 async function done<Kind extends OperationAnswer['kind']>(
-  { services }: LedgerSpan,
+  { services }: OpenLedger,
   operation: Operation,
   kind: Kind,
 ): Promise<Extract<OperationAnswer, { kind: Kind }>> {
@@ -40,7 +40,7 @@ async function done<Kind extends OperationAnswer['kind']>(
 }
 
 test('every kind of operation is entered with who, what was asked, before and after, and without a secret', async (t) => {
-  const books = await openBooks(t);
+  const books = await openLedger(t);
   const { store } = books;
   const { accountId } = await done(books, { kind: 'create_account', name: 'one' }, 'account');
   const made = await done(books, { kind: 'create_key', accountId, name: 'a key', expiresAt: undefined }, 'key');
@@ -96,7 +96,7 @@ test('every kind of operation is entered with who, what was asked, before and af
 });
 
 test('the link and the making of the owner are entered, without the token and the hash of the password', async (t) => {
-  const books = await openBooks(t);
+  const books = await openLedger(t);
   await done(books, { kind: 'create_account', name: 'one' }, 'account');
   const link = await done(books, { kind: 'owner_link' }, 'owner_link');
   const passwordHash = 'a-hash-of-a-password';
@@ -114,7 +114,7 @@ test('the link and the making of the owner are entered, without the token and th
 });
 
 test('a change whose process ends before it is confirmed is in the log as begun; a refused and a failed one as such', async (t) => {
-  const books = await openBooks(t);
+  const books = await openLedger(t);
   const { store } = books;
   const { accountId } = await done(books, { kind: 'create_account', name: 'one' }, 'account');
   const newest = async () => (await store.repositories.listAudit({ accountId, limit: 1 }))[0]!;
@@ -140,7 +140,7 @@ test('a change whose process ends before it is confirmed is in the log as begun;
 });
 
 test('nothing is done that cannot be written down before', async (t) => {
-  const books = await openBooks(t);
+  const books = await openLedger(t);
   const { accountId } = await done(books, { kind: 'create_account', name: 'one' }, 'account');
   // A log that takes no row: the file as a full disk leaves it.
   const connection = openConnection(books.file);
@@ -151,7 +151,7 @@ test('nothing is done that cannot be written down before', async (t) => {
 });
 
 test('entries are never changed or deleted; only the names of people can be taken out', async (t) => {
-  const books = await openBooks(t);
+  const books = await openLedger(t);
   await done(books, { kind: 'create_account', name: 'one' }, 'account');
   const connection = openConnection(books.file);
   t.after(() => connection.close());

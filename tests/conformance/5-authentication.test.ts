@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
-import { LedgerSpan } from '../support/books.ts';
+import { TestLedger } from '../support/test-ledger.ts';
 import { assertEnvelope } from '../inference/http/envelope.ts';
 import { exchange } from '../inference/http/raw.ts';
 import type { RawAnswer } from '../inference/http/raw.ts';
@@ -153,7 +153,7 @@ describe('5.5 and 5.6 entitlement', () => {
   test('a change holds from the next request on; what runs goes on', async () => {
     const { id, key } = await keyWith();
     const running = ask(key, 'gamma', { messages: [{ role: 'user', content: 'paced' }] });
-    const books = new LedgerSpan(service);
+    const books = new TestLedger(service);
     await until(async () => (await books.openRequests()) > 0, 60_000);
     await run('keys', 'allow', id, '--model', 'beta');
     assert.deepEqual(await listOf(key), ['beta']);
@@ -216,7 +216,7 @@ describe('5.5 and 5.6 entitlement', () => {
 
 describe('§2.4 the rates of an account are what it is charged', () => {
   test('from the start of a request: one that runs is charged as it began', async () => {
-    const books = new LedgerSpan(service);
+    const books = new TestLedger(service);
     const before = ask(service.key, 'gamma', { messages: [{ role: 'user', content: 'paced' }] });
     await until(async () => (await books.openRequests()) > 0, 60_000);
     await run('prices', 'set', 'gamma', '--input', '1', '--output', '2', '--cache-read', '0.5');

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { LedgerSpan } from '../support/books.ts';
+import { TestLedger } from '../support/test-ledger.ts';
 import { RawClient, chatBytes, newRequestId } from '../support/raw-client.ts';
 import { until } from '../support/service.ts';
 import { Upstream, chatChunk } from '../support/upstream.ts';
@@ -51,7 +51,7 @@ for (const by of ['FIN', 'RST'] as const) {
     ['in the body', (bytes: string) => bytes.slice(0, -10)],
   ] as const) {
     test(`left ${phase} by ${by}: no row, nothing charged`, async () => {
-      const books = new LedgerSpan(service);
+      const books = new TestLedger(service);
       const balance = await books.balance();
       const id = newRequestId();
       const client = await RawClient.connect(service.url);
@@ -68,7 +68,7 @@ for (const by of ['FIN', 'RST'] as const) {
     const how = `${stream ? 'streamed' : 'whole'}, by ${by}`;
 
     test(`left before the prompt's length was known, ${how}: pays the counted input, and the backend is let go`, async () => {
-      const books = new LedgerSpan(service);
+      const books = new TestLedger(service);
       const balance = await books.balance();
       let seen: UpstreamExchange | undefined;
       play = (exchange) => (seen = exchange);
@@ -86,7 +86,7 @@ for (const by of ['FIN', 'RST'] as const) {
     });
 
     test(`left in mid-answer, ${how}: pays the input and what was produced, and the backend is let go`, async () => {
-      const books = new LedgerSpan(service);
+      const books = new TestLedger(service);
       const balance = await books.balance();
       let seen: UpstreamExchange | undefined;
       play = (exchange) => {
@@ -121,7 +121,7 @@ for (const by of ['FIN', 'RST'] as const) {
     });
 
     test(`left while the backend keeps writing, ${how}: it is cut off`, async () => {
-      const books = new LedgerSpan(service);
+      const books = new TestLedger(service);
       let seen: UpstreamExchange | undefined;
       play = (exchange) => {
         exchange.events();
@@ -141,7 +141,7 @@ for (const by of ['FIN', 'RST'] as const) {
     });
 
     test(`left before the first token of a scripted model, ${how}: pays the counted input`, async () => {
-      const books = new LedgerSpan(service);
+      const books = new TestLedger(service);
       const { client, id } = await send(service, ask('silence', { stream }));
       // The request runs for as long as it stands in the list of what a crash would leave.
       await until(async () => (await books.openRequests()) === 1);
@@ -156,7 +156,7 @@ for (const by of ['FIN', 'RST'] as const) {
     });
 
     test(`left with the answer complete, ${how}: pays what was shown`, async () => {
-      const books = new LedgerSpan(service);
+      const books = new TestLedger(service);
       const { client, id } = await send(service, ask('three words', { stream }));
       await until(() => (stream ? client.events.at(-1) === '[DONE]' : client.text.endsWith('}')));
       leave[by](client);
@@ -170,7 +170,7 @@ for (const by of ['FIN', 'RST'] as const) {
   }
 
   test(`left around the last bytes, by ${by}: finished, or left, and never more than the price, once`, async () => {
-    const books = new LedgerSpan(service);
+    const books = new TestLedger(service);
     const price = cost(promptTokensOf('three words'), 3);
     // The kernel decides how far each of them gets: before the settlement, in it, between the usage and [DONE], after it.
     const marks = ['', 'HTTP/1.1 200', '"finish_reason":"stop"', '"usage":{'];
@@ -207,7 +207,7 @@ async function within(limitMs: number, promise: Promise<unknown>): Promise<void>
   assert.ok(tookMs < limitMs, `took ${Math.round(tookMs)} ms`);
 }
 
-async function assertNothingLeftButProofs(books: LedgerSpan, balance: bigint): Promise<void> {
+async function assertNothingLeftButProofs(books: TestLedger, balance: bigint): Promise<void> {
   assert.equal(await books.balance(), balance);
   await assertNothingLeft(service);
 }

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
-import { LedgerSpan } from '../support/books.ts';
+import { TestLedger } from '../support/test-ledger.ts';
 import { newRequestId } from '../support/raw-client.ts';
 import { until } from '../support/service.ts';
 import { assertNothingLeft, closeHouse, cost, house, failingScripts } from './house.ts';
@@ -64,7 +64,7 @@ describe('refused before the hold: the error, no row, nothing charged', () => {
     ],
   ] as const) {
     test(name, async () => {
-      const books = new LedgerSpan(service);
+      const books = new TestLedger(service);
       const balance = await books.balance();
       for (const stream of [false, true]) {
         const { id, status: got, body } = await exchange('three words', stream, fields);
@@ -81,7 +81,7 @@ for (const stream of [false, true]) {
   const how = stream ? 'streamed' : 'whole';
 
   test(`finished, ${how}: what was shown is what is charged, when the last byte is there`, async () => {
-    const books = new LedgerSpan(service);
+    const books = new TestLedger(service);
     const balance = await books.balance();
     const { id, status, body } = await exchange('three words', stream);
     assert.equal(status, 200);
@@ -96,7 +96,7 @@ for (const stream of [false, true]) {
   });
 
   test(`a batch, ${how}: each prompt once, and every answer`, async () => {
-    const books = new LedgerSpan(service);
+    const books = new TestLedger(service);
     const balance = await books.balance();
     const prompt = ['a three words', 'three words'];
     const { id, status } = await exchange('', stream, { prompt, n: 2, echo: true });
@@ -110,7 +110,7 @@ for (const stream of [false, true]) {
   });
 
   test(`failed before the first token, ${how}: the status of its code, nothing charged`, async () => {
-    const books = new LedgerSpan(service);
+    const books = new TestLedger(service);
     const balance = await books.balance();
     const { id, status, body } = await exchange('fails at once', stream);
     assert.deepEqual([status, errorIn(body).code], [429, 'backend_overloaded']);
@@ -121,7 +121,7 @@ for (const stream of [false, true]) {
 
   for (const text of ['fails later', 'is cut later']) {
     test(`failed after the first token (${text}), ${how}: the error, nothing charged`, async () => {
-      const books = new LedgerSpan(service);
+      const books = new TestLedger(service);
       const balance = await books.balance();
       const { id, status, body } = await exchange(text, stream, { echo: true });
       assert.deepEqual([status, errorIn(body).code], [stream ? 200 : 502, 'backend_http_error']);
@@ -140,7 +140,7 @@ for (const stream of [false, true]) {
   }
 
   test(`left by the client, ${how}: the input and what was generated are charged`, async () => {
-    const books = new LedgerSpan(service);
+    const books = new TestLedger(service);
     const balance = await books.balance();
     const controller = new AbortController();
     const { id, answer } = send('paced', { max_tokens: 4_000, stream }, controller.signal);

@@ -5,7 +5,7 @@ import { after, afterEach, before, beforeEach, describe, test } from 'node:test'
 
 import { askRunningService } from '../../src/app/control/control-client.ts';
 import { controlSocketPath } from '../../src/app/control/socket-path.ts';
-import { LedgerSpan } from '../support/books.ts';
+import { TestLedger } from '../support/test-ledger.ts';
 import { until } from '../support/service.ts';
 import type { TestService } from '../support/service.ts';
 import {
@@ -47,7 +47,7 @@ describe('one answer takes all the credit', () => {
     ['drip', true, 16n],
   ] as const) {
     test(`credit runs out in mid-answer (${text}), ${stream ? 'streamed' : 'whole'}: finish_reason length, what was delivered is charged`, async () => {
-      const books = new LedgerSpan(service);
+      const books = new TestLedger(service);
       const { id, status, body, events } = await exchange(service, text, stream);
       assert.equal(status, 200);
       const delivered = [...body.matchAll(/word /g)].length;
@@ -82,7 +82,7 @@ test('credit that is granted in mid-answer carries the answer on', async (t) => 
   const service = house({ firstCreditCents: creditCents, scripts });
   t.after(() => service.dispose());
   await service.start();
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   const { client, id } = await send(service, ask('drip', { stream: true, max_tokens: 2_800 }));
   await until(() => client.events.length > 1);
   // Straight through the control socket: the command line needs a while to start.
@@ -109,7 +109,7 @@ describe('several answers share the last credit', () => {
   after(() => closeHouse(service));
 
   test('credit runs out in three answers at once: none is charged more than was delivered, and the balance stays above zero', async () => {
-    const books = new LedgerSpan(service);
+    const books = new TestLedger(service);
     const sent = await Promise.all([1, 2, 3].map(() => send(service, ask('drip', { stream: true }))));
     let charged = 0n;
     for (const { client, id } of sent) {
@@ -150,7 +150,7 @@ describe('a budget that is less than the credit', () => {
   const budget = (microcents: bigint) => ({ microcents: String(microcents), per: 'total' }) as const;
 
   test('runs out in mid-answer: finish_reason length, what was delivered is charged, to the token', async () => {
-    const books = new LedgerSpan(service);
+    const books = new TestLedger(service);
     const answer = await service.chat(ask('long'), { key });
     const { choices, usage } = (await answer.json()) as Shown;
     assert.deepEqual([answer.status, choices[0]?.finish_reason], [200, 'length']);
@@ -166,7 +166,7 @@ describe('a budget that is less than the credit', () => {
   });
 
   test('is raised in mid-answer, which carries the answer on', async () => {
-    const books = new LedgerSpan(service);
+    const books = new TestLedger(service);
     await askRunningService(controlSocketPath(path), {
       kind: 'budget_key',
       keyId,

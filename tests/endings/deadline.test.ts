@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { LedgerSpan } from '../support/books.ts';
+import { TestLedger } from '../support/test-ledger.ts';
 import { assertNothingLeft, cost, errorOf, exchange, house, promptTokensOf, streamError, closeHouse } from './house.ts';
 
 const service = house({ limits: 'request_timeout_seconds: 0.7' });
@@ -16,7 +16,7 @@ for (const stream of [false, true]) {
     ['after the first token, in a silence', 'first token then silence'],
   ] as const) {
     test(`deadline ${when}, ${stream ? 'streamed' : 'whole'}: backend_timeout, nothing charged`, async () => {
-      const books = new LedgerSpan(service);
+      const books = new TestLedger(service);
       const balance = await books.balance();
       const { id, status, body, events } = await exchange(service, text, stream);
       const hasHead = stream && text !== 'silence';

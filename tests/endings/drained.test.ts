@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { LedgerSpan } from '../support/books.ts';
+import { TestLedger } from '../support/test-ledger.ts';
 import { RawClient, chatBytes, newRequestId } from '../support/raw-client.ts';
 import { until } from '../support/service.ts';
 import { ask, assertNothingLeft, cost, errorOf, house, promptTokensOf, send, streamError } from './house.ts';
@@ -19,7 +19,7 @@ test('while the service stops: the port is closed, it is not ready, takes no new
   });
   t.after(() => service.dispose());
   await service.start();
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   const streamed = await send(service, ask('paced', { stream: true }));
   // Connections whose request has begun are no idle ones: they can still ask whether the service is ready, and for work.
   const lateReady = await RawClient.connect(service.url);
@@ -62,7 +62,7 @@ test('drained: what does not finish in time ends in no_healthy_backends and cost
   const service = house({ limits: 'drain_timeout_seconds: 0.5' });
   t.after(() => service.dispose());
   await service.start();
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   const balance = await books.balance();
   const streamed = await send(service, ask('paced', { stream: true }));
   const whole = await send(service, ask('paced'));
@@ -110,7 +110,7 @@ test('a second signal ends a service that drains at once; what ran is crashed, n
   const service = house({ limits: 'drain_timeout_seconds: 60' });
   t.after(() => service.dispose());
   await service.start();
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   const balance = await books.balance();
   const { client } = await send(service, ask('paced', { stream: true }));
   await until(async () => client.events.length > 1 && (await books.openRequests()) === 1);

@@ -1,7 +1,7 @@
 /** What the tests of endings share: models, prices, and the proof that after an ending nothing is left behind. */
 import assert from 'node:assert/strict';
 
-import { LedgerSpan } from '../support/books.ts';
+import { TestLedger } from '../support/test-ledger.ts';
 import { RawClient, chatBytes, newRequestId } from '../support/raw-client.ts';
 import { TestService, until } from '../support/service.ts';
 import type { TestServiceOptions } from '../support/service.ts';
@@ -147,14 +147,14 @@ const eventsOf = (text: string): string[] => [...text.matchAll(/^data: (.*)$/gm)
  * no slot is left (as many requests as may run at once are let in, and one more is not).
  */
 export async function assertNothingLeft(service: TestService): Promise<void> {
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   await assertNoHoldLeft(service, books);
   await assertNoSlotLeft(service, books);
   await books.verify({ owned: true });
 }
 
 /** A request whose hold is the whole balance, and which costs nothing, because it says nothing. */
-async function assertNoHoldLeft(service: TestService, books: LedgerSpan): Promise<void> {
+async function assertNoHoldLeft(service: TestService, books: TestLedger): Promise<void> {
   const balance = await books.balance();
   assert.ok(balance >= 0n, `the balance is ${balance}`);
   const tokens = balance / probePrice;
@@ -169,7 +169,7 @@ async function assertNoHoldLeft(service: TestService, books: LedgerSpan): Promis
 }
 
 /** Fills all slots with requests that stand still, sees that one more is refused, and lets them go. */
-async function assertNoSlotLeft(service: TestService, books: LedgerSpan): Promise<void> {
+async function assertNoSlotLeft(service: TestService, books: TestLedger): Promise<void> {
   const before = await books.sums();
   const standing: RawClient[] = [];
   await until(async () => {

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { LedgerSpan } from '../support/books.ts';
+import { TestLedger } from '../support/test-ledger.ts';
 import { until } from '../support/service.ts';
 import { ask, assertNothingLeft, cost, exchange, house, promptTokensOf, send } from './house.ts';
 
@@ -11,7 +11,7 @@ for (const stream of [true, false]) {
     const service = house();
     t.after(() => service.dispose());
     await service.start();
-    const books = new LedgerSpan(service);
+    const books = new TestLedger(service);
     const finished = await exchange(service, 'three words', stream);
     const balance = await books.balance();
     const long = await send(service, ask('paced', { stream }));

@@ -3,7 +3,7 @@ import { DatabaseSync } from '@photostructure/sqlite';
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { LedgerSpan } from '../support/books.ts';
+import { TestLedger } from '../support/test-ledger.ts';
 import { until } from '../support/service.ts';
 import { assertNothingLeft, cost, errorOf, exchange, house, promptTokensOf, streamError, closeHouse } from './house.ts';
 
@@ -12,7 +12,7 @@ before(() => service.start());
 after(() => closeHouse(service));
 
 test('the ledger does not answer at the first request: 500 and Retry-After, nothing admitted from memory', async () => {
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   const intruder = new DatabaseSync(books.file);
   intruder.exec('begin immediate');
   try {
@@ -29,7 +29,7 @@ test('the ledger does not answer at the first request: 500 and Retry-After, noth
 });
 
 test('lost settlement: the charge could not be recorded, so the client gets an error and pays nothing', async () => {
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   const balance = await books.balance();
   // Another process writes and does not end: longer than the two seconds that a statement or a settlement waits.
   const intruder = new DatabaseSync(books.file);
@@ -67,7 +67,7 @@ test('lost settlement: the charge could not be recorded, so the client gets an e
 });
 
 test('a ledger that has stopped answering: new work is refused though the balance is in memory, and taken as soon as it answers', async () => {
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   await exchange(service, 'three words', false);
   const { costMicrocents } = await books.sums();
   const intruder = new DatabaseSync(books.file);

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
-import { LedgerSpan } from '../support/books.ts';
+import { TestLedger } from '../support/test-ledger.ts';
 import { newRequestId } from '../support/raw-client.ts';
 import { until } from '../support/service.ts';
 import { MessagesClient, user } from '../conformance/messages-ask.ts';
@@ -40,7 +40,7 @@ describe('refused before the hold: the error, no row, nothing charged', () => {
     ['more than the balance pays for', { model: 'probe', max_tokens: 2_000 }, 402, 'insufficient_credits'],
   ] as const) {
     test(name, async () => {
-      const books = new LedgerSpan(service);
+      const books = new TestLedger(service);
       const balance = await books.balance();
       for (const stream of [false, true]) {
         const { id, status: got, body } = await exchange('three words', stream, fields);
@@ -57,7 +57,7 @@ for (const stream of [false, true]) {
   const how = stream ? 'streamed' : 'whole';
 
   test(`finished, ${how}: what was shown is what is charged, when the last byte is there`, async () => {
-    const books = new LedgerSpan(service);
+    const books = new TestLedger(service);
     const balance = await books.balance();
     const { id, status } = await exchange('three words', stream);
     assert.equal(status, 200);
@@ -71,7 +71,7 @@ for (const stream of [false, true]) {
   });
 
   test(`failed before the first token, ${how}: the status of its code, nothing charged`, async () => {
-    const books = new LedgerSpan(service);
+    const books = new TestLedger(service);
     const balance = await books.balance();
     const { id, status, body } = await exchange('fails at once', stream);
     assert.deepEqual([status, errorIn(body).type], [429, 'rate_limit_error']);
@@ -82,7 +82,7 @@ for (const stream of [false, true]) {
 
   for (const text of ['fails later', 'is cut later']) {
     test(`failed after the first token (${text}), ${how}: the error, nothing charged`, async () => {
-      const books = new LedgerSpan(service);
+      const books = new TestLedger(service);
       const balance = await books.balance();
       const { id, status, body } = await exchange(text, stream);
       assert.deepEqual([status, errorIn(body).code], [stream ? 200 : 502, 'backend_http_error']);
@@ -96,7 +96,7 @@ for (const stream of [false, true]) {
   }
 
   test(`left by the client, ${how}: the input and what was generated are charged`, async () => {
-    const books = new LedgerSpan(service);
+    const books = new TestLedger(service);
     const balance = await books.balance();
     const id = newRequestId();
     const controller = new AbortController();
@@ -120,7 +120,7 @@ for (const stream of [false, true]) {
 }
 
 test('a count is none of them: no row, nothing charged, no slot', async () => {
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   const [balance, before] = [await books.balance(), await books.sums()];
   for (let i = 0; i < 10; i++) assert.ok((await client.count({ messages: [user('three words')] })) > 0);
   assert.deepEqual([await books.balance(), await books.sums()], [balance, before]);

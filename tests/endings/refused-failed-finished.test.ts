@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
-import { LedgerSpan } from '../support/books.ts';
+import { TestLedger } from '../support/test-ledger.ts';
 import {
   assertNothingLeft,
   cost,
@@ -38,7 +38,7 @@ describe('refused before the hold: the error, no row, nothing charged', () => {
   for (const [name, fields, status, code] of refusals) {
     for (const stream of [false, true]) {
       test(`${name}, ${stream ? 'streamed' : 'whole'}`, async () => {
-        const books = new LedgerSpan(service);
+        const books = new TestLedger(service);
         const balance = await books.balance();
         const { id, status: got, body } = await exchange(service, 'three words', stream, fields);
         assert.equal(got, status);
@@ -55,7 +55,7 @@ for (const stream of [false, true]) {
   const how = stream ? 'streamed' : 'whole';
 
   test(`failed before the first token, ${how}: the status of its code, nothing charged`, async () => {
-    const books = new LedgerSpan(service);
+    const books = new TestLedger(service);
     const balance = await books.balance();
     const { id, status, body } = await exchange(service, 'fails at once', stream);
     const error = errorOf(body);
@@ -71,7 +71,7 @@ for (const stream of [false, true]) {
 
   for (const text of ['fails later', 'is cut later']) {
     test(`failed after the first token (${text}), ${how}: the error, nothing charged, list cost recorded`, async () => {
-      const books = new LedgerSpan(service);
+      const books = new TestLedger(service);
       const balance = await books.balance();
       const { id, status, body, events } = await exchange(service, text, stream);
       const error = stream ? streamError(events) : errorOf(body);
@@ -90,7 +90,7 @@ for (const stream of [false, true]) {
   }
 
   test(`finished, ${how}: what was shown is what is recorded and charged`, async () => {
-    const books = new LedgerSpan(service);
+    const books = new TestLedger(service);
     const balance = await books.balance();
     const { id, status, body, events } = await exchange(service, 'three words', stream);
     assert.equal(status, 200);

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
-import { LedgerSpan } from '../support/books.ts';
+import { TestLedger } from '../support/test-ledger.ts';
 import { newRequestId } from '../support/raw-client.ts';
 import { until } from '../support/service.ts';
 import { sendResponses } from '../conformance/responses-relay.ts';
@@ -35,7 +35,7 @@ describe('refused before the hold: the error, no row, nothing charged', () => {
     ['more than the balance pays for', { model: 'probe', max_output_tokens: 2_000 }, 402, 'insufficient_credits'],
   ] as const) {
     test(name, async () => {
-      const books = new LedgerSpan(service);
+      const books = new TestLedger(service);
       const balance = await books.balance();
       for (const stream of [false, true]) {
         const { id, status: got, body } = await exchange('three words', stream, fields);
@@ -50,7 +50,7 @@ describe('refused before the hold: the error, no row, nothing charged', () => {
 
 /** What the one row of a request says. */
 async function rowOf(id: string) {
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   await until(async () => (await books.rows(id)).length === 1);
   const [row] = await books.rows(id);
   assert.ok(row);

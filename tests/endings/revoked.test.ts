@@ -5,7 +5,7 @@ import { after, before, test } from 'node:test';
 
 import { askRunningService } from '../../src/app/control/control-client.ts';
 import { controlSocketPath } from '../../src/app/control/socket-path.ts';
-import { LedgerSpan } from '../support/books.ts';
+import { TestLedger } from '../support/test-ledger.ts';
 import { RawClient, chatBytes, newRequestId } from '../support/raw-client.ts';
 import { until } from '../support/service.ts';
 import {
@@ -32,7 +32,7 @@ async function newKey(): Promise<{ readonly id: string; readonly key: string }> 
 const bodyOf = (client: RawClient): string => client.text.slice(client.text.indexOf('\r\n\r\n') + 4);
 
 test('key revoked in mid-answer: the error comes last, and what was produced is charged', async () => {
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   const balance = await books.balance();
   const { id: keyId, key } = await newKey();
   const streamed = await send(service, ask('paced', { stream: true }), { key });
@@ -74,7 +74,7 @@ test('key revoked in mid-answer: the error comes last, and what was produced is 
 });
 
 test('key revoked before the first token: an ordinary 401, and the counted input is charged', async () => {
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   const { id: keyId, key } = await newKey();
   const sent = await Promise.all([true, false].map((stream) => send(service, ask('silence', { stream }), { key })));
   await until(async () => (await books.openRequests()) === 2);
@@ -94,7 +94,7 @@ test('key revoked before the first token: an ordinary 401, and the counted input
 });
 
 test('key revoked while the body arrives: 401, nothing is asked of a backend, nothing charged', async () => {
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   const { id: keyId, key } = await newKey();
   const id = newRequestId();
   const bytes = chatBytes(key, id, ask('x'.repeat(40_000)));
@@ -112,7 +112,7 @@ test('key revoked while the body arrives: 401, nothing is asked of a backend, no
 });
 
 test('account suspended in mid-answer: as a revoked key, until it is revived', async () => {
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   const control = controlSocketPath(join(service.folder, 'data'));
   const { client, id } = await send(service, ask('paced', { stream: true }));
   await until(() => client.events.length > 2);

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
 
-import { LedgerSpan } from '../support/books.ts';
+import { TestLedger } from '../support/test-ledger.ts';
 import { until } from '../support/service.ts';
 import type { TestService } from '../support/service.ts';
 import { ask, assertNothingLeft, house, send, closeHouse } from './house.ts';
@@ -30,7 +30,7 @@ before(() => Promise.all([patient.start(), strict.start()]));
 after(() => Promise.all([closeHouse(patient), closeHouse(strict)]));
 
 test('reader stalled: the stream is cut after the time, and pays the input and what was produced', async () => {
-  const books = new LedgerSpan(strict);
+  const books = new TestLedger(strict);
   const balance = await books.balance();
   const { client, id } = await send(strict, flood('go', true), { keepsBytes: false });
   await until(() => client.bytesReceived > 0);
@@ -47,7 +47,7 @@ test('reader stalled: the stream is cut after the time, and pays the input and w
 
 for (const stream of [false, true]) {
   test(`reader stalled at the last bytes, ${stream ? 'streamed' : 'whole'}: the answer is paid for, and the connection is not kept`, async () => {
-    const books = new LedgerSpan(strict);
+    const books = new TestLedger(strict);
     // 16 MB: more than the kernel takes for a reader that reads nothing.
     const { client, id } = await send(strict, flood('once', stream), { keepsBytes: false });
     client.pause();
@@ -62,7 +62,7 @@ for (const stream of [false, true]) {
 }
 
 test('a slow reader of an endless answer keeps the memory of the service bounded, and the backend waiting', async () => {
-  const books = new LedgerSpan(patient);
+  const books = new TestLedger(patient);
   await (await patient.chat(ask('three words'))).text();
   const baseBytes = residentBytes(patient);
   let peakBytes = 0;

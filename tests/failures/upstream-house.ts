@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import type { ErrorCode } from '../../src/platform/errors.ts';
 import type { UsageRow } from '../../src/store/ledger.ts';
 import { ask, assertNothingLeft, errorOf, house, inputPrice, outputPrice, streamError } from '../endings/house.ts';
-import { LedgerSpan } from '../support/books.ts';
+import { TestLedger } from '../support/test-ledger.ts';
 import { newRequestId } from '../support/raw-client.ts';
 import { until } from '../support/service.ts';
 import type { TestService } from '../support/service.ts';
@@ -81,7 +81,7 @@ export async function askFor(
 
 /** The answer fails in the way that its table says, and costs nothing (docs/money.md). */
 export async function assertFailed(
-  books: LedgerSpan,
+  books: TestLedger,
   answer: Answer,
   expected: { readonly code: ErrorCode; readonly status: number; readonly stream: boolean; readonly delivered: number },
 ): Promise<UsageRow> {
@@ -110,7 +110,7 @@ interface Shown {
 
 /** The answer is whole, and what was shown is what is recorded and charged (I4, I5). */
 export async function assertAnswered(
-  books: LedgerSpan,
+  books: TestLedger,
   answer: Answer,
   expected: { readonly text: string; readonly stream: boolean },
 ): Promise<UsageRow> {
@@ -154,8 +154,8 @@ export async function assertAnswered(
 }
 
 /** Runs, and requires that the balance moved by what the rows say, and that nothing is left behind (I1 to I3). */
-export async function settled(service: TestService, act: (books: LedgerSpan) => Promise<void>): Promise<void> {
-  const books = new LedgerSpan(service);
+export async function settled(service: TestService, act: (books: TestLedger) => Promise<void>): Promise<void> {
+  const books = new TestLedger(service);
   const before = { balance: await books.balance(), cost: (await books.sums()).costMicrocents };
   await act(books);
   const cost = (await books.sums()).costMicrocents - before.cost;

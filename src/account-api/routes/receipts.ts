@@ -1,7 +1,7 @@
 import Type from 'typebox';
 
 import { readReceipt, receiptPaper } from '../../billing/invoices/receipt.ts';
-import type { Receipt } from '../../store/receipt-queries.ts';
+import type { Receipt } from '../../store/repositories/receipts.ts';
 import { notThere } from '../input.ts';
 import { listOf, listSchema, nullable, pageLimit, pageQuery, secondsOf, wholeOf } from '../wire.ts';
 import { mayPay, route } from '../route.ts';

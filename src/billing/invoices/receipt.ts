@@ -1,5 +1,5 @@
 import { dateText } from '../../platform/calendar/months.ts';
-import type { Receipt } from '../../store/receipt-queries.ts';
+import type { Receipt } from '../../store/repositories/receipts.ts';
 import { taxFor, taxWithin } from '../../tax/tax.ts';
 import type { TaxRules, TaxStatus } from '../../tax/tax.ts';
 import { noteOf, partiesOf, present, totalsOf } from './invoice-document.ts';

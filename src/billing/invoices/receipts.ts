@@ -2,7 +2,7 @@ import { randomBase62 } from '../../accounts/base62.ts';
 import { isTimeZone } from '../../platform/calendar/months.ts';
 import { uuidText } from '../../platform/ids/uuid.ts';
 import type { Repositories } from '../../store/repositories/repositories.ts';
-import type { NewReceipt, UncorrectedReturn, UnreceiptedPayment } from '../../store/receipt-queries.ts';
+import type { NewReceipt, UncorrectedReturn, UnreceiptedPayment } from '../../store/repositories/receipts.ts';
 import type { InvoiceSettings } from './invoices.ts';
 import { methodText, readReceipt, recordedMethod, taxOfPart, taxOfPayment, totalCentsOf } from './receipt.ts';
 import type { ComputedTax, PaidBy, ReceiptData } from './receipt.ts';

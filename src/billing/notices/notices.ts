@@ -36,12 +36,12 @@ export class Notices {
   }
 
   /** One batch; true: there are more. */
-  async report(): Promise<boolean> {
+  async notify(): Promise<boolean> {
     const { repositories, now, log } = this.#services;
     const notices = await repositories.listNotices({ after: this.#after, limit: noticesAtOnce });
     for (const notice of notices) {
       try {
-        await this.#report(notice);
+        await this.#notify(notice);
       } catch {
         // The others must not wait for it.
         if (now() - notice.at < triedForMs) continue;
@@ -54,7 +54,7 @@ export class Notices {
     return isMore;
   }
 
-  async #report(notice: Notice): Promise<void> {
+  async #notify(notice: Notice): Promise<void> {
     const { mailer, events } = this.#services;
     const data = JSON.parse(notice.data) as Readonly<Record<string, unknown>>;
     if (notice.isWebhook) await events.emit(notice.accountId, notice.type as EventType, data, notice.id);

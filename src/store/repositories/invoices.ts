@@ -5,7 +5,7 @@ import { systemAccounts } from '../ledger.ts';
 import type { TransferKind } from '../ledger.ts';
 import { ranAt } from '../migrations/migrate.ts';
 import { addNotice, nobody } from './notices.ts';
-import { receiptsSince } from '../receipt-queries.ts';
+import { receiptsSince } from './receipts.ts';
 import { StoreError } from '../store-error.ts';
 import { inMonthsOf } from '../reports/usage-months.ts';
 

@@ -24,7 +24,7 @@ import * as promotions from './promotions.ts';
 import * as payments from './payments.ts';
 import * as demoPayments from './demo-payments.ts';
 import * as invoices from './invoices.ts';
-import * as receipts from '../receipt-queries.ts';
+import * as receipts from './receipts.ts';
 import * as users from './users.ts';
 import * as queries from './queries.ts';
 import * as reports from '../reports/reports.ts';

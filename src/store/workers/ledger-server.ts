@@ -13,7 +13,7 @@ import type { Port } from './port.ts';
 /** A worker that hears nothing for four of these admits no request. */
 export const heartbeatEveryMs = 250;
 /** How long a change waits to be in force at the workers; a worker that takes longer admits no request. */
-const connectTimeoutMs = 1_000;
+const changeTimeoutMs = 1_000;
 /** Interval of retries while the disk is full or the file is locked. */
 const recordEveryMs = 500;
 /** Number of tries to debit a customer whose money is with the workers. */
@@ -159,7 +159,7 @@ class Worker implements LeaseClient {
   /** Resolves when the changes are in force there, or the worker does not answer. */
   async reported(changes: readonly Change[]): Promise<void> {
     let timer: NodeJS.Timeout | undefined;
-    const silence = new Promise<void>((resolve) => (timer = setTimeout(resolve, connectTimeoutMs)));
+    const silence = new Promise<void>((resolve) => (timer = setTimeout(resolve, changeTimeoutMs)));
     await Promise.race([this.port.call('changes', changes).catch(() => {}), silence]);
     clearTimeout(timer);
   }

@@ -4,7 +4,7 @@ import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
-import { LedgerSpan } from '../../support/books.ts';
+import { TestLedger } from '../../support/test-ledger.ts';
 import { RawClient, chatBytes, newRequestId } from '../../support/raw-client.ts';
 import { TestService, until } from '../../support/service.ts';
 import { Upstream, chatChunk, usageChunk } from '../../support/upstream.ts';
@@ -32,7 +32,7 @@ async function end({ client }: { client: RawClient }): Promise<void> {
 }
 
 test('a price that changes while a stream runs: the stream pays the old one, the next request the new one', async () => {
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   const running = await start(ask('paced', { stream: true }));
   service.configure({ config: models(demo({ input: 7, output: 1_000 })) });
   const outcome = await reload(service);
@@ -59,7 +59,7 @@ test('a price that changes while a stream runs: the stream pays the old one, the
 });
 
 test('a model that is removed while it streams: the stream ends whole, the next request gets model_not_found', async () => {
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   service.configure({ config: models(demo(), demo({ id: 'leaving' })) });
   await reload(service);
   const running = await start({ ...ask('paced', { stream: true }), model: 'leaving' });

@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 
 import { ask as bodyOf, cost, errorOf, house } from '../../endings/house.ts';
-import { LedgerSpan } from '../../support/books.ts';
+import { TestLedger } from '../../support/test-ledger.ts';
 import { ask } from '../../support/http-client.ts';
 import type { Answer } from '../../support/http-client.ts';
 import { mulberry32 } from '../../support/random.ts';
@@ -89,7 +89,7 @@ class Clients {
 
 /** Whole answers are charged as shown; what was cut is charged nothing, or was settled when it was cut. */
 async function assertCharged(
-  books: LedgerSpan,
+  books: TestLedger,
   { id, stream, answer }: Asked,
 ): Promise<'finished' | 'cut' | 'refused'> {
   const { status, body, isWhole } = answer;
@@ -119,7 +119,7 @@ test('kill -9 of workers under load: the others go on, each comes back, nothing 
   const random = mulberry32(seed);
   const service = house({ scripts, workers, firstCreditCents: '100000' });
   await begin(t, service);
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   const credit = await books.balance();
   const load = new Clients(service, random, { endsAtLoss: false });
   const kills = 6;
@@ -151,7 +151,7 @@ test('kill -9 of workers under load: the others go on, each comes back, nothing 
 test('what a killed worker ran is recorded as crashed and charged nothing, and its money is free at once', async (t) => {
   const service = house({ workers: 2, firstCreditCents: '100000' });
   await begin(t, service);
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   const balance = await books.balance();
   const [one, two] = workersOf(service) as [number, number];
   const lost = [];
@@ -177,7 +177,7 @@ test('what a killed worker ran is recorded as crashed and charged nothing, and i
 test('kill -9 of the parent: the workers end, and the next start finds everything as it should be', async (t) => {
   const service = house({ scripts, workers, firstCreditCents: '100000' });
   await begin(t, service);
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   const credit = await books.balance();
   const load = new Clients(service, mulberry32(1), { endsAtLoss: true });
   await until(() => load.sent.length >= 20, longMs);
@@ -208,7 +208,7 @@ test('SIGTERM under load: what had begun is finished and charged at all workers,
   const random = mulberry32(Date.now() % 2 ** 32);
   const service = house({ scripts, workers, firstCreditCents: '100000' });
   await begin(t, service);
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   const counts = { finished: 0, cut: 0, refused: 0 };
   for (let round = 0; round < 3; round++) {
     const load = new Clients(service, random, { endsAtLoss: true });

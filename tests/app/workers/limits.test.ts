@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 
 import { ask as bodyOf, errorOf, house, slots } from '../../endings/house.ts';
-import { LedgerSpan } from '../../support/books.ts';
+import { TestLedger } from '../../support/test-ledger.ts';
 import { until } from '../../support/service.ts';
 import type { TestService } from '../../support/service.ts';
 import { longMs, replaced, send, report, whole, workersOf } from './workers.ts';
@@ -86,7 +86,7 @@ test('a budget of a key is never passed by workers that spend at the same time, 
   assert.ok(made.kind === 'key');
   // One answer of three words holds and costs the same: its prompt, and as many tokens as it may have.
   const body = bodyOf('three words', { max_tokens: 3 });
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   const probe = await send(service, body);
   await whole(probe);
   const { costMicrocents, holdMicrocents } = await books.row(probe.id);

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { TestContext } from 'node:test';
 
-import { LedgerSpan } from '../../support/books.ts';
+import { TestLedger } from '../../support/test-ledger.ts';
 import { newRequestId } from '../../support/raw-client.ts';
 import { TestService, until } from '../../support/service.ts';
 import { at, figure, longMs, send, report, whole, workersOf } from './workers.ts';
@@ -76,7 +76,7 @@ async function ask(service: TestService, index: number): Promise<{ readonly id: 
 for (const workers of [2, 4]) {
   test(`credit for ${paidFor}, ${offered} requests at once to ${workers} workers: exactly ${paidFor} are served`, async (t) => {
     const service = await startService(t, workers);
-    const books = new LedgerSpan(service);
+    const books = new TestLedger(service);
     const outcomes = await Promise.all(Array.from({ length: offered }, (_, index) => ask(service, index)));
     const count = (status: number): number => outcomes.filter((outcome) => outcome.status === status).length;
     const other = outcomes.filter(({ status }) => status !== 200 && status !== 402);
@@ -100,7 +100,7 @@ for (const workers of [2, 4]) {
 
 test('what is left over at two workers is brought together for the one that needs it', async (t) => {
   const service = await startService(t, 2);
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   const [one, two] = workersOf(service) as [number, number];
   // Each costs three quarters of its hold, and what it has left stays at its worker, until another one needs it.
   const cost = 1_500_000n;
@@ -131,7 +131,7 @@ test('what is left over at two workers is brought together for the one that need
 
 test('money that a request holds at one worker cannot be had at the other, and can when it has ended', async (t) => {
   const service = await startService(t, 2);
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   const [one, two] = workersOf(service) as [number, number];
   const holding = [];
   for (let index = 0; index < paidFor; index++)

@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto';
 import { after, before, test } from 'node:test';
 
 import { total } from '../../platform/metrics/exposition.ts';
-import { LedgerSpan } from '../../support/books.ts';
+import { TestLedger } from '../../support/test-ledger.ts';
 import { RawClient } from '../../support/raw-client.ts';
 import { noFeatures, scriptedModel, TestService, until } from '../../support/service.ts';
 import { at, longMs, metrics, replaced, send, report, whole, workersOf } from './workers.ts';
@@ -150,7 +150,7 @@ test('a suspended account, prices and entitlements are the same at all workers',
     validFrom: undefined,
     validTo: undefined,
   });
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   for (const sent of await everywhere(() => send(service, body('hi'), { key }))) {
     await whole(sent);
     const row = await books.row(sent.id);
@@ -164,7 +164,7 @@ test('a suspended account, prices and entitlements are the same at all workers',
 });
 
 test('twins at two workers are one generation, and a third worker repeats it', async () => {
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   const before = await books.sums();
   const headers = `idempotency-key: ${randomUUID()}\r\n`;
   const [one, two, three] = workersOf(service) as [number, number, number];
@@ -188,7 +188,7 @@ test('twins at two workers are one generation, and a third worker repeats it', a
 const joined = (text: string): string => [...text.matchAll(/^data: .*$/gm)].join('\n');
 
 test('a twin takes over what a killed worker was running, and it is charged once', async () => {
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   const before = await books.sums();
   const headers = `idempotency-key: ${randomUUID()}\r\n`;
   const [one] = workersOf(service) as [number];
@@ -211,7 +211,7 @@ test('a twin takes over what a killed worker was running, and it is charged once
 });
 
 test('the metrics are the sum of the workers, and do not fall when one of them ends', async () => {
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   const sent = await everywhere(() => send(service, body('hi', true)));
   for (const one of sent) await whole(one);
   for (const { id } of sent) await books.row(id);

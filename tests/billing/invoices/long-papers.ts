@@ -2,7 +2,7 @@
 import type { ReceiptData } from '../../../src/billing/invoices/receipt.ts';
 import { statementData } from '../../../src/billing/invoices/statement.ts';
 import type { Invoice } from '../../../src/store/repositories/invoices.ts';
-import type { Receipt } from '../../../src/store/receipt-queries.ts';
+import type { Receipt } from '../../../src/store/repositories/receipts.ts';
 import { defaultTaxNotes } from '../../../src/tax/tax.ts';
 import { settings } from './house.ts';
 

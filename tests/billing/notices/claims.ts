@@ -12,7 +12,7 @@ import { Notices } from '../../../src/billing/notices/notices.ts';
 import { AutoTopups, failuresMax, retryAfterMs } from '../../../src/billing/payments/auto-topup.ts';
 import { demoMethods } from '../../../src/billing/payments/demo.ts';
 import { WebhookEvents } from '../../../src/notifications/webhooks/events.ts';
-import { newCustomer, openTill, type LedgerSpan } from '../payments/claims.ts';
+import { newCustomer, openTill, type OpenLedger } from '../payments/claims.ts';
 import { atEachCall } from '../../store/deaths.ts';
 import type { MortalStore } from '../../store/deaths.ts';
 import { temporaryFolder, uuid } from '../../store/fixture.ts';
@@ -20,7 +20,7 @@ import { temporaryFolder, uuid } from '../../store/fixture.ts';
 const cent = 1_000_000n;
 
 /** A customer with an endpoint for everything, and an owner. */
-async function listener(books: LedgerSpan) {
+async function listener(books: OpenLedger) {
   const { repositories } = books.store;
   const accountId = await newCustomer(books);
   const name = Buffer.from(uuid()).toString('hex');
@@ -47,7 +47,7 @@ async function listener(books: LedgerSpan) {
   return { accountId, email, events };
 }
 
-export function noticeClaims(open: (t: TestContext) => Promise<LedgerSpan>): void {
+export function noticeClaims(open: (t: TestContext) => Promise<OpenLedger>): void {
   /** What tells, and the mails that it has sent, each once. */
   const tellers = (store: MortalStore) => {
     const mails = new Map<string, Mail>();
@@ -92,7 +92,7 @@ export function noticeClaims(open: (t: TestContext) => Promise<LedgerSpan>): voi
             directory: undefined,
           },
         );
-        await tellers(store).notices.report();
+        await tellers(store).notices.notify();
       },
       async ({ keyId, events }, where) => assert.deepEqual(await events(), [['key.revoked', `evt_${keyId}`]], where),
     );
@@ -141,7 +141,7 @@ export function noticeClaims(open: (t: TestContext) => Promise<LedgerSpan>): voi
             clock.laterMs += retryAfterMs + 1;
             if ((await repositories.getAutoTopup({ accountId }))!.stoppedAt !== null) break;
           }
-          await notices.report();
+          await notices.notify();
         } finally {
           for (const [key, mail] of mails) mailed.set(key, mail);
         }

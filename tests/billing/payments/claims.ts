@@ -14,7 +14,7 @@ import type { Difference } from '../../../src/store/verify/difference.ts';
 import { grant, usage, uuid } from '../../store/fixture.ts';
 import { signAsStripe } from './sign.ts';
 
-export interface LedgerSpan {
+export interface OpenLedger {
   readonly store: { readonly ledger: AccountLedger; readonly repositories: Repositories; now(): number };
   readonly differences: () => Promise<readonly Difference[]>;
   /** Makes this much of an account be held by something that runs, in memory. */
@@ -34,7 +34,7 @@ export interface Till {
   isCut: boolean;
 }
 
-export function openTill({ store }: Pick<LedgerSpan, 'store'>): Till {
+export function openTill({ store }: Pick<OpenLedger, 'store'>): Till {
   const logged: string[] = [];
   const delivered: { bytes: Uint8Array; outcome: string }[] = [];
   const { repositories, ledger } = store;
@@ -69,7 +69,7 @@ export function openTill({ store }: Pick<LedgerSpan, 'store'>): Till {
   return till;
 }
 
-export async function newCustomer({ store }: LedgerSpan, microcents = 0n): Promise<string> {
+export async function newCustomer({ store }: OpenLedger, microcents = 0n): Promise<string> {
   const id = `acct_${Buffer.from(uuid()).toString('hex')}`;
   await store.ledger.createAccount({ id, name: id, creditLimitMicrocents: 0n, at: store.now(), changeId: uuid() });
   if (microcents > 0n) await store.ledger.transfer(grant(id, microcents));
@@ -87,11 +87,11 @@ export const input = (accountId: string, amountCents = 500, idempotencyKey?: str
   by: 'test',
 });
 
-const balanceOf = async ({ store }: LedgerSpan, accountId: string): Promise<bigint> =>
+const balanceOf = async ({ store }: OpenLedger, accountId: string): Promise<bigint> =>
   (await store.repositories.getAccount({ accountId }))!.balanceMicrocents;
 
 /** A paid top-up of so many cents. */
-async function paid(books: LedgerSpan, till: Till, accountId: string, cents = 500) {
+async function paid(books: OpenLedger, till: Till, accountId: string, cents = 500) {
   const topup = await till.payments.createTopup(input(accountId, cents));
   await till.demo.play(topup.checkoutId!, 'success');
   return (await books.store.repositories.getTopup({ id: topup.id }))!;
@@ -120,7 +120,7 @@ export const session = (topup: { id: string; accountId: string }, paymentId: str
   ...changes,
 });
 
-export function paymentClaims(open: (t: TestContext) => Promise<LedgerSpan>): void {
+export function paymentClaims(open: (t: TestContext) => Promise<OpenLedger>): void {
   test('a payment credits once, whatever reports it and however often', async (t) => {
     const books = await open(t);
     const till = openTill(books);

@@ -11,12 +11,12 @@ import { demoMethods } from '../../../src/billing/payments/demo.ts';
 import { closePromotions } from '../../../src/billing/payments/promotions.ts';
 import { atEachCall } from '../../store/deaths.ts';
 import { grant, usage, uuid } from '../../store/fixture.ts';
-import { event, newCustomer, openTill, say, session, input, type LedgerSpan } from './claims.ts';
+import { event, newCustomer, openTill, say, session, input, type OpenLedger } from './claims.ts';
 
 const cent = 1_000_000n;
 const dayMs = 86_400_000;
 
-export function deathClaims(open: (t: TestContext) => Promise<LedgerSpan>): void {
+export function deathClaims(open: (t: TestContext) => Promise<OpenLedger>): void {
   test('a top-up, its payment, a refund and a dispute happen once, wherever the process dies', async (t) => {
     const books = await open(t);
     const { repositories, ledger } = books.store;

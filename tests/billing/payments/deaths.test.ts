@@ -1,4 +1,4 @@
 import { deathClaims } from './death-claims.ts';
-import { openBooks } from './sqlite-books.ts';
+import { openBooks } from './sqlite-ledger.ts';
 
 deathClaims(openBooks);

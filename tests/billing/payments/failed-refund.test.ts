@@ -76,8 +76,8 @@ test('a refund of one month that fails in the next is a line of both statements,
     now,
     log: createLog({ write: () => true, once: () => {} }),
   });
-  while (await notices.report());
-  while (await notices.report());
+  while (await notices.notify());
+  while (await notices.notify());
   assert.deepEqual(
     mails.map(({ to }) => to),
     ['owner@example.org', 'payer@example.org'],

@@ -16,13 +16,13 @@ import { WebhookEvents } from '../../../src/notifications/webhooks/events.ts';
 import { uuidMaker } from '../../../src/platform/ids/uuid.ts';
 import { mulberry32 } from '../../support/random.ts';
 import { grant, usage, uuid } from '../../store/fixture.ts';
-import { newCustomer, openTill, type LedgerSpan } from './claims.ts';
+import { newCustomer, openTill, type OpenLedger } from './claims.ts';
 
 const cent = 1_000_000n;
 const dayMs = 86_400_000;
 
 /** A finished request of so many cents that ended at a time. */
-async function spend(books: LedgerSpan, accountId: string, cents: bigint, endedAt: number): Promise<void> {
+async function spend(books: OpenLedger, accountId: string, cents: bigint, endedAt: number): Promise<void> {
   await books.hold(accountId, cents * cent);
   await books.store.ledger.settle(
     usage(accountId, cents * cent, {
@@ -35,13 +35,13 @@ async function spend(books: LedgerSpan, accountId: string, cents: bigint, endedA
   );
 }
 
-const balanceOf = async ({ store }: LedgerSpan, accountId: string): Promise<bigint> =>
+const balanceOf = async ({ store }: OpenLedger, accountId: string): Promise<bigint> =>
   (await store.repositories.getAccount({ accountId }))!.balanceMicrocents;
 
 const cursorOf = (entry: LedgerEntry): LedgerCursor =>
   'from' in entry ? { usageFrom: entry.from } : { transferId: entry.id };
 
-export function moreClaims(open: (t: TestContext) => Promise<LedgerSpan>): void {
+export function moreClaims(open: (t: TestContext) => Promise<OpenLedger>): void {
   test('the ledger: every balance after is the sum of what is below it, in pages of any size, of any kind', async (t) => {
     const books = await open(t);
     const { repositories, ledger } = books.store;
@@ -199,6 +199,10 @@ export function moreClaims(open: (t: TestContext) => Promise<LedgerSpan>): void 
     assert.equal(await balanceOf(books, accountId), 550n * cent);
     assert.equal((await repositories.getAutoTopup({ accountId }))!.pendingTopup, null);
 
+    // A process that listed the account before that charge was credited begins no other.
+    const late = { accountId, topupId: 'top_late', provider: 'demo', monthFrom: 0, at: at.ms };
+    assert.deepEqual(await repositories.claimAutoTopup(late), { kind: 'none' });
+
     await spend(books, accountId, 500n, Date.now());
     await repositories.addWebhookEndpoint({
       id: 'whk_failed',
@@ -219,7 +223,7 @@ export function moreClaims(open: (t: TestContext) => Promise<LedgerSpan>): void 
       log: createLog({ write: () => true, once: () => {} }),
     });
     const reported = async () => {
-      await notices.report();
+      await notices.notify();
       return await repositories.listDeliveries({ accountId, endpointId: 'whk_failed', limit: 10 });
     };
     await method(demoMethods.declined);

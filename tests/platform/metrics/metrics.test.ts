@@ -5,7 +5,7 @@ import { networkInterfaces } from 'node:os';
 import { after, before, describe, test } from 'node:test';
 
 import { errorTable } from '../../../src/platform/errors.ts';
-import { LedgerSpan } from '../../support/books.ts';
+import { TestLedger } from '../../support/test-ledger.ts';
 import { RawClient, chatBytes, newRequestId } from '../../support/raw-client.ts';
 import { TestService, scriptedModel, until } from '../../support/service.ts';
 import { parseExposition, total } from './exposition.ts';
@@ -53,7 +53,7 @@ const ask = (text: string, more: object = {}) => ({
 });
 
 test('after known traffic every figure is what the ledger has', async () => {
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   for (const stream of [false, true]) {
     for (const text of ['hi', 'hi', 'cached', 'fails']) await (await service.chat(ask(text, { stream }))).text();
     await (await service.chat({ ...ask('hi', { stream }), model: 'second' })).text();

@@ -7,7 +7,7 @@ import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 
 import { ask, assertNothingLeft, cost, exchange, house, promptTokensOf, send } from '../../endings/house.ts';
-import { LedgerSpan } from '../../support/books.ts';
+import { TestLedger } from '../../support/test-ledger.ts';
 import { until } from '../../support/service.ts';
 import type { TestService } from '../../support/service.ts';
 import { fakeClock } from './fake-clock.ts';
@@ -20,7 +20,7 @@ const totalMsMax = 600_000;
 
 test('the clock is set while requests run: they go on, their durations are true, and their money is right', async (t) => {
   const { service, setClock } = await start(t);
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   for (const jump of jumps) {
     const running = await Promise.all([true, false].map((stream) => send(service, ask('two seconds', { stream }))));
     const leaving = await send(service, ask('paced', { stream: true }));
@@ -57,7 +57,7 @@ test('the clock is set while requests run: they go on, their durations are true,
 
 test('the clock is set back between a crash and the next start: what ran is recorded, ids stay unique, the books are right', async (t) => {
   const { service, setClock } = await start(t);
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   for (const jump of jumps) {
     const balance = await books.balance();
     await send(service, ask('paced', { stream: true }));

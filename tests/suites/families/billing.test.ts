@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { LedgerSpan } from '../../support/books.ts';
+import { TestLedger } from '../../support/test-ledger.ts';
 import { TestService } from '../../support/service.ts';
 import { Upstream, chatChunk, event, usageChunk } from '../../support/upstream.ts';
 import { ask, say } from './exchange.ts';
@@ -98,7 +98,7 @@ for (const generation of [
     options,
     async () => {
       played = generation;
-      const books = new LedgerSpan(service);
+      const books = new TestLedger(service);
       for (const family of carried) {
         for (const stream of [false, true]) {
           const about = `${family.name}, ${stream ? 'streamed' : 'whole'}`;

@@ -7,7 +7,7 @@ import { after, before, describe, test } from 'node:test';
 import { askRunningService } from '../../../src/app/control/control-client.ts';
 import { controlSocketPath } from '../../../src/app/control/socket-path.ts';
 import { assertNothingLeft, closeHouse, cost, house, inputPrice, outputPrice } from '../../endings/house.ts';
-import { LedgerSpan } from '../../support/books.ts';
+import { TestLedger } from '../../support/test-ledger.ts';
 import { until } from '../../support/service.ts';
 import { Upstream } from '../../support/upstream.ts';
 import type { UpstreamExchange } from '../../support/upstream.ts';
@@ -82,7 +82,7 @@ describe('on a service that runs', options, () => {
   backends: [ { engine: openai, flavor: vllm, url: "${upstream.url}" } ]
 `,
   });
-  const books = (): LedgerSpan => new LedgerSpan(service);
+  const books = (): TestLedger => new TestLedger(service);
   before(() => service.start(), options);
   after(() => closeHouse(service));
 
@@ -283,7 +283,7 @@ describe('on a service that waits for nobody', options, () => {
     models: flood,
     limits: 'request_timeout_seconds: 4\n  reader_stall_timeout_seconds: 1\n  drain_timeout_seconds: 0.2',
   });
-  const books = (): LedgerSpan => new LedgerSpan(service);
+  const books = (): TestLedger => new TestLedger(service);
   before(() => service.start(), options);
   after(() => closeHouse(service));
 
@@ -370,7 +370,7 @@ describe('credit runs out in mid-answer: an answer that is cut, and what was del
         const service = house({ scripts, firstCreditCents: '50' });
         t.after(() => closeHouse(service));
         await service.start();
-        const books = new LedgerSpan(service);
+        const books = new TestLedger(service);
         const asked = say('says more than is paid for', { stream, maxTokens: 8_000 });
         const { id, status, text } = await ask(service, family, asked);
         assert.equal(status, 200, text);

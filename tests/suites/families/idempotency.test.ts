@@ -10,7 +10,7 @@ import { after, before, describe, test } from 'node:test';
 
 import { askRunningService } from '../../../src/app/control/control-client.ts';
 import { controlSocketPath } from '../../../src/app/control/socket-path.ts';
-import { LedgerSpan } from '../../support/books.ts';
+import { TestLedger } from '../../support/test-ledger.ts';
 import { TestService, until } from '../../support/service.ts';
 import { Upstream, chatChunk, event, usageChunk } from '../../support/upstream.ts';
 import type { UpstreamExchange } from '../../support/upstream.ts';
@@ -79,7 +79,7 @@ const service = new TestService({
     backends: [ { engine: openai, flavor: vllm, url: "${upstream.url}", zdr: true } ]
 `,
 });
-const books = (): LedgerSpan => new LedgerSpan(service);
+const books = (): TestLedger => new TestLedger(service);
 const cost = 10n * 5_000n + 2n * 20_000n;
 
 let otherKey = '';

@@ -10,7 +10,7 @@ import { uuidText } from '../../../src/platform/ids/uuid.ts';
 import { repositoriesOn } from '../../../src/store/repositories/repositories.ts';
 import { openReadOnly } from '../../../src/store/sqlite/dialect.ts';
 import { verifyLedger } from '../../../src/store/verify/verify.ts';
-import { LedgerSpan } from '../../support/books.ts';
+import { TestLedger } from '../../support/test-ledger.ts';
 import { RawClient, chatBytes, newRequestId } from '../../support/raw-client.ts';
 import { TestService, scriptedModel, until } from '../../support/service.ts';
 
@@ -64,7 +64,7 @@ const database = (service: TestService): string => join(service.folder, 'data', 
 
 test('under load: every charge that was acknowledged before the backup began is in it, it verifies, and it restores', async (t) => {
   const service = await house(t).start();
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   const acknowledged: string[] = [];
   let over = false;
   const load = Promise.all(
@@ -111,7 +111,7 @@ test('under load: every charge that was acknowledged before the backup began is 
   const other = heir(t, service);
   await run(other, 'db', 'restore', backup);
   await other.start();
-  const otherBooks = new LedgerSpan(other);
+  const otherBooks = new TestLedger(other);
   assert.equal(await otherBooks.balance(), balanceMicrocents);
   assert.equal(await otherBooks.openRequests(), 0);
   assert.equal((await otherBooks.newest(1_000)).filter(({ ending }) => ending === 'crashed').length, 1);

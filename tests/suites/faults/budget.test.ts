@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 
-import { LedgerSpan } from '../../support/books.ts';
+import { TestLedger } from '../../support/test-ledger.ts';
 import { TestService, until } from '../../support/service.ts';
 
 const paidFor = 10;
@@ -36,7 +36,7 @@ const config = `models:
 
 interface Scene {
   readonly service: TestService;
-  readonly books: LedgerSpan;
+  readonly books: TestLedger;
   readonly kept: MadeKey;
   readonly free: MadeKey;
 }
@@ -56,7 +56,7 @@ async function setScene(t: TestContext): Promise<Scene> {
   await service.start();
   const kept = await command<MadeKey>(service, 'keys', 'create', '--budget', budget, '--budget-per', 'total');
   const free = await command<MadeKey>(service, 'keys', 'create');
-  return { service, books: new LedgerSpan(service), kept, free };
+  return { service, books: new TestLedger(service), kept, free };
 }
 
 async function command<Result>(service: TestService, ...args: readonly string[]): Promise<Result> {

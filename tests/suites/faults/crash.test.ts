@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 
 import { nameAndPlace } from '../../../src/cli/crash.ts';
-import { LedgerSpan } from '../../support/books.ts';
+import { TestLedger } from '../../support/test-ledger.ts';
 import { RawClient, chatBytes, newRequestId } from '../../support/raw-client.ts';
 import { TestService, scriptedModel, until } from '../../support/service.ts';
 import { built } from '../../support/built.ts';
@@ -59,7 +59,7 @@ for (const [kind, error] of [
     options,
     async (t) => {
       const { service, fault } = await faulty(t);
-      const books = new LedgerSpan(service);
+      const books = new TestLedger(service);
       const streamed = await send(service, 'for ever', true);
       const whole = await send(service, 'for ever', false);
       const finishing = await send(service, 'soon done', true);
@@ -101,7 +101,7 @@ for (const [kind, error] of [
 
 test('no new work after a crash, and a second crash ends the process at once', options, async (t) => {
   const { service, fault } = await faulty(t);
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   const streamed = await send(service, 'for ever', true);
   await until(() => streamed.client.events.length > 2, waitMs);
   await until(async () => (await books.openRequests()) === 1, waitMs);

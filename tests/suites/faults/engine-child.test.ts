@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 
-import { LedgerSpan } from '../../support/books.ts';
+import { TestLedger } from '../../support/test-ledger.ts';
 import { TestService, until } from '../../support/service.ts';
 import { writeTinyGguf } from '../../support/tiny-gguf.ts';
 
@@ -28,14 +28,14 @@ const model = (id: string, more: string): string => `  - id: ${id}
 const patienceMs = 120_000;
 
 let service: TestService;
-let books: LedgerSpan;
+let books: TestLedger;
 before(async () => {
   service = new TestService({
     config: `models:\n${model('one', 'slots: 1')}\n${model('other', 'slots: 2')}\n${model('grows', 'slots: 1, memory_bytes_max: 1')}`,
     limits: '  first_token_timeout_seconds: 600\n  stream_idle_timeout_seconds: 600',
   });
   await service.start();
-  books = new LedgerSpan(service);
+  books = new TestLedger(service);
   for (const id of ['one', 'other', 'grows']) await until(() => pidOf(id) !== undefined, patienceMs);
 });
 after(async () => {

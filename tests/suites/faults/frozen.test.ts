@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { ask, assertNothingLeft, closeHouse, cost, errorOf, house, send } from '../../endings/house.ts';
-import { LedgerSpan } from '../../support/books.ts';
+import { TestLedger } from '../../support/test-ledger.ts';
 import { newRequestId } from '../../support/raw-client.ts';
 import type { RawClient } from '../../support/raw-client.ts';
 import { until } from '../../support/service.ts';
@@ -50,7 +50,7 @@ test(`frozen for ${frozenMs / 1000} s and let go: every request ends once, charg
   });
   t.after(() => closeHouse(service));
   await service.start();
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
 
   for (const texts of [
     ['three seconds', 'three seconds', 'many words', 'many words'],
@@ -88,7 +88,7 @@ test('frozen while its client leaves: charged once, as a client that left', asyn
   const service = house();
   t.after(() => closeHouse(service));
   await service.start();
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   const { client, id } = await send(service, ask('paced', { stream: true }));
   await until(() => client.events.length > 2);
   process.kill(service.pid, 'SIGSTOP');
@@ -111,7 +111,7 @@ function isEnded(client: RawClient): boolean {
 }
 
 /** Usage shown and charged, or an error with its own code and nothing charged. */
-async function assertProperEnding(books: LedgerSpan, client: RawClient, id: string, what: string): Promise<void> {
+async function assertProperEnding(books: TestLedger, client: RawClient, id: string, what: string): Promise<void> {
   const row = await books.row(id);
   const isStream = /\r\ncontent-type: text\/event-stream/i.test(client.text);
   const json = isStream ? client.events.at(-2) : client.text.slice(client.text.indexOf('\r\n\r\n') + 4);

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 
 import { ask, assertNothingLeft, house, send, slots } from '../../endings/house.ts';
-import { LedgerSpan } from '../../support/books.ts';
+import { TestLedger } from '../../support/test-ledger.ts';
 import { until } from '../../support/service.ts';
 import { built } from '../../support/built.ts';
 
@@ -17,7 +17,7 @@ test(`out of memory, ${rounds} times: aborted without a word of ours, ready agai
   const service = house({ environment: { NODE_OPTIONS: `--max-old-space-size=96 --import=${probe}` } });
   t.after(() => service.dispose());
   await service.start();
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
 
   for (let round = 1; round <= rounds; round++) {
     const finished = await send(service, ask('three words', { stream: true }));

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 
-import { LedgerSpan } from '../../support/books.ts';
+import { TestLedger } from '../../support/test-ledger.ts';
 import { TestService, until } from '../../support/service.ts';
 import { newRequestId } from '../../support/raw-client.ts';
 
@@ -89,7 +89,7 @@ function assertRefusal({ status, body }: Outcome, service: TestService): void {
 
 test('of a thousand concurrent requests against credit for ten, exactly ten succeed and 990 get 402', async (t) => {
   const service = await startService(t);
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   const outcomes = await Promise.all(all(service, () => 'quick'));
   const succeeded = outcomes.filter(({ status }) => status === 200);
   assert.equal(succeeded.length, paidFor);
@@ -113,7 +113,7 @@ test('of a thousand concurrent requests against credit for ten, exactly ten succ
 
 test('the same with the process killed in the middle: ten in all, and the balance is exact', async (t) => {
   const service = await startService(t);
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   // Quick and slow ones compete for the ten; the process dies when the first of them is done.
   let completed = 0;
   const first = all(service, (index) => (index % 4 < 2 ? 'quick' : 'slow')).map(async (outcome) => {

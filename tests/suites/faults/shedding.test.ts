@@ -8,7 +8,7 @@ import type { TestContext } from 'node:test';
 import { assertEnvelope } from '../../inference/http/envelope.ts';
 import { askChat, chatRequest, plainBody } from '../../inference/http/chat.ts';
 import { RawConnection, bodyChunk, exchange, requestBytes } from '../../inference/http/raw.ts';
-import { LedgerSpan } from '../../support/books.ts';
+import { TestLedger } from '../../support/test-ledger.ts';
 import { RawClient, chatBytes, newRequestId } from '../../support/raw-client.ts';
 import { TestService, scriptedModel, until } from '../../support/service.ts';
 import { built } from '../../support/built.ts';
@@ -78,7 +78,7 @@ test('no more requests run than may, and those on top are refused before they ar
   await assertRecovers(service);
   assertEnvelope(await askChat(service, '{"model":'), 'invalid_json_request');
   streams[1]!.reset();
-  await new LedgerSpan(service).verify({ owned: true });
+  await new TestLedger(service).verify({ owned: true });
 });
 
 test('a client that is slow to send takes nobody’s place', options, async (t) => {
@@ -121,7 +121,7 @@ test('a process without memory takes one request at a time, and closes idle conn
   stream.reset();
   // It must not lock itself out: memory that is not used is not always given back.
   await assertRecovers(service);
-  await new LedgerSpan(service).verify({ owned: true });
+  await new TestLedger(service).verify({ owned: true });
 });
 
 test(
@@ -142,7 +142,7 @@ test(
     fault(service, 'calm');
     await assertRecovers(service);
     for (const stream of streams) stream.reset();
-    await new LedgerSpan(service).verify({ owned: true });
+    await new TestLedger(service).verify({ owned: true });
   },
 );
 

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { LedgerSpan } from '../../support/books.ts';
+import { TestLedger } from '../../support/test-ledger.ts';
 import { mulberry32 } from '../../support/random.ts';
 import { RawClient, chatBytes, newRequestId } from '../../support/raw-client.ts';
 import { TestService, until } from '../../support/service.ts';
@@ -60,7 +60,7 @@ test(`kill -9 in mid-stream, ${rounds} times: the ledger is right, nothing is bi
   const service = new TestService({ config, firstCreditCents: '500', limits: '  concurrency_per_account_max: 64' });
   t.after(() => service.dispose());
   await service.start();
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   const credit = await books.balance();
   const phases = { seen: 0, crashed: 0, cutInAnswer: 0 };
   const startsMs: number[] = [];
@@ -149,7 +149,7 @@ function isWholeBody(text: string): boolean {
 }
 
 /** I4, I5, M3: every complete answer has one row that says what was shown; no request has two. */
-async function assertBilledOnce(books: LedgerSpan, sent: readonly string[], seen: readonly Seen[]): Promise<void> {
+async function assertBilledOnce(books: TestLedger, sent: readonly string[], seen: readonly Seen[]): Promise<void> {
   const rows = new Map<
     string,
     {
@@ -181,7 +181,7 @@ async function assertBilledOnce(books: LedgerSpan, sent: readonly string[], seen
 }
 
 /** What is spendable is the credit less what was charged: a request that needs (nearly) all of it is funded. */
-async function assertNoHoldLeft(service: TestService, books: LedgerSpan, credit: bigint): Promise<void> {
+async function assertNoHoldLeft(service: TestService, books: TestLedger, credit: bigint): Promise<void> {
   const balance = await books.balance();
   assert.equal(balance, credit - (await books.sums()).costMicrocents);
   const tokens = Number(balance / probePrice);

@@ -8,7 +8,7 @@ import { Agent } from 'node:http';
 import { test } from 'node:test';
 
 import { assertNothingLeft, ask as bodyOf, cost, errorOf, house } from '../../endings/house.ts';
-import { LedgerSpan } from '../../support/books.ts';
+import { TestLedger } from '../../support/test-ledger.ts';
 import { ask } from '../../support/http-client.ts';
 import type { Answer } from '../../support/http-client.ts';
 import { mulberry32 } from '../../support/random.ts';
@@ -50,7 +50,7 @@ test(`stopped under load, ${rounds} times: what had begun is finished and charge
   const service = house({ scripts, firstCreditCents: '400' });
   t.after(() => service.dispose());
   await service.start();
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   const counts = { finished: 0, refused: 0, lost: 0, finishedAfterSignal: 0 };
 
   for (let round = 1; round <= rounds; round++) {
@@ -86,7 +86,7 @@ test('a second SIGTERM under load ends at once; what ran is recorded as crashed 
   const service = house({ firstCreditCents: '400', limits: 'drain_timeout_seconds: 60' });
   t.after(() => service.dispose());
   await service.start();
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   const balance = await books.balance();
   const running = Array.from({ length: clients }, (_, index) =>
     request(service, newRequestId(), index % 2 === 0 ? 'paced' : 'first token then silence', true, false),
@@ -160,7 +160,7 @@ function request(
 
 /** Finished and charged as shown, refused in words, or never arrived: nothing in between. */
 async function assertEnded(
-  books: LedgerSpan,
+  books: TestLedger,
   { id, text, stream, answer }: Sent,
 ): Promise<'finished' | 'refused' | 'lost'> {
   const { status, body, isWhole } = answer;

@@ -12,7 +12,7 @@ import { repositoriesOn } from '../../../src/store/repositories/repositories.ts'
 import { openReadOnly } from '../../../src/store/sqlite/dialect.ts';
 import { verifyLedger } from '../../../src/store/verify/verify.ts';
 import { parseExposition, total } from '../../platform/metrics/exposition.ts';
-import { LedgerSpan } from '../../support/books.ts';
+import { TestLedger } from '../../support/test-ledger.ts';
 import { canCause } from '../../support/machine.ts';
 import { RawClient, chatBytes, newRequestId } from '../../support/raw-client.ts';
 import { TestService, scriptedModel, until } from '../../support/service.ts';
@@ -64,7 +64,7 @@ async function stream(service: TestService): Promise<{ readonly client: RawClien
 
 test('D1: another program locks the database: new work is refused at once, streams go on, charges follow', async (t) => {
   const service = await house(t);
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   await one(service);
   const running = await stream(service);
   const intruder = new DatabaseSync(books.file);
@@ -236,7 +236,7 @@ async function inject(t: TestContext, service: TestService, fault: string): Prom
 test('S12: a sync that takes two seconds delays, and acknowledges nothing that is not durable', async (t) => {
   if (!canCause(t, 'strace')) return;
   const service = await house(t);
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   await one(service);
   const strace = await inject(t, service, 'delay_enter=2000000');
   const outcomes = await Promise.all(Array.from({ length: 6 }, () => one(service)));
@@ -261,7 +261,7 @@ test('S12: a sync that takes two seconds delays, and acknowledges nothing that i
 test('S12: a sync that fails: nothing more is acknowledged, the process ends, and the next start has all that was', async (t) => {
   if (!canCause(t, 'strace')) return;
   const service = await house(t);
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   const before = await one(service);
   await inject(t, service, 'error=EIO');
   const outcome = await one(service).catch(() => undefined);

@@ -5,7 +5,7 @@ import { after, before, describe, test } from 'node:test';
 
 import { askRunningService } from '../../../src/app/control/control-client.ts';
 import { controlSocketPath } from '../../../src/app/control/socket-path.ts';
-import { LedgerSpan } from '../../support/books.ts';
+import { TestLedger } from '../../support/test-ledger.ts';
 import { RawClient, chatBytes, newRequestId } from '../../support/raw-client.ts';
 import { TestService, until } from '../../support/service.ts';
 import {
@@ -27,7 +27,7 @@ after(() => models.dispose());
 interface Stack {
   readonly server: LlamaServer;
   readonly service: TestService;
-  readonly books: LedgerSpan;
+  readonly books: TestLedger;
 }
 
 interface StackOptions {
@@ -40,7 +40,7 @@ interface StackOptions {
 async function startStack(modelFile: string, options: StackOptions = {}): Promise<Stack> {
   const server = await LlamaServer.start({ modelFile, slots, ...options.server });
   const service = await serviceOn(server, options).start();
-  return { server, service, books: new LedgerSpan(service) };
+  return { server, service, books: new TestLedger(service) };
 }
 
 function serviceOn(server: LlamaServer, { contextLength = 2048, backend = '', limits }: StackOptions): TestService {

@@ -20,7 +20,7 @@ import type { LoadResult, Quantiles } from '../../../bench/load.ts';
 import { allowedCores, onCore } from '../../../bench/processes.ts';
 import { requestBytes } from '../../../bench/scenarios.ts';
 import type { Scenario } from '../../../bench/scenarios.ts';
-import { LedgerSpan } from '../../support/books.ts';
+import { TestLedger } from '../../support/test-ledger.ts';
 import { ask } from '../../support/http-client.ts';
 import { TestService, until } from '../../support/service.ts';
 
@@ -85,7 +85,7 @@ const cases: readonly Case[] = [
 for (const { name, scenario, places, crowd, queue, goodputShareMin, refusalP99MsMax } of cases) {
   test(`five times what ${name} can carry: goodput stays, refusals are quick, nothing is cut, and it recovers`, async (t) => {
     const service = await start(t, places + runningStreams, queue);
-    const books = new LedgerSpan(service);
+    const books = new TestLedger(service);
     const request = requestBytes(
       { name: 'overload', connections: 0, seconds: 0, ...scenario },
       { key: service.key, model: 'bench' },

@@ -7,7 +7,7 @@ import { clientConfig, type Run } from '../../../src/store/postgres/connection.t
 import { move } from '../../../src/store/postgres/move.ts';
 
 import { creditOf } from '../../billing/payments/credit-of.ts';
-import { event, openTill, paymentClaims, say, session, input, type LedgerSpan } from '../../billing/payments/claims.ts';
+import { event, openTill, paymentClaims, say, session, input, type OpenLedger } from '../../billing/payments/claims.ts';
 import { deathClaims } from '../../billing/payments/death-claims.ts';
 import { moreClaims } from '../../billing/payments/more-claims.ts';
 import { receiptsOn } from '../../billing/invoices/receipts-on.ts';
@@ -20,7 +20,7 @@ before(async () => {
 });
 after(() => server.dispose());
 
-const open = async (t: TestContext): Promise<LedgerSpan> => {
+const open = async (t: TestContext): Promise<OpenLedger> => {
   const url = await server.createDatabase();
   const replica = await openReplica(t, url);
   return {

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { test } from 'node:test';
 
-import { LedgerSpan } from '../../support/books.ts';
+import { TestLedger } from '../../support/test-ledger.ts';
 import type { HeapReport } from '../../support/heap-probe.ts';
 import { heapOf, heapProbe } from '../../support/heap.ts';
 import { mulberry32 } from '../../support/random.ts';
@@ -191,7 +191,7 @@ async function assertBaseline(
   before: { readonly vitals: ReturnType<typeof vitalsOf>; readonly heap: HeapReport },
   heap: () => Promise<HeapReport>,
 ): Promise<void> {
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   await until(async () => (await books.openRequests()) === 0, 30_000);
   const { fds, sockets, children } = before.vitals;
   let now = vitalsOf(service.pid);
@@ -212,7 +212,7 @@ async function assertBaseline(
 
 /** Invariants I1 to I5: every complete answer has one row with the usage that was shown. */
 async function assertBilled(service: TestService, { usages }: LoadResult): Promise<void> {
-  const books = new LedgerSpan(service);
+  const books = new TestLedger(service);
   const rows = await books.everyRow();
   const byId = new Map(rows.map((row) => [row.publicId, row]));
   assert.equal(byId.size, rows.length, 'a request has one row');

@@ -6,14 +6,14 @@ import { Compile } from 'typebox/schema';
 
 import { abilities, type Ability } from '../../../src/config/abilities.ts';
 import { probeBackend } from '../../../src/inference/engines/openai/probe.ts';
-import { LedgerSpan } from '../../support/books.ts';
+import { TestLedger } from '../../support/test-ledger.ts';
 import { TestService } from '../../support/service.ts';
 import { clientOf, type Client } from './client.ts';
 import { contextLength, VllmServer } from './vllm-server.ts';
 
 let server: VllmServer;
 let service: TestService;
-let books: LedgerSpan;
+let books: TestLedger;
 let client: Client;
 before(async () => {
   server = await VllmServer.start('model');
@@ -29,7 +29,7 @@ before(async () => {
     backends: [ ${server.backend} ]`,
   });
   await service.start();
-  books = new LedgerSpan(service);
+  books = new TestLedger(service);
   client = clientOf(service);
 });
 after(async () => {

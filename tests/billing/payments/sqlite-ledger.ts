@@ -2,10 +2,10 @@ import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 
 import { differencesOf, openStore, temporaryFolder } from '../../store/fixture.ts';
-import type { LedgerSpan } from './claims.ts';
+import type { OpenLedger } from './claims.ts';
 
 /** Free balances as billing keeps them, in a few lines. */
-export const openBooks = async (t: TestContext): Promise<LedgerSpan> => {
+export const openBooks = async (t: TestContext): Promise<OpenLedger> => {
   const file = join(temporaryFolder(t), 'x.db');
   const free = new Map<string, bigint>();
   const credit = (id: string, microcents: bigint): unknown => free.set(id, (free.get(id) ?? 0n) + microcents);

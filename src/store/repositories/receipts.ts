@@ -1,9 +1,9 @@
 /** Receipts of payments, and the documents that correct them when a payment is returned. */
 import type { Kysely, Selectable } from 'kysely';
-import type { Database, ReceiptKind, ReceiptTable } from './database.ts';
-import { ranAt } from './migrations/migrate.ts';
-import { addNotice, nobody } from './repositories/notices.ts';
-import { StoreError } from './store-error.ts';
+import type { Database, ReceiptKind, ReceiptTable } from '../database.ts';
+import { ranAt } from '../migrations/migrate.ts';
+import { addNotice, nobody } from './notices.ts';
+import { StoreError } from '../store-error.ts';
 
 type Db = Kysely<Database>;
 

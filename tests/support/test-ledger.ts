@@ -14,7 +14,7 @@ import type { TestService } from './service.ts';
  * What the database of a test service says, read beside the running service or without it. The commands `usage` and
  * `ledger verify` say the same and take half a second each, too long for tests with hundreds of questions.
  */
-export class LedgerSpan {
+export class TestLedger {
   readonly #file: string;
   readonly #accountId: string;
 
