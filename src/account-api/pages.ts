@@ -64,12 +64,15 @@ function factsTable(title: string, facts: readonly (readonly [string, string])[]
   return `<h2>${title}</h2><table class="facts">${rows.join('')}</table>\n`;
 }
 
+/** Dollars as people write them: `10`, `$12.50`, `1,250.00`; at most eight digits before the point. */
+export const dollarPattern = String.raw`\$?(?:\d{1,8}|\d{1,2}(?:,\d{3}){1,2}|\d{3},\d{3})(?:\.\d{1,2})?`;
+
 /** `topup_url` of the 402. */
 export function topupPage(key: string, takesPayments: boolean): string {
   const form = takesPayments
     ? `<p>Whoever is signed in here, as owner, admin or billing member of an account, pays on the next page (<a href="/sign-in?next=/topup">sign in</a>):</p>
 <form method="post" action="/v1/credits/topup_form"><input type="hidden" name="key" value="${escaped(key)}">
-<label>Amount in cents <input name="amount_cents" inputmode="numeric" pattern="[0-9]+" value="1000" required></label>
+<label>Amount in dollars <input name="amount" inputmode="decimal" pattern="${escaped(dollarPattern)}" value="10.00" autocomplete="off" required></label>
 <p><label><input type="checkbox" name="save_payment_method" value="1"> Keep this card for automatic top-ups</label></p>
 <button>Go on to payment</button></form>
 <p>Programs call <code>POST /v1/credits/topups</code> with a management key. The credit is there as soon as the payment is

@@ -2,6 +2,7 @@ import Type from 'typebox';
 
 import { uuidText } from '../../platform/ids/uuid.ts';
 import { ApiError } from '../../platform/errors.ts';
+import { dollars } from '../../billing/cents.ts';
 import { startOfMonth } from '../../billing/payments/auto-topup.ts';
 import type { Payments, TopupInput } from '../../billing/payments/payments.ts';
 import { PaymentError } from '../../billing/payments/provider.ts';
@@ -462,10 +463,14 @@ async function payerEmail({ account, principal, services }: Pick<Call, 'account'
 function checkAmount(amountCents: number, { config }: AccountServices): void {
   const { topupCentsMin, topupCentsMax } = config().payments;
   if (amountCents < topupCentsMin || amountCents > topupCentsMax)
-    throw new ApiError('unsupported_value', `A payment is ${topupCentsMin} to ${topupCentsMax} cents.`, {
-      param: 'amount_cents',
-    });
+    throw new ApiError(
+      'unsupported_value',
+      `A payment is from ${shown(topupCentsMin)} to ${shown(topupCentsMax)} (${topupCentsMin} to ${topupCentsMax} cents).`,
+      { param: 'amount_cents' },
+    );
 }
+
+const shown = (cents: number): string => dollars(BigInt(cents) * microcentsPerCent);
 
 /** Users return to where they came from: a page over HTTP(S), or this host. */
 function returnUrl(text: string | undefined, param: string, { accountUrl }: AccountServices): string {

@@ -8,6 +8,7 @@ import { migrate } from '../../../src/store/migrations/migrate.ts';
 import { closeConnection, openConnection } from '../../../src/store/sqlite/connection.ts';
 import { kyselyOn } from '../../../src/store/sqlite/dialect.ts';
 import { customer, differencesOf, openStore, temporaryFolder } from '../../store/fixture.ts';
+import { receiptsOn } from '../invoices/receipts-on.ts';
 import { event, openTill, say, session, input } from './claims.ts';
 
 /** Four payments: one holds, one is refunded in part, one whose refund failed, one whose dispute was won. */
@@ -29,13 +30,18 @@ async function rightBooks(t: TestContext): Promise<string> {
   });
   await say(till, event('refund.created', about('refunded', 'succeeded')));
   await say(till, event('refund.created', about('failed', 'succeeded')));
+  const receipts = receiptsOn(store);
+  await receipts.issueDue(AbortSignal.timeout(60_000));
   await say(till, event('refund.failed', about('failed', 'failed')));
   await say(till, event('charge.dispute.created', about('won', 'needs_response')));
   await say(till, event('charge.dispute.closed', about('won', 'won')));
+  await receipts.issueDue(AbortSignal.timeout(60_000));
   await store.close();
   assert.deepEqual(await differencesOf(file, false), []);
   return file;
 }
+
+const ofPayment = (id: string): string => `transfer_id = (select transfer_id from payment where id = '${id}')`;
 
 test('one row that is wrong is found: each payment has one credit, each refund one debit, each failed one both', async (t) => {
   const right = await rightBooks(t);
@@ -49,7 +55,10 @@ test('one row that is wrong is found: each payment has one credit, each refund o
     [`update topup set status = 'pending' where payment_id = 'pi_held'`, [/^payment pi_held$/]],
     [`update topup set returned = returned + 1 where payment_id = 'pi_held'`, [/^top-up .*: returned$/]],
     [`update payment_return set taken = taken - 1 where id = 'return_refunded'`, [/^return return_refunded$/]],
-    [`update payment_return set amount = amount + 1 where id = 'return_refunded'`, [/^top-up .*: returned$/]],
+    [
+      `update payment_return set amount = amount + 1 where id = 'return_refunded'`,
+      [/^receipt /, /^top-up .*: returned$/],
+    ],
     [
       `update payment_return set undone_at = at where id = 'return_refunded'`,
       [/^return return_refunded: given back$/, /^top-up .*: returned$/],
@@ -62,18 +71,27 @@ test('one row that is wrong is found: each payment has one credit, each refund o
       `update payment_return set undone_at = null where id = 'return_won'`,
       [/^return return_won: given back$/, /^top-up .*: returned$/],
     ],
-    [`delete from payment_return where id = 'return_refunded'`, [/^top-up .*: returned$/, /^transfer /]],
-    [`delete from payment_return where id = 'return_failed'`, [/^transfer /, /^transfer /]],
+    [`delete from payment_return where id = 'return_refunded'`, [/^receipt /, /^top-up .*: returned$/, /^transfer /]],
+    [`delete from payment_return where id = 'return_failed'`, [/^receipt /, /^receipt /, /^transfer /, /^transfer /]],
     [
       `delete from transfer where idempotency_key = 'refund_failed:demo:return_failed'`,
       [/^balance$/, /^balance$/, /^return return_failed: given back$/],
     ],
+    [`update receipt set total = total + 1 where ${ofPayment('pi_held')}`, [/^receipt TH-R\d{4}-\d{6}$/]],
+    [`update receipt set account_id = 'acct_b' where ${ofPayment('pi_held')}`, [/^receipt /]],
+    [`update receipt set transfer_id = x'01' where ${ofPayment('pi_held')}`, [/^receipt /]],
+    [
+      `update receipt set total = total + 1 where return_id = 'return_failed' and kind = 'credit_note_reversal'`,
+      [/^receipt /],
+    ],
+    [`delete from receipt where sequence = 2`, [/^receipts of \d{4}$/]],
   ];
   for (const [index, [statement, expected]] of cases.entries()) {
     const file = `${right}.${index}`;
     copyFileSync(right, file);
     const connection = openConnection(file);
-    connection.exec('drop trigger transfer_no_delete; pragma foreign_keys = off');
+    connection.exec(`drop trigger transfer_no_delete; drop trigger receipt_no_update; drop trigger receipt_no_delete;
+      pragma foreign_keys = off`);
     const { changes } = connection.prepare(statement).run();
     closeConnection(connection);
     assert.equal(Number(changes), 1, statement);

@@ -62,14 +62,14 @@ describe('signing in, paying and signing out', { concurrency: false }, () => {
       await person.arrives(`${service.accountUrl}/topup`);
 
       // What is no amount is said on a page.
-      await person.fill('Amount in cents', '1');
+      await person.fill('Amount in dollars', '0.01');
       person.expects(400);
       await person.press('Go on to payment');
       await person.arrives(/\/v1\/credits\/topup_form$/);
       await person.reads('This did not work');
       await person.open(`${service.accountUrl}/topup`);
 
-      await person.fill('Amount in cents', '700');
+      await person.fill('Amount in dollars', '7.00');
       await person.press('Go on to payment');
       await person.arrives(/\/v1\/payments\/demo\/cs_demo_/);
       await person.press('Fail');
@@ -97,7 +97,7 @@ describe('signing in, paying and signing out', { concurrency: false }, () => {
 
       // Each form of the page of a payment that is there: a refund, a dispute and its end.
       await person.open(`${service.accountUrl}/topup`);
-      await person.fill('Amount in cents', '500');
+      await person.fill('Amount in dollars', '5.00');
       await person.press('Go on to payment');
       await person.arrives(/\/v1\/payments\/demo\/cs_demo_/);
       const checkout = page.url();
