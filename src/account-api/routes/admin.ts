@@ -22,10 +22,12 @@ import {
   listSchema,
   microcentsPerCent,
   nullable,
+  page,
   pageLimit,
   pageQuery,
   secondsOf,
   secondsOrNull,
+  wholeListSchema,
   wholeOf,
 } from '../wire.ts';
 import { email } from './sign-in.ts';
@@ -542,45 +544,41 @@ export const adminRoutes: readonly AccountRoute[] = [
       {
         status: 200,
         description: 'All models.',
-        schema: Type.Object({
-          object: Type.Literal('list'),
-          data: Type.Array(
-            Type.Object({
-              id: Type.String(),
-              object: Type.Literal('model'),
-              display_name: Type.String(),
-              context_length: Type.Integer(),
-              max_output_tokens: nullable(Type.Integer()),
-              deprecation_date: nullable(Type.String()),
-              dedicated_to: Type.Array(Type.String({ description: 'Ids of accounts; none: everybody’s.' })),
-              input_microcents_per_million: Type.Integer(),
-              output_microcents_per_million: Type.Integer(),
-              cache_read_microcents_per_million: Type.Integer(),
-              backends: Type.Array(Type.String()),
-            }),
-          ),
-          has_more: Type.Boolean(),
-        }),
+        schema: wholeListSchema(
+          Type.Object({
+            id: Type.String(),
+            object: Type.Literal('model'),
+            display_name: Type.String(),
+            context_length: Type.Integer(),
+            max_output_tokens: nullable(Type.Integer()),
+            deprecation_date: nullable(Type.String()),
+            dedicated_to: Type.Array(Type.String({ description: 'Ids of accounts; none: everybody’s.' })),
+            input_microcents_per_million: Type.Integer(),
+            output_microcents_per_million: Type.Integer(),
+            cache_read_microcents_per_million: Type.Integer(),
+            backends: Type.Array(Type.String()),
+          }),
+        ),
       },
     ],
     handle: ({ services }) =>
-      Promise.resolve({
-        object: 'list',
-        data: services.config().models.map((model) => ({
-          id: model.id,
-          object: 'model',
-          display_name: model.displayName,
-          context_length: model.contextLength,
-          max_output_tokens: model.maxOutputTokens,
-          deprecation_date: model.deprecationDate ?? null,
-          dedicated_to: [...model.dedicatedTo],
-          input_microcents_per_million: wholeOf(model.pricing.inputMicrocentsPerMillion),
-          output_microcents_per_million: wholeOf(model.pricing.outputMicrocentsPerMillion),
-          cache_read_microcents_per_million: wholeOf(model.pricing.cacheReadMicrocentsPerMillion),
-          backends: model.backends.map((backend) => backend.name),
-        })),
-        has_more: false,
-      }),
+      Promise.resolve(
+        page(
+          services.config().models.map((model) => ({
+            id: model.id,
+            object: 'model',
+            display_name: model.displayName,
+            context_length: model.contextLength,
+            max_output_tokens: model.maxOutputTokens,
+            deprecation_date: model.deprecationDate ?? null,
+            dedicated_to: [...model.dedicatedTo],
+            input_microcents_per_million: wholeOf(model.pricing.inputMicrocentsPerMillion),
+            output_microcents_per_million: wholeOf(model.pricing.outputMicrocentsPerMillion),
+            cache_read_microcents_per_million: wholeOf(model.pricing.cacheReadMicrocentsPerMillion),
+            backends: model.backends.map((backend) => backend.name),
+          })),
+        ),
+      ),
   }),
   route({
     method: 'get',
@@ -594,30 +592,25 @@ export const adminRoutes: readonly AccountRoute[] = [
       {
         status: 200,
         description: 'All backends of this process.',
-        schema: Type.Object({
-          object: Type.Literal('list'),
-          data: Type.Array(
-            Type.Object({
-              object: Type.Literal('backend'),
-              model: Type.String(),
-              name: Type.String(),
-              state: Type.Enum(['starting', 'ready', 'failed']),
-            }),
-          ),
-          has_more: Type.Boolean(),
-        }),
+        schema: wholeListSchema(
+          Type.Object({
+            object: Type.Literal('backend'),
+            model: Type.String(),
+            name: Type.String(),
+            state: Type.Enum(['starting', 'ready', 'failed']),
+          }),
+        ),
       },
     ],
-    handle: async ({ services }) => ({
-      object: 'list',
-      data: ((await services.backends?.()) ?? []).map(({ modelId, label, state }) => ({
-        object: 'backend',
-        model: modelId,
-        name: label,
-        state,
-      })),
-      has_more: false,
-    }),
+    handle: async ({ services }) =>
+      page(
+        ((await services.backends?.()) ?? []).map(({ modelId, label, state }) => ({
+          object: 'backend',
+          model: modelId,
+          name: label,
+          state,
+        })),
+      ),
   }),
   route({
     method: 'get',

@@ -8,7 +8,7 @@ import type { Account, AccountPrice } from '../../store/repositories/queries.ts'
 import { notThere } from '../input.ts';
 import { everyRole, route } from '../route.ts';
 import type { AccountRoute, Call } from '../route.ts';
-import { nullable, secondsOf, secondsOrNull, wholeOf } from '../wire.ts';
+import { nullable, page, secondsOf, secondsOrNull, wholeListSchema, wholeOf } from '../wire.ts';
 
 const windowSchema = (limit: string) =>
   nullable(
@@ -117,25 +117,21 @@ export const limitRoutes: readonly AccountRoute[] = [
       {
         status: 200,
         description: 'A row for each model.',
-        schema: Type.Object({
-          object: Type.Literal('list'),
-          data: Type.Array(
-            Type.Object({
-              object: Type.Literal('model_price'),
-              model: Type.String(),
-              list: rateSchema,
-              now: Type.Object({
-                ...rateSchema.properties,
-                source: Type.Enum(['list', 'account']),
-                until: nullable(Type.Integer({ description: 'Unix seconds; null: no end is set.' })),
-              }),
-              upcoming: Type.Array(
-                Type.Object({ ...rateSchema.properties, from: Type.Integer(), until: nullable(Type.Integer()) }),
-              ),
+        schema: wholeListSchema(
+          Type.Object({
+            object: Type.Literal('model_price'),
+            model: Type.String(),
+            list: rateSchema,
+            now: Type.Object({
+              ...rateSchema.properties,
+              source: Type.Enum(['list', 'account']),
+              until: nullable(Type.Integer({ description: 'Unix seconds; null: no end is set.' })),
             }),
-          ),
-          has_more: Type.Literal(false),
-        }),
+            upcoming: Type.Array(
+              Type.Object({ ...rateSchema.properties, from: Type.Integer(), until: nullable(Type.Integer()) }),
+            ),
+          }),
+        ),
       },
     ],
     handle: async (call) => {
@@ -144,9 +140,8 @@ export const limitRoutes: readonly AccountRoute[] = [
       const account = await accountOf(call);
       const prices = await pricesOf(call, at);
       const models = usableModels(account, services.config());
-      return {
-        object: 'list',
-        data: models.map(({ id, pricing }) => {
+      return page(
+        models.map(({ id, pricing }) => {
           const own = prices.filter((price) => price.modelId === id.toLowerCase() && price.accountId === scope.id);
           const list = rate({
             input: pricing.inputMicrocentsPerMillion,
@@ -174,8 +169,7 @@ export const limitRoutes: readonly AccountRoute[] = [
               })),
           };
         }),
-        has_more: false,
-      };
+      );
     },
   }),
 ];

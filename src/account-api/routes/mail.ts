@@ -4,7 +4,7 @@ import type { OutboxMail } from '../../store/repositories/mail.ts';
 import { notThere } from '../input.ts';
 import { route } from '../route.ts';
 import type { AccountRoute } from '../route.ts';
-import { secondsOf, secondsOrNull } from '../wire.ts';
+import { listOf, listSchema, secondsOf, secondsOrNull } from '../wire.ts';
 
 const seconds = (description: string) => Type.Union([Type.Integer(), Type.Null()], { description });
 
@@ -42,24 +42,12 @@ export const mailRoutes: readonly AccountRoute[] = [
       {
         status: 200,
         description: 'A page of the outbox.',
-        schema: Type.Object({
-          object: Type.Literal('list'),
-          data: Type.Array(Type.Object(mailFields)),
-          has_more: Type.Boolean(),
-          next_after: Type.Optional(Type.String()),
-        }),
+        schema: listSchema(Type.Object(mailFields)),
       },
     ],
     handle: async ({ query: { limit = 20, after }, services }) => {
       const mails = await services.operations.repositories.listMail({ limit: limit + 1, after });
-      const page = mails.slice(0, limit);
-      const hasMore = mails.length > limit;
-      return {
-        object: 'list',
-        data: page.map(wireOf),
-        has_more: hasMore,
-        ...(hasMore ? { next_after: page.at(-1)!.id } : {}),
-      };
+      return listOf(mails, limit, wireOf, ({ id }) => id);
     },
   }),
   route({

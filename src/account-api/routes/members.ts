@@ -12,6 +12,7 @@ import { notThere } from '../input.ts';
 import { operationsOf } from '../operations-of.ts';
 import { everyRole, mayManage, roles, route } from '../route.ts';
 import type { AccountRoute, Call, Role } from '../route.ts';
+import { listOf, listSchema, secondsOf } from '../wire.ts';
 import { checkPassword } from './owner.ts';
 import {
   askAuth,
@@ -64,14 +65,15 @@ export const memberRoutes: readonly AccountRoute[] = [
     description: 'Newest first.',
     access: everyRole,
     query: paging,
-    answers: [listOf('Members of the account.', member)],
+    answers: [{ status: 200, description: 'Members of the account.', schema: listSchema(member) }],
     errors: ['http_404'],
     handle: async ({ account, query: { limit = 20, after }, services }) => {
       const { repositories } = services.operations;
-      return pageOf(
+      return listOf(
         await repositories.listMembers({ accountId: account.id, limit: limit + 1, after }),
         limit,
         memberOf,
+        ({ userId }) => userId,
       );
     },
   }),
@@ -171,11 +173,11 @@ export const memberRoutes: readonly AccountRoute[] = [
     description: 'Those that can still be accepted, newest first.',
     access: mayManage,
     query: paging,
-    answers: [listOf('Open invitations.', invitation)],
+    answers: [{ status: 200, description: 'Open invitations.', schema: listSchema(invitation) }],
     handle: async ({ account, query: { limit = 20, after }, services }) => {
       const { repositories, now } = services.operations;
       const found = await repositories.listInvitations({ accountId: account.id, at: now(), limit: limit + 1, after });
-      return pageOf(found, limit, invitationOf);
+      return listOf(found, limit, invitationOf, ({ id }) => id);
     },
   }),
   route({
@@ -343,32 +345,6 @@ async function changeRole(
     throw error;
   }
 }
-
-function listOf(description: string, item: typeof member | typeof invitation) {
-  return {
-    status: 200,
-    description,
-    schema: Type.Object({
-      object: Type.Literal('list'),
-      data: Type.Array(item),
-      has_more: Type.Boolean(),
-      next_after: Type.Optional(Type.String()),
-    }),
-  };
-}
-
-/** A page of `limit` rows, of which one more was requested. */
-function pageOf<Row, Item extends { readonly id: string }>(
-  rows: readonly Row[],
-  limit: number,
-  itemOf: (row: Row) => Item,
-) {
-  const data = rows.slice(0, limit).map(itemOf);
-  const hasMore = rows.length > limit;
-  return { object: 'list', data, has_more: hasMore, ...(hasMore ? { next_after: data.at(-1)!.id } : {}) };
-}
-
-const secondsOf = (ms: number): number => Math.floor(ms / 1000);
 
 const memberOf = ({ userId, name, email, role, joinedAt }: MemberRow) => ({
   id: userId,

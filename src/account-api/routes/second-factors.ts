@@ -4,6 +4,7 @@ import { ApiError } from '../../platform/errors.ts';
 import { notThere } from '../input.ts';
 import { route } from '../route.ts';
 import type { AccountRoute } from '../route.ts';
+import { page, secondsOf, wholeListSchema } from '../wire.ts';
 import { personOf } from './me.ts';
 import {
   askAuth,
@@ -212,17 +213,13 @@ export const secondFactorRoutes: readonly AccountRoute[] = [
       {
         status: 200,
         description: 'Your passkeys.',
-        schema: Type.Object({
-          object: Type.Literal('list'),
-          data: Type.Array(
-            Type.Object({
-              id: Type.String(),
-              name: Type.Union([Type.String(), Type.Null()]),
-              created_at: Type.Integer(),
-            }),
-          ),
-          has_more: Type.Literal(false),
-        }),
+        schema: wholeListSchema(
+          Type.Object({
+            id: Type.String(),
+            name: Type.Union([Type.String(), Type.Null()]),
+            created_at: Type.Integer(),
+          }),
+        ),
       },
     ],
     handle: async (call) => {
@@ -233,15 +230,13 @@ export const secondFactorRoutes: readonly AccountRoute[] = [
         limit: 100,
         sortBy: { column: 'createdAt', direction: 'desc' },
       });
-      return {
-        object: 'list',
-        data: rows.map((row) => ({
+      return page(
+        rows.map((row) => ({
           id: String(row['id']),
           name: row['name'] ?? null,
-          created_at: Math.floor(Number(row['createdAt'] ?? 0) / 1000),
+          created_at: secondsOf(Number(row['createdAt'] ?? 0)),
         })),
-        has_more: false,
-      };
+      );
     },
   }),
   route({

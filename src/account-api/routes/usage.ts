@@ -13,7 +13,7 @@ import type { AskedReport } from '../report-request.ts';
 import { everyRole, route } from '../route.ts';
 import type { AccountRoute, Call } from '../route.ts';
 import { visibleUsage } from '../visible-usage.ts';
-import { listSchema, nullable, pageLimit, pageQuery, secondsOf, wholeOf } from '../wire.ts';
+import { listSchema, nullable, page, pageLimit, pageQuery, secondsOf, wholeOf } from '../wire.ts';
 
 const tag = 'Usage';
 const seen = 'Developers and viewers see requests of their own keys, and the sums of the whole account.';
@@ -186,12 +186,8 @@ export const usageRoutes: readonly AccountRoute[] = [
         accountId: account.id,
         requestIds: rows.map(({ requestId }) => requestId),
       });
-      return {
-        object: 'list',
-        data: rows.map((row) => generationSummary(row, refunds)),
-        has_more: next !== undefined,
-        ...(next === undefined ? {} : { next_after: uuidText(next.requestId) }),
-      };
+      const shown = rows.map((row) => generationSummary(row, refunds));
+      return page(shown, next === undefined ? undefined : uuidText(next.requestId));
     },
   }),
   route({

@@ -5,7 +5,7 @@ import { resetPassword } from '../../accounts/users/password-reset.ts';
 import { notThere } from '../input.ts';
 import { route } from '../route.ts';
 import type { AccountRoute } from '../route.ts';
-import { secondsOf } from '../wire.ts';
+import { page, secondsOf, wholeListSchema } from '../wire.ts';
 import { confirmChange, confirmEmail, meRoutes, personOf } from './me.ts';
 import {
   askAuth,
@@ -93,29 +93,24 @@ export const userRoutes: readonly AccountRoute[] = [
       {
         status: 200,
         description: 'Your sessions.',
-        schema: Type.Object({
-          object: Type.Literal('list'),
-          data: Type.Array(
-            Type.Object({
-              id: Type.String(),
-              created_at: Type.Integer(),
-              expires_at: Type.Integer(),
-              address: Type.Union([Type.String(), Type.Null()]),
-              user_agent: Type.Union([Type.String(), Type.Null()]),
-              is_current: Type.Boolean(),
-            }),
-          ),
-          has_more: Type.Literal(false),
-        }),
+        schema: wholeListSchema(
+          Type.Object({
+            id: Type.String(),
+            created_at: Type.Integer(),
+            expires_at: Type.Integer(),
+            address: Type.Union([Type.String(), Type.Null()]),
+            user_agent: Type.Union([Type.String(), Type.Null()]),
+            is_current: Type.Boolean(),
+          }),
+        ),
       },
     ],
     handle: async (call) => {
       const { userId, sessionId } = personOf(call);
       const { repositories, now } = call.services.operations;
       const sessions = await repositories.listSessions({ userId, at: now() });
-      return {
-        object: 'list',
-        data: sessions.map(({ id, createdAt, expiresAt, ipAddress, userAgent }) => ({
+      return page(
+        sessions.map(({ id, createdAt, expiresAt, ipAddress, userAgent }) => ({
           id,
           created_at: secondsOf(createdAt),
           expires_at: secondsOf(expiresAt),
@@ -123,8 +118,7 @@ export const userRoutes: readonly AccountRoute[] = [
           user_agent: userAgent === '' ? null : userAgent,
           is_current: id === sessionId,
         })),
-        has_more: false,
-      };
+      );
     },
   }),
   route({

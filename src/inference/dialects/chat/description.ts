@@ -1,11 +1,10 @@
 import Type from 'typebox';
 
+import { logitBiasText, modelText, samplingTexts, streamText } from '../common-fields.ts';
 import { citySchema, named, plainError, self } from '../description.ts';
 import type { EndpointDescription } from '../description.ts';
 import { chatChunk, chatCompletion, chatLogprobs, chatToolCall, chatUsage } from './answer-schema.ts';
 import { chatMessage, chatPart, chatRequestSchema, chatTool, chatToolCallSent } from './schema.ts';
-
-const sampling = 'Most models ignore it and use their own default.';
 
 /** `POST /v1/chat/completions` in the API description. */
 export const chatDescription: EndpointDescription = {
@@ -24,25 +23,17 @@ export const chatDescription: EndpointDescription = {
   error: plainError,
   named: {
     ChatRequest: named(chatRequestSchema, {
-      model: 'Id of a model of `GET /v1/models`, in any case.',
+      model: modelText,
       messages: 'The conversation so far.',
       max_tokens:
         'Most tokens to generate, reasoning included. Absent: the `max_output_tokens` of the model, or the smaller of 65,536 and half its window. Lowered to the cap of the model; ignored when larger than its window.',
       max_completion_tokens: 'Another name of `max_tokens`, which wins when both are sent.',
-      temperature: `How far the choice of tokens strays from the likeliest. ${sampling}`,
-      top_p: `Share of the probability that tokens are chosen from. ${sampling}`,
-      top_k: 'Number of the likeliest tokens that the next one is chosen from; 0 and -1: all.',
-      min_p: 'Tokens less likely than this share of the likeliest one are left out.',
-      frequency_penalty: `Makes tokens less likely for every time that they have come. ${sampling}`,
-      presence_penalty: `Makes tokens less likely once they have come. ${sampling}`,
-      repetition_penalty: 'Divides the likelihood of tokens that have come; 1 changes nothing.',
-      stop: 'Texts that end the answer; they are not part of it.',
-      seed: 'The same seed gives the same answer, as far as the backend can.',
+      ...samplingTexts,
       n: 'Number of answers. Above 1 only on models whose card has `chat_completions.n`.',
       logprobs: 'Whether to report the probabilities of the tokens of the text. Not on every model.',
       top_logprobs: 'How many of the likeliest tokens to report at each position.',
-      logit_bias: 'Added to the logits of tokens, by token id. Only on some backends.',
-      stream: 'Whether the answer comes in events while it is generated.',
+      logit_bias: logitBiasText,
+      stream: streamText,
       stream_options: 'Not needed: the usage always comes.',
       tools: 'Functions that the model may call. Their names are unique.',
       tool_choice:

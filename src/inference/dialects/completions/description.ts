@@ -1,11 +1,11 @@
 import Type from 'typebox';
 
+import { logitBiasText, modelText, samplingTexts, streamText } from '../common-fields.ts';
 import { named, plainError, self } from '../description.ts';
 import type { EndpointDescription } from '../description.ts';
 import { completion, completionChunk, completionLogprobs, completionUsage } from './answer-schema.ts';
 import { completionRequestSchema } from './schema.ts';
 
-const sampling = 'Most models ignore it and use their own default.';
 const oneForm = 'At most one of `ebnf`, `regex`, `json_schema`, `response_format` and `structured_outputs` is taken.';
 
 /** `POST /v1/completions` in the API description. */
@@ -25,26 +25,19 @@ export const completionsDescription: EndpointDescription = {
   error: plainError,
   named: {
     CompletionRequest: named(completionRequestSchema, {
-      model: 'Id of a model of `GET /v1/models`, in any case.',
+      model: modelText,
       prompt: 'A text, the ids of its tokens, or a list of either. No template is applied.',
       max_tokens:
         'Most tokens to generate for each answer; 16 when absent. 0 is taken with `echo`: the prompt is only scored.',
-      temperature: `How far the choice of tokens strays from the likeliest. ${sampling}`,
-      top_p: `Share of the probability that tokens are chosen from. ${sampling}`,
-      top_k: 'Number of the likeliest tokens that the next one is chosen from; 0 and -1: all.',
-      min_p: 'Tokens less likely than this share of the likeliest one are left out.',
-      frequency_penalty: `Makes tokens less likely for every time that they have come. ${sampling}`,
-      presence_penalty: `Makes tokens less likely once they have come. ${sampling}`,
-      repetition_penalty: 'Divides the likelihood of tokens that have come; 1 changes nothing.',
+      ...samplingTexts,
       stop: 'Texts that end the answer.',
-      seed: 'The same seed gives the same answer, as far as the backend can.',
       n: 'Number of answers to each prompt.',
       best_of: 'Refused above 1.',
       suffix: 'Refused.',
       logprobs: 'How many of the likeliest tokens to report at each position; 0: the chosen one only.',
       echo: 'Whether the text begins with the prompt; with `logprobs` its tokens are reported too.',
-      logit_bias: 'Added to the logits of tokens, by token id. Only on some backends.',
-      stream: 'Whether the answer comes in events while it is generated.',
+      logit_bias: logitBiasText,
+      stream: streamText,
       stream_options: 'Not needed: the usage always comes.',
       ebnf: `Rules in EBNF that the answer follows; the start rule is \`root\`. ${oneForm}`,
       regex: `A regular expression that the whole answer matches. ${oneForm}`,

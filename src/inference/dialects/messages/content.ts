@@ -1,5 +1,6 @@
 import { ApiError } from '../../../platform/errors.ts';
 import type { Part } from '../../../generation/request.ts';
+import { present } from '../common-fields.ts';
 import type { WireInnerBlock, WireSource, WireTextBlock } from './schema.ts';
 
 /** A block that is content: of a user's turn, or of the result of a tool. `at` is its path in the body. */
@@ -37,12 +38,6 @@ export const textParts = (text: string): readonly Part[] =>
 
 export const unknownBlock = (at: string): ApiError =>
   new ApiError('unsupported_value', `'${at}.type' is no block that can stand here.`, { param: `${at}.type` });
-
-export function present<Value>(value: Value | undefined | null, param: string): Value {
-  if (value === undefined || value === null)
-    throw new ApiError('schema_validation_failed', `'${param}' is required.`, { param });
-  return value;
-}
 
 function sourceOf({ source }: WireInnerBlock, at: string): WireSource {
   if (typeof source !== 'string') return present(source, `${at}.source`);

@@ -1,5 +1,6 @@
 import Type from 'typebox';
 
+import { modelText, samplingTexts, streamText } from '../common-fields.ts';
 import { named, self } from '../description.ts';
 import type { EndpointDescription, ErrorForm, NamedSchema } from '../description.ts';
 import { message, messageBlock, messageEvents, messageUsage, tokenCount } from './answer-schema.ts';
@@ -42,7 +43,7 @@ const tool = messagesRequestSchema.properties.tools.anyOf[0].items;
 const outputFormat = messagesRequestSchema.properties.output_format.anyOf[0];
 
 const promptTexts = {
-  model: 'Id of a model of `GET /v1/models`, in any case.',
+  model: modelText,
   messages:
     'The conversation so far. Turns of one role in a row are joined; a last turn of the assistant is gone on with.',
   system: 'Instructions, as text or blocks of text.',
@@ -189,12 +190,11 @@ export const messagesDescription: EndpointDescription = {
     MessagesRequest: named(messagesRequestSchema, {
       ...promptTexts,
       max_tokens: 'Most tokens to generate, thinking included. Lowered to the cap of the model.',
-      temperature:
-        'How far the choice of tokens strays from the likeliest. Most models ignore it and use their own default.',
-      top_p: 'Share of the probability that tokens are chosen from. Most models ignore it and use their own default.',
-      top_k: 'Number of the likeliest tokens that the next one is chosen from.',
-      stop_sequences: 'Texts that end the answer; they are not part of it.',
-      stream: 'Whether the answer comes in events while it is generated.',
+      temperature: samplingTexts.temperature,
+      top_p: samplingTexts.top_p,
+      top_k: samplingTexts.top_k,
+      stop_sequences: samplingTexts.stop,
+      stream: streamText,
     }),
     Message: self(message),
     MessageBlock: self(messageBlock),

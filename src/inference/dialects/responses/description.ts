@@ -1,5 +1,6 @@
 import Type from 'typebox';
 
+import { modelText, samplingTexts, streamText } from '../common-fields.ts';
 import { citySchema, named, plainError, self } from '../description.ts';
 import type { EndpointDescription, NamedSchema } from '../description.ts';
 import {
@@ -88,31 +89,22 @@ const request = Type.Object({
   ),
 });
 
-const sampling = 'Most models ignore it and use their own default.';
 const noEffect = 'Accepted; no effect.';
 
 const shared: Readonly<Record<string, NamedSchema>> = {
   ResponsesRequest: named(request, {
-    model: 'Id of a model of `GET /v1/models`, in any case.',
+    model: modelText,
     input: 'A text, or the items of the conversation so far. Items of tools that others run are skipped.',
     instructions: 'What the model is told first.',
-    stream: 'Whether the answer comes in events while it is generated.',
+    stream: streamText,
     stream_options: noEffect,
     store:
       'Whether later requests of the account may name the items of the answer by their id, for 30 days; true when absent. With zero data retention `true` is refused, and absent is false.',
     max_output_tokens:
       'Most tokens to generate, reasoning included. Absent: what the window leaves. Lowered to the cap of the model.',
     max_tool_calls: noEffect,
-    temperature: `How far the choice of tokens strays from the likeliest. ${sampling}`,
-    top_p: `Share of the probability that tokens are chosen from. ${sampling}`,
+    ...samplingTexts,
     top_logprobs: 'How many of the likeliest tokens to report, when `include` asks for logprobs.',
-    top_k: 'Number of the likeliest tokens that the next one is chosen from; 0 and -1: all.',
-    min_p: 'Tokens less likely than this share of the likeliest one are left out.',
-    frequency_penalty: `Makes tokens less likely for every time that they have come. ${sampling}`,
-    presence_penalty: `Makes tokens less likely once they have come. ${sampling}`,
-    repetition_penalty: 'Divides the likelihood of tokens that have come; 1 changes nothing.',
-    stop: 'Texts that end the answer; they are not part of it.',
-    seed: 'The same seed gives the same answer, as far as the backend can.',
     preserve_thinking: 'Whether the model sees the reasoning of its earlier turns. Only on models that support it.',
     tools: 'Functions are offered to the model; tools of other types are accepted, echoed and not offered.',
     'tools.type': 'The type of a tool that is not offered.',
