@@ -1,3 +1,4 @@
+import { withDeadline } from '../platform/deadline.ts';
 import { ApiError } from '../platform/errors.ts';
 import type { Usage } from '../generation/event.ts';
 import type { Ledger, UsageRow } from '../store/ledger.ts';
@@ -105,7 +106,7 @@ export class Hold {
     const row = this.#priced(receipt);
     let outcome: 'billed' | 'lost';
     try {
-      outcome = await withDeadline(this.#services.settle(row), settleDeadlineMs);
+      outcome = await withDeadline(this.#services.settle(row), settleDeadlineMs, noAnswer);
     } catch (error) {
       this.#state = 'lost';
       throw new ApiError('internal_error', 'The charge for this answer could not be recorded; nothing is charged.', {
@@ -127,7 +128,7 @@ export class Hold {
     const row = this.#priced(receipt);
     if (this.#state === 'open') {
       try {
-        if ((await withDeadline(this.#services.settle(row), settleDeadlineMs)) === 'billed') {
+        if ((await withDeadline(this.#services.settle(row), settleDeadlineMs, noAnswer)) === 'billed') {
           this.#end(row.costMicrocents);
           return;
         }
@@ -159,18 +160,6 @@ export class Hold {
 const wantedCompletion = (used: number, max: number): number =>
   used < max ? Math.min(used + holdStepTokens, max) : used + holdStepTokens;
 
-function withDeadline<Value>(promise: Promise<Value>, deadlineMs: number): Promise<Value> {
-  return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Error(`no answer of the store within ${deadlineMs} ms`)), deadlineMs);
-    promise.then(
-      (value) => {
-        clearTimeout(timer);
-        resolve(value);
-      },
-      (error: unknown) => {
-        clearTimeout(timer);
-        reject(error as Error);
-      },
-    );
-  });
+function noAnswer(): never {
+  throw new Error(`no answer of the store within ${settleDeadlineMs} ms`);
 }

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { Readable } from 'node:stream';
-import { setTimeout as delay } from 'node:timers/promises';
+import { withDeadline } from '../../platform/deadline.ts';
 import { ApiError, atCap } from '../../platform/errors.ts';
 import type { FileBounds, FileListRequest, FilePage, FileRow } from '../../store/repositories/files.ts';
 import type { Repositories } from '../../store/repositories/repositories.ts';
@@ -70,14 +70,14 @@ export class Files {
 
   /** Deletes what an earlier process has left, and from now on whatever expires. An unreachable bucket delays nothing. */
   async start(): Promise<void> {
-    await Promise.race([this.sweep(), delay(patienceMs, undefined, { ref: false })]);
+    await withDeadline(this.sweep(), patienceMs, () => {});
     this.#timer = setInterval(() => void this.sweep(), sweepEveryMs);
     this.#timer.unref();
   }
 
   async close(): Promise<void> {
     clearInterval(this.#timer);
-    await Promise.race([this.#sweeping, delay(patienceMs, undefined, { ref: false })]);
+    await withDeadline(this.#sweeping, patienceMs, () => {});
     await this.#bytes.close();
   }
 

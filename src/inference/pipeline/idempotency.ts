@@ -2,6 +2,7 @@ import { createHmac } from 'node:crypto';
 import type { KeyObject } from 'node:crypto';
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 
+import { withDeadline } from '../../platform/deadline.ts';
 import type { Headers } from '../dialects/dialect.ts';
 import { ApiError } from '../../platform/errors.ts';
 import type { ErrorBody } from '../../platform/errors.ts';
@@ -287,6 +288,7 @@ export class Idempotency {
           expiredAt: at - keptMs,
         }),
         claimTimeoutMs,
+        noAnswer(claimTimeoutMs),
       );
     } catch (error) {
       // Without the claim no promise can be kept.
@@ -314,6 +316,7 @@ export class Idempotency {
       isOwn = await withDeadline(
         repositories.keepAnswer({ accountId, keyHash, requestId: order.id, answer }),
         keepTimeoutMs,
+        noAnswer(keepTimeoutMs),
       );
     } catch (error) {
       // The claim stands: later requests learn that it was answered.
@@ -382,10 +385,6 @@ const answered = (publicId: string): ApiError =>
 
 const codeOf = (error: unknown): string => (error instanceof StoreError ? error.code : 'unexpected');
 
-function withDeadline<Value>(promise: Promise<Value>, deadlineMs: number): Promise<Value> {
-  let timer: NodeJS.Timeout | undefined;
-  const timeout = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(new StoreError('failed', `no answer within ${deadlineMs} ms`)), deadlineMs);
-  });
-  return Promise.race([promise, timeout]).finally(() => clearTimeout(timer));
-}
+const noAnswer = (deadlineMs: number) => (): never => {
+  throw new StoreError('failed', `no answer within ${deadlineMs} ms`);
+};

@@ -10,7 +10,7 @@ import type { ImagePart, Part } from '../../generation/request.ts';
 import type { FetchSettings, ImageFetcher } from '../images/fetcher.ts';
 import { checkUrl, fetchedDocument } from '../../platform/outbound/check-url.ts';
 import { decodeStep, decodeStepCharacters } from '../images/data-uri.ts';
-import { Gate } from '../../platform/outbound/gate.ts';
+import { Semaphore } from '../../platform/semaphore.ts';
 import { imageFrom } from './request-images.ts';
 
 export type FilePart = Extract<Part, { type: 'file' }>;
@@ -51,7 +51,7 @@ export class FileParts {
   readonly #files: Pick<Files, 'find' | 'read'>;
   readonly #pdfs: Pick<PdfTexts, 'read'>;
   readonly #fetcher: Pick<ImageFetcher, 'fetch'>;
-  readonly #gate = new Gate(readingMax);
+  readonly #gate = new Semaphore(readingMax);
   readonly #inside = new Map<string, number>();
   #insideCount = 0;
 
@@ -101,7 +101,7 @@ export class FileParts {
   async #read(part: FilePart, source: Source, call: FileCall): Promise<Part> {
     // Outside of the gate: servers may be slow, and must not keep other requests from reading.
     const fetched = 'url' in source ? await this.#fetched(source.url, part.at, call) : undefined;
-    const leave = await this.#gate.enter(call.signal);
+    const leave = await this.#gate.acquire(call.signal);
     try {
       return await this.#content(part, source, fetched, call);
     } finally {

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { withDeadline } from '../../platform/deadline.ts';
 import { isOfBudget, readBalanceId } from '../budget.ts';
 import type { Change } from '../feed.ts';
 import type { AccountLedger, OpenRequest, Transfer } from '../ledger.ts';
@@ -158,10 +159,11 @@ class Worker implements LeaseClient {
 
   /** Resolves when the changes are in force there, or the worker does not answer. */
   async reported(changes: readonly Change[]): Promise<void> {
-    let timer: NodeJS.Timeout | undefined;
-    const silence = new Promise<void>((resolve) => (timer = setTimeout(resolve, changeTimeoutMs)));
-    await Promise.race([this.port.call('changes', changes).catch(() => {}), silence]);
-    clearTimeout(timer);
+    await withDeadline(
+      this.port.call('changes', changes).catch(() => {}),
+      changeTimeoutMs,
+      () => {},
+    );
   }
 
   async end(): Promise<void> {

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { withDeadline } from '../../platform/deadline.ts';
 import type { Change, Feed, FollowedRepositories, Follows } from '../feed.ts';
 import type { Port } from './port.ts';
 
@@ -50,16 +51,8 @@ export class RemoteFeed implements Feed {
     return this.catchUp();
   }
 
-  async catchUp(): Promise<boolean> {
-    let timer: NodeJS.Timeout | undefined;
-    const silence = new Promise<boolean>((resolve) => {
-      timer = setTimeout(resolve, staleAfterMs, false);
-    });
-    try {
-      return await Promise.race([this.#look(), silence]);
-    } finally {
-      clearTimeout(timer);
-    }
+  catchUp(): Promise<boolean> {
+    return withDeadline(this.#look(), staleAfterMs, () => false);
   }
 
   close(): Promise<void> {
