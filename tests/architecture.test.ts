@@ -86,7 +86,7 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
     'tax',
   ],
   // The socket through which the command line reaches a running service.
-  'app/control': ['accounts', 'config', 'tax'],
+  'app/control': ['accounts', 'config'],
 };
 
 /** The only places where concrete engines and stores are named; they may import everything. */

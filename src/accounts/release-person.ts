@@ -2,14 +2,7 @@ import { StoreError } from '../store/store-error.ts';
 import { OperationError } from './operation.ts';
 import type { OperationServices } from './operation.ts';
 
-/** Removes the codes and passkeys of a user who has lost them, and ends their sessions. Their password stays. */
-export interface PersonRelease {
-  readonly kind: 'release_person';
-  readonly email: string;
-}
-
 export interface PersonReleased {
-  readonly kind: 'released';
   readonly userId: string;
   readonly email: string;
   readonly hadTwoFactor: boolean;
@@ -17,9 +10,9 @@ export interface PersonReleased {
   readonly sessions: number;
 }
 
-/** The user is notified by mail: no second factor disappears silently. Throws OperationError when there is no such user. */
+/** Their password stays. The user is notified by mail: no second factor disappears silently. Throws OperationError when there is no such user. */
 export async function releasePerson(
-  input: Omit<PersonRelease, 'kind'>,
+  input: { readonly email: string },
   { repositories, newId, now }: Pick<OperationServices, 'repositories' | 'newId' | 'now'>,
 ): Promise<PersonReleased> {
   const email = input.email.toLowerCase();
@@ -30,7 +23,7 @@ export async function releasePerson(
     throw new OperationError(`Nobody here has the address ${email}.`, {
       cause: new StoreError('not_found', 'there is no such person'),
     });
-  return { kind: 'released', email, ...released };
+  return { email, ...released };
 }
 
 const notice = {

@@ -36,8 +36,7 @@ export async function setBilling(context: Context, options: BillingOptions): Pro
   const fault = after.taxStatus === 'reverse_charge' ? reverseChargeFault(after, sellerCountry) : undefined;
   if (given.length > 0) {
     if (fault !== undefined) throw new OperationError(`${fault} Correct it, or say --tax-status standard.`);
-    const answer = await writing(context, { kind: 'edit_account', accountId, billing });
-    if (answer.kind !== 'account_edited') throw new Error('unexpected answer');
+    await writing(context, { kind: 'edit_account', accountId, billing });
   }
   const { legalName, addressLines, country, taxId, taxStatus, invoiceEmail } = after;
   context.print.result(

@@ -26,10 +26,9 @@ export async function borrowKey(context: Context): Promise<BorrowedKey | undefin
     accountId,
     name: 'tokenhouse chat',
     userId: 'owner',
-    expiresAt: undefined,
     expiresAfterMs,
   });
-  if (made?.kind !== 'key') return undefined;
+  if (made === undefined) return undefined;
   return {
     key: made.key,
     giveBack: async () => {

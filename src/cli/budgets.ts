@@ -27,7 +27,6 @@ export async function setBudget(
     context,
     of === 'key' ? { kind: 'budget_key', keyId: id, budget } : { kind: 'budget_account', accountId: id, budget },
   );
-  if (answer.kind !== 'budgeted') throw new Error('unexpected answer');
   context.print.result({ id: answer.id, budget: answer.budget === null ? null : budgetJson(statusOf(answer)) }, [
     answer.budget === null
       ? `${answer.id} has no budget from now on.`

@@ -1,8 +1,7 @@
 import { randomUUID } from 'node:crypto';
 
-import type { Movement } from '../accounts/credit.ts';
 import { accountMeant } from '../accounts/operation.ts';
-import type { OperationAnswer } from '../accounts/operation-kinds.ts';
+import type { Moved, Movement } from '../accounts/operations/credit.ts';
 import { dollars } from '../billing/cents.ts';
 import { uuidText } from '../platform/ids/uuid.ts';
 import { CommandFailure } from './command-failure.ts';
@@ -106,8 +105,7 @@ export async function refundRequest(context: Context, options: RefundOptions, re
   return showMoved(context, answer, (amount) => `${amount} given back for ${requestId}`);
 }
 
-function showMoved({ print }: Context, answer: OperationAnswer, words: (amount: string) => string): number {
-  if (answer.kind !== 'moved') throw new Error('unexpected answer');
+function showMoved({ print }: Context, answer: Moved, words: (amount: string) => string): number {
   const { accountId, again } = answer;
   const microcents = BigInt(answer.microcents);
   const balance = BigInt(answer.balanceMicrocents);
@@ -211,7 +209,6 @@ export async function limitCredit(context: Context, options: Amount & { readonly
     accountId: options.account,
     microcents: String(microcents),
   });
-  if (answer.kind !== 'credit_limited') throw new Error('unexpected answer');
   const { accountId } = answer;
   context.print.result({ account: accountId, credit_limit_microcents: microcents }, [
     microcents === 0n

@@ -28,7 +28,6 @@ export async function setPrice(context: Context, options: PriceOptions, named: s
     validFrom: options.from,
     validTo: options.to,
   });
-  if (answer.kind !== 'price') throw new Error('unexpected answer');
   const { accountId, validFrom, validTo } = answer;
   const price = {
     accountId,
@@ -78,7 +77,6 @@ export async function removePrice(
   model: string,
 ): Promise<number> {
   const answer = await writing(context, { kind: 'remove_price', accountId: options.account, model });
-  if (answer.kind !== 'prices_ended') throw new Error('unexpected answer');
   context.print.result({ account: answer.accountId, model, ended: answer.ended }, [
     answer.ended === 0
       ? `${answer.accountId} has no rates of its own for ${model}.`

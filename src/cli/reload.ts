@@ -1,6 +1,6 @@
 import { OperationError } from '../accounts/operation.ts';
 import { ConfigError } from '../config/problem.ts';
-import { reloadRunningService } from '../app/control/control-client.ts';
+import { askService } from '../app/control/control-client.ts';
 import { controlSocketPath } from '../app/control/socket-path.ts';
 import { lookLines } from './backend-lines.ts';
 import type { Context } from './context.ts';
@@ -8,7 +8,7 @@ import type { Context } from './context.ts';
 /** Makes the running service take over the configuration file. Exit 78 when the service refuses it. */
 export async function reloadService({ config, print }: Context): Promise<number> {
   const { directory } = config.storage;
-  const outcome = await reloadRunningService(controlSocketPath(directory));
+  const outcome = await askService(controlSocketPath(directory), { kind: 'reload' });
   if (outcome === undefined) {
     throw new OperationError(`No service runs on the data folder ${directory}, so there is nothing to reload.`);
   }

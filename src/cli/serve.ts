@@ -45,18 +45,7 @@ export async function serveCommand(context: Context, options: ServeOptions): Pro
   const { directory } = context.around;
   const startedAt = performance.now();
   print.say(`Tokenhouse ${version} · node ${process.versions.node} · ${processesInWords(config)} · no telemetry`);
-  for (const { where, what } of environment.warnings) print.say(`note     ${where}: ${what}`);
-
-  if (!forbidCoreDumps())
-    print.say(
-      'note     core dumps are on and could not be turned off: a crash may write what requests say to the disk; start with `ulimit -c 0`',
-    );
-
-  const openFiles = openFilesLimit();
-  if (openFiles !== undefined && openFiles < openFilesMin)
-    print.say(
-      `note     ${openFiles} files and connections may be open at once (ulimit -Hn); requests beyond that are refused: start with \`ulimit -Hn ${openFilesWanted}\``,
-    );
+  sayNotes(context);
 
   const stop = stopSignals();
   const named = options.config ?? environment.configFile;
@@ -129,6 +118,21 @@ export async function serveCommand(context: Context, options: ServeOptions): Pro
   if (fatal === undefined) return 0;
   sayFailure(await failureOf(fatal, directory, config), log, print);
   return exitCodes.unavailable;
+}
+
+/** What the operator should know of this machine, before anything starts. */
+function sayNotes({ environment, print }: Context): void {
+  const note = (what: string): void => print.say(`note     ${what}`);
+  for (const { where, what } of environment.warnings) note(`${where}: ${what}`);
+  if (!forbidCoreDumps())
+    note(
+      'core dumps are on and could not be turned off: a crash may write what requests say to the disk; start with `ulimit -c 0`',
+    );
+  const openFiles = openFilesLimit();
+  if (openFiles !== undefined && openFiles < openFilesMin)
+    note(
+      `${openFiles} files and connections may be open at once (ulimit -Hn); requests beyond that are refused: start with \`ulimit -Hn ${openFilesWanted}\``,
+    );
 }
 
 function processesInWords({ server: { workers }, storage }: Config): string {

@@ -53,7 +53,7 @@ files: { files_per_account_max: 40, bytes_per_account_max: 1000000 }`,
   legacyKey = await keyOf('--name', 'legacy');
   const path = controlSocketPath(join(service.folder, 'data'));
   const account = await askRunningService(path, { kind: 'create_account', name: 'other' });
-  assert.ok(account?.kind === 'account');
+  assert.ok(account !== undefined);
   otherKey = await keyOf('--account', account.accountId, '--user', 'eve');
 });
 after(async () => {

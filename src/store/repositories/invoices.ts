@@ -183,7 +183,7 @@ async function receiptless(db: Db, { accountId, from, to }: Span): Promise<bigin
   return row.amount ?? 0n;
 }
 
-/** A refund names its request in its idempotency key (`accounts/credit.ts`, `billing/repair.ts`). */
+/** A refund names its request in its idempotency key (`accounts/operations/credit.ts`, `billing/repair.ts`). */
 async function refunds(db: Db, { accountId, from, to }: Span): Promise<readonly LedgerRefund[]> {
   const found: LedgerRefund[] = [];
   let last: { readonly at: bigint; readonly id: Uint8Array } | undefined;

@@ -47,7 +47,6 @@ async function newKey(
   account = accountId,
 ): Promise<{ readonly id: string; readonly key: string }> {
   const answer = await report(through, { kind: 'create_key', accountId: account, name: 'x', expiresAt: undefined });
-  assert.ok(answer.kind === 'key');
   return { id: answer.keyId, key: answer.key };
 }
 
@@ -121,7 +120,6 @@ async function streaming(
 
 test('streams of a revoked key and of a suspended account are cut on every replica, with the error of the key', async () => {
   const made = await report(replicas[0], { kind: 'create_account', name: 'another' });
-  assert.ok(made.kind === 'account');
   const another = made.accountId;
   await report(replicas[0], {
     kind: 'move_credit',
@@ -155,7 +153,7 @@ test('both secrets of a rotated key are known on every replica, also without cal
   const { id, key } = await newKey(replicas[0]);
   const rotate = async (through: TestService, overlapMs: number): Promise<string> => {
     const answer = await report(through, { kind: 'rotate_key', keyId: id, overlapMs });
-    assert.ok(answer.kind === 'rotated' && answer.keyId === id);
+    assert.ok(answer.keyId === id);
     return answer.key;
   };
   for (const replica of replicas) await timeUntil(200, replica, key);

@@ -1,9 +1,15 @@
-import { systemAccounts } from '../store/ledger.ts';
-import type { Transfer, TransferKind } from '../store/ledger.ts';
-import type { Recording } from '../store/recordings.ts';
-import { StoreError } from '../store/store-error.ts';
-import { accountMeant, checkedText, OperationError } from './operation.ts';
-import type { OperationServices } from './operation.ts';
+import Type from 'typebox';
+
+import { systemAccounts } from '../../store/ledger.ts';
+import type { Transfer, TransferKind } from '../../store/ledger.ts';
+import type { Recording } from '../../store/recordings.ts';
+import { StoreError } from '../../store/store-error.ts';
+import { theAccount, theCredit, theRequest } from '../audit-subjects.ts';
+import { accountMeant, checkedText, OperationError } from '../operation.ts';
+import type { OperationServices } from '../operation.ts';
+import { operation } from '../perform.ts';
+import { duration, microcents, ofAccount, text } from '../request-schema.ts';
+import type { Input } from '../request-schema.ts';
 
 /**
  * Reasons to move credit, other than requests (money.md, "Tables": every movement is one row of `transfer`, both sides at once).
@@ -29,39 +35,54 @@ export const movements = {
 
 export type Movement = keyof typeof movements;
 
-export interface CreditMove {
-  readonly kind: 'move_credit';
-  readonly movement: Movement;
-  readonly accountId: string | undefined;
-  /** Decimal text, above 0. */
-  readonly microcents: string;
-  readonly reference: string | undefined;
+const moveSchema = Type.Object({
+  ...ofAccount,
+  movement: Type.Enum(Object.keys(movements) as Movement[]),
+  /** Above 0. */
+  microcents,
+  reference: Type.Optional(text),
   /** Two movements with the same key move credit once. */
-  readonly idempotencyKey: string;
-  /** For a grant: what is not used within this time, from now on, is taken back (docs/payments.md). */
-  readonly expiresAfterMs?: number | undefined;
-}
+  idempotencyKey: text,
+  /** For a grant: what is not used within this time is taken back (docs/payments.md). */
+  expiresAfterMs: Type.Optional(duration),
+});
 
-/** Refunds the cost of a request, or a part of it; once. */
-export interface RequestRefund {
-  readonly kind: 'refund_request';
-  readonly accountId: string | undefined;
+const refundSchema = Type.Object({
+  ...ofAccount,
   /** As the client or the list of requests displays it: `req_…`, or the whole id. */
-  readonly requestId: string;
+  requestId: text,
   /** Left out: all of it. */
-  readonly microcents: string | undefined;
-  readonly reference: string | undefined;
-}
+  microcents: Type.Optional(microcents),
+  reference: Type.Optional(text),
+});
 
-/** How far below zero an account may go; applies at once to new requests. */
-export interface CreditLimit {
-  readonly kind: 'limit_credit';
-  readonly accountId: string | undefined;
-  readonly microcents: string;
-}
+export const creditOperations = {
+  move_credit: operation({
+    schema: moveSchema,
+    audit: { action: 'credit.move', subject: theCredit },
+    run: moveCredit,
+  }),
+
+  /** Refunds the cost of a request, or a part of it; once. */
+  refund_request: operation({
+    schema: refundSchema,
+    audit: { action: 'credit.refund_request', subject: theRequest },
+    run: refundRequest,
+  }),
+
+  /** Sets how far below zero an account may go; applies at once to new requests. */
+  limit_credit: operation({
+    schema: Type.Object({ ...ofAccount, microcents }),
+    audit: { action: 'account.credit_limit', subject: theAccount },
+    run: async ({ accountId: named, microcents: limit }, { ledger, repositories, newId, now }) => {
+      const accountId = await accountMeant(named, repositories);
+      await ledger.setCreditLimit(accountId, BigInt(limit), now(), newId());
+      return { accountId, microcents: limit };
+    },
+  }),
+};
 
 export interface Moved {
-  readonly kind: 'moved';
   readonly accountId: string;
   /** The amount moved; below 0 when it was taken away. */
   readonly microcents: string;
@@ -70,14 +91,8 @@ export interface Moved {
   readonly again: boolean;
 }
 
-export interface CreditLimited {
-  readonly kind: 'credit_limited';
-  readonly accountId: string;
-  readonly microcents: string;
-}
-
 /** Throws OperationError; StoreError `insufficient` when the balance is too low, `conflict` for a key of another movement. */
-export async function moveCredit(input: CreditMove, services: OperationServices): Promise<Moved> {
+export async function moveCredit(input: Input<typeof moveSchema>, services: OperationServices): Promise<Moved> {
   const accountId = await accountMeant(input.accountId, services.repositories);
   const amountMicrocents = BigInt(input.microcents);
   if (amountMicrocents <= 0n) throw new OperationError('An amount must be more than nothing.');
@@ -96,7 +111,7 @@ export async function moveCredit(input: CreditMove, services: OperationServices)
   });
 }
 
-export async function refundRequest(input: RequestRefund, services: OperationServices): Promise<Moved> {
+export async function refundRequest(input: Input<typeof refundSchema>, services: OperationServices): Promise<Moved> {
   const accountId = await accountMeant(input.accountId, services.repositories);
   const found = await services.repositories.findUsage({ accountId, id: input.requestId });
   const [request] = found;
@@ -132,15 +147,6 @@ export async function refundRequest(input: RequestRefund, services: OperationSer
   }
 }
 
-export async function limitCredit(
-  { accountId: named, microcents }: CreditLimit,
-  { ledger, repositories, newId, now }: OperationServices,
-): Promise<CreditLimited> {
-  const accountId = await accountMeant(named, repositories);
-  await ledger.setCreditLimit(accountId, BigInt(microcents), now(), newId());
-  return { kind: 'credit_limited', accountId, microcents };
-}
-
 async function move(
   { ledger, repositories, newId, now, actor }: OperationServices,
   accountId: string,
@@ -164,7 +170,6 @@ async function move(
   const account = await repositories.getAccount({ accountId });
   const isDebit = transfer.debitAccount === accountId;
   return {
-    kind: 'moved',
     accountId,
     microcents: String(isDebit ? -transfer.amountMicrocents : transfer.amountMicrocents),
     balanceMicrocents: String(account?.balanceMicrocents ?? 0n),
