@@ -1,57 +1,26 @@
 import Type from 'typebox';
 
+import { chatFlags, generalFlags, messagesFlags, responsesFlags, type CardFlag } from './card-flags.ts';
+
 /** The answer of `GET /v1/models` (specification §2.1 to §2.4), for the API description; `card.ts` makes it. */
 const flag = (description: string) => Type.Boolean({ description });
 const count = (description: string) => Type.Integer({ description });
 const text = (description: string) => Type.String({ description });
 
-const endpoint = 'Whether the endpoint takes this model.';
-const streaming = 'Whether `stream: true` is taken.';
-const tools = 'Whether tools are taken.';
-const toolStreaming = 'Whether tools are taken with `stream: true`.';
+const flagsOf = (flags: Readonly<Record<string, CardFlag>>) =>
+  Object.fromEntries(
+    Object.entries(flags).flatMap(([key, { onCard: description, values }]) => {
+      if (description === undefined) return [];
+      return [[key, values === undefined ? flag(description) : Type.Array(Type.String(), { description })]];
+    }),
+  );
 
 const capabilities = Type.Object(
   {
-    vision: flag('Takes images.'),
-    tools: flag('Calls functions.'),
-    reasoning: flag('Returns its reasoning apart from the answer.'),
-    chat_completions: Type.Object(
-      {
-        supported: flag(endpoint),
-        streaming: flag(streaming),
-        tools: flag(tools),
-        tool_streaming: flag(toolStreaming),
-        json_object: flag('Whether `response_format` may be `json_object`.'),
-        json_schema: flag('Whether `response_format` may be `json_schema`.'),
-        json_schema_refs: flag('Whether schemas may have local `$ref`s.'),
-        tools_with_response_format: flag('Whether tools and `response_format` may be sent together.'),
-        n: flag('Whether `n` may be above 1.'),
-        regex: flag('Whether `regex` is taken.'),
-        grammar: flag('Whether `response_format` may be `grammar`.'),
-      },
-      { description: 'On /v1/chat/completions.' },
-    ),
-    responses: Type.Object(
-      {
-        supported: flag(endpoint),
-        streaming: flag(streaming),
-        tools: flag(tools),
-        text_format: Type.Array(Type.String(), { description: 'Values that `text.format.type` may have.' }),
-        raw_json_schema_text: flag('Whether JSON comes as it is, without Markdown fences.'),
-      },
-      { description: 'On /v1/responses.' },
-    ),
-    messages: Type.Object(
-      {
-        supported: flag(endpoint),
-        streaming: flag(streaming),
-        tools: flag(tools),
-        tool_streaming: flag(toolStreaming),
-        vision: flag('Whether images are taken.'),
-        reasoning: flag('Whether reasoning comes in blocks of its own.'),
-      },
-      { description: 'On /v1/messages.' },
-    ),
+    ...flagsOf(generalFlags),
+    chat_completions: Type.Object(flagsOf(chatFlags), { description: 'On /v1/chat/completions.' }),
+    responses: Type.Object(flagsOf(responsesFlags), { description: 'On /v1/responses.' }),
+    messages: Type.Object(flagsOf(messagesFlags), { description: 'On /v1/messages.' }),
     zdr: Type.Object(
       {
         supported: flag('Whether `Service-ZDR: required` is taken.'),

@@ -1,10 +1,10 @@
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import path from 'node:path';
-import type { TSchema } from 'typebox';
 import type { Config } from './config.ts';
 import type { Environment } from './environment.ts';
 import { ConfigError } from './problem.ts';
 import { readConfig } from './read.ts';
+import type { SchemaNode } from '../platform/schema-node.ts';
 
 export interface LoadOptions {
   readonly environment: Environment;
@@ -13,7 +13,7 @@ export interface LoadOptions {
   /** Where `tokenhouse.yaml` is looked for, and the base of relative paths when there is none. */
   readonly directory: string;
   /** Schema of one script of a `scripted` backend; without it scripts are taken as they are. */
-  readonly scriptSchema?: TSchema | undefined;
+  readonly scriptSchema?: SchemaNode | undefined;
   /** The configuration in use while this one is read: changes that need a restart are refused. */
   readonly running?: Config | undefined;
 }

@@ -56,7 +56,7 @@ describe('init', () => {
     assert.deepEqual(written, printed);
     assert.deepEqual(printed, JSON.parse(JSON.stringify(configSchema(scriptSchema))));
     assert.ok(Value.Check(written as never, parse(readFileSync(file, 'utf8'))));
-    assert.ok(Value.Check(written as never, parse(defaultModels)));
+    assert.ok(Value.Check(written as never, { models: defaultModels }));
     assert.ok(!Value.Check(written as never, { servr: {} }));
   });
 

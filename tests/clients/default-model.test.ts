@@ -48,10 +48,11 @@ function price(
   { prompt_tokens: prompt, completion_tokens: completion }: OpenAI.CompletionUsage,
   cached: number,
 ): number {
-  assert.match(
-    defaultModels,
-    /input_dollars_per_million: 0\.05, output_dollars_per_million: 0\.2, cache_read_dollars_per_million: 0\.025 /,
-  );
+  assert.deepEqual(defaultModels[0].pricing, {
+    input_dollars_per_million: 0.05,
+    output_dollars_per_million: 0.2,
+    cache_read_dollars_per_million: 0.025,
+  });
   return Math.ceil((prompt - cached) * 5 + cached * 2.5 + completion * 20);
 }
 

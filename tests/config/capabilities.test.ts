@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import fc from 'fast-check';
 
-import type { Capabilities } from '../../src/catalog/model.ts';
+import type { Capabilities } from '../../src/catalog/card-flags.ts';
 import { capabilitiesFor } from '../../src/catalog/model.ts';
 import { readEnvironment } from '../../src/config/environment.ts';
 import { ConfigError } from '../../src/config/problem.ts';

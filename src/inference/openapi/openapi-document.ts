@@ -1,6 +1,7 @@
 import Type from 'typebox';
 
-import type { Capabilities, Model } from '../../catalog/model.ts';
+import type { Capabilities } from '../../catalog/card-flags.ts';
+import type { Model } from '../../catalog/model.ts';
 import type { EndpointDescription, ErrorForm, Need } from '../dialects/description.ts';
 import { self } from '../dialects/description.ts';
 import { commonHeaders, errorResponses, errorSchema, headersOf, limitHeaders } from './errors.ts';

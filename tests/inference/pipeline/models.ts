@@ -1,4 +1,5 @@
-import type { Capabilities, Model } from '../../../src/catalog/model.ts';
+import type { Capabilities } from '../../../src/catalog/card-flags.ts';
+import type { Model } from '../../../src/catalog/model.ts';
 import { decodeChatRequest } from '../../../src/inference/dialects/chat/request.ts';
 import type { GenerationRequest } from '../../../src/generation/request.ts';
 import { inferenceRoutes } from '../../../src/inference/http/routes.ts';

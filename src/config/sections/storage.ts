@@ -1,0 +1,159 @@
+import path from 'node:path';
+import { camel } from '../../platform/camel-case.ts';
+import { Secret } from '../secret.ts';
+import type { Path } from '../document.ts';
+import { flag, group, integer, hidden, textLike, untilRestart, type Reading, type Setting } from '../setting.ts';
+import { serverUrl } from './server-url.ts';
+
+/** One process, which owns the file. */
+export interface SqliteStorageConfig {
+  readonly type: 'sqlite';
+  /** Absolute path of the database file. */
+  readonly path: string;
+  /** Absolute path of the folder that holds it, and the generated secret beside it. */
+  readonly directory: string;
+}
+
+/** One or several processes, replicas of each other. */
+export interface PostgresStorageConfig {
+  readonly type: 'postgres';
+  readonly url: Secret;
+  /** The password when it is not in the URL. */
+  readonly password: Secret | undefined;
+  /** The address without user, password and options: for messages. */
+  readonly shown: string;
+  /** Absolute path of the folder of this replica's control socket and, if generated, its secret. */
+  readonly directory: string;
+}
+
+export type StorageConfig = SqliteStorageConfig | PostgresStorageConfig;
+
+const address = textLike(
+  '^(sqlite:.+|postgres(ql)?://.+|env:[A-Za-z_][A-Za-z0-9_]*)$',
+  'where accounts, keys and usage are kept: a file (a relative path counts from this one), `postgres://user@host/database`, or `env:NAME` for a variable with either',
+  { default: 'sqlite:./data/tokenhouse.db' },
+);
+
+export const storage: Setting<StorageConfig> = {
+  ...hidden(untilRestart(address)),
+  read: (written, at, reading) => {
+    const given = address.read(written, at, reading);
+    const variable = /^env:(.+)$/.exec(given)?.[1];
+    const inUse = variable === undefined ? given : variableWithAddress(variable, at, reading);
+    const config = /^postgres(ql)?:/.test(inUse)
+      ? postgresOf(inUse, variable !== undefined, at, reading)
+      : sqliteOf(inUse, reading);
+    reading.show(at, config.type === 'sqlite' ? `sqlite:${config.path}` : config.shown);
+    reading.fix(at, config.type === 'sqlite' ? config.path : config.url);
+    return config;
+  },
+};
+
+function variableWithAddress(variable: string, at: Path, { environment, report }: Reading): string {
+  const value = environment.variable(variable) ?? '';
+  if (!/^(sqlite:.|postgres(ql)?:\/\/)/.test(value)) {
+    const state = value === '' ? 'is not set' : 'is neither sqlite:… nor postgres://…';
+    report(at, `the environment variable ${variable} ${state}, so nothing could be stored`);
+  }
+  return value;
+}
+
+function sqliteOf(address: string, { directory }: Reading): SqliteStorageConfig {
+  const absolute = path.resolve(directory, address.slice('sqlite:'.length));
+  return { type: 'sqlite', path: absolute, directory: path.dirname(absolute) };
+}
+
+function postgresOf(
+  address: string,
+  isFromVariable: boolean,
+  at: Path,
+  { directory, environment, report }: Reading,
+): PostgresStorageConfig {
+  const parsed = URL.canParse(address) ? new URL(address) : undefined;
+  // The URL may hold a password, so it is not repeated.
+  if (parsed === undefined || parsed.host === '' || parsed.pathname.length < 2)
+    report(at, 'not the address of a PostgreSQL database; write postgres://user@host:5432/database');
+  else if (parsed.password !== '' && !isFromVariable)
+    report(
+      at,
+      'a password in a file ends up in backups and logs; put it into the environment variable ' +
+        'TOKENHOUSE_POSTGRES_PASSWORD or the PostgreSQL password file (~/.pgpass), or all of the URL into a variable: storage: env:DATABASE_URL',
+    );
+  return {
+    type: 'postgres',
+    url: new Secret(address),
+    password: environment.postgresPassword,
+    shown: parsed === undefined ? '' : `postgres://${parsed.host}${parsed.pathname}`,
+    directory: path.resolve(directory, 'data'),
+  };
+}
+
+export const items = group('items of answers on /v1/responses, which later requests may name by their id', {
+  // Contracts decision 2.
+  keep_days: integer(
+    0,
+    365,
+    'how many days they are kept, unless a request says store: false or requires zero data retention; 0: none is kept',
+    { default: 30 },
+  ),
+});
+
+export const files = group(
+  'files that clients upload',
+  {
+    files_per_account_max: integer(0, 1e6, 'files of one account', { default: 1000 }),
+    bytes_per_account_max: integer(0, 1e15, 'bytes of the files of one account together', { default: 10_737_418_240 }),
+    bucket: untilRestart(
+      textLike(
+        '^[A-Za-z0-9._-]{3,255}$',
+        'S3-compatible bucket for their bytes, instead of the folder beside the database; AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY say who we are there',
+        { example: 'tokenhouse-files' },
+      ),
+    ),
+    endpoint: untilRestart(serverUrl('where the bucket is, unless it is at Amazon', 'https://s3.example.lan:9000')),
+    region: untilRestart(textLike('^[A-Za-z0-9-]{1,64}$', 'region of the bucket', { default: 'us-east-1' })),
+    prefix: untilRestart(
+      textLike(
+        '^[A-Za-z0-9._/-]{0,200}$',
+        'what the names of our objects begin with; services that share a bucket need one each',
+        { default: 'tokenhouse/' },
+      ),
+    ),
+    path_style: untilRestart(
+      flag('the name of the bucket stands in the path of its URL; when left out, true with an endpoint', {
+        example: true,
+      }),
+    ),
+  },
+  ({ filesPerAccountMax: perAccountMax, bytesPerAccountMax, bucket: name, ...place }, at, reading) => {
+    if (name !== undefined && reading.environment.bucketKeys === undefined)
+      reading.report(
+        [...at, 'bucket'],
+        'nobody could sign in there; set the environment variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY',
+      );
+    const bucket = name === undefined ? undefined : bucketOf(name, place);
+    // Where there is no bucket, its place changes nothing.
+    reading.fix([...at, 'bucket'], name);
+    for (const key of ['endpoint', 'region', 'prefix', 'path_style'] as const)
+      reading.fix([...at, key], bucket?.[camel(key)]);
+    return { perAccountMax, bytesPerAccountMax, bucket };
+  },
+);
+
+interface BucketPlace {
+  readonly endpoint: string | undefined;
+  readonly region: string;
+  readonly prefix: string;
+  readonly pathStyle: boolean | undefined;
+}
+
+/** The prefix ends with a slash unless it is empty. */
+const bucketOf = (name: string, { endpoint, region, prefix, pathStyle }: BucketPlace) => ({
+  name,
+  endpoint,
+  region,
+  prefix: prefix === '' || prefix.endsWith('/') ? prefix : `${prefix}/`,
+  pathStyle: pathStyle ?? endpoint !== undefined,
+});
+
+export type BucketConfig = ReturnType<typeof bucketOf>;
