@@ -50,20 +50,17 @@ describe('every document', () => {
 });
 
 /** On a phone a cell says its column's head before it: the heads that are narrower than their longest word, so that it is broken. */
-const brokenHeads = (page: Page): Promise<readonly string[]> =>
-  page.evaluate(() =>
-    [...document.querySelectorAll<HTMLElement>('td[data-head]')].flatMap((cell) => {
-      const head = cell.dataset['head'] ?? '';
-      const style = getComputedStyle(cell, '::before');
-      if (cell.textContent === '' || style.content === 'none') return [];
-      const word = document.createElement('span');
-      word.style.cssText = `position:absolute;white-space:nowrap;font-weight:${style.fontWeight}`;
-      cell.append(word);
-      const widths = head.split(' ').map((text) => {
-        word.textContent = text;
-        return word.getBoundingClientRect().width;
-      });
-      word.remove();
-      return Number.parseFloat(style.width) + 1 < Math.max(...widths) ? [head] : [];
-    }),
-  );
+const brokenHeads = async (page: Page): Promise<readonly string[]> =>
+  (await page.evaluate(`[...document.querySelectorAll('td[data-head]')].flatMap((cell) => {
+    const style = getComputedStyle(cell, '::before');
+    if (cell.textContent === '' || style.content === 'none') return [];
+    const word = document.createElement('span');
+    word.style.cssText = 'position:absolute;white-space:nowrap;font-weight:' + style.fontWeight;
+    cell.append(word);
+    const widths = cell.dataset.head.split(' ').map((text) => {
+      word.textContent = text;
+      return word.getBoundingClientRect().width;
+    });
+    word.remove();
+    return Number.parseFloat(style.width) + 1 < Math.max(...widths) ? [cell.dataset.head] : [];
+  })`)) as readonly string[];
