@@ -83,7 +83,7 @@ export async function beginEntry(operation: Operation, services: OperationServic
     before: await factsOf(subject, operation, about, services),
     after: null,
     outcome: 'begun',
-    wish: JSON.stringify(operation, withoutPrivateParts),
+    input: JSON.stringify(operation, withoutPrivateParts),
   });
   return {
     complete: async (outcome, answer) => {
