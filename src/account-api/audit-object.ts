@@ -37,7 +37,7 @@ export const auditObject = (entry: AuditEntry): AuditObject => ({
   action: entry.action,
   target: entry.target,
   outcome: entry.outcome ?? 'done',
-  asked: readPrinted(entry.wish),
+  asked: readPrinted(entry.input),
   before: readPrinted(entry.before),
   after: readPrinted(entry.after),
   request_id: entry.requestId,

@@ -60,7 +60,7 @@ export async function beginEntry<Input extends { readonly kind: string }>(
     before: print(await subject.facts(before, services)),
     after: null,
     outcome: 'begun',
-    wish: JSON.stringify(request, (name, value: unknown) => (unwritten.includes(name) ? undefined : value)),
+    input: JSON.stringify(request, (name, value: unknown) => (unwritten.includes(name) ? undefined : value)),
   });
   const subjectOf = (answer: unknown): Subject => subject.after?.(before, answer) ?? before;
   return {

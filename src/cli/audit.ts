@@ -20,7 +20,7 @@ export async function listAudit(
       action: entry.action,
       target: entry.target,
       outcome: entry.outcome ?? 'done',
-      asked: readPrinted(entry.wish),
+      asked: readPrinted(entry.input),
       before: readPrinted(entry.before),
       after: readPrinted(entry.after),
       request: entry.requestId,

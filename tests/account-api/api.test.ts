@@ -385,7 +385,7 @@ test('a change is recorded with who made it', async (t) => {
     requestId: made.headers['x-request-id'],
     address: '127.0.0.1',
     outcome: 'done',
-    wish: null,
+    input: null,
   });
   assert.equal(actor.kind, 'key');
   assert.equal(actor.name, 'admin of a');

@@ -71,11 +71,11 @@ test('every kind of operation is entered with who, what was asked, before and af
     'all kinds are tried here but those of people and the end of an account',
   );
   for (const entry of entries) {
-    const { action, before, after, wish } = entry;
+    const { action, before, after, input } = entry;
     assert.deepEqual([entry.accountId, entry.outcome], [accountId, 'done'], action);
     assert.deepEqual(entry.actor, { kind: 'user', id: 'usr_1', name: 'ada@example.com' });
     assert.deepEqual([entry.requestId, entry.address], ['req_1', '192.0.2.1']);
-    assert.ok(entry.target !== null && wish !== undefined && wish !== null && after !== null, action);
+    assert.ok(entry.target !== null && input !== undefined && input !== null && after !== null, action);
     assert.equal(before === null, action.endsWith('.create'), action);
     if (!action.endsWith('.create')) assert.notEqual(before, after, `${action} changed something`);
   }
@@ -100,7 +100,7 @@ test('the link and the making of the owner are entered, without the token and th
   assert.deepEqual([made.action, made.outcome, made.target], ['owner.create', 'done', userId]);
   assert.deepEqual(JSON.parse(made.after!), { user_id: userId });
   for (const text of [link.token, passwordHash])
-    assert.ok(![made, linked].some((entry) => `${entry.wish}${entry.before}${entry.after}`.includes(text)));
+    assert.ok(![made, linked].some((entry) => `${entry.input}${entry.before}${entry.after}`.includes(text)));
 });
 
 test('a change whose process ends before it is confirmed is in the log as begun; a refused and a failed one as such', async (t) => {
@@ -119,7 +119,7 @@ test('a change whose process ends before it is confirmed is in the log as begun;
   const begun = await newest();
   assert.deepEqual([begun.action, begun.outcome, begun.after], ['account.edit', 'begun', null]);
   assert.equal((JSON.parse(begun.before!) as { name: string }).name, 'one');
-  assert.deepEqual(JSON.parse(begun.wish!), { kind: 'edit_account', accountId, name: 'two' });
+  assert.deepEqual(JSON.parse(begun.input!), { kind: 'edit_account', accountId, name: 'two' });
 
   await assert.rejects(operate({ ...rename, name: '' }, books.services), OperationError);
   assert.equal((await newest()).outcome, 'refused');
@@ -150,12 +150,12 @@ test('entries are never changed or deleted; only the names of people can be take
     'insert or replace into audit_log select * from audit_log',
     "update audit_log set action = 'nothing'",
     "update audit_log set actor_name = 'eve'",
-    'update audit_log set actor_name = null, address = null, wish = null, before = null',
-    "update audit_log set actor_name = null, address = null, wish = null, before = null, after = '{}'",
-    "update audit_log set actor_name = null, address = null, wish = null, before = null, after = null, outcome = 'done'",
+    'update audit_log set actor_name = null, address = null, input = null, before = null',
+    "update audit_log set actor_name = null, address = null, input = null, before = null, after = '{}'",
+    "update audit_log set actor_name = null, address = null, input = null, before = null, after = null, outcome = 'done'",
   ])
     assert.throws(() => connection.exec(statement), /append-only|UNIQUE/, statement);
-  connection.exec('update audit_log set actor_name = null, address = null, wish = null, before = null, after = null');
+  connection.exec('update audit_log set actor_name = null, address = null, input = null, before = null, after = null');
   const [entry] = await books.store.repositories.listAudit({ limit: 1 });
   assert.deepEqual([entry!.actor, entry!.action], [{ kind: 'user', id: 'usr_1', name: null }, 'account.create']);
 });

@@ -4,7 +4,7 @@ import { sql } from 'kysely';
 
 import type { PostgresStorageConfig } from '../../config/config.ts';
 import { repositoriesOn } from '../../store/repositories/repositories.ts';
-import { migrationNames, migrationsThatRan } from '../../store/migrations/migrate.ts';
+import { migrationNames, migrationsThatRan, newerThanThis } from '../../store/migrations/migrate.ts';
 import { openReadOnlyConnection, readPragma } from '../../store/sqlite/connection.ts';
 import { kyselyOn } from '../../store/sqlite/dialect.ts';
 import { isOwned } from '../../store/sqlite/lock.ts';
@@ -126,7 +126,7 @@ const upToDate = 'up to date';
 
 function lookAtMigrations(ran: readonly string[]): Finding {
   const check = 'schema';
-  const unknown = ran.filter((name) => !migrationNames.includes(name));
+  const unknown = newerThanThis(ran);
   if (unknown.length > 0) {
     return {
       check,

@@ -40,7 +40,7 @@ const parsers: Readonly<Record<number, (text: string) => unknown>> = {
   17: bytesOf,
 };
 
-/** Every integer is read as bigint, as on SQLite (store/database.ts); all else stays text. */
+/** Every integer is read as bigint, as on SQLite (store/schema/column.ts); all else stays text. */
 function typeParser(oid: number): (text: string) => unknown {
   return parsers[oid] ?? String;
 }

@@ -1,6 +1,6 @@
 /** Alerts of accounts. Every statement about an account names it. */
 import type { Kysely, Selectable } from 'kysely';
-import type { AlertInterval, AlertKind, AlertSubject, AlertTable, Database } from '../database.ts';
+import type { AlertInterval, AlertKind, AlertSubject, Database } from '../database.ts';
 import { addNotice } from './notices.ts';
 import type { Notice, Recipients } from './notices.ts';
 
@@ -201,7 +201,7 @@ const columnsOf = (setting: AlertSetting) => ({
   webhook: setting.isWebhook ? 1 : 0,
 });
 
-const toAlert = (row: Selectable<AlertTable>): Alert => ({
+const toAlert = (row: Selectable<Database['alert']>): Alert => ({
   id: row.id,
   accountId: row.account_id,
   kind: row.kind,

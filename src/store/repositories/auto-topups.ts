@@ -1,6 +1,6 @@
 /** Automatic top-ups: their settings, the charge under way, and how often it failed. */
 import { sql, type Kysely, type Selectable } from 'kysely';
-import type { AutoTopupTable, Database } from '../database.ts';
+import type { Database } from '../database.ts';
 import { addNotice } from './notices.ts';
 import { getTopup, type Topup } from './payments.ts';
 
@@ -59,7 +59,7 @@ export async function setAutoTopup(
 
 /** Less than the threshold is free of holds; of `account` joined with `auto_topup`. */
 const isBelowThreshold = sql<boolean>`available
-  + coalesce((select sum(remaining) from slice where slice.account_id = account.id), 0)
+  + coalesce((select sum(remaining) from credit_lease where credit_lease.account_id = account.id), 0)
   - coalesce((select sum(hold) from open_request where open_request.account_id = account.id), 0) < threshold`;
 
 /** Accounts with a charge under way, or with less than their threshold free of holds. Bounded; `after` for the next ones. */
@@ -266,7 +266,7 @@ const payers = (db: Db, accountId: string) =>
     .limit(payersMax)
     .execute();
 
-const toAutoTopup = (row: Selectable<AutoTopupTable>): AutoTopup => ({
+const toAutoTopup = (row: Selectable<Database['auto_topup']>): AutoTopup => ({
   accountId: row.account_id,
   enabled: row.enabled === 1n,
   thresholdMicrocents: row.threshold,

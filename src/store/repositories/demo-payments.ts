@@ -1,6 +1,6 @@
 /** What the built-in payment provider stores: JSON objects with ids, as an external provider would. */
 import type { Kysely, Selectable } from 'kysely';
-import type { Database, DemoPaymentObjectTable } from '../database.ts';
+import type { Database } from '../database.ts';
 
 type Db = Kysely<Database>;
 
@@ -88,7 +88,7 @@ export async function listDemoObjects(
   return (await query.execute()).map(toObject);
 }
 
-const toObject = (row: Selectable<DemoPaymentObjectTable>): DemoObject => ({
+const toObject = (row: Selectable<Database['demo_payment_object']>): DemoObject => ({
   id: row.id,
   kind: row.kind,
   version: Number(row.version),

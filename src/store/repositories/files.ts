@@ -1,6 +1,6 @@
 /** Queries about files. Every statement names the account: another account's file is not there (reliability §3.5). */
 import type { Kysely, Selectable } from 'kysely';
-import type { Database, FileTable } from '../database.ts';
+import type { Database } from '../database.ts';
 
 type Db = Kysely<Database>;
 
@@ -209,7 +209,7 @@ const readable = (db: Db, { accountId, now }: { readonly accountId: string; read
     .where('state', '=', 'ready')
     .where(({ eb, or }) => or([eb('expires_at', 'is', null), eb('expires_at', '>', BigInt(now))]));
 
-const toFile = (row: Selectable<FileTable>): FileRow => ({
+const toFile = (row: Selectable<Database['file']>): FileRow => ({
   id: row.id,
   accountId: row.account_id,
   name: row.name,

@@ -1,6 +1,6 @@
 /** Statements of accounts: the ledger's figures for a period, and the documents issued. */
 import { sql, type Kysely, type Selectable } from 'kysely';
-import type { Database, InvoiceKind, InvoiceTable } from '../database.ts';
+import type { Database, InvoiceKind } from '../database.ts';
 import { systemAccounts } from '../ledger.ts';
 import type { TransferKind } from '../ledger.ts';
 import { ranAt } from '../migrations/migrate.ts';
@@ -486,7 +486,7 @@ export async function lastStatement(
   return row === undefined ? undefined : toInvoice(row);
 }
 
-const toInvoice = (row: Selectable<InvoiceTable>): Invoice => ({
+const toInvoice = (row: Selectable<Database['invoice']>): Invoice => ({
   id: row.id,
   accountId: row.account_id,
   kind: row.kind,

@@ -1,6 +1,6 @@
 /** The outbox; runs like the queries of `queries.ts`. */
 import type { Kysely, Selectable } from 'kysely';
-import type { Database, MailState, MailTable } from '../database.ts';
+import type { Database, MailState } from '../database.ts';
 
 type Db = Kysely<Database>;
 
@@ -14,7 +14,7 @@ export interface OutboxMail {
   readonly body: string | null;
   readonly kind: string;
   readonly accountId: string | null;
-  /** JSON, as in `MailTable`. */
+  /** JSON, as in its table. */
   readonly attachments: string | null;
   readonly state: MailState;
   readonly attempts: number;
@@ -171,7 +171,7 @@ export async function forgetMail(
 
 const forgottenAtOnce = 500;
 
-type Row = Omit<Selectable<MailTable>, 'idempotency_key'>;
+type Row = Omit<Selectable<Database['mail']>, 'idempotency_key'>;
 
 const toMail = (row: Row): OutboxMail => ({
   id: row.id,

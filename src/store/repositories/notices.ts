@@ -1,6 +1,6 @@
 /** Events that are still to be announced: noted in the transaction that causes them, and deleted once announced. */
 import type { Kysely, Selectable } from 'kysely';
-import type { Database, NoticeTable } from '../database.ts';
+import type { Database } from '../database.ts';
 import type { Recording } from '../recordings.ts';
 
 type Db = Kysely<Database>;
@@ -71,7 +71,7 @@ export async function forgetNotice(db: Db, { id }: { readonly id: string }): Pro
   await db.deleteFrom('notice').where('id', '=', id).execute();
 }
 
-const toNotice = (row: Selectable<NoticeTable>): Notice => ({
+const toNotice = (row: Selectable<Database['notice']>): Notice => ({
   id: row.id,
   accountId: row.account_id,
   type: row.type,

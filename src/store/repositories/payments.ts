@@ -2,7 +2,7 @@
 import type { Kysely, Selectable } from 'kysely';
 import { addNotice } from './notices.ts';
 import type { Notice } from './notices.ts';
-import type { Database, PaymentReturnTable, TopupStatus, TopupTable } from '../database.ts';
+import type { Database, TopupStatus } from '../database.ts';
 
 type Db = Kysely<Database>;
 
@@ -230,7 +230,7 @@ export async function notePaymentsSeen(
 
 export interface PaymentReturn {
   readonly id: string;
-  readonly kind: PaymentReturnTable['kind'];
+  readonly kind: Database['payment_return']['kind'];
   readonly paymentId: string;
   readonly topupId: string;
   readonly accountId: string;
@@ -333,7 +333,7 @@ export async function getPaymentMethod(
   return row === undefined ? undefined : { customerId: row.customer_id, methodId: row.method_id };
 }
 
-const toTopup = (row: Selectable<TopupTable>): Topup => ({
+const toTopup = (row: Selectable<Database['topup']>): Topup => ({
   id: row.id,
   accountId: row.account_id,
   amountMicrocents: row.amount,

@@ -1,7 +1,7 @@
 /** Promotional credit that ends: its unused part is derived from the ledger alone. */
 import type { Kysely, Selectable } from 'kysely';
 import { costsSince } from '../reports/account-usage.ts';
-import type { Database, PromotionTable } from '../database.ts';
+import type { Database } from '../database.ts';
 import { inOneMoment } from '../one-moment.ts';
 
 type Db = Kysely<Database>;
@@ -109,7 +109,7 @@ async function leftOf(moment: Db, promotions: readonly Promotion[]): Promise<Rea
   return left;
 }
 
-const toPromotion = (row: Selectable<PromotionTable>): Promotion => ({
+const toPromotion = (row: Selectable<Database['promotion']>): Promotion => ({
   transferId: row.transfer_id,
   accountId: row.account_id,
   amountMicrocents: row.amount,

@@ -1,6 +1,6 @@
 /** Receipts of payments, and the documents that correct them when a payment is returned. */
 import type { Kysely, Selectable } from 'kysely';
-import type { Database, ReceiptKind, ReceiptTable } from '../database.ts';
+import type { Database, ReceiptKind } from '../database.ts';
 import { ranAt } from '../migrations/migrate.ts';
 import { addNotice, nobody } from './notices.ts';
 import { StoreError } from '../store-error.ts';
@@ -306,7 +306,7 @@ export async function receiptsOfTopups(
 async function rowOf(
   db: Db,
   request: { readonly accountId?: string; readonly id: string },
-): Promise<Selectable<ReceiptTable> | undefined> {
+): Promise<Selectable<Database['receipt']> | undefined> {
   let query = db
     .selectFrom('receipt')
     .selectAll()
@@ -317,7 +317,7 @@ async function rowOf(
 
 const toReceipt = (
   row: Pick<
-    Selectable<ReceiptTable>,
+    Selectable<Database['receipt']>,
     'id' | 'account_id' | 'kind' | 'number' | 'corrects' | 'topup_id' | 'issued_at' | 'total' | 'method' | 'data'
   >,
 ): Receipt => ({

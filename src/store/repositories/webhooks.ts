@@ -1,6 +1,6 @@
 /** Webhook endpoints and their deliveries. Every statement about an account names it. */
 import { sql, type Kysely, type Selectable } from 'kysely';
-import type { Database, DeliveryState, WebhookDeliveryTable, WebhookEndpointTable } from '../database.ts';
+import type { Database, DeliveryState } from '../database.ts';
 import { StoreError } from '../store-error.ts';
 
 type Db = Kysely<Database>;
@@ -408,7 +408,7 @@ export async function forgetDeliveries(
   return Number(numDeletedRows);
 }
 
-function toEndpoint(row: Selectable<WebhookEndpointTable>): WebhookEndpoint {
+function toEndpoint(row: Selectable<Database['webhook_endpoint']>): WebhookEndpoint {
   if (row.status === 'deleted') throw new StoreError('not_found', 'this endpoint is deleted');
   return {
     id: row.id,
@@ -425,7 +425,7 @@ function toEndpoint(row: Selectable<WebhookEndpointTable>): WebhookEndpoint {
   };
 }
 
-const toDelivery = (row: Selectable<WebhookDeliveryTable>): WebhookDelivery => ({
+const toDelivery = (row: Selectable<Database['webhook_delivery']>): WebhookDelivery => ({
   id: row.id,
   endpointId: row.endpoint_id,
   accountId: row.account_id,

@@ -4,9 +4,7 @@ import { copyFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 
-import { migrate } from '../../../src/store/migrations/migrate.ts';
 import { closeConnection, openConnection } from '../../../src/store/sqlite/connection.ts';
-import { kyselyOn } from '../../../src/store/sqlite/dialect.ts';
 import { customer, differencesOf, openStore, temporaryFolder } from '../../store/fixture.ts';
 import { receiptsOn } from '../invoices/receipts-on.ts';
 import { event, openTill, say, session, input } from './claims.ts';
@@ -99,36 +97,4 @@ test('one row that is wrong is found: each payment has one credit, each refund o
     assert.equal(found.length, expected.length, `${statement}: ${found.join('; ')}`);
     for (const [place, words] of expected.entries()) assert.match(found[place]!, words, statement);
   }
-});
-
-test('a dispute that was won before the upgrade is undone after it, and no other', async (t) => {
-  const file = join(temporaryFolder(t), 'x.db');
-  const connection = openConnection(file);
-  await migrate(kyselyOn(connection), 'sqlite', '021-alerts-and-invoices');
-  connection.exec(`
-    insert into account (id, kind, name, status, available, credit_limit, version, created_at)
-      values ('acct_a', 0, '', 'active', 0, 0, 1, 0);
-    insert into transfer (id, debit_account, credit_account, amount, kind, idempotency_key, "by", at) values
-      (x'01', 'house_cash', 'acct_a', 5, 'chargeback', 'dispute_won:stripe:dp_won', 'system', 77),
-      (x'02', 'house_cash', 'house_bad_debt', 5, 'chargeback', 'dispute_won:stripe:dp_broke:rest', 'system', 78);
-    insert into payment_return (provider, id, kind, payment_id, topup_id, account_id, amount, taken, at) values
-      ('stripe', 'dp_won', 'dispute', 'pi_1', 'top_1', 'acct_a', 5, 5, 1),
-      ('stripe', 'dp_broke', 'dispute', 'pi_2', 'top_2', 'acct_a', 5, 0, 2),
-      ('stripe', 'dp_lost', 'dispute', 'pi_3', 'top_3', 'acct_a', 5, 5, 3),
-      ('stripe', 're_1', 'refund', 'pi_4', 'top_4', 'acct_a', 5, 5, 4)`);
-  await migrate(kyselyOn(connection), 'sqlite');
-  const rows = connection.prepare('select id, undone_at from payment_return order by at').all() as {
-    readonly id: string;
-    readonly undone_at: bigint | number | null;
-  }[];
-  assert.deepEqual(
-    rows.map(({ id, undone_at: at }) => [id, at === null ? null : Number(at)]),
-    [
-      ['dp_won', 77],
-      ['dp_broke', 78],
-      ['dp_lost', null],
-      ['re_1', null],
-    ],
-  );
-  closeConnection(connection);
 });

@@ -43,12 +43,12 @@ test('entries are never changed, deleted or truncated; only what names people ca
     'truncate audit_log',
     "update audit_log set action = 'nothing'",
     "update audit_log set actor_name = 'eve'",
-    "update audit_log set actor_name = null, address = null, wish = null, before = null, after = null, outcome = 'x'",
+    "update audit_log set actor_name = null, address = null, input = null, before = null, after = null, outcome = 'x'",
   ])
     await assert.rejects(server.sql(url, statement), /append-only/, statement);
   await server.sql(
     url,
-    'update audit_log set actor_name = null, address = null, wish = null, before = null, after = null',
+    'update audit_log set actor_name = null, address = null, input = null, before = null, after = null',
   );
   const [entry] = await repositories.listAudit({ limit: 1 });
   assert.deepEqual(

@@ -274,12 +274,12 @@ test('budgets of keys and accounts reach every replica, and what was leased of o
   };
   await set(replicas[0], '100000000');
   await everywhere(200);
-  await until(async () => (await server.sql(url, 'select 1 from purse_slice where remaining > 0')).length > 0, longMs);
+  await until(async () => (await server.sql(url, 'select 1 from budget_lease where remaining > 0')).length > 0, longMs);
   await set(replicas[1], '1');
   await everywhere(402);
   // Nothing of the first budget is left to be spent on any of them.
   await until(
-    async () => (await server.sql(url, 'select 1 from purse_slice where remaining > 0')).length === 0,
+    async () => (await server.sql(url, 'select 1 from budget_lease where remaining > 0')).length === 0,
     longMs,
   );
   for (const replica of replicas) assert.equal(await statusFrom(replica), 402);
@@ -405,12 +405,12 @@ test('S7: a replica that is stopped lets its answers end, gives back what it had
   }
   assert.equal(await ended, 0);
   assert.deepEqual(await server.sql(url, 'select count(*)::int as count from replica'), [{ count: 2 }]);
-  const stranded = `select 1 from slice where replica_id not in (select id from replica)`;
+  const stranded = `select 1 from credit_lease where replica_id not in (select id from replica)`;
   assert.deepEqual(await server.sql(url, stranded), []);
   assert.equal((await asked(one)).status, 200);
   assert.equal(await one.stop(), 0);
   assert.equal(await three.stop(), 0);
-  assert.deepEqual(await server.sql(url, 'select 1 from slice union all select 1 from open_request'), []);
+  assert.deepEqual(await server.sql(url, 'select 1 from credit_lease union all select 1 from open_request'), []);
   const unended = await server.sql(url, `select 1 from usage where ending in ('drained', 'crashed')`);
   assert.deepEqual(unended, []);
   await assertRight(url, false);
