@@ -3,11 +3,11 @@ import type { Static } from 'typebox';
 
 import { readAccountLimits } from '../accounts/key-limits.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
-import type { Account } from '../store/repositories/queries.ts';
+import type { Account, BillingDetails } from '../store/repositories/queries.ts';
 import { taxStatuses } from '../tax/tax.ts';
 import { centsOf, nullable, secondsOf, secondsOrNull, wholeOf } from './wire.ts';
 
-const billingFields = {
+const billingSchema = Type.Object({
   legal_name: nullable(Type.String()),
   address_lines: nullable(Type.Array(Type.String())),
   country: nullable(Type.String({ description: 'ISO 3166-1, such as `DE`: what is bought is taxed by its rate.' })),
@@ -17,7 +17,7 @@ const billingFields = {
       '`exempt`: from tax, entered by an operator. `reverse_charge`: the customer accounts for the tax, with a tax id of another country than the seller.',
   }),
   invoice_email: nullable(Type.String()),
-};
+});
 
 export const spendIntervals = ['day', 'week', 'month'] as const;
 
@@ -46,7 +46,7 @@ export const accountSchema = Type.Object({
   max_concurrency: nullable(Type.Integer({ description: 'null: what its plan or the server says.' })),
   allowed_models: nullable(Type.Array(Type.String(), { description: 'null: all.' })),
   spend_limit: nullable(spendLimitSchema),
-  billing: Type.Object(billingFields),
+  billing: billingSchema,
   time_zone: Type.String({ description: 'Whose days its reports, and whose months its invoices have.' }),
   created_at: Type.Integer({ description: 'Unix seconds.' }),
   deleted_at: nullable(Type.Integer()),
@@ -105,16 +105,19 @@ export async function accountObjects(
     max_concurrency: readAccountLimits(account.limits).concurrencyMax ?? null,
     allowed_models: account.models === null ? null : [...account.models],
     spend_limit: limits.get(account.id) ?? null,
-    billing: {
-      legal_name: account.billing.legalName,
-      address_lines: account.billing.addressLines === null ? null : [...account.billing.addressLines],
-      country: account.billing.country,
-      tax_id: account.billing.taxId,
-      tax_status: account.billing.taxStatus,
-      invoice_email: account.billing.invoiceEmail,
-    },
+    billing: billingObject(account.billing),
     time_zone: account.timeZone,
     created_at: secondsOf(account.createdAt),
     deleted_at: secondsOrNull(account.deletedAt),
   }));
 }
+
+/** The party that documents are made out to, and its tax status. */
+export const billingObject = (billing: BillingDetails): Static<typeof billingSchema> => ({
+  legal_name: billing.legalName,
+  address_lines: billing.addressLines === null ? null : [...billing.addressLines],
+  country: billing.country,
+  tax_id: billing.taxId,
+  tax_status: billing.taxStatus,
+  invoice_email: billing.invoiceEmail,
+});

@@ -86,8 +86,14 @@ test('whoever has lost their codes and passkeys signs in with the password again
   assert.equal((await signIn()).twoFactor, true);
 
   const released = jsonOf(await run('people', 'release', 'Olga@example.org', '--json')) as Record<string, unknown>;
-  const { user_id: id, ...removed } = released;
-  assert.deepEqual(removed, { email: 'olga@example.org', had_two_factor: true, passkeys: 0, sessions: 1 });
+  const { id, ...removed } = released;
+  assert.deepEqual(removed, {
+    object: 'person.released',
+    email: 'olga@example.org',
+    had_two_factor: true,
+    passkeys: 0,
+    sessions: 1,
+  });
   assert.equal((await browser.ask('GET', '/v1/me')).status, 401);
   const again = await signIn();
   assert.equal(again.twoFactor, false);

@@ -1,20 +1,20 @@
 import { createHash } from 'node:crypto';
 
 import Type from 'typebox';
-import type { Static } from 'typebox';
 
 import { auditId } from '../../accounts/audit.ts';
 import { operate } from '../../accounts/operations.ts';
 import type { Operation } from '../../accounts/operations.ts';
 import type { Movement } from '../../accounts/operations/credit.ts';
 import { ApiError } from '../../platform/errors.ts';
-import type { AccountPrice } from '../../store/repositories/queries.ts';
 import { accountObjects, accountSchema } from '../account-object.ts';
 import type { AccountObject } from '../account-object.ts';
 import { auditObject, auditSchema } from '../audit-object.ts';
 import { billingChange, billingInput } from '../billing-input.ts';
 import { notThere } from '../input.ts';
 import { operationsOf } from '../operations-of.ts';
+import { priceFields, priceObject, priceSchema } from '../price-object.ts';
+import { releasedObject, releasedSchema } from '../released-object.ts';
 import { route } from '../route.ts';
 import type { AccountRoute, Call } from '../route.ts';
 import {
@@ -26,7 +26,6 @@ import {
   pageLimit,
   pageQuery,
   secondsOf,
-  secondsOrNull,
   wholeListSchema,
   wholeOf,
 } from '../wire.ts';
@@ -40,24 +39,10 @@ const reason = Type.String({ minLength: 1, maxLength: 1000 });
 const centsMax = 1_000_000_000_000;
 const dayMs = 86_400_000;
 
-const rateFields = {
-  account_id: accountId,
-  model: Type.String({ minLength: 1, maxLength: 128 }),
-  input_microcents_per_million: Type.Integer({ minimum: 0, maximum: 1_000_000_000_000_000 }),
-  output_microcents_per_million: Type.Integer({ minimum: 0, maximum: 1_000_000_000_000_000 }),
+const priceBody = {
+  ...priceFields,
+  cache_read_microcents_per_million: Type.Optional(priceFields.input_microcents_per_million),
 };
-const cacheRead = Type.Integer({ minimum: 0, maximum: 1_000_000_000_000_000 });
-const rateBody = {
-  ...rateFields,
-  cache_read_microcents_per_million: Type.Optional(cacheRead),
-};
-const rateSchema = Type.Object({
-  object: Type.Literal('account_price'),
-  ...rateFields,
-  cache_read_microcents_per_million: Type.Integer(),
-  valid_from: Type.Integer({ description: 'Unix seconds.' }),
-  valid_to: nullable(Type.Integer({ description: 'Unix seconds; null: for good.' })),
-});
 
 const movementsOfType = {
   grant: 'grant',
@@ -240,27 +225,11 @@ export const adminRoutes: readonly AccountRoute[] = [
       {
         status: 200,
         description: 'What was removed.',
-        schema: Type.Object({
-          object: Type.Literal('person.released'),
-          id: Type.String(),
-          email: Type.String(),
-          had_two_factor: Type.Boolean(),
-          passkeys: Type.Integer(),
-          sessions: Type.Integer(),
-        }),
+        schema: releasedSchema,
       },
     ],
     handle: async (call) => {
-      const answer = await operate({ kind: 'release_person', email: call.body.email }, operationsOf(call));
-      const { userId, email: address, hadTwoFactor, passkeys, sessions } = answer;
-      return {
-        object: 'person.released',
-        id: userId,
-        email: address,
-        had_two_factor: hadTwoFactor,
-        passkeys,
-        sessions,
-      };
+      return releasedObject(await operate({ kind: 'release_person', email: call.body.email }, operationsOf(call)));
     },
   }),
   route({
@@ -380,7 +349,7 @@ export const adminRoutes: readonly AccountRoute[] = [
       {
         status: 200,
         description: 'Rates by model and beginning.',
-        schema: Type.Object({ object: Type.Literal('list'), data: Type.Array(rateSchema), has_more: Type.Boolean() }),
+        schema: Type.Object({ object: Type.Literal('list'), data: Type.Array(priceSchema), has_more: Type.Boolean() }),
       },
     ],
     handle: async ({ query, services }) => {
@@ -390,7 +359,7 @@ export const adminRoutes: readonly AccountRoute[] = [
         endingAfter: now(),
         limit: 1000,
       });
-      return { object: 'list', data: rates.map(shownRate), has_more: rates.length === 1000 };
+      return { object: 'list', data: rates.map(priceObject), has_more: rates.length === 1000 };
     },
   }),
   route({
@@ -404,13 +373,13 @@ export const adminRoutes: readonly AccountRoute[] = [
     stepUp: true,
     body: Type.Object(
       {
-        ...rateBody,
+        ...priceBody,
         valid_from: Type.Optional(Type.Integer({ minimum: 0, description: 'Unix seconds; now where left out.' })),
         valid_to: Type.Optional(nullable(Type.Integer({ minimum: 0, description: 'Unix seconds, exclusive.' }))),
       },
       { additionalProperties: false },
     ),
-    answers: [{ status: 201, description: 'The rates.', schema: rateSchema }],
+    answers: [{ status: 201, description: 'The rates.', schema: priceSchema }],
     errors: ['http_409'],
     handle: async (call) => {
       const { body } = call;
@@ -432,16 +401,7 @@ export const adminRoutes: readonly AccountRoute[] = [
         },
         operationsOf(call),
       );
-      const { validFrom, validTo } = answer;
-      return shownRate({
-        accountId: account,
-        modelId: answer.model,
-        validFrom,
-        validTo,
-        input: BigInt(answer.input),
-        output: BigInt(answer.output),
-        cacheRead: BigInt(answer.cacheRead),
-      });
+      return priceObject(answer);
     },
   }),
   route({
@@ -479,7 +439,7 @@ export const adminRoutes: readonly AccountRoute[] = [
     description:
       'What the account was charged for the model in the last 30 days, and what it would have been by these rates: exact but for the rounding up of each request, less than a microcent each. Nothing is changed.',
     access: 'operator',
-    body: Type.Object(rateBody, { additionalProperties: false }),
+    body: Type.Object(priceBody, { additionalProperties: false }),
     answers: [
       {
         status: 200,
@@ -707,14 +667,3 @@ function creditInput(
     idempotencyKey: `operator:${createHash('sha256').update(idempotencyKey).digest('hex')}`,
   };
 }
-
-const shownRate = (rate: AccountPrice): Static<typeof rateSchema> => ({
-  object: 'account_price',
-  account_id: rate.accountId,
-  model: rate.modelId,
-  input_microcents_per_million: wholeOf(rate.input),
-  output_microcents_per_million: wholeOf(rate.output),
-  cache_read_microcents_per_million: wholeOf(rate.cacheRead),
-  valid_from: secondsOf(rate.validFrom),
-  valid_to: secondsOrNull(rate.validTo),
-});

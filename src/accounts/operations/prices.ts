@@ -38,7 +38,8 @@ export const priceOperations = {
         output: String(price.output),
         cacheRead: String(price.cacheRead),
       };
-      return { accountId, model: input.model, validFrom, validTo, ...rates };
+      // With the model's name as it was given, which is that of its card.
+      return { accountId, modelId: input.model, validFrom, validTo, ...rates };
     },
   }),
 
