@@ -167,10 +167,15 @@ export const hidden = <Value>(setting: Setting<Value>): Setting<Value> => ({
   schema: { ...setting.schema, writeOnly: true },
 });
 
-/** Bound when the process starts, so a running service refuses a file that changes it (reliability S8). */
-export const untilRestart = <Value>(setting: Setting<Value>): Setting<Value> => ({
+/** Said to need a restart; what is compared, its group tells `Reading.fix`. */
+export const partUntilRestart = <Value>(setting: Setting<Value>): Setting<Value> => ({
   ...setting,
   schema: { ...setting.schema, 'x-restart': true },
+});
+
+/** Bound when the process starts, so a running service refuses a file that changes it (reliability S8). */
+export const untilRestart = <Value>(setting: Setting<Value>): Setting<Value> => ({
+  ...partUntilRestart(setting),
   read: (written, at, reading) => {
     const inUse = setting.read(written, at, reading);
     reading.fix(at, inUse);

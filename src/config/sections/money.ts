@@ -14,6 +14,7 @@ import {
   milliseconds,
   number,
   optional,
+  partUntilRestart,
   reportTwins,
   required,
   text,
@@ -121,7 +122,7 @@ const onlyCurrency = 'usd';
 export const payments = group(
   'how accounts pay for credit',
   {
-    provider: untilRestart(
+    provider: partUntilRestart(
       choice(
         ['stripe', 'demo', 'none'],
         'stripe; demo: built in, gives credit for no money; none: only tokenhouse credits adds it; when left out, demo for a server that only this computer reaches, else none',
@@ -133,8 +134,10 @@ export const payments = group(
     ),
     topup_cents_min: integer(1, 1e9, 'the least that is paid at once', { default: 100 }),
     topup_cents_max: integer(1, 1e9, 'the most that is paid at once', { default: 1_000_000 }),
-    stripe_api_url: untilRestart(url('where Stripe is reached, when not at its own address', 'http://127.0.0.1:12111')),
-    stripe_automatic_tax: untilRestart(
+    stripe_api_url: partUntilRestart(
+      url('where Stripe is reached, when not at its own address', 'http://127.0.0.1:12111'),
+    ),
+    stripe_automatic_tax: partUntilRestart(
       flag(
         'Stripe Tax computes the tax within each payment, by where the payer is, and receipts show it; it has to be set up at Stripe',
         { default: false, example: true },

@@ -1,8 +1,7 @@
 import path from 'node:path';
-import { camel } from '../../platform/camel-case.ts';
 import { Secret } from '../secret.ts';
 import type { Path } from '../document.ts';
-import { flag, group, integer, hidden, textLike, untilRestart, type Reading, type Setting } from '../setting.ts';
+import { flag, group, integer, hidden, partUntilRestart, textLike, type Reading, type Setting } from '../setting.ts';
 import { serverUrl } from './server-url.ts';
 
 /** One process, which owns the file. */
@@ -35,7 +34,7 @@ const address = textLike(
 );
 
 export const storage: Setting<StorageConfig> = {
-  ...hidden(untilRestart(address)),
+  ...hidden(partUntilRestart(address)),
   read: (written, at, reading) => {
     const given = address.read(written, at, reading);
     const variable = /^env:(.+)$/.exec(given)?.[1];
@@ -103,23 +102,23 @@ export const files = group(
   {
     files_per_account_max: integer(0, 1e6, 'files of one account', { default: 1000 }),
     bytes_per_account_max: integer(0, 1e15, 'bytes of the files of one account together', { default: 10_737_418_240 }),
-    bucket: untilRestart(
+    bucket: partUntilRestart(
       textLike(
         '^[A-Za-z0-9._-]{3,255}$',
         'S3-compatible bucket for their bytes, instead of the folder beside the database; AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY say who we are there',
         { example: 'tokenhouse-files' },
       ),
     ),
-    endpoint: untilRestart(serverUrl('where the bucket is, unless it is at Amazon', 'https://s3.example.lan:9000')),
-    region: untilRestart(textLike('^[A-Za-z0-9-]{1,64}$', 'region of the bucket', { default: 'us-east-1' })),
-    prefix: untilRestart(
+    endpoint: partUntilRestart(serverUrl('where the bucket is, unless it is at Amazon', 'https://s3.example.lan:9000')),
+    region: partUntilRestart(textLike('^[A-Za-z0-9-]{1,64}$', 'region of the bucket', { default: 'us-east-1' })),
+    prefix: partUntilRestart(
       textLike(
         '^[A-Za-z0-9._/-]{0,200}$',
         'what the names of our objects begin with; services that share a bucket need one each',
         { default: 'tokenhouse/' },
       ),
     ),
-    path_style: untilRestart(
+    path_style: partUntilRestart(
       flag('the name of the bucket stands in the path of its URL; when left out, true with an endpoint', {
         example: true,
       }),
@@ -133,9 +132,7 @@ export const files = group(
       );
     const bucket = name === undefined ? undefined : bucketOf(name, place);
     // Where there is no bucket, its place changes nothing.
-    reading.fix([...at, 'bucket'], name);
-    for (const key of ['endpoint', 'region', 'prefix', 'path_style'] as const)
-      reading.fix([...at, key], bucket?.[camel(key)]);
+    reading.fix([...at, 'bucket'], bucket);
     return { perAccountMax, bytesPerAccountMax, bucket };
   },
 );
