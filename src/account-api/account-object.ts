@@ -10,11 +10,11 @@ import { centsOf, nullable, secondsOf, secondsOrNull, wholeOf } from './wire.ts'
 const billingSchema = Type.Object({
   legal_name: nullable(Type.String()),
   address_lines: nullable(Type.Array(Type.String())),
-  country: nullable(Type.String({ description: 'ISO 3166-1, such as `DE`: what is bought is taxed by its rate.' })),
+  country: nullable(Type.String({ description: 'ISO 3166-1, such as `DE`: its tax rate applies to purchases.' })),
   tax_id: nullable(Type.String()),
   tax_status: Type.Enum([...taxStatuses], {
     description:
-      '`exempt`: from tax, entered by an operator. `reverse_charge`: the customer accounts for the tax, with a tax id of another country than the seller.',
+      '`exempt`: from tax, set by an operator. `reverse_charge`: the customer accounts for the tax, with a tax id of another country than the seller.',
   }),
   invoice_email: nullable(Type.String()),
 });
@@ -23,13 +23,19 @@ export const spendIntervals = ['day', 'week', 'month'] as const;
 
 export const spendLimitSchema = Type.Object({
   object: Type.Literal('spend_limit'),
-  threshold_amount: Type.Integer({ description: 'What may be spent in an interval, in cents.' }),
+  threshold_amount: Type.Integer({ description: 'The most that may be spent in an interval, in cents.' }),
   threshold_microcents: Type.Integer({ description: 'The same, exactly.' }),
   currency: Type.Literal('USD'),
-  interval: nullable(Type.Enum([...spendIntervals], { description: 'In UTC, weeks from Monday; null: for good.' })),
-  enforcement: Type.Literal('hard', { description: 'Requests beyond it are refused, and answers end at it.' }),
-  spent_microcents: Type.Integer({ description: 'In the interval that runs.' }),
-  held_microcents: Type.Integer({ description: 'By requests that run.' }),
+  interval: nullable(
+    Type.Enum([...spendIntervals], {
+      description: 'In UTC, weeks begin on Monday; null: the limit is for the whole life of the account.',
+    }),
+  ),
+  enforcement: Type.Literal('hard', {
+    description: 'Requests beyond the limit are refused, and running answers end when they reach it.',
+  }),
+  spent_microcents: Type.Integer({ description: 'In the current interval.' }),
+  held_microcents: Type.Integer({ description: 'By running requests.' }),
   resets_at: nullable(Type.Integer({ description: 'Unix seconds; null: never.' })),
 });
 
@@ -38,12 +44,12 @@ export const accountSchema = Type.Object({
   object: Type.Literal('account'),
   name: Type.String(),
   status: Type.Enum(['active', 'suspended', 'deleted']),
-  plan_tier: nullable(Type.String({ description: 'A plan of the server; null: none.' })),
+  plan_tier: nullable(Type.String({ description: 'The account’s plan; null: it has none.' })),
   balance_cents: Type.Integer(),
-  balance_microcents: Type.Integer({ description: 'Credit less what has been charged.' }),
-  held_microcents: Type.Integer({ description: 'Of it, by requests that run.' }),
+  balance_microcents: Type.Integer({ description: 'Credit minus charges.' }),
+  held_microcents: Type.Integer({ description: 'The part of it that running requests hold.' }),
   credit_limit_cents: Type.Integer({ description: 'How far below zero the balance may go.' }),
-  max_concurrency: nullable(Type.Integer({ description: 'null: what its plan or the server says.' })),
+  max_concurrency: nullable(Type.Integer({ description: 'null: the limit of its plan, or of the server.' })),
   allowed_models: nullable(Type.Array(Type.String(), { description: 'null: all.' })),
   spend_limit: nullable(spendLimitSchema),
   billing: billingSchema,

@@ -87,7 +87,7 @@ export function createAccountHost(
           refuse(
             new ApiError(
               'http_403',
-              'Metrics are shown to this computer only, or to whoever presents the token of TOKENHOUSE_METRICS_TOKEN.',
+              'Metrics are for requests from this computer, or with the token of TOKENHOUSE_METRICS_TOKEN.',
             ),
           );
         return;

@@ -13,16 +13,16 @@ export const auditSchema = Type.Object({
   actor: Type.Object({
     kind: Type.Enum(['user', 'key', 'cli', 'system']),
     id: nullable(Type.String()),
-    name: nullable(Type.String({ description: 'As it was called then.' })),
+    name: nullable(Type.String({ description: 'Its name at that time.' })),
   }),
   action: Type.String({ description: 'Such as `key.create`.' }),
   target: nullable(Type.String({ description: 'Id of what was changed.' })),
   outcome: Type.Enum(['done', 'refused', 'failed', 'begun'], {
-    description: '`begun`: it was about to be done, and it is not known, or not known yet, whether it was.',
+    description: '`begun`: the change was started, and its outcome is not known (yet).',
   }),
-  asked: Type.Unknown({ description: 'What was asked for; null where it is not kept.' }),
-  before: Type.Unknown({ description: 'How things were; null where there was nothing.' }),
-  after: Type.Unknown({ description: 'How things were then.' }),
+  asked: Type.Unknown({ description: 'The requested change; null where it is not kept.' }),
+  before: Type.Unknown({ description: 'The state before; null where there was nothing.' }),
+  after: Type.Unknown({ description: 'The state after.' }),
   request_id: nullable(Type.String()),
   address: nullable(Type.String()),
 });

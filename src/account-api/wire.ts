@@ -21,7 +21,9 @@ export const nullable = <Schema extends TSchema>(schema: Schema) => Type.Union([
 
 export const pageQuery = {
   limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100, default: 20 })),
-  after: Type.Optional(Type.String({ minLength: 1, maxLength: 100, description: '`next_after` of the page before.' })),
+  after: Type.Optional(
+    Type.String({ minLength: 1, maxLength: 100, description: '`next_after` of the previous page.' }),
+  ),
 };
 export const pageLimit = (limit: number | undefined): number => limit ?? 20;
 

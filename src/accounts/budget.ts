@@ -60,7 +60,8 @@ export function checkedBudget(input: BudgetInput | undefined): Budget | null {
   if (input === undefined) return null;
   const amountMicrocents = BigInt(input.microcents);
   if (amountMicrocents < 0n || amountMicrocents > budgetMax)
-    throw new OperationError('A budget is at least 0 and at most ten billion dollars.');
-  if (!budgetPeriods.includes(input.per)) throw new OperationError(`A budget is per ${budgetPeriods.join(', ')}.`);
+    throw new OperationError('A budget must be between 0 and ten billion dollars.');
+  if (!budgetPeriods.includes(input.per))
+    throw new OperationError(`The period of a budget must be one of ${budgetPeriods.join(', ')}.`);
   return { amountMicrocents, per: input.per };
 }

@@ -73,7 +73,9 @@ export async function createAccount(
     };
   } catch (error) {
     // The input is valid, so the disk or the database has failed: the caller must not create a second account.
-    throw new Error(`The account ${accountId} is there, and not all of what was to come with it.`, { cause: error });
+    throw new Error(`The account ${accountId} exists already, but its owner, credit or key is incomplete.`, {
+      cause: error,
+    });
   }
 }
 

@@ -21,10 +21,8 @@ export async function deleteAccount(
   const accountId = await accountMeant(input.accountId, repositories);
   const balance = await balanceOf(accountId, services);
   if (balance > 0n && input.forfeitCredit !== true)
-    throw conflict(
-      `The account has ${balance} microcents of credit: pay them back first, or say that they are forfeited.`,
-    );
-  if (balance < 0n) throw conflict(`The account owes ${-balance} microcents: settle that first.`);
+    throw conflict(`The account has ${balance} microcents of credit: refund it first, or forfeit it.`);
+  if (balance < 0n) throw conflict(`The account owes ${-balance} microcents: settle the debt first.`);
 
   await ledger.setAccountStatus(accountId, 'suspended', now(), newId());
   await followed?.([{ kind: 'account_status', ref: accountId }]);

@@ -119,9 +119,9 @@ export class Directory {
     const strange = keys.filter((key) => !this.isOwn(key));
     if (strange.length > 0) {
       throw new Error(
-        `${strange.length} of ${keys.length} API keys in the database were made with another secret (${strange[0]!.pepperId}; ` +
+        `${strange.length} of ${keys.length} API keys in the database were created with another secret (${strange[0]!.pepperId}; ` +
           `this is ${this.#secret.id}, from ${this.#secret.source === 'environment' ? 'TOKENHOUSE_SECRET' : 'the file `secret` in the data folder'}). ` +
-          'Set TOKENHOUSE_SECRET, or the file, to what it was when the keys were made; or revoke these keys and make new ones.',
+          'Restore TOKENHOUSE_SECRET, or the file, to the secret that the keys were created with; or revoke these keys and create new ones.',
       );
     }
     for (const key of keys) this.#add(key);

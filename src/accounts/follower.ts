@@ -88,8 +88,8 @@ export class Follower implements Follows {
     directory.load(own);
     if (own.length < keys.length)
       warn(
-        `${keys.length - own.length} API keys were made with another secret than this service has, and do not work here. ` +
-          'Revoke them, and make new ones where TOKENHOUSE_SECRET is the same.',
+        `${keys.length - own.length} API keys were created with another secret than this service has, and do not work here. ` +
+          'Revoke them, and create new ones with the present TOKENHOUSE_SECRET.',
       );
   }
 }

@@ -71,14 +71,15 @@ export function keyRates({ concurrencyMax, requestsPerMinute, tokensPerMinute }:
 export function faultOfLimits({ endpoints = [], addresses = [], ...limits }: KeyLimits): string | undefined {
   const rates = Object.values(keyRates(limits) ?? {}) as readonly (number | undefined)[];
   if (!rates.every((rate) => rate === undefined || isLimit(rate)))
-    return `A limit is a whole number from 1 to ${limitMax}.`;
-  if (endpoints.length > listMax || addresses.length > listMax) return `At most ${listMax} of each can be named.`;
+    return `A limit must be a whole number from 1 to ${limitMax}.`;
+  if (endpoints.length > listMax || addresses.length > listMax)
+    return `A key can have at most ${listMax} paths and ${listMax} addresses.`;
   const endpoint = endpoints.find((path) => !/^\/v1(\/[a-z_]{1,32}){1,4}$/.test(path));
-  if (endpoint !== undefined) return `"${endpoint}" is no endpoint; write a path such as /v1/messages.`;
+  if (endpoint !== undefined) return `"${endpoint}" is not an endpoint; write a path such as /v1/messages.`;
   const address = addresses.find((each) => rangeOf(each) === undefined);
   return address === undefined
     ? undefined
-    : `"${address}" is neither an address nor a range of them; write for example 192.0.2.7, 10.0.0.0/8 or 2001:db8::/32.`;
+    : `"${address}" is neither an IP address nor a range; write for example 192.0.2.7, 10.0.0.0/8 or 2001:db8::/32.`;
 }
 
 /** In the database's format. */

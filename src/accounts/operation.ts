@@ -60,7 +60,7 @@ export async function accountMeant(
   if (only === undefined) throw new OperationError('There is no account yet. Start the service once: npm start');
   if (accounts.length > 1)
     throw new OperationError(
-      'There are several accounts: say which with --account. List them with: tokenhouse credits show',
+      'There are several accounts: choose one with --account. List them with: tokenhouse credits show',
     );
   return only.id;
 }
@@ -68,7 +68,7 @@ export async function accountMeant(
 /** For text displayed in terminals and pages: no control characters, nothing that PostgreSQL refuses (reliability D9). */
 export function checkedText(text: string, what: string, lengthMax: number): string {
   if (text === '' || text.length > lengthMax || /\p{Cc}/u.test(text) || !text.isWellFormed()) {
-    throw new OperationError(`${what} has 1 to ${lengthMax} characters, none of them control characters.`);
+    throw new OperationError(`${what} must have 1 to ${lengthMax} characters, without control characters.`);
   }
   return text;
 }

@@ -20,7 +20,7 @@ export async function releasePerson(
   const mailId = `mail_${Buffer.from(newId()).toString('hex')}`;
   const released = await repositories.releasePerson({ email, at, notice: { id: mailId, ...notice } });
   if (released === undefined)
-    throw new OperationError(`Nobody here has the address ${email}.`, {
+    throw new OperationError(`No person here has the address ${email}.`, {
       cause: new StoreError('not_found', 'there is no such person'),
     });
   return { email, ...released };
@@ -29,7 +29,7 @@ export async function releasePerson(
 const notice = {
   subject: 'Your codes and passkeys were removed',
   body:
-    'Whoever runs this server has removed the codes of your authenticator and your passkeys, and has signed you out ' +
-    'everywhere. You sign in with your password alone until you set them up anew.\n\nIf you did not ask for it, tell ' +
-    'whoever runs this server, and choose a new password.\n',
+    'The operator of this server has removed your authenticator and your passkeys, and has signed you out ' +
+    'everywhere. You sign in with your password alone until you set them up again.\n\nIf you did not ask for it, tell ' +
+    'the operator of this server, and choose a new password.\n',
 };

@@ -24,27 +24,27 @@ const capabilities = Type.Object(
     zdr: Type.Object(
       {
         supported: flag('Whether `Service-ZDR: required` is taken.'),
-        same_capabilities: flag('Whether the same features are there with it.'),
+        same_capabilities: flag('Whether all features are available with it.'),
       },
       { description: 'Zero data retention.' },
     ),
     reasoning_effort: Type.Object(
       {
-        efforts: Type.Array(Type.String(), { description: 'Tiers that the model has.' }),
-        default: text('The tier of requests that name none.'),
+        efforts: Type.Array(Type.String(), { description: 'Reasoning efforts of the model.' }),
+        default: text('The effort of requests that do not set one.'),
       },
-      { description: 'How much the model can be told to reason.' },
+      { description: 'The choices of reasoning effort.' },
     ),
   },
-  { description: 'What requests with this model may use; more is refused.' },
+  { description: 'Features that requests may use with this model; others are refused.' },
 );
 
 const pricing = Type.Object(
   {
     currency: text('Always `usd`: prices are in US cents.'),
-    input_cents_per_million: Type.Number({ description: 'For a million tokens of prompts that no cache had.' }),
+    input_cents_per_million: Type.Number({ description: 'For a million uncached prompt tokens.' }),
     output_cents_per_million: Type.Number({ description: 'For a million generated tokens, reasoning included.' }),
-    cache_read_cents_per_million: count('For a million tokens of prompts from a cache, rounded to whole cents.'),
+    cache_read_cents_per_million: count('For a million cached prompt tokens, rounded to whole cents.'),
     cache_read_microcents_per_million: count('The same, exactly: a cent has 1,000,000 microcents.'),
   },
   { description: 'List prices without a key; with one, the rates of its account.' },
@@ -52,9 +52,9 @@ const pricing = Type.Object(
 
 export const cardSchema = Type.Object(
   {
-    id: text('What requests say in `model`, in any case.'),
+    id: text('The value of `model` in requests, in any case.'),
     object: Type.Literal('model', { description: 'Always `model`.' }),
-    created: count('When the list was asked for, in seconds since 1970: not a date of release.'),
+    created: count('When the list was requested, in seconds since 1970: not a release date.'),
     type: Type.Literal('model', { description: 'Always `model`.' }),
     display_name: text('Name for people.'),
     created_at: text('`created` as a date.'),

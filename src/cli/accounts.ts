@@ -67,7 +67,7 @@ interface CreateOptions {
 export async function createAccount(context: Context, options: CreateOptions, named?: string): Promise<number> {
   const { print } = context;
   if ((named === undefined) === (options.name === undefined))
-    throw new OperationError('Say once what the account is called: tokenhouse accounts create "Example Ltd"');
+    throw new OperationError('Name the account once: tokenhouse accounts create "Example Ltd"');
   const answer = await writing(context, {
     kind: 'create_account',
     name: (named ?? options.name)!,
@@ -97,11 +97,11 @@ export async function createAccount(context: Context, options: CreateOptions, na
   if (key !== undefined) print.say('The key is shown once; the database keeps only a keyed hash.');
   if (owner !== undefined)
     print.say(
-      `The link makes ${owner.email} the owner; it works once, for seven days. ${owner.is_mailed ? 'It is on its way by mail, too.' : 'It is not mailed: hand it over.'}`,
+      `The link makes ${owner.email} the owner. It works once, within seven days. ${owner.is_mailed ? 'It is also sent by mail.' : 'It is not mailed: pass it on yourself.'}`,
     );
   if (key === undefined && credit === undefined)
     print.say(
-      `It has no key and no credit yet: tokenhouse keys create --account ${accountId}, and tokenhouse credits grant --account ${accountId} --dollars 5.00`,
+      `The account has no key and no credit yet: tokenhouse keys create --account ${accountId}, and tokenhouse credits grant --account ${accountId} --dollars 5.00`,
     );
   return 0;
 }
@@ -120,7 +120,7 @@ async function invite(
     try {
       isMailed = (await askService(socket, { kind: 'invite', accountId, email, token })) !== undefined;
     } catch (error) {
-      print.say(`The mail could not be written: ${error instanceof Error ? error.message : String(error)}`);
+      print.say(`The mail could not be queued: ${error instanceof Error ? error.message : String(error)}`);
     }
   }
   return {
@@ -163,7 +163,7 @@ export async function setAccountStatus(
   const answer = await writing(context, { kind, accountId, reason });
   context.print.result({ id: answer.accountId, status: answer.status }, [
     answer.status === 'suspended'
-      ? `${answer.accountId} is suspended: its keys are refused, and what ran on them was cut.`
+      ? `${answer.accountId} is suspended: its keys are refused, and their running requests were cut.`
       : `${answer.accountId} is active again.`,
   ]);
   return 0;
@@ -176,7 +176,7 @@ interface PlanOptions {
 
 /** Sets an account's plan to one of the configuration, or removes it. */
 export async function planAccount(context: Context, options: PlanOptions, named?: string): Promise<number> {
-  if ((named === undefined) === (options.none !== true)) throw new OperationError('Say which plan, or --none.');
+  if ((named === undefined) === (options.none !== true)) throw new OperationError('Name a plan, or give --none.');
   const plans = context.config.plans.map(({ name }) => name);
   if (named !== undefined && !plans.includes(named)) {
     const near = suggestion(named, plans);
@@ -187,8 +187,8 @@ export async function planAccount(context: Context, options: PlanOptions, named?
   const answer = await writing(context, { kind: 'plan_account', accountId: options.account, plan: named });
   context.print.result({ account: answer.accountId, plan: answer.plan }, [
     answer.plan === null
-      ? `${answer.accountId} has no plan from now on; what runs goes on.`
-      : `${answer.accountId} has the plan ${answer.plan} from now on; what runs goes on. Keys that it pays for are made with: tokenhouse keys create --plan`,
+      ? `${answer.accountId} has no plan from now on; running requests continue.`
+      : `${answer.accountId} has the plan ${answer.plan} from now on; running requests continue. Create keys that it pays for with: tokenhouse keys create --plan`,
   ]);
   return 0;
 }
@@ -208,8 +208,8 @@ export async function limitAccount(context: Context, options: LimitOptions): Pro
   const { accountId, concurrencyMax } = answer;
   context.print.result({ account: accountId, max_concurrency: concurrencyMax }, [
     concurrencyMax === null
-      ? `${accountId} may run as many requests as its plan or the configuration says; what runs goes on.`
-      : `${accountId} may run ${concurrencyMax} requests at the same time from now on; what runs goes on.`,
+      ? `${accountId} may run as many requests as its plan or the configuration allows; running requests continue.`
+      : `${accountId} may run ${concurrencyMax} requests at the same time from now on; running requests continue.`,
   ]);
   return 0;
 }

@@ -25,13 +25,13 @@ export async function allowAccount(
 
 function wanted(context: Context, { model, all }: AllowOptions): readonly string[] | undefined {
   if ((model === undefined) === (all !== true))
-    throw new OperationError('Say which: --model for each of them, or --all.');
+    throw new OperationError('Give --model for each allowed model, or --all.');
   return model === undefined ? undefined : configuredModels(context, model);
 }
 
 function reported(context: Context, answer: OperationAnswer<'allow_key' | 'allow_account'>): number {
   context.print.result({ id: answer.id, models: answer.models }, [
-    `${answer.id} may use ${answer.models === null ? 'all models' : answer.models.join(', ')} from now on; what runs goes on.`,
+    `${answer.id} may use ${answer.models === null ? 'all models' : answer.models.join(', ')} from now on; running requests continue.`,
   ]);
   return 0;
 }

@@ -35,7 +35,7 @@ export async function borrowKey(context: Context): Promise<BorrowedKey | undefin
       try {
         await askRunningService(socket, { kind: 'revoke_key', keyId: made.keyId });
       } catch {
-        context.print.say(`The key ${made.keyId} could not be revoked; it expires by itself within 12 hours.`);
+        context.print.say(`The key ${made.keyId} could not be revoked; it expires within 12 hours.`);
       }
     },
   };

@@ -17,7 +17,7 @@ export async function printOwnerLink(context: Context): Promise<number> {
   print.result({ url, expires_at: new Date(answer.expiresAt).toISOString() }, [url]);
   if (!print.json)
     print.say(
-      `It works once, for 30 minutes${status === undefined ? ', when the service runs' : ''}: whoever opens it runs this server.`,
+      `It works once, within 30 minutes${status === undefined ? ', while the service is running' : ''}: the person who opens it becomes the operator of this server.`,
     );
   return 0;
 }
@@ -31,7 +31,7 @@ export async function createOwner(
   const passwordHash = await new Passwords().hash(password);
   const answer = await writing(context, { kind: 'create_owner', email, name, passwordHash });
   context.print.result({ user_id: answer.userId, email: answer.email, password }, [
-    `${answer.email} runs this server from now on. The password is shown this once:`,
+    `${answer.email} is now an operator of this server. The password is shown only once:`,
     '',
     `  ${password}`,
   ]);

@@ -73,7 +73,7 @@ export async function removePrice(
   context.print.result({ account: answer.accountId, model, ended: answer.ended }, [
     answer.ended === 0
       ? `${answer.accountId} has no rates of its own for ${model}.`
-      : `${answer.accountId} pays the list prices for ${model} from now on; what runs is charged as it began.`,
+      : `${answer.accountId} pays the list prices for ${model} from now on; running requests are charged at their old rates.`,
   ]);
   return 0;
 }

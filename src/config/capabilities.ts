@@ -234,14 +234,14 @@ function thinkingOf(
   if (inlines && requested === true)
     report(
       requestedAt,
-      'this flag says that reasoning comes apart from the answer, and reasoning.inlines that it does not; remove one of the two',
+      'this flag says that reasoning is separate from the answer, but reasoning.inlines says that it is not; remove one of the two',
     );
   // Listed tiers imply that the model reasons.
   const reasoning = requested ?? (!inlines && file.efforts?.some((tier) => tier !== 'none') === true);
   const thinks = reasoning || inlines;
   const needsThinking = (name: string): void => {
     if (!thinks)
-      report(['reasoning', name], `${name} rests on capabilities.reasoning, which is false; remove one of the two`);
+      report(['reasoning', name], `${name} requires capabilities.reasoning, which is false; remove one of the two`);
   };
 
   const listed = file.efforts ?? defaultEfforts;
@@ -254,12 +254,12 @@ function thinkingOf(
   if (!isListed)
     report(
       ['reasoning', 'default'],
-      `${byDefault} is not among the efforts (${ordered.join(', ')}), so no request could run at it; take one of them`,
+      `${byDefault} is not among the efforts (${ordered.join(', ')}), so no request could use it; choose one of them`,
     );
   if (hides && !ordered.some((tier) => tier === 'none'))
     report(
       ['reasoning', 'hides'],
-      'it is about requests with effort none, which is not among the efforts; remove this line, or list none',
+      'it applies to requests with effort none, which is not among the efforts; remove this line, or list none',
     );
   if (roomTokens > 0 && !hides) needsThinking('room_tokens');
   if (preserves) {

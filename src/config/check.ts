@@ -117,7 +117,7 @@ function checkTagged(alternatives: readonly SchemaNode[], tag: string, value: un
       {
         path,
         at: 'value',
-        what: `"${tag}" is missing in ${nameOf(path)}, and it decides what else may stand here; add ${tag}: ${tags.join(' or ')}`,
+        what: `"${tag}" is missing in ${nameOf(path)}, and it decides which other settings are allowed; add ${tag}: ${tags.join(' or ')}`,
       },
     ];
   }
@@ -130,7 +130,7 @@ function checkTagged(alternatives: readonly SchemaNode[], tag: string, value: un
 function unknownKey(key: string, known: readonly string[], path: Path): string {
   const near = suggestion(key, known);
   const repair = near === undefined ? `known here: ${known.join(', ')}` : `did you mean "${near}"?`;
-  return `unknown key ${JSON.stringify(key.slice(0, 60))} in ${nameOf(path)}, nothing reads it; ${repair}`;
+  return `unknown key ${JSON.stringify(key.slice(0, 60))} in ${nameOf(path)}, it has no effect; ${repair}`;
 }
 
 function missingKey(key: string, schema: SchemaNode, path: Path): string {
@@ -174,7 +174,7 @@ function expected(schema: SchemaNode): string {
     case 'null':
       return 'null';
     case 'string':
-      return 'a text of the right form';
+      return 'a text of the expected form';
     case 'integer':
       return `a whole number${range(schema)}`;
     case 'number':

@@ -9,7 +9,7 @@ import type { SchemaNode } from '../platform/schema-node.ts';
 export function commentedConfig(root: SchemaNode, schemaPath: string): string {
   const lines = [
     `# yaml-language-server: $schema=${schemaPath}`,
-    `# ${sentence(root.description ?? '')} Every line says the default, so each may be left out.`,
+    `# ${sentence(root.description ?? '')} Every line states the default, so each may be left out.`,
     '# Check changes with: tokenhouse config check',
     ...Object.entries(root.properties ?? {}).flatMap(([key, node]) => [
       '',

@@ -57,7 +57,7 @@ function textOf(file: string, shownAs: string): string {
       throw new ConfigError([
         {
           where: shownAs,
-          what: `has ${size} bytes, and a configuration has at most ${fileBytesMax}; is it the right file?`,
+          what: `has ${size} bytes, more than the allowed ${fileBytesMax}; check that this is the right file`,
         },
       ]);
     return new TextDecoder('utf-8', { fatal: true }).decode(readFileSync(file));
@@ -71,10 +71,10 @@ function unreadable(error: unknown): string {
   switch ((error as NodeJS.ErrnoException).code) {
     case 'ENOENT':
     case 'ENOTDIR':
-      return 'there is no such file; correct the path, or leave it out to use the defaults';
+      return 'does not exist; correct the path, or leave it out to use the defaults';
     case 'EACCES':
     case 'EPERM':
-      return 'may not be read by this user; change its owner or its mode';
+      return 'cannot be read by this user; change its owner or its mode';
     case 'EISDIR':
       return 'is a folder; name the file in it';
     case 'ERR_ENCODING_INVALID_ENCODED_DATA':

@@ -80,7 +80,7 @@ export function readSettings(text: string, options: ReadOptions): ReadSettings {
 /** A file that changes what is bound for the life of the process is refused as a whole (reliability S8). */
 function refuseRestart(running: Config, next: Config, { value, has }: SourceDocument, report: Reading['report']): void {
   if (running.file !== undefined && value === null) {
-    report([], 'the file is empty, and a running service does not go back to the defaults; restart to do so');
+    report([], 'the file is empty, and a running service cannot return to the defaults; restart it instead');
     return;
   }
   const changed = Object.keys(next.fixed).filter(

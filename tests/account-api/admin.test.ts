@@ -1,4 +1,4 @@
-/** What whoever runs the server does over the API, and what an account does with itself; all of it is in the audit log (docs/operator.md). */
+/** What the operator of the server does over the API, and what an account does with itself; all of it is in the audit log (docs/operator.md). */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 

@@ -195,7 +195,10 @@ test('a key ends at its time, without anybody doing anything', () => {
 test('keys that were made with another secret are reported in words instead of never matching', () => {
   const { loaded } = key();
   const directory = new Directory(secretOf('t'));
-  assert.throws(() => directory.load([loaded]), /1 of 1 API keys .* made with another secret .* Set TOKENHOUSE_SECRET/);
+  assert.throws(
+    () => directory.load([loaded]),
+    /1 of 1 API keys .* created with another secret .* Restore TOKENHOUSE_SECRET/,
+  );
   assert.equal(directory.size, 0);
 });
 

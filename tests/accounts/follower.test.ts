@@ -173,8 +173,8 @@ test('a key of another secret keeps a service from starting, and a running one f
   assert.equal(directory.find(strange.text), undefined);
   await follower.loadAll(store.repositories);
   assert.equal(warnings.length, 2);
-  assert.match(warnings[0]!, /1 API keys were made with another secret/);
-  await assert.rejects(memory().follower.loadAll(store.repositories), /made with another secret/);
+  assert.match(warnings[0]!, /1 API keys were created with another secret/);
+  await assert.rejects(memory().follower.loadAll(store.repositories), /created with another secret/);
 });
 
 test('who keeps purses hears whose budget has changed after the change is in force, and of maybe all when changes were missed', async (t) => {

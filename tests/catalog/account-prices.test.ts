@@ -133,7 +133,7 @@ test('the database takes no rates that a hold would not cover, and none of nobod
   await assert.rejects(add({ accountId: 'acct_nobody' }), /there is no account/);
   await assert.rejects(add({ accountId: 'house_cash' }), /there is no account/);
   await add({});
-  await assert.rejects(add({ input: 7n }), /from that very moment already/);
+  await assert.rejects(add({ input: 7n }), /at that very time exist already/);
   // No charge is above what the input price would make of it, whatever was cached.
   fc.assert(
     fc.property(

@@ -168,4 +168,4 @@ function collect(node: SchemaNode, into: Set<string>): void {
 }
 
 /** Of the other engines the file has examples without their descriptions; editors show those. */
-const isOnlyOfBackends = (words: string): boolean => /^one of the two|^which engine/.test(words);
+const isOnlyOfBackends = (words: string): boolean => /^one of the two|^the engine;/.test(words);

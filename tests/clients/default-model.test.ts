@@ -215,7 +215,7 @@ test('the second start shows no key and is ready', async () => {
   await service.start();
   assert.equal(countOf(/ready in/g), 2);
   assert.equal(countOf(/tkh_/g), keysShown);
-  assert.equal(countOf(/A first account/g), 1);
+  assert.equal(countOf(/The first account/g), 1);
   client = new OpenAI({ apiKey: service.key, baseURL: `${service.url}/v1`, maxRetries: 0, timeout: 120_000 });
   const answer = await client.chat.completions.create(question);
   assert.match(answer.choices[0]?.message.content ?? '', /Paris/);

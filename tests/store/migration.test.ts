@@ -214,7 +214,7 @@ test('a file that is no database, is damaged, or belongs to another program is r
   truncateSync(short, 3 * 4096);
   await assert.rejects(start(short), unusable(/damaged/));
 
-  await assert.rejects(start(join(text, 'x.db')), unusable(/cannot be made/));
+  await assert.rejects(start(join(text, 'x.db')), unusable(/cannot be created/));
 });
 
 test('the schema speaks PostgreSQL too: no type and no clause of SQLite in it', () => {

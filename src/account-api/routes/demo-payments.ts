@@ -25,7 +25,7 @@ export const demoPaymentRoutes: readonly AccountRoute[] = [
       'What `/topup` sends as a form: `amount` in dollars (`10`, `12.50`, `1,250.00`) or `amount_cents`, `key`, and `save_payment_method` if it is ticked. Leads to the page where it is paid. Programs use `POST /v1/credits/topups`.',
     access: mayPay,
     body: 'raw',
-    answers: [{ status: 303, description: 'To the page where it is paid.' }],
+    answers: [{ status: 303, description: 'Redirect to the payment page.' }],
     errors: ['http_409'],
     handle: async (call) => {
       const form = formOf(call.body);
@@ -48,8 +48,8 @@ export const demoPaymentRoutes: readonly AccountRoute[] = [
     path: '/v1/payments/demo/{id}',
     operationId: 'showDemoCheckout',
     tag: 'Credit',
-    summary: 'Page of the built-in provider of payments',
-    description: 'Where a top-up is paid, or made to fail, without money. Its address is the secret that opens it.',
+    summary: 'Page of the built-in payment provider',
+    description: 'Plays the payment of a top-up, or its failure, without money. The address itself is the secret.',
     access: 'anyone',
     params,
     answers: [{ status: 200, description: 'A page.', contentType: pageHeaders['content-type'] }],
@@ -69,13 +69,13 @@ export const demoPaymentRoutes: readonly AccountRoute[] = [
     access: 'anyone',
     params,
     body: 'raw',
-    answers: [{ status: 303, description: 'Back to where the person came from, or to the page.' }],
+    answers: [{ status: 303, description: 'Redirect to where the person came from, or to the payment page.' }],
     errors: ['http_409'],
     handle: async ({ params: { id }, body, services }) => {
       const demo = demoOf(services);
       const outcome = formOf(body).get('outcome');
       if (!isOutcome(outcome))
-        throw new ApiError('unsupported_value', `An outcome is one of ${demoOutcomes.join(', ')}.`, {
+        throw new ApiError('unsupported_value', `The outcome must be one of ${demoOutcomes.join(', ')}.`, {
           param: 'outcome',
         });
       if ((await demo.getCheckout(id)) === undefined) throw notThere();

@@ -96,12 +96,13 @@ export const memberRoutes: readonly AccountRoute[] = [
     operationId: 'editMember',
     tag,
     summary: 'Change a role',
-    description: 'At once, also in sessions that run. Only an owner makes and unmakes owners; an account keeps one.',
+    description:
+      'Takes effect at once, in existing sessions too. Only an owner can add or remove owners; an account needs one.',
     access: mayManage,
     stepUp: true,
     params: memberId,
     body: Type.Object({ role }, { additionalProperties: false }),
-    answers: [{ status: 200, description: 'The member from now on.', schema: member }],
+    answers: [{ status: 200, description: 'The member as they are now.', schema: member }],
     errors: ['http_403', 'http_404', 'http_409'],
     handle: async (call) => {
       const before = await memberMeant(call);
@@ -125,7 +126,7 @@ export const memberRoutes: readonly AccountRoute[] = [
     tag,
     summary: 'Remove a member',
     description:
-      'At once, also from sessions that run. Their keys stay listed; those that were made in their name are revoked. Members may remove themselves; an account keeps one owner.',
+      'Takes effect at once, in existing sessions too. Their keys stay listed; keys in their name are revoked. Members may remove themselves; an account needs one owner.',
     access: everyRole,
     stepUp: true,
     params: memberId,
@@ -148,7 +149,7 @@ export const memberRoutes: readonly AccountRoute[] = [
       const isSelf = principal.kind === 'user' && principal.userId === before.userId;
       if (!isSelf) {
         if (account.role !== 'owner' && account.role !== 'admin')
-          throw new ApiError('http_403', 'Only an owner or an admin removes others.');
+          throw new ApiError('http_403', 'Only an owner or an admin can remove others.');
         refuseBeyond(account.role, before.role);
       }
       await changeRole(call, before, null);
@@ -170,7 +171,7 @@ export const memberRoutes: readonly AccountRoute[] = [
     operationId: 'listInvites',
     tag,
     summary: 'List invitations',
-    description: 'Those that can still be accepted, newest first.',
+    description: 'Invitations that can still be accepted, newest first.',
     access: mayManage,
     query: paging,
     answers: [{ status: 200, description: 'Open invitations.', schema: listSchema(invitation) }],
@@ -186,7 +187,7 @@ export const memberRoutes: readonly AccountRoute[] = [
     operationId: 'createInvite',
     tag,
     summary: 'Invite somebody',
-    description: `Sends a link by mail that works once, for ${invitedFor} days, for this address alone. An earlier one to the same address no longer works. Nobody gives more than they have, and only an owner makes owners.`,
+    description: `Sends a link by mail that works once, for ${invitedFor} days, for this address alone. An earlier one to the same address no longer works. You cannot give a higher role than your own, and only an owner can invite owners.`,
     access: mayManage,
     stepUp: true,
     body: Type.Object({ email, role }, { additionalProperties: false }),
@@ -223,7 +224,7 @@ export const memberRoutes: readonly AccountRoute[] = [
     path: '/v1/invites/{id}',
     operationId: 'deleteInvite',
     tag,
-    summary: 'Take an invitation back',
+    summary: 'Withdraw an invitation',
     description: 'Its link no longer works.',
     access: mayManage,
     params: Type.Object({ id: Type.String({ pattern: '^inv_[0-9a-f]{32}$' }) }),
@@ -284,7 +285,7 @@ export const memberRoutes: readonly AccountRoute[] = [
       }
       const { name, password: text } = call.body;
       if (await repositories.hasPerson({ email: offered.email }))
-        throw new ApiError('invalid_api_key', 'Sign in first: somebody has this address here already.');
+        throw new ApiError('invalid_api_key', 'Sign in first: this address is already registered here.');
       if (name === undefined || text === undefined)
         throw new ApiError('unsupported_value', 'Choose a name and a password.', {
           param: name === undefined ? 'name' : 'password',
@@ -322,7 +323,7 @@ export const memberRoutes: readonly AccountRoute[] = [
 /** A member can neither give nor take a role above their own. */
 function refuseBeyond(own: Role, other: Role): void {
   if (roles.indexOf(other) < roles.indexOf(own))
-    throw new ApiError('http_403', `This takes the role ${other}; yours is ${own}.`);
+    throw new ApiError('http_403', `This needs the role ${other}; yours is ${own}.`);
 }
 
 async function memberMeant(call: Pick<Call, 'account' | 'services'> & { readonly params: { readonly id: string } }) {
@@ -341,7 +342,7 @@ async function changeRole(
     await services.operations.repositories.setMemberRole({ accountId: account.id, userId, role: to });
   } catch (error) {
     if (error instanceof StoreError && error.code === 'conflict')
-      throw new ApiError('http_409', 'An account keeps one owner: make somebody else one first.', { cause: error });
+      throw new ApiError('http_409', 'An account needs an owner: make somebody else an owner first.', { cause: error });
     throw error;
   }
 }

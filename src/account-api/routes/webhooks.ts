@@ -30,7 +30,7 @@ export const webhookRoutes: readonly AccountRoute[] = [
     summary: 'List webhook endpoints',
     description: 'Newest first. Their secrets are not shown.',
     query: Type.Object(pageQuery, { additionalProperties: false }),
-    answers: [{ status: 200, description: 'A page of them.', schema: listSchema(endpointSchema) }],
+    answers: [{ status: 200, description: 'A page of webhook endpoints.', schema: listSchema(endpointSchema) }],
     handle: async ({ account, query: { limit: asked, after }, services }) => {
       const limit = pageLimit(asked);
       return listOf(
@@ -51,7 +51,7 @@ export const webhookRoutes: readonly AccountRoute[] = [
     path: '/v1/webhook_endpoints',
     operationId: 'createWebhookEndpoint',
     summary: 'Add a webhook endpoint',
-    description: `At most ${endpointsMax} of an account. The answer has the secret that its deliveries are signed with, which is shown this once.`,
+    description: `At most ${endpointsMax} of an account. The answer has the secret that signs its deliveries; it is shown only now.`,
     stepUp: true,
     body: Type.Object(
       {
@@ -111,7 +111,7 @@ export const webhookRoutes: readonly AccountRoute[] = [
     path: '/v1/webhook_endpoints/{id}',
     operationId: 'changeWebhookEndpoint',
     summary: 'Change a webhook endpoint',
-    description: 'What is left out stays. `enabled: true` makes one active that was disabled.',
+    description: 'Fields that are left out stay. `enabled: true` activates a disabled endpoint.',
     params,
     body: Type.Object(
       {
@@ -154,9 +154,9 @@ export const webhookRoutes: readonly AccountRoute[] = [
     path: '/v1/webhook_endpoints/{id}',
     operationId: 'deleteWebhookEndpoint',
     summary: 'Delete a webhook endpoint',
-    description: 'What waits for it is not sent any more.',
+    description: 'Waiting deliveries are no longer sent.',
     params,
-    answers: [{ status: 204, description: 'It is gone.' }],
+    answers: [{ status: 204, description: 'The endpoint is deleted.' }],
     errors: ['http_404'],
     handle: async (call) => {
       const { account, params: at, services } = call;
@@ -173,12 +173,12 @@ export const webhookRoutes: readonly AccountRoute[] = [
     path: '/v1/webhook_endpoints/{id}/test',
     operationId: 'testWebhookEndpoint',
     summary: 'Send a ping',
-    description: 'Sends an event of type `ping` there, whatever the endpoint asks for.',
+    description: 'Sends an event of type `ping`, even if the endpoint does not subscribe to it.',
     params,
     answers: [
       {
         status: 202,
-        description: 'It is on its way; what becomes of it stands in the deliveries.',
+        description: 'The ping is on its way; the list of deliveries shows the outcome.',
         schema: Type.Object({ event_id: Type.String() }),
       },
     ],
@@ -189,7 +189,7 @@ export const webhookRoutes: readonly AccountRoute[] = [
         await services.operations.repositories.getWebhookEndpoint({ accountId: account.id, id: at.id }),
       );
       if (endpoint.status !== 'active')
-        throw new ApiError('http_409', 'This endpoint is disabled. Make it active first: PATCH with `enabled: true`.');
+        throw new ApiError('http_409', 'This endpoint is disabled. Activate it first: PATCH with `enabled: true`.');
       const pinged = await services.events.ping(account.id, at.id);
       if (pinged.waiting === 0)
         throw new ApiError('http_409', 'Too many deliveries of the account are waiting. Try again later.');
@@ -203,10 +203,10 @@ export const webhookRoutes: readonly AccountRoute[] = [
     path: '/v1/webhook_endpoints/{id}/deliveries',
     operationId: 'listWebhookDeliveries',
     summary: 'List deliveries',
-    description: 'Of the last 30 days, newest first.',
+    description: 'Deliveries of the last 30 days, newest first.',
     params,
     query: Type.Object(pageQuery, { additionalProperties: false }),
-    answers: [{ status: 200, description: 'A page of them.', schema: listSchema(deliverySchema) }],
+    answers: [{ status: 200, description: 'A page of webhook endpoints.', schema: listSchema(deliverySchema) }],
     errors: ['http_404'],
     handle: async ({ account, params: { id }, query: { limit: asked, after }, services }) => {
       const limit = pageLimit(asked);
@@ -227,9 +227,9 @@ export const webhookRoutes: readonly AccountRoute[] = [
     path: '/v1/webhook_deliveries/{id}/replay',
     operationId: 'replayWebhookDelivery',
     summary: 'Send a delivery again',
-    description: 'The same body with the same `Webhook-Id`; its tries begin anew.',
+    description: 'The same body with the same `Webhook-Id`; its attempts start again.',
     params: Type.Object({ id: Type.String({ pattern: '^whd_[0-9a-f]{32}$' }) }),
-    answers: [{ status: 202, description: 'It is on its way.', schema: deliverySchema }],
+    answers: [{ status: 202, description: 'The delivery is on its way.', schema: deliverySchema }],
     errors: ['http_404'],
     handle: async (call) => {
       const { account, params: at, services } = call;

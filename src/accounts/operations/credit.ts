@@ -95,11 +95,11 @@ export interface Moved {
 export async function moveCredit(input: Input<typeof moveSchema>, services: OperationServices): Promise<Moved> {
   const accountId = await accountMeant(input.accountId, services.repositories);
   const amountMicrocents = BigInt(input.microcents);
-  if (amountMicrocents <= 0n) throw new OperationError('An amount must be more than nothing.');
+  if (amountMicrocents <= 0n) throw new OperationError('The amount must be more than 0.');
   const { house, kind, gives } = movements[input.movement];
   const { expiresAfterMs } = input;
   if (expiresAfterMs !== undefined && input.movement !== 'grant')
-    throw new OperationError('Only a grant ends by itself.');
+    throw new OperationError('Only a grant can have an expiry.');
   return move(services, accountId, {
     debitAccount: gives ? house : accountId,
     creditAccount: gives ? accountId : house,
@@ -121,13 +121,13 @@ export async function refundRequest(input: Input<typeof refundSchema>, services:
     );
   if (found.length > 1)
     throw new OperationError(
-      `${found.length} requests are called ${input.requestId}: say which by its whole id, which tokenhouse usage --json shows.`,
+      `${found.length} requests have the id ${input.requestId}: give the full ledger id, which tokenhouse usage --json shows.`,
     );
   const amountMicrocents = input.microcents === undefined ? request.costMicrocents : BigInt(input.microcents);
   if (request.costMicrocents === 0n)
-    throw new OperationError('This request was not charged, so nothing can be given back.');
+    throw new OperationError('This request was not charged, so nothing can be refunded.');
   if (amountMicrocents <= 0n || amountMicrocents > request.costMicrocents)
-    throw new OperationError(`This request cost ${request.costMicrocents} microcents; no more can be given back.`);
+    throw new OperationError(`This request cost ${request.costMicrocents} microcents; the refund cannot be larger.`);
   const id = Buffer.from(request.requestId).toString('hex');
   try {
     return await move(services, accountId, {
@@ -141,7 +141,7 @@ export async function refundRequest(input: Input<typeof refundSchema>, services:
     });
   } catch (error) {
     if (!(error instanceof StoreError) || error.code !== 'conflict') throw error;
-    throw new OperationError('Another part of this request has been given back already, which is possible once.', {
+    throw new OperationError('A part of this request has been refunded already; a request can be refunded only once.', {
       cause: error,
     });
   }

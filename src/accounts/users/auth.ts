@@ -180,7 +180,10 @@ function providerOf({ id, name, issuer, clientId, clientSecret, domains }: OidcC
       const { email, email_verified: isVerified } = profile;
       const domain = typeof email === 'string' ? email.slice(email.lastIndexOf('@') + 1).toLowerCase() : '';
       if (isVerified !== true || !domains.includes(domain) || !isMailAddress(String(email)))
-        throw new APIError('FORBIDDEN', { message: 'This address may not sign in from there.', code: 'NOT_ALLOWED' });
+        throw new APIError('FORBIDDEN', {
+          message: 'This address may not sign in through this provider.',
+          code: 'NOT_ALLOWED',
+        });
       return { emailVerified: true };
     },
   };

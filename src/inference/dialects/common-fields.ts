@@ -56,17 +56,17 @@ const ignored = 'Most models ignore it and use their own default.';
 
 /** What the API description says of them. */
 export const modelText = 'Id of a model of `GET /v1/models`, in any case.';
-export const streamText = 'Whether the answer comes in events while it is generated.';
+export const streamText = 'Whether the answer is streamed as events while it is generated.';
 export const logitBiasText = 'Added to the logits of tokens, by token id. Only on some backends.';
 export const samplingTexts = {
-  temperature: `How far the choice of tokens strays from the likeliest. ${ignored}`,
-  top_p: `Share of the probability that tokens are chosen from. ${ignored}`,
-  top_k: 'Number of the likeliest tokens that the next one is chosen from; 0 and -1: all.',
-  min_p: 'Tokens less likely than this share of the likeliest one are left out.',
-  frequency_penalty: `Makes tokens less likely for every time that they have come. ${ignored}`,
-  presence_penalty: `Makes tokens less likely once they have come. ${ignored}`,
-  repetition_penalty: 'Divides the likelihood of tokens that have come; 1 changes nothing.',
-  stop: 'Texts that end the answer; they are not part of it.',
+  temperature: `Randomness of the choice of tokens. ${ignored}`,
+  top_p: `Nucleus sampling: tokens are chosen from this share of the probability. ${ignored}`,
+  top_k: 'Number of most likely tokens that the next one is chosen from; 0 and -1: all.',
+  min_p: 'Tokens less likely than this share of the most likely one are excluded.',
+  frequency_penalty: `Makes tokens less likely each time that they have occurred. ${ignored}`,
+  presence_penalty: `Makes tokens less likely once they have occurred. ${ignored}`,
+  repetition_penalty: 'Divides the likelihood of tokens that have occurred; 1 changes nothing.',
+  stop: 'Stop sequences; they end the answer and are not part of it.',
   seed: 'The same seed gives the same answer, as far as the backend can.',
 };
 

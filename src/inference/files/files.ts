@@ -231,13 +231,17 @@ export class Files {
       if (error instanceof BytesError) {
         this.#log('file_bytes_failed', error.message);
         const message =
-          error.code === 'full' ? 'There is no room to store files now.' : 'Files cannot be stored or read now.';
+          error.code === 'full'
+            ? 'There is no space left to store files.'
+            : 'Files cannot be stored or read at the moment.';
         throw new ApiError('internal_error', message, { retryAfterSeconds: 1, cause: error });
       }
       if (error instanceof StoreError) {
         this.#log('file_rows_failed', error.code);
         const message =
-          error.code === 'full' ? 'There is no room to store files now.' : 'The list of files does not answer.';
+          error.code === 'full'
+            ? 'There is no space left to store files.'
+            : 'The list of files cannot be read at the moment.';
         throw new ApiError('internal_error', message, { retryAfterSeconds: 1, cause: error });
       }
       throw error;
@@ -258,5 +262,5 @@ async function* sniffed(source: ByteStream, sniffer: TypeSniffer): AsyncGenerato
 const noRoom = ({ filesMax, bytesMax }: FileBounds): ApiError =>
   new ApiError(
     'http_403',
-    `The account may have ${filesMax} files of ${bytesMax} bytes together, and this one does not fit. Delete some first.`,
+    `The account may have at most ${filesMax} files with ${bytesMax} bytes in total, and this one exceeds that. Delete some files first.`,
   );

@@ -147,7 +147,7 @@ function answer(
     case 'text':
       return resolve(text.slice(end + 1));
     case 'damaged':
-      return reject(new UnreadablePdf('is damaged or cut off'));
+      return reject(new UnreadablePdf('is damaged or truncated'));
     case 'encrypted':
       return reject(new UnreadablePdf('is encrypted; send it without a password'));
     case 'too-many-pages':
@@ -181,4 +181,8 @@ function watchMemory(child: ChildProcess, bytesMax: number, exceeded: () => void
 }
 
 const atCapacity = (waitingMax: number): ApiError =>
-  new ApiError('backend_at_capacity', 'Too many PDFs are being read. Try again shortly.', atCap(waitingMax, 1));
+  new ApiError(
+    'backend_at_capacity',
+    'Too many PDFs are being read at the moment. Try again shortly.',
+    atCap(waitingMax, 1),
+  );

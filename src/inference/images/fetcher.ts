@@ -101,7 +101,7 @@ export class ImageFetcher {
       try {
         const { at, what } = subject;
         const addresses = await judgedAddresses(target, resolver, { at, noun: what.noun }, signal);
-        if (addresses.length === 0) throw rejected('could not be fetched: its host is not known', subject);
+        if (addresses.length === 0) throw rejected('could not be fetched: its host name cannot be resolved', subject);
         return await this.#request(target, addresses, subject, count, signal);
       } finally {
         leave();
@@ -154,7 +154,7 @@ export class ImageFetcher {
       signal.throwIfAborted();
       if (error instanceof ApiError) throw error;
       // The exact failure would reveal details of our network.
-      throw rejected('could not be fetched: the connection failed or broke off', subject, error);
+      throw rejected('could not be fetched: the connection failed', subject, error);
     } finally {
       await client.destroy();
     }
@@ -163,10 +163,10 @@ export class ImageFetcher {
   #checkHead({ statusCode, headers }: Dispatcher.ResponseData, subject: Subject): void {
     if (statusCode !== 200) throw rejected(`could not be fetched: its server answered ${statusCode}`, subject);
     const encoding = single(headers['content-encoding'])?.trim().toLowerCase() ?? 'identity';
-    if (encoding !== 'identity') throw rejected('is sent compressed, which was not asked for', subject);
+    if (encoding !== 'identity') throw rejected('is sent compressed, although that was not requested', subject);
     const type = single(headers['content-type'])?.split(';')[0]?.trim().toLowerCase();
     if (type !== undefined && !subject.what.types.test(type))
-      throw rejected(`is not ${subject.what.wanted} by what its server says`, subject);
+      throw rejected(`is not ${subject.what.wanted}, according to its server`, subject);
     const length = Number(single(headers['content-length']) ?? 0);
     if (length > this.#limits.bytesMax) throw this.#tooLarge(subject);
   }

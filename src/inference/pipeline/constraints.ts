@@ -104,4 +104,8 @@ export class Constraints {
 const bytesOf = ({ gbnf, program }: Compiled): number => gbnf.length + program.byteLength;
 
 const atCapacity = (waitingMax: number): ApiError =>
-  new ApiError('backend_at_capacity', 'Constraints cannot be compiled now. Try again shortly.', atCap(waitingMax, 1));
+  new ApiError(
+    'backend_at_capacity',
+    'Constraints cannot be compiled at the moment. Try again shortly.',
+    atCap(waitingMax, 1),
+  );

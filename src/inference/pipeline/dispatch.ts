@@ -85,7 +85,7 @@ async function placeFor(
   // §7.5: a request that waited in vain gets the same error as one that may not wait.
   const bounded = places.backends.filter((backend) => !tried.has(backend) && Number.isFinite(backend.concurrencyMax));
   const count = bounded.reduce((sum, { concurrencyMax }) => sum + concurrencyMax, 0);
-  throw new ApiError('backend_at_capacity', `All places of the model '${order.model.id}' are taken.`, atCap(count, 1));
+  throw new ApiError('backend_at_capacity', `All slots of the model '${order.model.id}' are in use.`, atCap(count, 1));
 }
 
 /**

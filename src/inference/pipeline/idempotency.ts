@@ -292,7 +292,7 @@ export class Idempotency {
       );
     } catch (error) {
       // Without the claim no promise can be kept.
-      throw new ApiError('internal_error', `The store does not answer, which the ${headerName} needs.`, {
+      throw new ApiError('internal_error', `The database does not answer, and requests with ${headerName} need it.`, {
         retryAfterSeconds: 1,
         cause: error,
       });
@@ -325,7 +325,7 @@ export class Idempotency {
     }
     // Its process was taken for dead, and another one runs the request.
     if (!isOwn)
-      throw new ApiError('internal_error', 'Another process has taken this request over; nothing is charged here.', {
+      throw new ApiError('internal_error', 'Another process has taken over this request; nothing is charged here.', {
         retryAfterSeconds: 1,
       });
     const grown = (this.#grown.get(accountId) ?? 0) + rowBytes + (answer?.byteLength ?? 0);
@@ -366,12 +366,12 @@ const nameOf = (order: Pick<Order, 'account'>, { keyHash }: KeyedRequest): strin
 const otherRequest = (): ApiError =>
   new ApiError(
     'schema_validation_failed',
-    `This ${headerName} stands for another request of the last 24 hours: with another body, on another endpoint, or with other headers. Use a new key for each request, and the same one only to repeat it.`,
+    `This ${headerName} was used for another request in the last 24 hours: with another body, endpoint or headers. Use a new key for each request, and the same key only for retries.`,
     { param: headerName },
   );
 
 const tooManyTwins = (): ApiError =>
-  new ApiError('backend_at_capacity', `Too many requests wait for the answer of this ${headerName}.`, {
+  new ApiError('backend_at_capacity', `Too many requests are waiting for the answer of this ${headerName}.`, {
     retryAfterSeconds: 1,
   });
 
@@ -379,7 +379,7 @@ const tooManyTwins = (): ApiError =>
 const answered = (publicId: string): ApiError =>
   new ApiError(
     'http_409',
-    `The request with this ${headerName} was answered and charged as ${publicId}. Its answer was not kept, because of zero data retention or of its length, so it cannot be sent again.`,
+    `The request with this ${headerName} was answered and charged as ${publicId}. Its answer was not stored, because of zero data retention or its length, so it cannot be sent again.`,
     { param: headerName, extra: { first_request_id: publicId }, headers: { 'x-should-retry': 'false' } },
   );
 

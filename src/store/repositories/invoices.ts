@@ -433,7 +433,7 @@ export async function listInvoices(
   if (request.accountId !== undefined) query = query.where('account_id', '=', request.accountId);
   if (request.after !== undefined) {
     const after = await getInvoice(db, { ...request, id: request.after });
-    if (after === undefined) throw new StoreError('not_found', 'There is no such invoice.');
+    if (after === undefined) throw new StoreError('not_found', 'Invoice not found.');
     const { year, sequence } = after;
     query = query.where((is) => is(is.refTuple('year', 'sequence'), '<', is.tuple(BigInt(year), BigInt(sequence))));
   }

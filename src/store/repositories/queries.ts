@@ -620,7 +620,7 @@ export async function addAccountPrice(
       .where('valid_from', '=', BigInt(price.validFrom))
       .executeTakeFirst();
     if (begins !== undefined)
-      throw new StoreError('conflict', 'There are rates from that very moment already. Remove them first.');
+      throw new StoreError('conflict', 'Rates that start at that very time exist already. Remove them first.');
     await transaction
       .insertInto('account_price')
       .values({

@@ -271,7 +271,7 @@ export async function listReceipts(
   if (request.accountId !== undefined) query = query.where('account_id', '=', request.accountId);
   if (request.after !== undefined) {
     const after = await rowOf(db, { ...request, id: request.after });
-    if (after === undefined) throw new StoreError('not_found', 'There is no such receipt.');
+    if (after === undefined) throw new StoreError('not_found', 'Receipt not found.');
     const { year, sequence } = after;
     query = query.where((is) => is(is.refTuple('year', 'sequence'), '<', is.tuple(year, sequence)));
   }

@@ -64,7 +64,7 @@ export async function examine(file: string): Promise<Examined> {
   const connection = openReadOnlyConnection(file);
   try {
     if (refuseForeignFile(connection, file) === 'empty')
-      throw new StoreError('unusable', `${file} is empty: there is nothing in it to restore.`);
+      throw new StoreError('unusable', `${file} is empty: it contains nothing to restore.`);
     refuseDamaged(connection, file, 'thorough');
     const db = kyselyOn(connection);
     await refuseNewer(db);

@@ -198,7 +198,7 @@ test('members of another account are not there', async (t) => {
       ['DELETE', undefined],
     ] as const) {
       const { status, body: answer } = await browser.ask(method, `/v1/members/${id}`, body);
-      assert.deepEqual([status, answer['error'].message], [404, 'There is nothing with this id.'], `${method} ${id}`);
+      assert.deepEqual([status, answer['error'].message], [404, 'Nothing with this id was found.'], `${method} ${id}`);
     }
 });
 

@@ -89,7 +89,7 @@ test('spending of a day: fires at the threshold, once, and ends with the day; by
     host.mails.map(({ to, subject, kind, accountId }) => [to, subject, kind, accountId]),
     [['ops@example.org', 'Spending alert: Day <b>', 'spend_alert', 'acct_a']],
   );
-  assert.match(host.mails[0]!.text, /has spent \$0\.10 in this day/);
+  assert.match(host.mails[0]!.text, /has spent \$0\.10 in the current day/);
   clock.now = startOfPeriod(noon, 'day', 'UTC') + dayMs;
   assert.deepEqual(await minute(), ['spend_alert.ended']);
   assert.deepEqual(await minute(), []);

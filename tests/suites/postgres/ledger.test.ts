@@ -39,7 +39,7 @@ test('a database of a newer version is refused in words, untouched', async (t) =
 
 test('what cannot be used is refused in words', async () => {
   const opening = (url: string) => openPostgresStore({ address: { url }, shown: 'the test' });
-  await assert.rejects(opening(server.url('nowhere')), /there is no such database/);
+  await assert.rejects(opening(server.url('nowhere')), /the database does not exist/);
   await assert.rejects(opening('postgres://tokenhouse@127.0.0.1:1/x'), /the test cannot be reached: .*Check that/);
   await server.sql('postgres', `create database latin encoding 'LATIN1' template template0`);
   await assert.rejects(opening(server.url('latin')), /encoding LATIN1/);

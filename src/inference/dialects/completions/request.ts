@@ -55,7 +55,7 @@ function refuseUnsupported({ suffix, best_of, structured_outputs }: CompletionRe
   const refused = (param: string, message: string): ApiError =>
     new ApiError('unsupported_parameter', message, { param });
   if (suffix !== undefined && suffix !== null && suffix !== '')
-    throw refused('suffix', "'suffix' is not supported: no text is inserted between two others.");
+    throw refused('suffix', "'suffix' is not supported: this endpoint cannot insert text.");
   if ((best_of ?? 1) > 1)
     throw refused('best_of', "'best_of' above 1 is not supported: ask for 'n' answers and choose.");
   if (structured_outputs?.structural_tag !== undefined && structured_outputs.structural_tag !== null)
@@ -74,7 +74,9 @@ function decodePrompt(prompt: CompletionRequestBody['prompt']): ReadyPrompt {
   for (const [index, ids] of prompts.entries()) {
     const at = ids.findIndex((id) => id < 0);
     if (at >= 0) {
-      throw new ApiError('unsupported_value', 'A token id is not negative.', { param: tokenIdAt(isSingle)(index, at) });
+      throw new ApiError('unsupported_value', 'A token id cannot be negative.', {
+        param: tokenIdAt(isSingle)(index, at),
+      });
     }
   }
   return { type: 'token-ids', prompts };

@@ -37,7 +37,9 @@ export const textParts = (text: string): readonly Part[] =>
   text === '' ? [] : [{ type: 'text', text: text.toWellFormed() }];
 
 export const unknownBlock = (at: string): ApiError =>
-  new ApiError('unsupported_value', `'${at}.type' is no block that can stand here.`, { param: `${at}.type` });
+  new ApiError('unsupported_value', `'${at}.type' is not a kind of block that is allowed here.`, {
+    param: `${at}.type`,
+  });
 
 function sourceOf({ source }: WireInnerBlock, at: string): WireSource {
   if (typeof source !== 'string') return present(source, `${at}.source`);
@@ -110,7 +112,7 @@ const fileById = (source: WireSource, filename: string | undefined, at: string):
 });
 
 const unknownSource = (at: string): ApiError =>
-  new ApiError('unsupported_value', `'${at}.type' is no source that this block can have.`, { param: `${at}.type` });
+  new ApiError('unsupported_value', `'${at}.type' is not a source that this block can have.`, { param: `${at}.type` });
 
 function searchResultText({ title, source, content }: WireInnerBlock, at: string): string {
   const texts = present(content, `${at}.content`).map(({ text }, index) =>

@@ -303,7 +303,7 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Answ
     }
     if (this.#fault !== undefined) throw this.#fault.error;
     if (this.#ended?.error !== undefined) throw this.#brokenError(this.#ended.error);
-    if (hasEnded) throw new StreamFault('the stream ended without a finish');
+    if (hasEnded) throw new StreamFault('the stream ended without a finish reason');
     return undefined;
   }
 

@@ -82,4 +82,8 @@ export class JsonThreads {
 const heapMegabytes = 256 + Math.ceil((16 * 1e9) / 2 ** 20);
 
 const atCapacity = (waitingMax: number): ApiError =>
-  new ApiError('backend_at_capacity', 'Large bodies cannot be read now. Try again shortly.', atCap(waitingMax, 1));
+  new ApiError(
+    'backend_at_capacity',
+    'Large bodies cannot be read at the moment. Try again shortly.',
+    atCap(waitingMax, 1),
+  );
