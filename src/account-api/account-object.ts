@@ -53,7 +53,9 @@ export const accountSchema = Type.Object({
   allowed_models: nullable(Type.Array(Type.String(), { description: 'null: all.' })),
   spend_limit: nullable(spendLimitSchema),
   billing: billingSchema,
-  time_zone: Type.String({ description: 'Whose days its reports, and whose months its invoices have.' }),
+  time_zone: Type.String({
+    description: 'Decides where the days of reports and the months of invoices begin and end.',
+  }),
   created_at: Type.Integer({ description: 'Unix seconds.' }),
   deleted_at: nullable(Type.Integer()),
 });

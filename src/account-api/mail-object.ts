@@ -12,14 +12,16 @@ export const mailFields = {
   created_at: Type.Integer({ description: 'Unix seconds.' }),
   to: Type.String(),
   subject: Type.String(),
-  kind: Type.String({ description: 'What it is about: `invitation`, `verification`, `low_balance`.' }),
+  kind: Type.String({ description: 'Kind of the mail: `invitation`, `verification`, `low_balance`.' }),
   account_id: Type.Union([Type.String(), Type.Null()]),
   state: Type.Union([Type.Literal('waiting'), Type.Literal('sent'), Type.Literal('failed')], {
-    description: '`waiting` for its next attempt, or, without `mail.smtp`, for whoever reads it here.',
+    description: '`waiting` for its next attempt, or, without `mail.smtp`, to be read here.',
   }),
   attempts: Type.Integer(),
   sent_at: seconds('Unix seconds; null: it was not sent.'),
-  last_error: Type.Union([Type.String(), Type.Null()], { description: 'What the server said to the last attempt.' }),
+  last_error: Type.Union([Type.String(), Type.Null()], {
+    description: 'The mail server’s answer to the last attempt.',
+  }),
 };
 export const mailSchema = Type.Object(mailFields);
 

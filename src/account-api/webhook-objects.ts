@@ -16,7 +16,7 @@ export const endpointSettings = {
   }),
   description: Type.String({ maxLength: 200, pattern: '^[^\\x00-\\x1f\\x7f]*$' }),
   events: Type.Union([Type.Array(types, { maxItems: eventTypes.length }), Type.Null()], {
-    description: 'What is sent there; null: everything, what is added later too.',
+    description: 'Types of the events that are sent; null: all, including types added later.',
   }),
 };
 
@@ -26,10 +26,10 @@ export const endpointFields = {
   ...endpointSettings,
   status: Type.Union([Type.Literal('active'), Type.Literal('disabled')]),
   disabled_reason: Type.Union([Type.Literal('asked'), Type.Literal('failing'), Type.Null()], {
-    description: '`failing`: nothing has arrived for days. `PATCH` with `enabled: true` begins anew.',
+    description: '`failing`: no delivery has succeeded for days. `PATCH` with `enabled: true` activates it again.',
   }),
   failing_since: Type.Union([Type.Integer(), Type.Null()], {
-    description: 'Unix seconds; null: what was sent last has arrived.',
+    description: 'Unix seconds; null: the last delivery succeeded.',
   }),
   created_at: Type.Integer({ description: 'Unix seconds.' }),
 };
@@ -39,11 +39,11 @@ export const deliveryFields = {
   id: Type.String({ description: '`whd_…`' }),
   object: Type.Literal('webhook_delivery'),
   endpoint_id: Type.String(),
-  event_id: Type.String({ description: '`Webhook-Id`: the same in each try.' }),
+  event_id: Type.String({ description: '`Webhook-Id`: the same in each attempt.' }),
   type: Type.String(),
   state: Type.Union(
     ['waiting', 'delivered', 'failed', 'dropped'].map((state) => Type.Literal(state)),
-    { description: '`dropped`: too many were waiting, or the endpoint was deleted.' },
+    { description: '`dropped`: too many deliveries were waiting, or the endpoint was deleted.' },
   ),
   tries: Type.Integer(),
   created_at: Type.Integer(),
@@ -51,9 +51,9 @@ export const deliveryFields = {
   delivered_at: Type.Union([Type.Integer(), Type.Null()]),
   next_try_at: Type.Union([Type.Integer(), Type.Null()]),
   response_status: Type.Union([Type.Integer(), Type.Null()]),
-  response_body: Type.Union([Type.String(), Type.Null()], { description: 'The first kilobyte.' }),
+  response_body: Type.Union([Type.String(), Type.Null()], { description: 'The first kilobyte of the response.' }),
   failure: Type.Union([Type.String(), Type.Null()]),
-  body: Type.String({ description: 'As it is sent.' }),
+  body: Type.String({ description: 'The body, as it is sent.' }),
 };
 export const deliverySchema = Type.Object(deliveryFields);
 

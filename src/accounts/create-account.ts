@@ -83,7 +83,7 @@ function checkedCredit(asked: string | undefined): bigint | undefined {
   if (asked === undefined) return undefined;
   const amount = BigInt(asked);
   if (amount <= 0n || amount > creditMax)
-    throw new OperationError('Credit is more than nothing, and at most ten billion dollars.');
+    throw new OperationError('Credit must be more than 0 and at most ten billion dollars.');
   return amount;
 }
 

@@ -34,7 +34,7 @@ export async function deleteAccount(
   }
   const forfeited = await forfeit(accountId, services);
   if (!(await repositories.eraseAccount({ accountId, at: now(), changeId: newId() })))
-    throw conflict('The account was changed meanwhile. Look at it, and try again.');
+    throw conflict('The account was changed meanwhile. Check it, and try again.');
   return { accountId, forfeitedMicrocents: String(forfeited) };
 }
 

@@ -150,8 +150,8 @@ function handlersOf(
   const { repositories, now } = operations;
   return {
     issue_invoices: async () => {
-      if (!(await jobs.run('invoices'))) throw new OperationError('It failed; the log of the service says why.');
-      return { done: 'Every month that is over is closed.', id: null };
+      if (!(await jobs.run('invoices'))) throw new OperationError('It failed; see the log of the service.');
+      return { done: 'All past months are closed.', id: null };
     },
     invite: async ({ accountId, email, token }) => {
       const { name = accountId } = (await repositories.getAccount({ accountId })) ?? {};
@@ -171,7 +171,7 @@ function handlersOf(
       const delivery = await repositories.replayDelivery({ id: deliveryId, at: now() });
       if (delivery === undefined) throw new OperationError(`There is no delivery ${deliveryId} to an active endpoint.`);
       void jobs.run('webhooks');
-      return { done: `${delivery.type} is on its way again.`, id: delivery.id };
+      return { done: `${delivery.type} is being sent again.`, id: delivery.id };
     },
   };
 }

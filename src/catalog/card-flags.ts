@@ -38,7 +38,7 @@ type Flags = Readonly<Record<string, CardFlag>>;
 /** For all API families. Only the operator knows whether the model of a server sees images or reasons. */
 export const generalFlags = {
   vision: {
-    inFile: 'takes images; false when left out, because it depends on the model',
+    inFile: 'accepts images; false when left out, because it depends on the model',
     example: true,
     onCard: 'Takes images.',
     backends: { llama: 'no', others: 'may' },
@@ -46,9 +46,9 @@ export const generalFlags = {
   tools: { inFile: 'calls functions', onCard: 'Calls functions.' },
   reasoning: {
     inFile:
-      'returns its reasoning apart from the answer; when left out, true when `reasoning.efforts` lists more than none',
+      'returns its reasoning separately from the answer; when left out, true when `reasoning.efforts` lists more than none',
     example: true,
-    onCard: 'Returns its reasoning apart from the answer.',
+    onCard: 'Returns its reasoning separately from the answer.',
     // Whether an embedded model's template has think tags is known only when the file has been loaded.
     backends: { others: 'may' },
   },
@@ -56,15 +56,15 @@ export const generalFlags = {
 
 /** Of chat completions, but not on the card (contracts decision 20). */
 export const unlistedFlags = {
-  logprobs: { inFile: 'tells the probabilities of tokens', backends: { scripted: 'may' } },
-  logit_bias: { inFile: 'takes a bias on tokens', backends: { scripted: 'may' } },
+  logprobs: { inFile: 'reports logprobs of tokens', backends: { scripted: 'may' } },
+  logit_bias: { inFile: 'accepts logit_bias', backends: { scripted: 'may' } },
 } as const satisfies Flags;
 
-const supported = { inFile: 'the model answers there at all', onCard: 'Whether the endpoint takes this model.' };
+const supported = { inFile: 'the model is available there', onCard: 'Whether the endpoint takes this model.' };
 const streaming = { inFile: 'streamed answers', onCard: 'Whether `stream: true` is taken.' };
-const tools = { inFile: 'function calling there', onCard: 'Whether tools are taken.' };
+const tools = { inFile: 'function calling', onCard: 'Whether tools are taken.' };
 const toolStreaming = {
-  inFile: 'tool calls in pieces, as they are written',
+  inFile: 'streaming of tool calls',
   onCard: 'Whether tools are taken with `stream: true`.',
 };
 
@@ -74,7 +74,7 @@ export const chatFlags = {
   tools: { ...tools, needs: ['chat_completions.supported', 'tools'] },
   tool_streaming: { ...toolStreaming, needs: ['chat_completions.tools', 'chat_completions.streaming'] },
   json_object: {
-    inFile: 'answers that are a JSON object',
+    inFile: 'answers as a JSON object',
     onCard: 'Whether `response_format` may be `json_object`.',
     needs: ['chat_completions.supported'],
   },
@@ -121,7 +121,7 @@ export const responsesFlags = {
   streaming: { ...streaming, needs: ['chat_completions.streaming', 'responses.supported'] },
   tools: { ...tools, needs: ['tools', 'responses.supported'] },
   text_format: {
-    inFile: 'values of text.format.type that are taken',
+    inFile: 'accepted values of text.format.type',
     onCard: 'Values that `text.format.type` may have.',
     needs: ['responses.supported'],
     values: {
@@ -131,8 +131,8 @@ export const responsesFlags = {
     },
   },
   raw_json_schema_text: {
-    inFile: 'output to a schema is raw JSON text',
-    onCard: 'Whether JSON comes as it is, without Markdown fences.',
+    inFile: 'output that follows a schema is raw JSON text',
+    onCard: 'Whether JSON comes raw, without Markdown fences.',
     needs: ['responses.text_format.json_schema', 'responses.supported'],
   },
 } as const satisfies Flags;

@@ -10,7 +10,7 @@ export async function askRunning<Kind extends NotificationKind>(
   input: ServiceRequest<Kind>,
 ): Promise<number> {
   const reported = await askService(controlSocketPath(config.storage.directory), input);
-  if (reported === undefined) throw new OperationError('No service runs here. Start it: npm start');
+  if (reported === undefined) throw new OperationError('No service is running here. Start it: npm start');
   print.result(reported, [reported.done]);
   return 0;
 }

@@ -36,7 +36,7 @@ export async function setBilling(context: Context, options: BillingOptions): Pro
   const { sellerCountry } = context.config.invoices.tax;
   const fault = after.taxStatus === 'reverse_charge' ? reverseChargeFault(after, sellerCountry) : undefined;
   if (given.length > 0) {
-    if (fault !== undefined) throw new OperationError(`${fault} Correct it, or say --tax-status standard.`);
+    if (fault !== undefined) throw new OperationError(`${fault} Correct it, or give --tax-status standard.`);
     await writing(context, { kind: 'edit_account', accountId, billing });
   }
   const shown = billingObject(after);

@@ -125,12 +125,12 @@ function sayNotes({ environment, print }: Context): void {
   for (const { where, what } of environment.warnings) note(`${where}: ${what}`);
   if (!forbidCoreDumps())
     note(
-      'core dumps are on and could not be turned off: a crash may write what requests say to the disk; start with `ulimit -c 0`',
+      'core dumps are on and could not be turned off: a crash may write the contents of requests to the disk; start with `ulimit -c 0`',
     );
   const openFiles = openFilesLimit();
   if (openFiles !== undefined && openFiles < openFilesMin)
     note(
-      `${openFiles} files and connections may be open at once (ulimit -Hn); requests beyond that are refused: start with \`ulimit -Hn ${openFilesWanted}\``,
+      `${openFiles} files and connections may be open at once (ulimit -Hn); connections beyond that are refused: start with \`ulimit -Hn ${openFilesWanted}\``,
     );
 }
 

@@ -165,7 +165,7 @@ class Partition {
   #cannot(backend: BackendConfig): string {
     const isForAll = this.#zdr !== this.#file.zdr && this.#backends.some(({ zdr }) => zdr);
     const elsewhere = isForAll ? ', or write it under zdr when only the backends marked zdr can' : '';
-    return `the backend "${backend.name}" (${inWords(backend)}) cannot do that, so the card would promise what requests do not get; remove this line${elsewhere}`;
+    return `the backend "${backend.name}" (${inWords(backend)}) cannot do that, so requests would not get what the card promises; remove this line${elsewhere}`;
   }
 }
 
@@ -174,7 +174,7 @@ function restsOn(key: string, name: string, need: string): string {
   const [family] = key.split('.');
   const isOfModel = (family === 'responses' || family === 'messages') && !need.startsWith(`${family}.`);
   return isOfModel
-    ? `${name} rests on what the model can do, and it cannot; see capabilities.chat_completions`
+    ? `${name} requires a capability that the model does not have; see capabilities.chat_completions`
     : `${name} rests on ${need}, which is false here; remove this line, or that one`;
 }
 
@@ -246,7 +246,7 @@ function thinkingOf(
 
   const listed = file.efforts ?? defaultEfforts;
   if (new Set(listed).size < listed.length)
-    report(['reasoning', 'efforts'], 'a tier stands here twice; remove one of them');
+    report(['reasoning', 'efforts'], 'a tier is listed twice; remove one of them');
   if (file.efforts?.some((tier) => tier !== 'none') === true) needsThinking('efforts');
   const ordered = thinks ? tiers.filter((tier) => listed.includes(tier)) : (['none'] as const);
   const byDefault = file.default ?? nearMedium(ordered);
@@ -268,7 +268,7 @@ function thinkingOf(
     if (unable !== undefined)
       report(
         ['reasoning', 'preserves'],
-        `the backend "${unable.name}" (${inWords(unable)}) takes no reasoning of earlier turns; remove this line`,
+        `the backend "${unable.name}" (${inWords(unable)}) cannot take reasoning of earlier turns; remove this line`,
       );
   }
   return {

@@ -65,7 +65,7 @@ function refuseManyWorkers(workers: number, list: readonly ModelConfig[], { repo
   if (embedded !== undefined)
     report(
       ['server', 'workers'],
-      `workers is ${here}, and ${embedded.id} runs embedded (engine: llama), so each worker would load it and all would compete for ` +
+      `workers is ${here}, and ${embedded.id} runs embedded (engine: llama), so each worker would load it and compete for ` +
         'the processors; write workers: 1, or run the model in a llama-server of its own and name that as a backend (engine: openai, flavor: llama-server)',
     );
   for (const [index, { backends }] of list.entries()) {
@@ -73,7 +73,7 @@ function refuseManyWorkers(workers: number, list: readonly ModelConfig[], { repo
       if (backend.engine !== 'openai' || (backend.concurrencyMax ?? workers) >= workers) continue;
       report(
         ['models', index, 'backends', place, 'max_concurrency'],
-        `max_concurrency is ${backend.concurrencyMax} and workers is ${here}: the workers share it, and each has at least one request; raise it to ${workers}, or lower workers`,
+        `max_concurrency is ${backend.concurrencyMax} and workers is ${here}: the workers share it, and each needs at least one; raise it to ${workers}, or lower workers`,
       );
     }
   }

@@ -30,7 +30,7 @@ test('the tables have the keys, defaults and words of the schema', () => {
   for (const [name, { default: value }] of limits)
     if (value !== undefined)
       assert.match(text, new RegExp(`^\\| \`server\\.limits\\.${name}\` \\| \`${value as number}\` \\| \\w+`, 'm'));
-  assert.match(text, /^\| `models\[\]\.id` \| \| the name that requests use as `model` \|$/m);
+  assert.match(text, /^\| `models\[\]\.id` \| \| the value of `model` in requests \|$/m);
   assert.match(
     text,
     /^\| `openai\.flavor` \| \| what kind of server it is: `llama-server`, `openai`, `sglang` or `vllm` \|$/m,

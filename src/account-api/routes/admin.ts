@@ -350,7 +350,7 @@ export const adminRoutes: readonly AccountRoute[] = [
     answers: [
       {
         status: 200,
-        description: 'Rates by model and beginning.',
+        description: 'Rates by model and start.',
         schema: Type.Object({ object: Type.Literal('list'), data: Type.Array(priceSchema), has_more: Type.Boolean() }),
       },
     ],
@@ -376,7 +376,7 @@ export const adminRoutes: readonly AccountRoute[] = [
     body: Type.Object(
       {
         ...priceBody,
-        valid_from: Type.Optional(Type.Integer({ minimum: 0, description: 'Unix seconds; now where left out.' })),
+        valid_from: Type.Optional(Type.Integer({ minimum: 0, description: 'Unix seconds; now when left out.' })),
         valid_to: Type.Optional(nullable(Type.Integer({ minimum: 0, description: 'Unix seconds, exclusive.' }))),
       },
       { additionalProperties: false },

@@ -22,7 +22,7 @@ export const demoPaymentRoutes: readonly AccountRoute[] = [
     tag: 'Credit',
     summary: 'Form of the top-up page',
     description:
-      'What `/topup` sends as a form: `amount` in dollars (`10`, `12.50`, `1,250.00`) or `amount_cents`, `key`, and `save_payment_method` if it is ticked. Leads to the page where it is paid. Programs use `POST /v1/credits/topups`.',
+      'What `/topup` sends as a form: `amount` in dollars (`10`, `12.50`, `1,250.00`) or `amount_cents`, `key`, and `save_payment_method` if it is ticked. Redirects to the payment page. Programs use `POST /v1/credits/topups`.',
     access: mayPay,
     body: 'raw',
     answers: [{ status: 303, description: 'Redirect to the payment page.' }],

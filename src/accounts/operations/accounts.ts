@@ -93,7 +93,7 @@ export const accountOperations = {
     run: async ({ accountId: named, concurrencyMax }, { repositories, now, newId }) => {
       const accountId = await accountMeant(named, repositories);
       if (concurrencyMax !== undefined && !isLimit(concurrencyMax))
-        throw new OperationError(`A limit is a whole number from 1 to ${limitMax}.`);
+        throw new OperationError(`A limit must be a whole number from 1 to ${limitMax}.`);
       const limits = printAccountLimits({ concurrencyMax });
       await repositories.limitAccount({ accountId, limits, at: now(), changeId: newId() });
       return { accountId, concurrencyMax: concurrencyMax ?? null };
@@ -147,6 +147,6 @@ async function setStatus(
 function checkedTimeZone(name: string): string {
   const zone = timeZoneNamed(name);
   if (zone === undefined)
-    throw new OperationError('There is no such time zone; write one of IANA, such as Europe/Berlin or UTC.');
+    throw new OperationError('Unknown time zone; write an IANA name, such as Europe/Berlin or UTC.');
   return zone;
 }

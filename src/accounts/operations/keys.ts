@@ -141,7 +141,7 @@ export const keyOperations = {
     run: async ({ keyId, overlapMs }, { repositories, secret, now, newId }) => {
       const at = now();
       if (!Number.isSafeInteger(overlapMs) || overlapMs < 0 || overlapMs > overlapMsMax)
-        throw new OperationError('An earlier secret works on for 0 seconds to 7 days.');
+        throw new OperationError('The earlier secret can stay valid for 0 seconds to 7 days.');
       const made = newKey();
       const key = await repositories.rotateKey({
         keyId,
@@ -179,10 +179,10 @@ const noLiveKey = (keyId: string): OperationError =>
 function managementOf(input: NewKey): { readonly role: Role | null; readonly isOperator: boolean } {
   const { role, isOperator = false, models, limits = {}, budget, tags = [] } = input;
   if (role === undefined) {
-    if (isOperator) throw new OperationError('Only a management key can be an operator: say its role too.');
+    if (isOperator) throw new OperationError('Only a management key can be an operator: give its role too.');
     return { role: null, isOperator: false };
   }
-  if (!roles.includes(role)) throw new OperationError(`A role is one of ${roles.join(', ')}.`);
+  if (!roles.includes(role)) throw new OperationError(`A role must be one of ${roles.join(', ')}.`);
   const isKept = Object.entries(limits).some(([name, value]) => name !== 'addresses' && value !== undefined);
   if (models !== undefined || budget !== undefined || isKept || tags.length > 0)
     throw new OperationError('A management key makes no requests: it has no models, limits, budget or tags.');

@@ -64,13 +64,13 @@ function priceOf(given: Input<typeof priceSchema>, accountId: string, now: numbe
   const output = BigInt(given.output);
   const cacheRead = given.cacheRead === undefined ? input : BigInt(given.cacheRead);
   for (const price of [input, output, cacheRead])
-    if (price < 0n || price > priceMax) throw new OperationError(`A price is 0 to ${priceMax} microcents.`);
+    if (price < 0n || price > priceMax) throw new OperationError(`A price must be 0 to ${priceMax} microcents.`);
   // A hold is taken at the input price, and a charge never exceeds its hold (reliability I2).
   if (cacheRead > input) throw new OperationError('Cached tokens may not cost more than uncached ones.');
   const { validFrom = now, validTo } = given;
   // What has been charged stays charged: rates apply from the start of future requests.
-  if (validFrom < now) throw new OperationError('Rates cannot begin in the past.');
-  if (validTo !== undefined && validTo <= validFrom) throw new OperationError('Rates must end after they begin.');
+  if (validFrom < now) throw new OperationError('Rates cannot start in the past.');
+  if (validTo !== undefined && validTo <= validFrom) throw new OperationError('Rates must end after they start.');
   const modelId = checkedModel(given.model);
   return { accountId, modelId, validFrom, validTo: validTo ?? null, input, output, cacheRead };
 }

@@ -154,7 +154,7 @@ function hooksOf({ repositories, signIn, now }: AuthOptions) {
           if (signIn.signUp === 'open') return;
           if (!(await repositories.isInvited({ email: user.email, at: now() })))
             throw new APIError('FORBIDDEN', {
-              message: 'Only who was invited can sign up here.',
+              message: 'Only invited people can sign up here.',
               code: 'NOT_INVITED',
             });
         },

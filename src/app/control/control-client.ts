@@ -38,7 +38,7 @@ async function ask(path: string, request: object, timeoutMs: number): Promise<un
   const reply = await exchange(path, request, timeoutMs);
   if (reply === undefined) return undefined;
   if ('refused' in reply) throw new OperationError(reply.refused);
-  if ('failed' in reply) throw new Error(`The running service could not do it: ${reply.failed}`);
+  if ('failed' in reply) throw new Error(`The running service failed to do this: ${reply.failed}`);
   return reply.answer;
 }
 

@@ -92,7 +92,7 @@ async function answerTo(request: unknown, { operations: works, service }: Contro
   if (isRequest(request, kind, operations))
     return await operate(request as Operation, { ...works, actor: commandLine });
   throw new OperationError(
-    'The running service does not know this operation. Restart it, if it is of another version than this command.',
+    'The running service does not know this operation. Restart it if its version differs from this command’s.',
   );
 }
 

@@ -309,7 +309,7 @@ export class Pool {
     const pauseMs = place.pace.died(livedMs);
     if (place.pace.deathsInRow >= youngEndsMax) {
       this.#state = 'failed';
-      const words = `Worker ${place.index + 1} has ended ${youngEndsMax} times in a row soon after its start; the log says how (worker_ended, crash).`;
+      const words = `Worker ${place.index + 1} ended ${youngEndsMax} times in a row soon after its start; see the log (worker_ended, crash).`;
       this.#options.onFatal(new Error(words));
       return;
     }

@@ -24,28 +24,28 @@ import {
 } from '../setting.ts';
 import { serverUrl } from './server-url.ts';
 
-const engine = <Name extends string>(name: Name) => tag(name, 'which engine it is; decides what else may stand here');
+const engine = <Name extends string>(name: Name) => tag(name, 'the engine; it decides which other settings apply');
 
 const common = {
   name: textLike(
     '^[ -~]{1,64}$',
-    'label of the backend in logs and usage; the engine when left out, numbered when there are several',
+    'name of the backend in logs and usage; when left out, the engine, numbered if there are several',
     { example: 'gpu-1' },
   ),
   // The operator's assurance (reliability §4).
   zdr: flag('true when this backend retains nothing of a request that asks for it', { default: false, example: true }),
 };
 
-const queue = integer(0, 1e6, 'requests that wait for a place at this backend', { default: 64 });
+const queue = integer(0, 1e6, 'maximum of requests that wait for a slot at this backend', { default: 64 });
 
 /** Places that have the model file, in the order of tries. */
 const sources = required(
   list(
-    text('where the model file comes from', { example: 'hf:owner/repository/file.gguf@revision' }),
+    text('a source of the model file', { example: 'hf:owner/repository/file.gguf@revision' }),
     {
       minItems: 1,
       maxItems: 16,
-      description: 'places that have the model file, tried in order',
+      description: 'sources of the model file, tried in order',
       example: ['hf:owner/repository/file.gguf@revision'],
     },
     (written, at, { directory, report, show }) =>
@@ -69,7 +69,7 @@ const llama = group(
     ...common,
     sources,
     sha256: required(
-      textLike('^[0-9a-fA-F]{64}$', 'SHA-256 of the model file; a file with another one is never loaded', {
+      textLike('^[0-9a-fA-F]{64}$', 'SHA-256 of the model file; a different file is never loaded', {
         example: 'b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53',
       }),
     ),
@@ -78,25 +78,22 @@ const llama = group(
     slots: integer(1, 256, 'requests that generate at the same time; 4 when left out, fewer when memory is short', {
       example: 4,
     }),
-    threads: integer(1, 1024, 'most processor threads for reading prompts; one for each core when left out', {
+    threads: integer(1, 1024, 'maximum of processor threads for prefill; one per core when left out', {
       example: 2,
     }),
-    decode_threads: integer(
-      1,
-      1024,
-      'processor threads for writing answers; one or all when left out, whichever is faster',
-      { example: 1 },
-    ),
+    decode_threads: integer(1, 1024, 'processor threads for decoding; when left out, one or all, whichever is faster', {
+      example: 1,
+    }),
     idle_unload_minutes: number(
       { exclusiveMinimum: 0, maximum: 100_000 },
-      'after how long without a request the model is unloaded until the next one; never when left out',
+      'idle time after which the model is unloaded until the next request; never when left out',
       { example: 30 },
       (minutes) => milliseconds(minutes, 60_000),
     ),
     memory_bytes_max: integer(
       1,
       1e15,
-      'an idle engine process with more memory is replaced; twice the file, the cache and 1 GiB when left out',
+      'an idle engine process that uses more memory is replaced; when left out, twice the file plus the cache plus 1 GiB',
       { example: 4_294_967_296 },
     ),
   },
@@ -107,7 +104,7 @@ const llama = group(
 const forwarded = ['top_k', 'min_p', 'repetition_penalty'] as const;
 
 const openai = group(
-  'a server that speaks the OpenAI interface',
+  'a server that speaks the OpenAI API',
   {
     engine: engine('openai'),
     ...common,
@@ -115,34 +112,36 @@ const openai = group(
       choice(['llama-server', 'openai', 'sglang', 'vllm'], 'what kind of server it is', { example: 'vllm' }),
     ),
     url: required(serverUrl('base URL of the server, with its version path', 'http://10.0.0.5:8000/v1')),
-    model: text('id of the model on that server; the same as here when left out', { example: 'Qwen/Qwen3-32B' }),
+    model: text('id of the model on that server; the id of the model here when left out', {
+      example: 'Qwen/Qwen3-32B',
+    }),
     api_key: hidden(textLike('^[!-~]{1,4096}$', 'key for that server', { example: 'sk-...' })),
     api_key_env: textLike('^[A-Za-z_][A-Za-z0-9_]{0,127}$', 'environment variable that holds the key for that server', {
       example: 'UPSTREAM_KEY',
     }),
-    max_concurrency: integer(1, 1e6, 'requests that this server is given at the same time; 64 when left out', {
+    max_concurrency: integer(1, 1e6, 'maximum of concurrent requests to this server; 64 when left out', {
       example: 128,
     }),
     queue,
     // Reliability §3.4.
     special_tokens: choice(
       ['pass', 'refuse', 'break'],
-      "what becomes of a client's text that spells a special token such as `<|im_end|>`, which the server would take for the token itself: passed on, refused, or broken by a character without width",
+      'handling of client text that spells a special token such as `<|im_end|>`, which the server would read as the token: passed on, refused, or broken by a zero-width character',
       { default: 'pass', example: 'break' },
     ),
     special_token_texts: list(text('a special token', { example: '[INST]' }), {
       maxItems: 256,
-      description: 'special tokens of the model that are not of the forms `<|…|>` and `<｜…｜>`',
+      description: 'special tokens of the model other than the forms `<|…|>` and `<｜…｜>`',
       example: ['[INST]', '[/INST]'],
     }),
     system_messages: choice(
       ['anywhere', 'first'],
-      "where the model's template takes system messages: with `first`, later ones, which some agents send, become words of the user in their place",
+      "where the model's template accepts system messages: with `first`, later ones, which some agents send, become user messages",
       { default: 'anywhere', example: 'first' },
     ),
     forward: list(value<(typeof forwarded)[number]>({ anyOf: forwarded.map(wordSchema) }), {
       maxItems: 3,
-      description: 'sampling fields that a server of the flavor openai takes although the OpenAI API has none of them',
+      description: 'sampling fields beyond the OpenAI API that a server of flavor openai accepts',
       example: ['top_k', 'min_p'],
     }),
   },
@@ -167,7 +166,7 @@ function apiKeyInUse(
 ): Secret | undefined {
   if (variable === undefined) return key === undefined ? undefined : new Secret(key);
   if (key !== undefined)
-    report([...at, 'api_key'], 'the key stands here twice, as api_key and as api_key_env; keep one of the two');
+    report([...at, 'api_key'], 'the key is given twice, as api_key and as api_key_env; keep one of the two');
   const inVariable = environment.variable(variable);
   if (inVariable === undefined) {
     report(
@@ -200,7 +199,7 @@ const scripted = (scriptSchema: SchemaNode) =>
       if (typeof last === 'object' && last !== null && Object.hasOwn(last, 'when'))
         report(
           [...at, 'scripts', values.scripts.length - 1, 'when'],
-          'the last script is played when no other one is for the request, so it has no `when`; remove it, or add a last script',
+          'the last script is the default for all other requests, so it must not have `when`; remove `when`, or add a last script',
         );
       return values;
     },
@@ -210,7 +209,7 @@ const scripted = (scriptSchema: SchemaNode) =>
 export const backends = (scriptSchema: SchemaNode) =>
   list(
     oneOf('engine', [llama, openai, scripted(scriptSchema)]),
-    { minItems: 1, maxItems: 64, description: 'what generates for this model, tried in order' },
+    { minItems: 1, maxItems: 64, description: 'the backends of this model, tried in order' },
     (entries, at, { report, show }) => {
       const isAlone = entries.length === 1 && entries[0]![0] === 0;
       const named = entries.map(([index, backend]) => {
@@ -224,7 +223,7 @@ export const backends = (scriptSchema: SchemaNode) =>
         ([index, { name }]) =>
           report(
             [...at, index],
-            `another backend of this model is called "${name}" too, so logs could not tell them apart; give it another name`,
+            `another backend of this model has the name "${name}", so logs could not distinguish them; give it another name`,
           ),
       );
       return named.map(([, backend]) => backend);

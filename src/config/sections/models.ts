@@ -39,13 +39,13 @@ const priceForms = {
 
 /** 1 cent per million tokens is 1,000,000 microcents per million tokens. */
 const pricing = group(
-  'what tokens cost, each in one of its forms',
+  'prices of tokens; give each price in one unit',
   {
-    input_dollars_per_million: price('dollars', 'dollars for a million prompt tokens; 0 gives them away', 0.05),
-    output_dollars_per_million: price('dollars', 'dollars for a million generated tokens; 0 gives them away', 0.2),
+    input_dollars_per_million: price('dollars', 'dollars per million prompt tokens; 0 is free', 0.05),
+    output_dollars_per_million: price('dollars', 'dollars per million generated tokens; 0 is free', 0.2),
     cache_read_dollars_per_million: price(
       'dollars',
-      'dollars for a million prompt tokens that were in the cache; the input price when left out',
+      'dollars per million cached prompt tokens; the input price when left out',
       0.025,
     ),
     input_cents_per_million: price('cents', 'the input price in cents, instead', 5),
@@ -74,8 +74,7 @@ function pricesInUse(
   );
   const priceOf = (which: keyof typeof priceForms): bigint | undefined => {
     const [form, other] = given(which);
-    if (other !== undefined)
-      report([...at, other], `this price stands here twice, as ${form} too; keep one of the two`);
+    if (other !== undefined) report([...at, other], `this price is given twice, as ${form} too; keep one of the two`);
     return form === undefined ? undefined : amountIn(form);
   };
   const needed = (which: 'input' | 'output'): bigint => {
@@ -98,7 +97,7 @@ function pricesInUse(
     // A hold is taken at the input price, and a charge never exceeds its hold (reliability I2).
     report(
       [...at, given('cache_read')[0]!],
-      'cached tokens would cost more than uncached ones, and no hold covers that; lower it to the input price or below',
+      'cached tokens would cost more than uncached ones, which holds do not cover; lower it to the input price or below',
     );
   }
   for (const [which, inUse] of Object.entries({ input, output, cache_read: cacheRead }))
@@ -132,16 +131,16 @@ const asWritten = ({ schema, isRequired }: Setting<unknown>): Setting<Readonly<R
 
 const capabilities = asWritten(
   group(
-    'what the card promises; a flag that is left out is true when every backend can do it, one that is false is refused',
+    'capabilities on the card; a flag that is left out is true when every backend can do it; requests that need a false flag are refused',
     {
       ...flagSettings({ ...generalFlags, ...unlistedFlags }),
       chat_completions: group('on /v1/chat/completions', flagSettings(chatFlags)),
       responses: group(
-        'on /v1/responses; what stands for chat completions above holds here too',
+        'on /v1/responses; the flags of chat completions above apply here too',
         flagSettings(familyFlags.responses),
       ),
       messages: group(
-        'on /v1/messages; what stands for chat completions above holds here too',
+        'on /v1/messages; the flags of chat completions above apply here too',
         flagSettings(familyFlags.messages),
       ),
     },
@@ -149,12 +148,12 @@ const capabilities = asWritten(
 );
 
 const zdr = asWritten(
-  group('what is different for requests with `Service-ZDR: required`, which only the backends marked `zdr` get', {
+  group('differences for requests with `Service-ZDR: required`, which are sent only to backends marked `zdr`', {
     ...flagSettings({
       ...chatFlags,
       ...generalFlags,
       ...unlistedFlags,
-      supported: { inFile: 'such requests are taken; when left out, true when a backend is marked `zdr`' },
+      supported: { inFile: 'such requests are accepted; when left out, true if a backend is marked `zdr`' },
     }),
   }),
 );
@@ -162,7 +161,7 @@ const zdr = asWritten(
 const maxOutputTokens: Setting<number | null> = {
   schema: {
     anyOf: [integer(1, 1e8, 'longest answer in tokens', { example: 4096 }).schema, { type: 'null' }],
-    description: 'longest answer in tokens; null leaves it to the window',
+    description: 'longest answer in tokens; null: as long as the window allows',
     examples: [4096],
     default: null,
   },
@@ -175,7 +174,7 @@ const model = (scriptSchema: SchemaNode) =>
     'a model that is served',
     {
       id: required(
-        textLike('^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$', 'the name that requests use as `model`', {
+        textLike('^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$', 'the value of `model` in requests', {
           example: 'my-model',
         }),
       ),
@@ -192,13 +191,12 @@ const model = (scriptSchema: SchemaNode) =>
         minItems: 1,
         maxItems: 1000,
         example: ['acct_1C9VER1i2IGG'],
-        description:
-          'the accounts that have the model to themselves: nobody else can see or use it, and their requests may carry `Service-Request-Tag`',
+        description: 'the only accounts that can see and use the model; their requests may carry `Service-Request-Tag`',
       }),
       context_length: required(integer(16, 1e8, 'tokens of prompt and answer together', { example: 8192 })),
       max_output_tokens: maxOutputTokens,
       pricing: required(pricing),
-      sampling: choice(['honor', 'ignore', 'fixed'], "what becomes of the client's temperature, top_p and penalties", {
+      sampling: choice(['honor', 'ignore', 'fixed'], "handling of the client's temperature, top_p and penalties", {
         default: 'honor',
       }),
       capabilities,
@@ -207,7 +205,7 @@ const model = (scriptSchema: SchemaNode) =>
       template: group('how messages become a prompt', {
         default_system: choice(
           ['none', 'template'],
-          'whether the system text that the template adds of itself is used',
+          'whether the system message that the template adds by default is used',
           { default: 'template', example: 'none' },
         ),
       }),
@@ -218,7 +216,7 @@ const model = (scriptSchema: SchemaNode) =>
       if (longest !== null && longest > contextLength)
         reading.report(
           [...at, 'max_output_tokens'],
-          `max_output_tokens is above context_length (${contextLength}), which no answer can reach; lower it, or write null`,
+          `max_output_tokens is above context_length (${contextLength}), so no answer can reach it; lower it, or write null`,
         );
       reportUnknownDay(deprecationDate, [...at, 'deprecation_date'], reading);
       reading.show([...at, 'display_name'], displayName);
@@ -241,7 +239,7 @@ function reportUnknownDay(day: string | undefined, at: Path, { report }: Reading
 export const models = (scriptSchema: SchemaNode) =>
   list(
     model(scriptSchema),
-    { minItems: 1, maxItems: 1000, description: 'the models that are served' },
+    { minItems: 1, maxItems: 1000, description: 'the served models' },
     (entries, at, { report }) => {
       reportTwins(
         entries,

@@ -51,7 +51,7 @@ export function microcents(unit: Unit, written: number, at: Path, { textOf, repo
   return 0n;
 }
 
-export const accounts = group('how accounts begin', {
+export const accounts = group('settings of new accounts', {
   first_credit_cents: number(
     { minimum: 0, maximum: 1e9 },
     'credit of the first account, in cents',
@@ -61,17 +61,17 @@ export const accounts = group('how accounts begin', {
 });
 
 const plan = group(
-  'a plan; whatever it leaves out is not limited',
+  'a plan; limits that it leaves out do not apply',
   {
     name: required(
-      textLike('^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$', 'what clients read as plan_tier when its requests are used up', {
+      textLike('^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$', 'value of plan_tier in errors when its requests are used up', {
         example: 'standard',
       }),
     ),
     included_requests: integer(
       1,
       1e12,
-      'requests that each window includes; the keys made with --plan are paid by them, and refused when they are used up',
+      'requests that each window includes; they pay for the keys created with --plan, which are refused when they are used up',
       { example: 1000 },
     ),
     window_hours: number(
@@ -80,8 +80,8 @@ const plan = group(
       { example: 24 },
       (hours) => milliseconds(hours, 3_600_000),
     ),
-    requests_per_minute: integer(1, 1e9, 'requests of all keys of the account in a minute', { example: 60 }),
-    tokens_per_minute: integer(1, 1e12, 'tokens of the prompts and answers of all keys of the account in a minute', {
+    requests_per_minute: integer(1, 1e9, 'requests per minute, of all keys of the account', { example: 60 }),
+    tokens_per_minute: integer(1, 1e12, 'tokens of prompts and answers per minute, of all keys of the account', {
       example: 100_000,
     }),
     max_concurrency: integer(1, 1e6, 'requests that run at the same time, instead of concurrency_per_account_max', {
@@ -103,14 +103,14 @@ export const plans = list(
   plan,
   {
     maxItems: 1000,
-    description: 'what accounts can be sold (tokenhouse accounts plan)',
+    description: 'plans that accounts can have (tokenhouse accounts plan)',
     example: [{ name: 'standard', included_requests: 1000, window_hours: 24, requests_per_minute: 60 }],
   },
   (entries, at, { report }) => {
     reportTwins(
       entries,
       ({ name }) => name,
-      ([index, { name }]) => report([...at, index, 'name'], `there are two plans ${name}; rename one`),
+      ([index, { name }]) => report([...at, index, 'name'], `two plans have the name ${name}; rename one`),
     );
     return entries.map(([, each]) => each);
   },
@@ -125,21 +125,17 @@ export const payments = group(
     provider: partUntilRestart(
       choice(
         ['stripe', 'demo', 'none'],
-        'stripe; demo: built in, gives credit for no money; none: only tokenhouse credits adds it; when left out, demo for a server that only this computer reaches, else none',
+        'stripe; demo: built in, gives credit without money; none: only tokenhouse credits adds credit; when left out, demo for a server that only this computer can reach, else none',
         { example: 'stripe' },
       ),
     ),
-    currency: untilRestart(
-      textLike('^[a-z]{3}$', 'what a cent is a hundredth of; usd is the only one so far', { default: onlyCurrency }),
-    ),
-    topup_cents_min: integer(1, 1e9, 'the least that is paid at once', { default: 100 }),
-    topup_cents_max: integer(1, 1e9, 'the most that is paid at once', { default: 1_000_000 }),
-    stripe_api_url: partUntilRestart(
-      url('where Stripe is reached, when not at its own address', 'http://127.0.0.1:12111'),
-    ),
+    currency: untilRestart(textLike('^[a-z]{3}$', 'currency; only usd is supported', { default: onlyCurrency })),
+    topup_cents_min: integer(1, 1e9, 'smallest payment', { default: 100 }),
+    topup_cents_max: integer(1, 1e9, 'largest payment', { default: 1_000_000 }),
+    stripe_api_url: partUntilRestart(url('URL of the Stripe API, when not Stripe’s own', 'http://127.0.0.1:12111')),
     stripe_automatic_tax: partUntilRestart(
       flag(
-        'Stripe Tax computes the tax within each payment, by where the payer is, and receipts show it; it has to be set up at Stripe',
+        'Stripe Tax computes the tax of each payment from the location of the payer, and receipts show it; it must be set up at Stripe',
         { default: false, example: true },
       ),
     ),
@@ -147,11 +143,11 @@ export const payments = group(
   (values, at, { report }) => {
     const { topupCentsMin, topupCentsMax, currency } = values;
     if (topupCentsMin > topupCentsMax)
-      report([...at, 'topup_cents_min'], `the least is above the most, which is ${topupCentsMax}; lower it`);
+      report([...at, 'topup_cents_min'], `the minimum is above the maximum of ${topupCentsMax}; lower it`);
     if (currency !== onlyCurrency)
       report(
         [...at, 'currency'],
-        `prices, credit and invoices are in US dollars, and nothing is converted; leave it out, or set it to ${onlyCurrency}`,
+        `prices, credit and invoices are in US dollars, and currencies are not converted; leave it out, or set it to ${onlyCurrency}`,
       );
     return values;
   },
@@ -177,7 +173,7 @@ export function paymentsInUse(
     return { ...others, provider, stripe: { secretKey, webhookSecret, apiUrl, automaticTax } };
   if (isStripe) {
     const missing = secretKey === undefined ? 'TOKENHOUSE_STRIPE_SECRET_KEY' : 'TOKENHOUSE_STRIPE_WEBHOOK_SECRET';
-    report([...at, 'provider'], `Stripe would not know us; set the environment variable ${missing}`);
+    report([...at, 'provider'], `the Stripe provider needs credentials; set the environment variable ${missing}`);
   }
   return { ...others, provider, stripe: undefined };
 }
@@ -185,30 +181,30 @@ export function paymentsInUse(
 const country = (description: string, example: string) =>
   textLike('^[A-Z]{2}$', `${description} (ISO 3166-1)`, { example });
 
-const seller = group('who sells; without it receipts are no invoices', {
+const seller = group('the seller; without it receipts are not invoices', {
   name: required(line('name of the company or the person', { example: 'Example Computing Ltd' })),
   address: list(line('a line of the address', { example: '1 Example Street' }), {
     maxItems: 8,
     description: 'lines of the address',
     example: ['1 Example Street'],
   }),
-  country: country('where the seller is', 'DE'),
-  tax_id: line('number by which the tax office knows the seller', { example: 'DE123456789' }),
-  email: line('where questions are answered', { example: 'billing@example.org' }),
+  country: country('country of the seller', 'DE'),
+  tax_id: line('tax number of the seller', { example: 'DE123456789' }),
+  email: line('contact address for questions', { example: 'billing@example.org' }),
 });
 
-const countryRate = group('the rate for customers of a country', {
-  country: required(country('where the customer is', 'FR')),
-  name: line('what it is called there; when left out, as elsewhere', { example: 'TVA' }),
-  rate_per_mille: required(integer(0, 1000, 'its rate there, in thousandths', { example: 200 })),
+const countryRate = group('the rate for customers in a country', {
+  country: required(country('country of the customer', 'FR')),
+  name: line('name of the tax there; when left out, the general name', { example: 'TVA' }),
+  rate_per_mille: required(integer(0, 1000, 'rate there, in thousandths', { example: 200 })),
 });
 
-const tax = group('a tax that the prices include; when left out none is shown', {
-  name: required(line('what it is called', { example: 'VAT' })),
+const tax = group('a tax that the prices include; when left out, no tax is shown', {
+  name: required(line('name of the tax', { example: 'VAT' })),
   rate_per_mille: required(integer(0, 1000, 'its rate in thousandths: 190 is 19 percent', { example: 190 })),
   countries: list(
     countryRate,
-    { maxItems: 249, description: 'rates by the country of the customer; the others have the one above' },
+    { maxItems: 249, description: 'rates by country of the customer; other countries have the rate above' },
     (rates, at, { report }) => {
       for (const [index, { country: code }] of rates)
         if (!isCountry(code))
@@ -225,19 +221,19 @@ const tax = group('a tax that the prices include; when left out none is shown', 
 });
 
 export const invoices = group(
-  'what receipts and monthly statements say (docs/invoices.md)',
+  'contents of receipts and monthly statements (docs/invoices.md)',
   {
     seller: optional(seller),
     tax: optional(tax),
-    reverse_charge_note: line('what documents say to customers who account for the tax themselves', {
+    reverse_charge_note: line('note on documents of customers who account for the tax themselves', {
       default: defaultTaxNotes.reverseCharge,
     }),
-    exempt_note: line('what documents say to customers who are exempt from tax', { default: defaultTaxNotes.exempt }),
-    prefix: textLike('^[A-Za-z0-9/_-]{0,20}$', 'what the numbers begin with; the year and a sequence follow', {
+    exempt_note: line('note on documents of customers who are exempt from tax', { default: defaultTaxNotes.exempt }),
+    prefix: textLike('^[A-Za-z0-9/_-]{0,20}$', 'prefix of document numbers, before the year and a sequence', {
       default: 'TH-',
     }),
     font: text(
-      'a TrueType or OpenType font for the letters of names that Helvetica does not have; when left out, DejaVu Sans, Noto Sans or Arial of the system',
+      'a TrueType or OpenType font for letters that Helvetica does not have; when left out, DejaVu Sans, Noto Sans or Arial of the system',
       { example: '/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf' },
     ),
   },
@@ -247,7 +243,10 @@ export const invoices = group(
       report([...at, 'seller', 'country'], `${sellerCountry} is no country of ISO 3166-1; write for example DE`);
     const font = fontFile === undefined ? undefined : path.resolve(directory, fontFile);
     if (font !== undefined && !existsSync(font))
-      report([...at, 'font'], 'there is no such file; write the path of a TrueType or OpenType font, or leave it out');
+      report(
+        [...at, 'font'],
+        'the file does not exist; write the path of a TrueType or OpenType font, or leave it out',
+      );
     const rules: TaxRules = {
       sellerCountry: sellerCountry ?? null,
       rate: taxInFile === undefined ? null : { name: taxInFile.name, ratePerMille: taxInFile.ratePerMille },

@@ -32,7 +32,7 @@ const dnsServers = list(
   text('address of a name server, with a port unless it is 53', { example: '192.0.2.53' }),
   {
     maxItems: 16,
-    description: 'name servers that are asked for the hosts of images; those of the system when left out',
+    description: 'name servers for the hosts of images; those of the system when left out',
     example: ['192.0.2.53'],
   },
   (servers, at, { report }) =>
@@ -47,11 +47,11 @@ const dnsServers = list(
 );
 
 export const images = group(
-  'images that requests give by their URL',
+  'images that requests reference by URL',
   {
-    fetch: flag('false: none is fetched, images come as data URIs only', { default: true }),
+    fetch: flag('false: no image is fetched, only data URIs are accepted', { default: true }),
     allow_hosts: allowedHosts(
-      'hosts that may be fetched from although they are in a private network, always by https',
+      'hosts in a private network that may be fetched from, always by https',
       'images.example.lan:8443',
       'images.lan:8443',
     ),
@@ -61,14 +61,14 @@ export const images = group(
 );
 
 export const webhooks = group(
-  'what is sent to addresses that customers name',
+  'notifications to addresses of customers',
   {
     allow_hosts: allowedHosts(
-      'hosts that may be sent to although they are in a private network, and without encryption: for development',
+      'hosts in a private network that webhooks may be sent to, even without encryption: for development',
       '127.0.0.1:9000',
       '127.0.0.1:9000',
     ),
-    disable_after_days: integer(1, 365, 'an endpoint to which nothing has arrived for so many days is disabled', {
+    disable_after_days: integer(1, 365, 'an endpoint is disabled after this many days without a successful delivery', {
       default: 5,
     }),
   },
@@ -79,7 +79,7 @@ export const webhooks = group(
 );
 
 const smtp = group(
-  'the server that takes the mail',
+  'the mail server',
   {
     host: required(
       textLike('^[A-Za-z0-9.:_-]{1,253}$', 'name or address of the server', { example: 'smtp.example.org' }),
@@ -88,14 +88,19 @@ const smtp = group(
     // With `starttls` nothing is sent to a server that does not offer it.
     secure: choice(
       ['starttls', 'tls', 'none'],
-      'starttls: encrypted after the first words, or nothing is sent; tls: from the first byte, usually on port 465; none: in the clear',
+      'starttls: upgrades to encryption, or sends nothing; tls: encrypted from the first byte, usually on port 465; none: unencrypted',
       { default: 'starttls' },
     ),
-    user: text('who we are there; TOKENHOUSE_SMTP_PASSWORD is the password', { example: 'tokenhouse@example.org' }),
+    user: text('user name at the mail server; the password is in TOKENHOUSE_SMTP_PASSWORD', {
+      example: 'tokenhouse@example.org',
+    }),
   },
   (values, at, { environment: { smtpPassword }, report }) => {
     if (values.user !== undefined && smtpPassword === undefined)
-      report([...at, 'user'], 'nobody could sign in there; set the environment variable TOKENHOUSE_SMTP_PASSWORD');
+      report(
+        [...at, 'user'],
+        'the mail server needs a password; set the environment variable TOKENHOUSE_SMTP_PASSWORD',
+      );
     return { ...values, password: values.user === undefined ? undefined : smtpPassword };
   },
 );
@@ -105,14 +110,14 @@ export const mail = group(
   {
     from: textLike(
       '^([^<>@\\x00-\\x1f\\x7f]{1,200} <[^\\s<>@]{1,64}@[^\\s<>@]{1,255}>|[^\\s<>@]{1,64}@[^\\s<>@]{1,255})$',
-      'whom mail comes from; needed with smtp',
+      'sender of mail; required with smtp',
       { example: 'Tokenhouse <tokenhouse@example.org>' },
     ),
     smtp: optional(smtp),
   },
   (values, at, { report }) => {
     if (values.smtp !== undefined && values.from === undefined)
-      report([...at, 'smtp'], 'no server takes mail from nobody; write mail.from: Tokenhouse <tokenhouse@example.org>');
+      report([...at, 'smtp'], 'mail needs a sender; write mail.from: Tokenhouse <tokenhouse@example.org>');
     return values;
   },
 );

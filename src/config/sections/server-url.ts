@@ -8,8 +8,7 @@ export function serverUrl(description: string, example: string): Setting<string 
     read: (written, at, reading) => {
       const inUse = plain.read(written, at, reading);
       if (inUse === undefined) return undefined;
-      if (!URL.canParse(inUse))
-        reading.report(at, 'not a URL, so no request could be sent there; write for example http://10.0.0.5:8000/v1');
+      if (!URL.canParse(inUse)) reading.report(at, 'not a URL; write for example http://10.0.0.5:8000/v1');
       else if (new URL(inUse).username !== '' || new URL(inUse).password !== '')
         reading.report(at, 'a name or password in a URL ends up in logs; use api_key_env instead');
       return inUse;

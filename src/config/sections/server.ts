@@ -21,13 +21,13 @@ const workersMax = 64;
 
 const listenMembers = (port: number) => ({
   host: untilRestart(
-    textLike('^[A-Za-z0-9.:_-]{1,253}$', 'address or name to listen on; 0.0.0.0 is every network of this computer', {
+    textLike('^[A-Za-z0-9.:_-]{1,253}$', 'address or name to listen on; 0.0.0.0 listens on every network interface', {
       default: '127.0.0.1',
     }),
   ),
-  port: untilRestart(integer(0, 65_535, 'port to listen on; 0 is any free one', { default: port })),
+  port: untilRestart(integer(0, 65_535, 'port to listen on; 0 picks a free one', { default: port })),
   public_url: untilRestart(
-    url('how clients reach this host, when a proxy stands in front of it', 'https://tokens.example.org'),
+    url('public URL of this host, when a proxy is in front of it', 'https://tokens.example.org'),
   ),
 });
 
@@ -37,24 +37,24 @@ const origin: Setting<string | undefined> = {
     type: 'string',
     pattern: '^(\\*|null|[A-Za-z][A-Za-z0-9+.-]*://[^\\s/?#@*,]+)$',
     maxLength: 300,
-    description: 'an origin, scheme://host[:port], or * for every page there is',
+    description: 'an origin, scheme://host[:port], or * for every page',
     examples: ['https://app.example.org'],
   },
   isRequired: false,
   read: (written) => (written as string).toLowerCase(),
 };
 
-const inference = group('the host of the API', {
+const inference = group('the inference host: the API', {
   ...listenMembers(8080),
   allow_origins: list(origin, {
     maxItems: 1000,
     description:
-      'origins whose pages may call it from a browser, with a key; those of this computer (localhost, 127.0.0.1, [::1]) always may',
+      'origins whose pages may call it from a browser, with a key; pages of this computer (localhost, 127.0.0.1, [::1]) always may',
     example: ['https://app.example.org'],
   }),
 });
 
-const account = group('the host of accounts and error pages', listenMembers(8081));
+const account = group('the account host: account API and error pages', listenMembers(8081));
 
 const workers: Setting<number> = untilRestart({
   schema: {
@@ -62,8 +62,7 @@ const workers: Setting<number> = untilRestart({
       { type: 'integer', minimum: 1, maximum: workersMax },
       { type: 'string', const: 'auto' },
     ],
-    description:
-      'processes of this computer that answer requests; auto is one for each processor; embedded models need 1',
+    description: 'processes that serve requests; auto is one per processor; embedded models need 1',
     examples: [4],
     default: 1,
   },
@@ -77,7 +76,7 @@ const trustedProxies = list(
   {
     maxItems: 1000,
     description:
-      'proxies in front of both hosts, by address or range: of a request that they bring, the client is whom their X-Forwarded-For names',
+      'proxies in front of both hosts, by address or range; for their requests the client address is taken from X-Forwarded-For',
     example: ['127.0.0.1', '10.0.0.0/24'],
   },
   (proxies, at, { report }) =>
@@ -86,12 +85,12 @@ const trustedProxies = list(
       if (range === undefined)
         report(
           [...at, index],
-          'neither an address nor a range of them; write for example 127.0.0.1, 10.0.0.0/24 or 2001:db8::/64',
+          'neither an IP address nor a range; write for example 127.0.0.1, 10.0.0.0/24 or 2001:db8::/64',
         );
       else if (range.prefix === 0)
         report(
           [...at, index],
-          'every address there is, so any client could say that it is another; name the proxies alone',
+          'this covers every address, so any client could forge its address; list only the proxies',
         );
       return proxy;
     }),
@@ -111,15 +110,20 @@ const percent = (description: string, byDefault: number) =>
 const limits = group(
   'sizes and times that bound every request',
   {
-    body_bytes_max: count(1024, 1e9, 'request bodies of this size and more are refused', 52_428_800),
-    bodies_in_flight_bytes_max: count(1024, 1e12, 'bytes of request bodies held at the same time', 268_435_456),
+    body_bytes_max: count(1024, 1e9, 'request bodies of this size or larger are refused', 52_428_800),
+    bodies_in_flight_bytes_max: count(
+      1024,
+      1e12,
+      'bytes of all request bodies in memory at the same time',
+      268_435_456,
+    ),
     first_token_timeout_seconds: seconds('how long a backend may take until its first token', 120),
-    stream_idle_timeout_seconds: seconds('how long a backend may be silent in the middle of an answer', 60),
+    stream_idle_timeout_seconds: seconds('how long a backend may pause in the middle of an answer', 60),
     request_timeout_seconds: seconds('how long a whole request may take', 1800),
     // So that failures keep their status (contracts §1.0).
-    prime_timeout_seconds: seconds("how long a stream's head waits for the first token", 15),
+    prime_timeout_seconds: seconds('how long the response head of a stream waits for the first token', 15),
     drain_timeout_seconds: seconds('how long running requests may go on while the service stops', 30),
-    reader_stall_timeout_seconds: seconds('after how long a client that reads nothing is cut off', 60),
+    reader_stall_timeout_seconds: seconds('after how long a client that does not read is disconnected', 60),
     concurrency_per_account_max: count(1, 1e6, 'requests of one account that run at the same time', 64),
     cache_bytes_max: memory(
       1,
@@ -128,7 +132,7 @@ const limits = group(
     connections_max: untilRestart(count(1, 1e6, 'connections that each host holds at the same time', 10_000)),
     requests_per_connection_max: untilRestart(count(1, 1e9, 'requests after which a connection is closed', 1000)),
     headers_timeout_seconds: untilRestart(seconds('how long the headers of a request may take', 10)),
-    body_timeout_seconds: untilRestart(seconds('how long a request may take to arrive whole', 300)),
+    body_timeout_seconds: untilRestart(seconds('how long a request may take to arrive completely', 300)),
     body_bytes_per_second_min: untilRestart(
       count(0, 1e9, 'bodies that arrive slower over ten seconds are refused; 0 takes any', 8192),
     ),
@@ -139,12 +143,12 @@ const limits = group(
     // Without it that of the container or the machine.
     memory_bytes_max: memory(1024, 'memory that this process may use, children not counted'),
     shed_large_bodies_lag_seconds: untilRestart(
-      seconds('lag of the event loop from which bodies above 1 MB are refused', 0.05),
+      seconds('event loop lag above which bodies larger than 1 MB are refused', 0.05),
     ),
-    shed_new_work_lag_seconds: untilRestart(seconds('lag of the event loop from which new work is refused', 0.1)),
-    shed_new_work_memory_percent: untilRestart(percent('share of the memory from which new work is refused', 85)),
+    shed_new_work_lag_seconds: untilRestart(seconds('event loop lag above which new work is refused', 0.1)),
+    shed_new_work_memory_percent: untilRestart(percent('share of the memory above which new work is refused', 85)),
     shed_idle_connections_memory_percent: untilRestart(
-      percent('share of the memory from which idle connections are closed too', 95),
+      percent('share of the memory above which idle connections are closed too', 95),
     ),
   },
   (
@@ -164,7 +168,7 @@ const limits = group(
       report(
         'bodies_in_flight_bytes_max',
         'body_bytes_max',
-        'bodies_in_flight_bytes_max is below body_bytes_max, so the largest allowed body could never be taken; raise the one or lower the other',
+        'bodies_in_flight_bytes_max is below body_bytes_max, so the largest allowed body would never be accepted; raise the one or lower the other',
       );
     if (others.bodyTimeoutMs < others.headersTimeoutMs)
       report(

@@ -22,37 +22,38 @@ const provider = group(
   'an OpenID Connect provider',
   {
     id: required(
-      textLike(
-        '^[a-z0-9][a-z0-9-]{0,31}$',
-        'names it in addresses: its redirect URI is <account host>/v1/auth/callback/<id>',
-        { example: 'company' },
-      ),
+      textLike('^[a-z0-9][a-z0-9-]{0,31}$', 'id in URLs; the redirect URI is <account host>/v1/auth/callback/<id>', {
+        example: 'company',
+      }),
     ),
-    name: text('what people read on the button; the id when left out', { example: 'Example Company' }),
+    name: text('label of the sign-in button; the id when left out', { example: 'Example Company' }),
     issuer: required(
-      url('its issuer; <issuer>/.well-known/openid-configuration says the rest', 'https://login.example.org'),
+      url('its issuer; the rest is read from <issuer>/.well-known/openid-configuration', 'https://login.example.org'),
     ),
-    client_id: required(text('who we are there', { example: 'tokenhouse' })),
-    client_secret_env: textLike('^[A-Za-z_][A-Za-z0-9_]*$', 'environment variable with the secret that goes with it', {
+    client_id: required(text('client id at the provider', { example: 'tokenhouse' })),
+    client_secret_env: textLike('^[A-Za-z_][A-Za-z0-9_]*$', 'environment variable with the client secret', {
       example: 'COMPANY_CLIENT_SECRET',
     }),
     domains: required(
       list(domain, {
         minItems: 1,
         maxItems: 1000,
-        description: 'domains of the e-mail addresses that may come from there',
+        description: 'e-mail domains that may sign in through the provider',
         example: ['example.org'],
       }),
     ),
   },
   ({ clientSecretEnv: variable, name, ...others }, at, { environment, report }) => {
     if (!isPrivateOrSecure(others.issuer))
-      report([...at, 'issuer'], 'whoever is on the way could sign in as anybody; write an https URL');
+      report(
+        [...at, 'issuer'],
+        'without encryption an attacker on the network could sign in as anybody; write an https URL',
+      );
     const secret = variable === undefined ? undefined : environment.variable(variable);
     if (variable !== undefined && secret === undefined)
       report(
         [...at, 'client_secret_env'],
-        `the environment variable ${variable} is not set; set it, or remove this line where the provider wants none`,
+        `the environment variable ${variable} is not set; set it, or remove this line if the provider needs no secret`,
       );
     const clientSecret = secret === undefined ? undefined : new Secret(secret);
     return { ...others, name: name ?? others.id, clientSecret };
@@ -67,7 +68,7 @@ function isPrivateOrSecure(issuer: string): boolean {
 export const signIn = group('how people sign in to the account host', {
   sign_up: choice(
     ['invitation', 'open'],
-    'invitation: only who was invited gets in; open: everybody, with an account of their own',
+    'invitation: only invited people can sign up; open: everybody can, and gets an account',
     { default: 'invitation' },
   ),
   oidc: list(

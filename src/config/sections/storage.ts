@@ -52,7 +52,7 @@ function variableWithAddress(variable: string, at: Path, { environment, report }
   const value = environment.variable(variable) ?? '';
   if (!/^(sqlite:.|postgres(ql)?:\/\/)/.test(value)) {
     const state = value === '' ? 'is not set' : 'is neither sqlite:… nor postgres://…';
-    report(at, `the environment variable ${variable} ${state}, so nothing could be stored`);
+    report(at, `the environment variable ${variable} ${state}, so the storage is unknown`);
   }
   return value;
 }
@@ -75,8 +75,8 @@ function postgresOf(
   else if (parsed.password !== '' && !isFromVariable)
     report(
       at,
-      'a password in a file ends up in backups and logs; put it into the environment variable ' +
-        'TOKENHOUSE_POSTGRES_PASSWORD or the PostgreSQL password file (~/.pgpass), or all of the URL into a variable: storage: env:DATABASE_URL',
+      'a password in this file ends up in backups and logs; put it into the environment variable ' +
+        'TOKENHOUSE_POSTGRES_PASSWORD or the PostgreSQL password file (~/.pgpass), or the whole URL into a variable: storage: env:DATABASE_URL',
     );
   return {
     type: 'postgres',
@@ -87,12 +87,12 @@ function postgresOf(
   };
 }
 
-export const items = group('items of answers on /v1/responses, which later requests may name by their id', {
+export const items = group('stored items of /v1/responses, which later requests may reference by id', {
   // Contracts decision 2.
   keep_days: integer(
     0,
     365,
-    'how many days they are kept, unless a request says store: false or requires zero data retention; 0: none is kept',
+    'how many days they are kept, unless a request has store: false or requires zero data retention; 0: never',
     { default: 30 },
   ),
 });
@@ -100,26 +100,26 @@ export const items = group('items of answers on /v1/responses, which later reque
 export const files = group(
   'files that clients upload',
   {
-    files_per_account_max: integer(0, 1e6, 'files of one account', { default: 1000 }),
-    bytes_per_account_max: integer(0, 1e15, 'bytes of the files of one account together', { default: 10_737_418_240 }),
+    files_per_account_max: integer(0, 1e6, 'maximum of files per account', { default: 1000 }),
+    bytes_per_account_max: integer(0, 1e15, 'maximum of bytes of all files of an account', { default: 10_737_418_240 }),
     bucket: partUntilRestart(
       textLike(
         '^[A-Za-z0-9._-]{3,255}$',
-        'S3-compatible bucket for their bytes, instead of the folder beside the database; AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY say who we are there',
+        'S3-compatible bucket for their bytes, instead of the folder beside the database; credentials in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY',
         { example: 'tokenhouse-files' },
       ),
     ),
-    endpoint: partUntilRestart(serverUrl('where the bucket is, unless it is at Amazon', 'https://s3.example.lan:9000')),
+    endpoint: partUntilRestart(
+      serverUrl('URL of the S3 service; when left out, Amazon S3', 'https://s3.example.lan:9000'),
+    ),
     region: partUntilRestart(textLike('^[A-Za-z0-9-]{1,64}$', 'region of the bucket', { default: 'us-east-1' })),
     prefix: partUntilRestart(
-      textLike(
-        '^[A-Za-z0-9._/-]{0,200}$',
-        'what the names of our objects begin with; services that share a bucket need one each',
-        { default: 'tokenhouse/' },
-      ),
+      textLike('^[A-Za-z0-9._/-]{0,200}$', 'prefix of object names; services that share a bucket need different ones', {
+        default: 'tokenhouse/',
+      }),
     ),
     path_style: partUntilRestart(
-      flag('the name of the bucket stands in the path of its URL; when left out, true with an endpoint', {
+      flag('put the bucket name into the path of the URL; when left out, true with an endpoint', {
         example: true,
       }),
     ),

@@ -150,7 +150,7 @@ export class ServiceMetrics {
     );
     this.#batchSeconds = registry.histogram(
       'tokenhouse_ledger_commit_seconds',
-      "Of a transaction, from the main thread's point of view.",
+      'Duration of a transaction, as seen by the main thread.',
       [],
       commitSeconds,
     );

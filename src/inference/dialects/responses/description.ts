@@ -117,7 +117,7 @@ const shared: Readonly<Record<string, NamedSchema>> = {
     'text.format.type': '`text`, `json_object` or `json_schema`.',
     'text.format.name': 'Name of the schema.',
     'text.format.description': 'What the schema is for.',
-    'text.format.schema': 'With the type `json_schema`: a JSON Schema. The answer is JSON without fences.',
+    'text.format.schema': 'With the type `json_schema`: a JSON Schema. The answer is JSON without Markdown fences.',
     'text.format.strict': 'Accepted; the schema is always enforced.',
     'text.verbosity': noEffect,
     reasoning: 'How much the model reasons.',

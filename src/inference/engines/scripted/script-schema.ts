@@ -51,17 +51,17 @@ export const scriptSchema = group(
       items: {
         anyOf: [
           group(
-            { reasoning: text('thought; cut into words, or a list of pieces as they stand') },
+            { reasoning: text('reasoning; split into words, or a list of pieces that are kept') },
             { required: ['reasoning'] },
           ),
-          group({ text: text('said; cut into words, or a list of pieces as they stand') }, { required: ['text'] }),
+          group({ text: text('text; split into words, or a list of pieces that are kept') }, { required: ['text'] }),
           group(
             {
               tool_call: group(
                 {
                   name: { type: 'string', minLength: 1, maxLength: 256, description: 'called' },
                   arguments: {
-                    anyOf: [text('JSON, whole or in pieces'), { type: 'object' }],
+                    anyOf: [text('JSON, complete or in pieces'), { type: 'object' }],
                     description: 'with these arguments',
                     default: {},
                   },
@@ -74,7 +74,7 @@ export const scriptSchema = group(
         ],
       },
       maxItems: 1_000,
-      description: 'What is said, in order.',
+      description: 'The answer, in order.',
     },
     repeat: { type: 'integer', minimum: 1, maximum: 1_000_000, description: 'how often `say` is played', default: 1 },
     first_token_ms: milliseconds('wait before the first token'),
@@ -86,16 +86,16 @@ export const scriptSchema = group(
     },
     fault: group(
       {
-        after_tokens: count('something goes wrong after so many tokens'),
+        after_tokens: count('the answer fails after this number of tokens'),
         type: {
           ...oneOf('cut', 'hang', 'error'),
-          description: 'ends without a finish, falls silent, or fails with the code',
+          description: 'ends without a finish, stalls, or fails with the code',
         },
         code: { enum: faultCodes, description: 'code of the error', default: 'backend_http_error' },
       },
       {
         required: ['after_tokens', 'type'],
-        description: 'Ends without a finish, falls silent, or fails, after so many tokens of each choice.',
+        description: 'Ends without a finish, stalls, or fails, after this number of tokens of each choice.',
       },
     ),
     usage: {
@@ -103,7 +103,7 @@ export const scriptSchema = group(
         { type: 'string', const: 'none' },
         group({ prompt_tokens: {}, cached_tokens: {}, completion_tokens: {}, reasoning_tokens: {} }, {}),
       ],
-      description: 'figures to report instead of the true ones, possible or not; none reports nothing',
+      description: 'usage to report instead of the true one, possible or not; none reports nothing',
     },
     prompt_tokens: count('length of the prompt, instead of counting'),
   },
