@@ -56,8 +56,9 @@ interface Plain {
 }
 
 /**
- * Whether a value is what the schema says. A validator of our own, because that of a library takes longer to load than everything
- * else that reads a configuration (8 ms of each command); keywords that no schema of ours has are not handled.
+ * Whether a value is what the schema says. A check of our own: with TypeBox and its validator, each command that reads a
+ * configuration loaded 437 kB more and took 160 ms of processor time instead of 135. Keywords that no schema of ours has are not
+ * handled.
  */
 export function matches(schema: SchemaNode, value: unknown): boolean {
   if (schema.anyOf !== undefined && !schema.anyOf.some((alternative) => matches(alternative, value))) return false;
