@@ -139,6 +139,8 @@ const renamed = [
 
   'alter table replica rename column beat to heartbeat_at',
   'alter table audit_log rename column wish to input',
+  'alter table alert rename column webhook to is_webhook',
+  'alter table notice rename column webhook to is_webhook',
 ];
 
 const renamedInPostgres = [

@@ -6,6 +6,7 @@ import type { TransferKind } from '../ledger.ts';
 import { ranAt } from '../migrations/migrate.ts';
 import { addNotice, nobody } from './notices.ts';
 import { receiptsSince } from './receipts.ts';
+import { rowsOn } from '../schema/codec.ts';
 import { StoreError } from '../store-error.ts';
 import { inMonthsOf } from '../reports/usage-months.ts';
 
@@ -389,7 +390,7 @@ export async function closePeriod(
         })
         .execute();
       if (invoice.noticeId === null) continue;
-      await addNotice(transaction, {
+      await addNotice(rowsOn(transaction), {
         id: invoice.noticeId,
         accountId,
         type: 'invoice.issued',

@@ -17,6 +17,7 @@ import type { Budget } from '../budget.ts';
 import type { AccountStatus, ChangeKind, Database, KeyStatus } from '../database.ts';
 import type { Ending, TransferKind, UsageRow } from '../ledger.ts';
 import { addNotice, nobody } from './notices.ts';
+import { rowsOn } from '../schema/codec.ts';
 import { StoreError } from '../store-error.ts';
 import { hourMs } from '../../platform/calendar/time-zone.ts';
 import { closedBefore, hourOfAll, listOf, sumsOf, tagPattern, type TokenColumn } from '../reports/usage-expressions.ts';
@@ -229,7 +230,7 @@ export async function revokeKey(
     if (row === undefined) return undefined;
     if (revoked.numUpdatedRows === 1n) {
       await recordChange(transaction, changeId, at, 'key_revoked', keyId);
-      await addNotice(transaction, {
+      await addNotice(rowsOn(transaction), {
         id: `evt_${keyId}`,
         accountId: row.account_id,
         type: 'key.revoked',

@@ -3,6 +3,7 @@ import type { Kysely, Selectable } from 'kysely';
 import type { Database, ReceiptKind } from '../database.ts';
 import { ranAt } from '../migrations/migrate.ts';
 import { addNotice, nobody } from './notices.ts';
+import { rowsOn } from '../schema/codec.ts';
 import { StoreError } from '../store-error.ts';
 
 type Db = Kysely<Database>;
@@ -220,7 +221,7 @@ export async function issueReceipt(
         .executeTakeFirst();
       // The number or the document is taken: the next look tells which.
       if (numInsertedOrUpdatedRows !== 1n) return undefined;
-      await addNotice(transaction, {
+      await addNotice(rowsOn(transaction), {
         id: receipt.noticeId,
         accountId: receipt.accountId,
         type: 'receipt.issued',

@@ -4,8 +4,11 @@
  */
 import type { ColumnType, Generated } from 'kysely';
 
-/** `json` and `flag` are text and 0 or 1 in SQL. `money` is microcents, `time` milliseconds since 1970. */
-export type Kind = 'text' | 'json' | 'money' | 'count' | 'time' | 'flag' | 'bytes';
+/**
+ * `json` and `flag` are text and 0 or 1 in SQL. `money` is microcents, `price` microcents per million tokens, `time` milliseconds
+ * since 1970.
+ */
+export type Kind = 'text' | 'json' | 'money' | 'price' | 'count' | 'time' | 'flag' | 'bytes';
 
 interface Facts {
   readonly isNullable?: boolean;
@@ -79,6 +82,7 @@ export class Column<K extends Kind = Kind, Value = unknown, Null = unknown, Defa
 
 export const text = new Column<'text', string, false, false>('text');
 export const money = new Column<'money', bigint, false, false>('money');
+export const price = new Column<'price', bigint, false, false>('price');
 export const count = new Column<'count', number, false, false>('count');
 export const time = new Column<'time', number, false, false>('time');
 export const flag = new Column<'flag', boolean, false, false>('flag');
@@ -124,6 +128,7 @@ interface StoredAs<Value> {
   readonly text: Value;
   readonly json: string;
   readonly money: bigint;
+  readonly price: bigint;
   readonly count: Whole;
   readonly time: Whole;
   readonly flag: Whole;
@@ -147,4 +152,28 @@ export type StoredColumn<Of> =
 
 export type StoredTables<Tables extends Readonly<Record<string, Table>>> = {
   [Name in keyof Tables]: { [Key in keyof Tables[Name]['columns']]: StoredColumn<Tables[Name]['columns'][Key]> };
+};
+
+type CamelCase<Name extends string> = Name extends `${infer First}_${infer Rest}`
+  ? `${First}${Capitalize<CamelCase<Rest>>}`
+  : Name;
+
+/** The name of a column in the program: `created_at` is `createdAt`; money has its unit: `returned` is `returnedMicrocents`. */
+type ProgramName<Name extends string, Of> =
+  Of extends Column<'money', infer _Value, infer _Null, infer _Default>
+    ? `${CamelCase<Name>}Microcents`
+    : CamelCase<Name>;
+
+/** A column as the program sees it through the codec (codec.ts). */
+type ProgramColumn<Of> =
+  Of extends Column<Kind, infer Value, infer Null, infer Default>
+    ? OrDefault<Value, Default> | (Null extends true ? null : never)
+    : never;
+
+export type ProgramTables<Tables extends Readonly<Record<string, Table>>> = {
+  [Name in keyof Tables]: {
+    [Key in keyof Tables[Name]['columns'] & string as ProgramName<Key, Tables[Name]['columns'][Key]>]: ProgramColumn<
+      Tables[Name]['columns'][Key]
+    >;
+  };
 };

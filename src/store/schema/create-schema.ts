@@ -53,6 +53,7 @@ export const columnTypes: Readonly<Record<Kind, Readonly<Record<SchemaDialect, s
   text: words,
   json: words,
   money: integer,
+  price: integer,
   count: integer,
   time: integer,
   flag: integer,

@@ -4,7 +4,13 @@
  * one comes last in its table, and gets a step in ../migrations/migrate.ts.
  */
 import type { BudgetPeriod } from '../budget.ts';
-import { bytes, count, flag, json, money, table, text, time, type Columns } from './column.ts';
+import { bytes, count, flag, json, money, price, table, text, time, type Columns } from './column.ts';
+
+/** Recipients of mail: members by id, and addresses. */
+export interface Recipients {
+  readonly members: readonly string[];
+  readonly addresses: readonly string[];
+}
 
 const accountStatus = text.of('active', 'suspended');
 const role = text.of('owner', 'admin', 'billing', 'developer', 'viewer');
@@ -163,9 +169,9 @@ const usage = table(
     finish: text.null,
     error_code: text.null,
     counted: flag,
-    input_price: money,
-    output_price: money,
-    cache_read_price: money,
+    input_price: price,
+    output_price: price,
+    cache_read_price: price,
     backend: text.null,
     first_token_ms: count.null,
     total_ms: count,
@@ -289,9 +295,9 @@ const account_price = table(
     valid_from: time,
     /** Exclusive; null: for good. */
     valid_to: time.null,
-    input_price: money.check('input_price >= 0'),
-    output_price: money.check('output_price >= 0'),
-    cache_read_price: money.check('cache_read_price >= 0'),
+    input_price: price.check('input_price >= 0'),
+    output_price: price.check('output_price >= 0'),
+    cache_read_price: price.check('cache_read_price >= 0'),
   },
   {
     key: ['account_id', 'model_id', 'valid_from'],
@@ -889,9 +895,8 @@ const alert = table(
     subject_kind: text.of('account', 'key', 'member', 'tag'),
     /** Id of the key or the member, or the tag; null: the whole account. */
     subject: text.null,
-    /** JSON: members and addresses. */
-    recipients: text,
-    webhook: flag,
+    recipients: json<Recipients>(),
+    is_webhook: flag,
     created_at: time,
     updated_at: time,
     state: text.of('ok', 'fired'),
@@ -914,9 +919,9 @@ const notice = table({
   type: text,
   /** JSON: the `data` of the event. */
   data: text,
-  /** JSON: members and addresses that get mail, besides the webhooks. */
-  recipients: text,
-  webhook: flag,
+  /** Who gets mail, besides the webhooks. */
+  recipients: json<Recipients>(),
+  is_webhook: flag,
   at: time,
 });
 

@@ -5,6 +5,7 @@ import { parentPort } from 'node:worker_threads';
 import type { Kysely } from 'kysely';
 import { serveParent } from '../../platform/rpc/thread.ts';
 import type { Database } from '../database.ts';
+import { rowsOn } from '../schema/codec.ts';
 import { beginFile, unreadyFiles, type AmongReplicas } from '../repositories/files.ts';
 import { carryOut } from '../repositories/forwarded.ts';
 import { migrate } from '../migrations/migrate.ts';
@@ -76,8 +77,8 @@ function among(repositories: Repositories, db: Kysely<Database>, replica: Uint8A
   const others: AmongReplicas = { replica, queue: () => Promise.resolve() };
   return {
     ...repositories,
-    beginFile: (request) => beginFile(db, request, others),
-    unreadyFiles: (request) => unreadyFiles(db, request, others),
+    beginFile: (request) => beginFile(rowsOn(db), request, others),
+    unreadyFiles: (request) => unreadyFiles(rowsOn(db), request, others),
   };
 }
 

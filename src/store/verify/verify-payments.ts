@@ -1,5 +1,6 @@
 import { sql, type Kysely, type RawBuilder } from 'kysely';
 import type { Database } from '../database.ts';
+import { rowsOn } from '../schema/codec.ts';
 import { systemAccounts } from '../ledger.ts';
 import { promotionUnused } from '../repositories/promotions.ts';
 import { uuidText } from '../../platform/ids/uuid.ts';
@@ -187,7 +188,7 @@ async function comparePromotions(db: Kysely<Database>, report: Report): Promise<
       const found = taken?.amount ?? 0n;
       if (found !== (row.taken ?? 0n)) report({ accountId, what: `${what}: taken`, expected: row.taken ?? 0n, found });
       if (row.unused === null) continue;
-      const unused = await promotionUnused(db, { accountId, transferId: row.transfer_id });
+      const unused = await promotionUnused(rowsOn(db), { accountId, transferId: row.transfer_id });
       if (unused !== row.unused) report({ accountId, what: `${what}: unused`, expected: unused, found: row.unused });
       if (found > unused) report({ accountId, what, expected: `at most ${unused}`, found });
     }
