@@ -1,5 +1,4 @@
 import { ApiError, atCap } from '../../platform/errors.ts';
-import { eachBatch } from '../../generation/event.ts';
 import type { GenerationBatch, TakeBatch } from '../../generation/event.ts';
 import type { EngineRequest } from '../../generation/request.ts';
 import { lengthRefusal } from './length-refusal.ts';
@@ -43,7 +42,7 @@ export async function dispatch(
         isTaking = false;
         return goesOn;
       };
-      await eachBatch(backend.engine.generate(request, signal), (batch) => {
+      await backend.engine.generate(request, signal, (batch) => {
         content ||= hasContent(batch);
         isTaking = true;
         const goesOn = take(batch);

@@ -1,5 +1,5 @@
 import { ApiError, atCap } from '../../../platform/errors.ts';
-import type { GenerationBatch, GenerationStream } from '../../../generation/event.ts';
+import type { TakeBatch } from '../../../generation/event.ts';
 import type { Constraint, EngineRequest, Prompt, Sampling } from '../../../generation/request.ts';
 import type { Engine, EngineStatus } from '../engine.ts';
 import { defaultThreads } from './bindings.ts';
@@ -132,7 +132,7 @@ class ForkedLlamaEngine implements LlamaEngine {
     return this.#supervisor?.state ?? this.#missing;
   }
 
-  async *generate(request: EngineRequest, signal: AbortSignal): GenerationStream & AsyncGenerator<GenerationBatch> {
+  async generate(request: EngineRequest, signal: AbortSignal, take: TakeBatch): Promise<void> {
     signal.throwIfAborted();
     this.#refuse(request);
     const content = request.retain
@@ -161,7 +161,8 @@ class ForkedLlamaEngine implements LlamaEngine {
           unreported = 0;
         }
         answered ||= taken.tokens > 0;
-        yield taken.events;
+        const goesOn = take(taken.events);
+        if (goesOn !== true && !(await goesOn)) return;
         if (taken.last) return;
       }
     } finally {

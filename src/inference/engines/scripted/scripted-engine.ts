@@ -1,5 +1,5 @@
 import { ApiError } from '../../../platform/errors.ts';
-import type { GenerationBatch, GenerationEvent, GenerationStream } from '../../../generation/event.ts';
+import type { GenerationEvent, TakeBatch } from '../../../generation/event.ts';
 import type { EngineRequest, ImageTokens } from '../../../generation/request.ts';
 import type { Engine, EngineStatus } from '../engine.ts';
 import { UsageTally } from '../usage-tally.ts';
@@ -55,8 +55,29 @@ class ScriptedEngine implements Engine {
     );
   }
 
-  generate(request: EngineRequest, signal: AbortSignal): GenerationStream {
-    return this.#play(request, signal);
+  async generate(request: EngineRequest, signal: AbortSignal, take: TakeBatch): Promise<void> {
+    const stops = [signal, this.#closing.signal];
+    throwIfAborted(stops);
+    const rule = this.#rule(request);
+    const promptTokens = rule.promptTokens ?? promptTokensOf(request);
+    const refusal = this.refusal(request);
+    if (refusal !== undefined) throw refusal;
+    const longest = rule.promptTokens ?? longestPromptTokens(request);
+    const windowTokens = this.#options.contextLength - longest;
+    if (windowTokens < 1) throw this.#tooLong(longest);
+    const prompts = request.prompt.type === 'messages' ? 1 : request.prompt.prompts.length;
+    const choices = prompts * request.choices;
+    const { thought, unthought } = this.#tokens.get(rule)!;
+    const plan = planOf(this.#isQuiet(request) ? unthought : thought, request, windowTokens);
+    const tally = new UsageTally({
+      choices,
+      choicesPerPrompt: choices,
+      promptTokensMax: this.#options.contextLength * prompts,
+      completionTokensMax: request.maxTokens,
+    });
+    if (rule.usage !== 'none') tally.prompt(0, promptTokens, 0);
+    const start: GenerationEvent = { type: 'start', promptTokens: rule.usage === 'none' ? undefined : promptTokens };
+    await this.#speak(start, rule, plan, choices, request, tally, stops, take);
   }
 
   countTokens(request: EngineRequest, signal: AbortSignal): Promise<number | undefined> {
@@ -88,33 +109,8 @@ class ScriptedEngine implements Engine {
     return Promise.resolve();
   }
 
-  async *#play(request: EngineRequest, signal: AbortSignal): AsyncGenerator<GenerationBatch, undefined, undefined> {
-    const stops = [signal, this.#closing.signal];
-    throwIfAborted(stops);
-    const rule = this.#rule(request);
-    const promptTokens = rule.promptTokens ?? promptTokensOf(request);
-    const refusal = this.refusal(request);
-    if (refusal !== undefined) throw refusal;
-    const longest = rule.promptTokens ?? longestPromptTokens(request);
-    const windowTokens = this.#options.contextLength - longest;
-    if (windowTokens < 1) throw this.#tooLong(longest);
-    const prompts = request.prompt.type === 'messages' ? 1 : request.prompt.prompts.length;
-    const choices = prompts * request.choices;
-    const { thought, unthought } = this.#tokens.get(rule)!;
-    const plan = planOf(this.#isQuiet(request) ? unthought : thought, request, windowTokens);
-    const tally = new UsageTally({
-      choices,
-      choicesPerPrompt: choices,
-      promptTokensMax: this.#options.contextLength * prompts,
-      completionTokensMax: request.maxTokens,
-    });
-    if (rule.usage !== 'none') tally.prompt(0, promptTokens, 0);
-    const start: GenerationEvent = { type: 'start', promptTokens: rule.usage === 'none' ? undefined : promptTokens };
-    yield* this.#tokenBatches(start, rule, plan, choices, request, tally, stops);
-  }
-
-  /** Yields the tokens at their pace, then the finish of every choice and the usage, or the rule's fault on the way. */
-  async *#tokenBatches(
+  /** Says the tokens at their pace, then the finish of every choice and the usage, or the rule's fault on the way. */
+  async #speak(
     start: GenerationEvent,
     rule: ScriptRule,
     plan: ScriptPlan,
@@ -122,7 +118,8 @@ class ScriptedEngine implements Engine {
     request: EngineRequest,
     tally: UsageTally,
     stops: readonly AbortSignal[],
-  ): AsyncGenerator<GenerationBatch, undefined, undefined> {
+    take: TakeBatch,
+  ): Promise<void> {
     const tokens = formed(plan.tokens, request.reasoningForm);
     const { fault, paceMs } = rule;
     const end = fault === undefined ? tokens.length : Math.min(fault.afterTokens, tokens.length);
@@ -150,7 +147,8 @@ class ScriptedEngine implements Engine {
         }
       }
       if (said < end || isFaulty) {
-        yield batch;
+        const goesOn = take(batch);
+        if (goesOn !== true && !(await goesOn)) return;
         batch = [];
         throwIfAborted(stops);
       }
@@ -158,7 +156,7 @@ class ScriptedEngine implements Engine {
     if (isFaulty) await fail(fault, stops, this.#options.name);
     for (let choice = 0; choice < choices; choice++) batch.push(finishOf(plan, choice));
     batch.push(closingUsage(rule, start, tally));
-    yield batch;
+    await take(batch);
   }
 
   /** §4.2.5(4): with `none` there is no reasoning, or it is hidden: then it is played and left out. */
