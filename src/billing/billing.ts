@@ -6,7 +6,7 @@ import type { Bill, BudgetBill } from './bill.ts';
 import { budgetRefusal } from './budget-refusal.ts';
 import { ceiledCents, flooredCents } from './cents.ts';
 import { LedgerHealth } from './ledger-health.ts';
-import { Hold } from './hold.ts';
+import { Hold, HoldLimits } from './hold.ts';
 import { repair } from './repair.ts';
 import type { RepairLog } from './repair.ts';
 
@@ -32,6 +32,7 @@ const endedEveryMs = 60_000;
 export class Billing {
   readonly #options: BillingOptions;
   readonly #ledgerHealth: LedgerHealth;
+  readonly #holdLimits = new HoldLimits();
   /** Microcents that can still be held, by balance: an account's credit, or a budget's period. Absent until its first request. */
   readonly #free = new Map<string, bigint>();
   readonly #loading = new Map<string, Promise<void>>();
@@ -67,7 +68,8 @@ export class Billing {
       throw new ApiError('backend_at_capacity', message, atCap(backlogMax, 1));
     }
     if (this.#ledgerHealth.isLost && !(await this.#ledgerHealth.regain())) throw ledgerSilent();
-    if (bill.isCovered) return this.#open(bill, { amount: 0n, covered: everything });
+    const atOnce = this.#holdFromMemory(bill);
+    if (atOnce !== undefined) return atOnce;
     const first = estimate(bill, bill.promptTokens);
     let lack: Lack | undefined =
       bill.budgets !== undefined
@@ -85,6 +87,22 @@ export class Billing {
       throw this.#refusal(bill.accountId, exact.amount, lack);
     }
     throw this.#refusal(bill.accountId, first.amount, lack);
+  }
+
+  /** The same without a promise, where all is well and memory can decide, as it can for nearly every request. */
+  holdAtOnce(bill: Bill): Hold | undefined {
+    const { ledger, backlogMax = 10_000 } = this.#options;
+    return ledger.backlog > backlogMax || this.#ledgerHealth.isLost ? undefined : this.#holdFromMemory(bill);
+  }
+
+  #holdFromMemory(bill: Bill): Hold | undefined {
+    if (bill.isCovered) return this.#open(bill, { amount: 0n, covered: everything });
+    const { accountId, budgets } = bill;
+    if (budgets !== undefined || this.#loading.has(accountId)) return undefined;
+    const first = estimate(bill, bill.promptTokens);
+    if (!this.reserve(accountId, first.amount)) return undefined;
+    this.#options.ledger.left(accountId, this.#free.get(accountId) ?? 0n);
+    return this.#open(bill, first);
   }
 
   /** Takes up to `amount` for a growing hold: what there is, possibly after asking the store for more. */
@@ -286,10 +304,7 @@ export class Billing {
     this.#heldMicrocents += amount;
     const epoch = this.#epoch;
     // Settling a hold of an earlier life would spend what now belongs to others (docs/money.md).
-    const settle = (row: UsageRow): Promise<'billed' | 'lost'> =>
-      epoch === this.#epoch || row.costMicrocents === 0n
-        ? this.#ledgerHealth.watch(ledger.settle(row))
-        : Promise.resolve('lost');
+    const mayCharge = (row: UsageRow): boolean => epoch === this.#epoch || row.costMicrocents === 0n;
     const { accountId } = bill;
     const budgets = bill.isCovered ? undefined : bill.budgets;
     const balanceIds = budgets === undefined ? undefined : [...budgets.map(({ balance }) => balance.id), accountId];
@@ -303,8 +318,12 @@ export class Billing {
       return microcents;
     };
     const hold = new Hold(bill, amount, covered, {
+      limits: this.#holdLimits,
       open: (request) => ledger.open(request),
-      settle,
+      settle: (row, done) => {
+        if (mayCharge(row)) this.#ledgerHealth.report(ledger.settle(row), done);
+        else done('lost');
+      },
       take: (more) => {
         if (epoch !== this.#epoch) return 0n;
         const there = balanceIds === undefined ? this.take(accountId, more) : this.#takeAll(balanceIds, more);
@@ -330,7 +349,7 @@ export class Billing {
         repair(
           row,
           {
-            settle,
+            settle: (of) => (mayCharge(of) ? this.#ledgerHealth.watch(ledger.settle(of)) : Promise.resolve('lost')),
             readBack: (requestId) => ledger.readBack(requestId),
             transfer: (transfer) => ledger.transfer(transfer),
           },

@@ -1,6 +1,8 @@
 import { ApiError } from '../platform/errors.ts';
 import type { Usage } from '../generation/event.ts';
 import type { Ledger, UsageRow } from '../store/ledger.ts';
+import { Deadlines } from '../platform/deadlines.ts';
+import type { Deadline } from '../platform/deadlines.ts';
 import { holdStepTokens } from './bill.ts';
 import type { Bill } from './bill.ts';
 import { isCharged } from './endings.ts';
@@ -12,9 +14,22 @@ export interface Receipt extends UsageRow {
   holdMicrocents: bigint;
 }
 
+/** What became of a settlement. */
+export type Settled = 'billed' | 'lost' | { readonly error: unknown };
+
+/** Time limits of holds; one for all of a process. */
+export class HoldLimits {
+  /** Requests that run longer are written down, so that they can be identified after a crash. */
+  readonly open = new Deadlines(250);
+  /** A settlement that takes longer is lost for the client; the ledger is corrected afterwards (docs/money.md). */
+  readonly settle = new Deadlines(settleDeadlineMs);
+}
+
 interface HoldServices {
+  readonly limits: HoldLimits;
   readonly open: Ledger['open'];
-  readonly settle: Ledger['settle'];
+  /** Hands in the row; reports once whether it is durable, or what failed. */
+  readonly settle: (row: UsageRow, done: (outcome: Settled) => void) => void;
   /** At most this much more; a promise where the store must be asked. */
   take(amount: bigint): bigint | Promise<bigint>;
   /** Taken for a hold that has ended meanwhile. */
@@ -27,16 +42,13 @@ interface HoldServices {
 
 /** A hold is extended when this many covered tokens are left. */
 const marginTokens = 256;
-/** Requests that run longer are written down, so that they can be identified after a crash. */
-const openAfterMs = 250;
-/** A settlement that takes longer is lost for the client; the ledger is corrected afterwards (docs/money.md). */
 const settleDeadlineMs = 2_000;
 
 /** Money set aside for one request. It ends exactly once, by `settle` or by `close`. */
 export class Hold {
   readonly #bill: Bill;
   readonly #services: HoldServices;
-  readonly #openTimer: NodeJS.Timeout;
+  readonly #openLimit: Deadline;
   #heldMicrocents: bigint;
   #covered: Usage;
   #state: 'open' | 'lost' | 'settled' = 'open';
@@ -48,11 +60,10 @@ export class Hold {
     this.#heldMicrocents = heldMicrocents;
     this.#covered = covered;
     this.#services = services;
-    this.#openTimer = setTimeout(() => {
+    this.#openLimit = services.limits.open.begin(() => {
       const { requestId, accountId, keyId, modelId, startedAt } = bill;
       services.open({ requestId, accountId, keyId, modelId, startedAt, holdMicrocents: this.#heldMicrocents });
-    }, openAfterMs);
-    this.#openTimer.unref();
+    });
   }
 
   get heldMicrocents(): bigint {
@@ -101,11 +112,11 @@ export class Hold {
   /** Makes the charge durable; the answer's last bytes follow after it. Throws `internal_error` when that failed. */
   async settle(receipt: Receipt): Promise<void> {
     if (this.#state !== 'open') throw new Error('a hold is settled once');
-    clearTimeout(this.#openTimer);
+    this.#openLimit.end();
     const row = this.#priced(receipt);
     let outcome: 'billed' | 'lost';
     try {
-      outcome = await withDeadline(this.#services.settle(row), settleDeadlineMs);
+      outcome = await this.#settled(row);
     } catch (error) {
       this.#state = 'lost';
       throw new ApiError('internal_error', 'The charge for this answer could not be recorded; nothing is charged.', {
@@ -122,12 +133,12 @@ export class Hold {
   /** Ends a hold that was not settled: of an answer that was cut, refused or failed. Does nothing after a settlement. */
   async close(receipt: Receipt): Promise<void> {
     if (this.#state === 'settled') return;
-    clearTimeout(this.#openTimer);
+    this.#openLimit.end();
     // After a lost settlement the client was notified that it pays nothing; the row says so (docs/money.md, protocol 5).
     const row = this.#priced(receipt);
     if (this.#state === 'open') {
       try {
-        if ((await withDeadline(this.#services.settle(row), settleDeadlineMs)) === 'billed') {
+        if ((await this.#settled(row)) === 'billed') {
           this.#end(row.costMicrocents);
           return;
         }
@@ -150,6 +161,20 @@ export class Hold {
     return receipt;
   }
 
+  #settled(row: UsageRow): Promise<'billed' | 'lost'> {
+    const { settle, limits } = this.#services;
+    return new Promise((resolve, reject) => {
+      const limit = limits.settle.begin(() =>
+        reject(new Error(`no answer of the store within ${settleDeadlineMs} ms`)),
+      );
+      settle(row, (outcome) => {
+        limit.end();
+        if (typeof outcome === 'string') resolve(outcome);
+        else reject(outcome.error as Error);
+      });
+    });
+  }
+
   #end(charged: bigint): void {
     this.#state = 'settled';
     this.#services.closed(this.#heldMicrocents - charged);
@@ -158,19 +183,3 @@ export class Hold {
 
 const wantedCompletion = (used: number, max: number): number =>
   used < max ? Math.min(used + holdStepTokens, max) : used + holdStepTokens;
-
-function withDeadline<Value>(promise: Promise<Value>, deadlineMs: number): Promise<Value> {
-  return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Error(`no answer of the store within ${deadlineMs} ms`)), deadlineMs);
-    promise.then(
-      (value) => {
-        clearTimeout(timer);
-        resolve(value);
-      },
-      (error: unknown) => {
-        clearTimeout(timer);
-        reject(error as Error);
-      },
-    );
-  });
-}

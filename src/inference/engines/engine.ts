@@ -2,6 +2,7 @@ import type { ApiError } from '../../platform/errors.ts';
 import type { TakeBatch } from '../../generation/event.ts';
 import type { EngineRequest } from '../../generation/request.ts';
 import type { ImageTokenRule } from './image-tokens.ts';
+import type { StopSignal } from '../../platform/stop-signal.ts';
 
 /** Whether an engine can take work now, in words that help an operator. */
 export type EngineStatus =
@@ -28,9 +29,9 @@ export type EngineStatus =
  * - Nothing of a request with `retain: false` outlives it.
  */
 export interface Engine {
-  generate(request: EngineRequest, signal: AbortSignal, take: TakeBatch): Promise<void>;
+  generate(request: EngineRequest, signal: StopSignal, take: TakeBatch): Promise<void>;
   /** Exact number of prompt tokens after the template, or `undefined` when this backend cannot count. */
-  countTokens(request: EngineRequest, signal: AbortSignal): Promise<number | undefined>;
+  countTokens(request: EngineRequest, signal: StopSignal): Promise<number | undefined>;
   /** The 400 for a request that this engine can never serve; nothing was tried. Absent where it serves everything. */
   refusal?(request: EngineRequest): ApiError | undefined;
   /** Token ids are below it; `undefined` while it is not known, absent where the backend does not report it. */

@@ -51,6 +51,7 @@ import { respondKeyed } from './keyed.ts';
 import type { RunKeyed } from './keyed.ts';
 import { eventsOf, respondStream, respondWhole, sendError, sendJson, sendNotModified, sendPage } from './respond.ts';
 import type { Exchange } from './respond.ts';
+import type { StopSignal } from '../../platform/stop-signal.ts';
 
 export interface InferenceHostOptions {
   /** Version of the program. */
@@ -303,7 +304,7 @@ async function caughtUp({ headers }: IncomingMessage, { feed }: InferenceHostSer
 }
 
 /** Small bodies are parsed at once; a large one would block everybody else (reliability C12). */
-function jsonOf({ blocks, length }: Body, threads: JsonThreads, signal: AbortSignal): unknown {
+function jsonOf({ blocks, length }: Body, threads: JsonThreads, signal: StopSignal): unknown {
   const [only] = blocks;
   if (length > largeBodyBytes) return threads.parse(blocks, signal);
   return parseJson(blocks.length === 1 && only !== undefined ? only : Buffer.concat(blocks, length));

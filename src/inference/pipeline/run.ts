@@ -12,11 +12,12 @@ import type { CancelReason } from './cancellation.ts';
 import { countPrompt } from './count.ts';
 import { dispatch } from './dispatch.ts';
 import type { DispatchTrace } from './dispatch.ts';
-import { fetchImages } from './request-images.ts';
+import { fetchImages, hasImageUrls } from './request-images.ts';
 import type { ImageServices, WithImages } from './request-images.ts';
 import { Meter } from './meter.ts';
 import type { Order } from './order.ts';
 import type { BackendPool } from './backend-pool.ts';
+import type { StopSignal } from '../../platform/stop-signal.ts';
 
 export interface RunServices {
   readonly limits: Pick<Limits, 'admit'>;
@@ -48,16 +49,19 @@ export type Deliver = (batch: GenerationBatch) => boolean | Promise<boolean>;
  *
  * The last batch, with the final usage, is delivered only after the charge is durable (reliability I4).
  */
-export async function run(taken: Order, services: RunServices, signal: AbortSignal, deliver: Deliver): Promise<void> {
-  const admitted = await services.limits.admit(taken, 'generate', tokensLikely(taken)); // 429
+export async function run(taken: Order, services: RunServices, signal: StopSignal, deliver: Deliver): Promise<void> {
+  const admitting = services.limits.admit(taken, 'generate', tokensLikely(taken)); // 429
+  const admitted = admitting instanceof Promise ? await admitting : admitting;
   services.admitted(admitted);
   let images: WithImages | undefined;
   let spent: Spent | undefined;
   try {
     // Contracts decision 10: after the limits, before the credit, which needs the sizes.
-    images = await fetchImages(taken, services.images, services.placesOf(taken.model.id).backends, signal); // 400
-    const { order, fetchMs } = images;
-    const hold = await services.billing.hold(billOf(order, services)); // 402
+    const { backends } = services.placesOf(taken.model.id);
+    if (hasImageUrls(taken)) images = await fetchImages(taken, services.images, backends, signal); // 400
+    const { order, fetchMs } = images ?? { order: taken, fetchMs: 0 };
+    const bill = billOf(order, services);
+    const hold = services.billing.holdAtOnce(bill) ?? (await services.billing.hold(bill)); // 402
     const meter = new Meter(order);
     const trace: DispatchTrace = { backend: null, dispatched: false };
     let settled: Receipt | undefined;

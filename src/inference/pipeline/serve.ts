@@ -30,14 +30,16 @@ import { contextLengthExceeded, fit, promptTokenBound, promptTokensLikely, retry
 import type { Order } from './order.ts';
 import { reasoningOf } from './effort.ts';
 import type { KeptItems } from './stored-items.ts';
-import type { FileParts } from './request-files.ts';
-import { hasFiles, readFiles, resolveParts } from './resolve.ts';
+import type { FileCall, FileParts } from './request-files.ts';
+import { hasFiles, isPlain, readFiles, resolveParts } from './resolve.ts';
 import { withPreservedThinking } from './preserved-thinking.ts';
 import type { CountingRoute, InferenceRoute, Route } from './route.ts';
 import type { SealKeys } from './seals.ts';
 import { requestTags } from './tags.ts';
 import { checkTools } from './tool-rules.ts';
 import { checkTokenIds } from './vocabulary.ts';
+import { abortSignalOf } from '../../platform/stop-signal.ts';
+import type { StopSignal } from '../../platform/stop-signal.ts';
 
 export interface ServeServices {
   readonly directory: Directory;
@@ -105,7 +107,7 @@ export interface Call<On extends Route = InferenceRoute> {
   readonly clientId: string | null;
   readonly startedAt: number;
   elapsedMs(): number;
-  readonly signal: AbortSignal;
+  readonly signal: StopSignal;
   /** Reports time spent waiting for others: a backend that counted the prompt, servers of documents. */
   waited(engineMs: number): void;
   /** Reports that no limit refuses a request which `run` never sees. */
@@ -119,14 +121,15 @@ export interface Call<On extends Route = InferenceRoute> {
  * parsed JSON to an order that only needs a slot, credit and a backend. Throws `ApiError`.
  */
 export async function serve(json: unknown, call: Call, services: ServeServices): Promise<Order> {
-  const decoded = await decode(call.route.dialect, json, call, services);
+  let decoded = call.route.dialect.decodeRequest(json, contextOf(call));
+  if (decoded.references.length > 0) decoded = await decodeWithItems(call.route.dialect, json, decoded, call, services);
   const asked = decoded.request;
   const prepared = await prepare(asked, call, services);
   const { model, prompt, effort, choices, engineRequest, images } = prepared;
   const plan = services.limits.coveringPlan(call.caller) ?? null; // 403
   const { at } = asked;
   const larger = (): readonly Model[] => largerModels(prepared.found, call, services);
-  const fitted = await fit(
+  const fitting = fit(
     {
       prompt,
       tools: prepared.tools,
@@ -141,6 +144,7 @@ export async function serve(json: unknown, call: Call, services: ServeServices):
     larger,
     images,
   );
+  const fitted = fitting instanceof Promise ? await fitting : fitting;
   const { id } = call;
   return {
     id,
@@ -183,7 +187,9 @@ export async function serve(json: unknown, call: Call, services: ServeServices):
  * that would be fetched are estimated. Throws `ApiError`.
  */
 export async function serveCount(json: unknown, call: Call<CountingRoute>, services: ServeServices): Promise<string> {
-  const { request, format } = await decode(call.route.dialect, json, call, services);
+  let decoded = call.route.dialect.decodeRequest(json, contextOf(call));
+  if (decoded.references.length > 0) decoded = await decodeWithItems(call.route.dialect, json, decoded, call, services);
+  const { request, format } = decoded;
   const prepared = await prepare(request, call, services);
   const admitted = await services.limits.admit(call.caller, 'count'); // 429
   call.admitted(admitted);
@@ -204,17 +210,22 @@ export async function serveCount(json: unknown, call: Call<CountingRoute>, servi
   }
 }
 
-/** Decodes a body; a second time with the items that it names from earlier answers, if it names any. */
-async function decode<Format>(
+const contextOf = ({ headers, zdr }: Pick<Call, 'headers' | 'zdr'>) => ({
+  headers,
+  items: undefined,
+  isZeroRetention: zdr,
+});
+
+/** Decodes a body again, with the items that it names from earlier answers. */
+async function decodeWithItems<Format>(
   dialect: Dialect<Format>,
   json: unknown,
-  { headers, caller, zdr: isZeroRetention }: Pick<Call, 'headers' | 'caller' | 'zdr'>,
+  { references }: Decoded<Format>,
+  call: Pick<Call, 'headers' | 'caller' | 'zdr'>,
   services: Pick<ServeServices, 'items'>,
 ): Promise<Decoded<Format>> {
-  const decoded = dialect.decodeRequest(json, { headers, items: undefined, isZeroRetention });
-  if (decoded.references.length === 0) return decoded;
-  const items = await services.items.find(caller.account.id, decoded.references);
-  return dialect.decodeRequest(json, { headers, items, isZeroRetention });
+  const items = await services.items.find(call.caller.account.id, references);
+  return dialect.decodeRequest(json, { ...contextOf(call), items });
 }
 
 /** A request that its model can take, whatever the length of its answer. */
@@ -249,14 +260,12 @@ async function prepare(asked: GenerationRequest, call: Call<Route>, services: Se
   const flags = call.route.flags(capabilities);
   checkTools(asked);
   const form = formOf(asked, flags);
-  const { signal, zdr } = call;
-  const accountId = call.caller.account.id;
+  const { signal } = call;
   const { fetching } = services;
-  const holdBytes = (bytes: number): void => call.holdBytes(bytes);
-  const waited = (ms: number): void => call.waited(ms);
-  const fileCall = { accountId, zdr, signal, fetching, waited, holdBytes };
-  const files = hasFiles(asked.prompt) ? services.files.for(fileCall) : undefined;
-  const resolved = await resolveParts(asked.prompt, flags.vision, fetching.rules, signal, files);
+  const files = hasFiles(asked.prompt) ? services.files.for(fileCallOf(call, fetching)) : undefined;
+  const resolved = isPlain(asked.prompt)
+    ? asked.prompt
+    : await resolveParts(asked.prompt, flags.vision, fetching.rules, signal, files);
   // Part 1: `n` is one of the fields that are stripped for such a model.
   const choices = model.sampling === 'fixed' ? 1 : asked.choices;
   checkFeatures(choices === asked.choices ? asked : { ...asked, choices }, model, flags);
@@ -306,6 +315,15 @@ async function prepare(asked: GenerationRequest, call: Call<Route>, services: Se
     engineRequest,
   };
 }
+
+const fileCallOf = (call: Call<Route>, fetching: FetchSettings): FileCall => ({
+  accountId: call.caller.account.id,
+  zdr: call.zdr,
+  signal: abortSignalOf(call.signal),
+  fetching,
+  waited: (ms) => call.waited(ms),
+  holdBytes: (bytes) => call.holdBytes(bytes),
+});
 
 /** Tokens of the whole input, or of one prompt of it. */
 async function count(

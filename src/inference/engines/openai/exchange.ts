@@ -8,6 +8,8 @@ import { answerError, connectError, httpError, timeoutError, type UpstreamAnswer
 import type { Flavor } from './flavors.ts';
 import { SseReader, StreamFault } from './sse.ts';
 import { causeCode, type BackendIncident } from './incidents.ts';
+import type { StopSignal } from '../../../platform/stop-signal.ts';
+import type { Deadline, Deadlines } from '../../../platform/deadlines.ts';
 
 /** How an exchange left its connection and its backend, reported once, when the connection is free or gone. */
 export type ExchangeOutcome = 'answered' | 'connect-failed' | 'abandoned';
@@ -20,12 +22,15 @@ export interface ExchangeOptions {
   /** The request's fields, under the server's names. */
   readonly sent: Readonly<Record<string, unknown>>;
   readonly decoder: ChunkDecoder;
-  readonly signal: AbortSignal;
+  readonly signal: StopSignal;
   /** As in `Engine.generate`, which settles by the other two. */
   readonly take: TakeBatch;
   readonly resolve: () => void;
   readonly reject: (error: unknown) => void;
-  readonly firstTokenTimeoutMs: number;
+  /** From the request to the first batch. */
+  readonly firstTokenLimit: Deadlines;
+  /** Silence after it. */
+  readonly idleLimit: Deadlines;
   readonly idleTimeoutMs: number;
   /** Sends the request; `isFresh`: on a connection that has carried nothing yet. */
   readonly send: (handler: AnswerHandler, isFresh: boolean) => Call;
@@ -97,7 +102,7 @@ export class Exchange implements AnswerHandler {
   /** The connection has nothing more to give: `error` is the reason if it broke. */
   #ended: { readonly error: Error | undefined; readonly isUnanswered: boolean } | undefined;
   #lastByteAtMs = 0;
-  #timer: NodeJS.Timeout | undefined;
+  #limit: Deadline | undefined;
   #drainTimer: NodeJS.Timeout | undefined;
   readonly #onAbort = (): void => this.#fail(this.#options.signal.reason);
 
@@ -107,7 +112,7 @@ export class Exchange implements AnswerHandler {
     this.#sse = new SseReader((data, name) => this.#decoder.event(data, name));
     options.signal.addEventListener('abort', this.#onAbort, { once: true });
     // Absolute: 1xx heads, comments and role chunks do not move it (reliability U2, U3).
-    this.#timer = setTimeout(() => this.#timeOut('no_first_token_in_time'), options.firstTokenTimeoutMs);
+    this.#limit = options.firstTokenLimit.begin(() => this.#timeOut('no_first_token_in_time'));
     this.#call = options.send(this, false);
   }
 
@@ -347,20 +352,20 @@ export class Exchange implements AnswerHandler {
   /** From the first batch on only silence counts, not the total time (reliability U7). */
   #watchIdle(): void {
     this.#hasFirstBatch = true;
-    clearTimeout(this.#timer);
-    const { idleTimeoutMs } = this.#options;
+    this.#limit?.end();
+    const { idleLimit, idleTimeoutMs } = this.#options;
     const check = (): void => {
       // A paused socket is silent because the reader is slow.
       const isHeard = this.#bufferedBytes > 0 || this.#ended !== undefined;
       const idleMs = isHeard ? 0 : performance.now() - this.#lastByteAtMs;
-      if (idleMs < idleTimeoutMs) this.#timer = setTimeout(check, Math.max(1, idleTimeoutMs - idleMs));
+      if (idleMs < idleTimeoutMs) this.#limit = idleLimit.begin(check, Math.max(1, idleTimeoutMs - idleMs));
       else if (this.#decoder.isFinished) {
         // The answer is complete; only the closing usage is missing.
         this.#ended = { error: undefined, isUnanswered: false };
         this.#hand();
       } else this.#timeOut('silent_in_mid_answer');
     };
-    this.#timer = setTimeout(check, idleTimeoutMs);
+    this.#limit = idleLimit.begin(check);
   }
 
   #timeOut(incident: BackendIncident['incident']): void {
@@ -388,7 +393,7 @@ export class Exchange implements AnswerHandler {
     this.#options.onOver();
     this.#chunks = [];
     this.#bufferedBytes = 0;
-    clearTimeout(this.#timer);
+    this.#limit?.end();
     this.#options.signal.removeEventListener('abort', this.#onAbort);
   }
 

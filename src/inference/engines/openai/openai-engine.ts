@@ -30,6 +30,9 @@ import type { ForwardedField, UpstreamRequest, UpstreamServer } from './request-
 import { guarded } from './special-tokens.ts';
 import type { SpecialTokens } from './special-tokens.ts';
 import { causeCode, ThrottledLog, type ReportedIncident } from './incidents.ts';
+import type { StopSignal } from '../../../platform/stop-signal.ts';
+import { abortSignalOf } from '../../../platform/stop-signal.ts';
+import { Deadlines } from '../../../platform/deadlines.ts';
 
 export interface OpenAiEngineOptions {
   /** The model's public id, for errors, and for requests to the backend unless `model` says otherwise. */
@@ -93,7 +96,8 @@ class OpenAiEngine implements Engine {
   /** The lines of every request's head, after the first. */
   readonly #headLines: string;
   readonly #maxConcurrency: number;
-  readonly #firstTokenTimeoutMs: number;
+  readonly #firstTokenLimit: Deadlines;
+  readonly #idleLimit: Deadlines;
   readonly #idleTimeoutMs: number;
   readonly #breaker = new Breaker();
   readonly #incidents: ThrottledLog;
@@ -130,8 +134,9 @@ class OpenAiEngine implements Engine {
     };
     this.#basePath = url.pathname.replace(/\/+$/, '');
     this.#maxConcurrency = options.maxConcurrency ?? defaultMaxConcurrency;
-    this.#firstTokenTimeoutMs = options.firstTokenTimeoutMs ?? 120_000;
+    this.#firstTokenLimit = new Deadlines(options.firstTokenTimeoutMs ?? 120_000);
     this.#idleTimeoutMs = options.idleTimeoutMs ?? 60_000;
+    this.#idleLimit = new Deadlines(this.#idleTimeoutMs);
     this.#incidents = new ThrottledLog(options.onIncident ?? (() => {}));
     this.#trust = new ConstraintTrust({
       look: (kind) => this.#keepsConstraint(lookRequest(kind)),
@@ -165,20 +170,20 @@ class OpenAiEngine implements Engine {
     });
   }
 
-  generate(request: EngineRequest, signal: AbortSignal, take: TakeBatch): Promise<void> {
+  generate(request: EngineRequest, signal: StopSignal, take: TakeBatch): Promise<void> {
     const wait = signal.aborted ? undefined : this.#preparation(request, signal);
     if (wait === undefined) return this.#exchange(request, signal, take, undefined);
     return unlessAborted(wait, signal).then((written) => this.#exchange(request, signal, take, written));
   }
 
-  async countTokens(request: EngineRequest, signal: AbortSignal): Promise<number | undefined> {
+  async countTokens(request: EngineRequest, signal: StopSignal): Promise<number | undefined> {
     signal.throwIfAborted();
     return countTokens(request, {
       pool: this.#countingPool,
       server: this.#server,
       rootPath: this.#rootPath,
       headers: this.#headers,
-      signal: combineSignals([signal, this.#closing.signal]),
+      signal: combineSignals([abortSignalOf(signal), this.#closing.signal]),
     });
   }
 
@@ -226,7 +231,7 @@ class OpenAiEngine implements Engine {
   }
 
   /** A bounded wait before a request can be sent, usually none, and the request if it was written meanwhile. Never rejects. */
-  #preparation(request: EngineRequest, signal: AbortSignal): Promise<WrittenRequest | undefined> | undefined {
+  #preparation(request: EngineRequest, signal: StopSignal): Promise<WrittenRequest | undefined> | undefined {
     const settled = this.#cacheState(request);
     if (promptCharacters(request.prompt) < longCharacters) return settled?.then(() => undefined);
     return settled?.then(() => this.#write(request, signal)) ?? this.#write(request, signal);
@@ -247,11 +252,11 @@ class OpenAiEngine implements Engine {
    * A long request is measured before it is sent, in pieces, so that it blocks no others. Only then is it known whether its
    * prompt may be cached. A failure here recurs when it is opened.
    */
-  async #write(request: EngineRequest, signal: AbortSignal): Promise<WrittenRequest | undefined> {
+  async #write(request: EngineRequest, signal: StopSignal): Promise<WrittenRequest | undefined> {
     if (this.#isRefusing) return undefined;
     try {
       const upstream = upstreamRequest(request, this.#server, false);
-      return { upstream, measured: await measureJson(upstream.body, signal) };
+      return { upstream, measured: await measureJson(upstream.body, abortSignalOf(signal)) };
     } catch {
       return undefined;
     }
@@ -260,7 +265,7 @@ class OpenAiEngine implements Engine {
   /** `isLook`: it is our own, and only we learn its outcome. */
   #exchange(
     request: EngineRequest,
-    signal: AbortSignal,
+    signal: StopSignal,
     take: TakeBatch,
     written: WrittenRequest | undefined,
     isLook = false,
@@ -273,7 +278,7 @@ class OpenAiEngine implements Engine {
 
   #open(
     request: EngineRequest,
-    signal: AbortSignal,
+    signal: StopSignal,
     reader: Pick<ExchangeOptions, 'take' | 'resolve' | 'reject'>,
     written: WrittenRequest | undefined,
     isLook: boolean,
@@ -308,7 +313,8 @@ class OpenAiEngine implements Engine {
       sent: fieldsOf(body),
       decoder,
       signal,
-      firstTokenTimeoutMs: this.#firstTokenTimeoutMs,
+      firstTokenLimit: this.#firstTokenLimit,
+      idleLimit: this.#idleLimit,
       idleTimeoutMs: this.#idleTimeoutMs,
       send: (handler, isFresh) => this.#connections.send(outgoing, handler, isFresh),
       onAlive: () => this.#breaker.succeeded(),
@@ -471,7 +477,7 @@ function messageCharacters(message: Message): number {
 }
 
 /** An abort ends the wait at once; the awaited work continues. */
-function unlessAborted<Value>(wait: Promise<Value>, signal: AbortSignal): Promise<Value> {
+function unlessAborted<Value>(wait: Promise<Value>, signal: StopSignal): Promise<Value> {
   return new Promise((resolve, reject) => {
     const onAbort = (): void => reject(signal.reason as Error);
     signal.addEventListener('abort', onAbort, { once: true });

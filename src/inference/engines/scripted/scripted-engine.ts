@@ -18,6 +18,7 @@ import {
   type ScriptToken,
 } from './script.ts';
 import { idOf, logprobOf, readPrompt, vocabularySize } from './vocabulary.ts';
+import type { StopSignal } from '../../../platform/stop-signal.ts';
 
 export interface ScriptedEngineOptions {
   /** The model's public id, which rules can match on. */
@@ -55,7 +56,7 @@ class ScriptedEngine implements Engine {
     );
   }
 
-  async generate(request: EngineRequest, signal: AbortSignal, take: TakeBatch): Promise<void> {
+  async generate(request: EngineRequest, signal: StopSignal, take: TakeBatch): Promise<void> {
     const stops = [signal, this.#closing.signal];
     throwIfAborted(stops);
     const rule = this.#rule(request);
@@ -80,7 +81,7 @@ class ScriptedEngine implements Engine {
     await this.#speak(start, rule, plan, choices, request, tally, stops, take);
   }
 
-  countTokens(request: EngineRequest, signal: AbortSignal): Promise<number | undefined> {
+  countTokens(request: EngineRequest, signal: StopSignal): Promise<number | undefined> {
     if (signal.aborted) return Promise.reject(signal.reason as Error);
     return Promise.resolve(this.#rule(request).promptTokens ?? promptTokensOf(request));
   }
@@ -117,7 +118,7 @@ class ScriptedEngine implements Engine {
     choices: number,
     request: EngineRequest,
     tally: UsageTally,
-    stops: readonly AbortSignal[],
+    stops: readonly StopSignal[],
     take: TakeBatch,
   ): Promise<void> {
     const tokens = formed(plan.tokens, request.reasoningForm);
@@ -261,7 +262,7 @@ function closingUsage(rule: ScriptRule, start: GenerationEvent, tally: UsageTall
   return { type: 'usage', usage: tally.usage(), ...(tally.isReported ? {} : { counted: true }) };
 }
 
-async function fail(fault: ScriptFault, stops: readonly AbortSignal[], model: string): Promise<never> {
+async function fail(fault: ScriptFault, stops: readonly StopSignal[], model: string): Promise<never> {
   switch (fault.type) {
     case 'hang':
       return until(undefined, stops) as Promise<never>;
@@ -272,12 +273,12 @@ async function fail(fault: ScriptFault, stops: readonly AbortSignal[], model: st
   }
 }
 
-function throwIfAborted(stops: readonly AbortSignal[]): void {
+function throwIfAborted(stops: readonly StopSignal[]): void {
   for (const stop of stops) stop.throwIfAborted();
 }
 
 /** Waits until a moment of the monotonic clock, or forever; rejects at once when a signal aborts. Leaves nothing behind. */
-function until(atMs: number | undefined, stops: readonly AbortSignal[]): Promise<void> {
+function until(atMs: number | undefined, stops: readonly StopSignal[]): Promise<void> {
   throwIfAborted(stops);
   const leftMs = atMs === undefined ? Infinity : atMs - performance.now();
   if (leftMs <= 0) return Promise.resolve();

@@ -4,6 +4,7 @@ import { Worker } from 'node:worker_threads';
 import { entryUrl } from '../../entries.ts';
 import { ApiError, atCap } from '../../errors.ts';
 import type { JsonReply } from './json-thread.ts';
+import type { StopSignal } from '../../stop-signal.ts';
 
 export interface JsonThreadsOptions {
   /** Default: two; one where the main thread would have to share its CPU core with them. */
@@ -18,7 +19,7 @@ export interface JsonThreadsOptions {
 
 interface Job {
   blocks: readonly Uint8Array<ArrayBuffer>[];
-  readonly signal: AbortSignal;
+  readonly signal: StopSignal;
   resolve(value: unknown): void;
   reject(error: unknown): void;
 }
@@ -64,7 +65,7 @@ export class JsonThreads {
    * The value of a body in blocks, whose bytes are transferred. Rejects with `invalid_json_request`, with `backend_at_capacity`
    * when it takes too long or the threads are busy, or with the reason of the signal.
    */
-  parse(blocks: readonly Uint8Array<ArrayBuffer>[], signal: AbortSignal): Promise<unknown> {
+  parse(blocks: readonly Uint8Array<ArrayBuffer>[], signal: StopSignal): Promise<unknown> {
     return new Promise((resolve, reject) => {
       const free = [...this.#threads].find((thread) => thread.job === undefined);
       const canRun = free !== undefined || this.#threads.size < this.#threadsMax;
