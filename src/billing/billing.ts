@@ -1,7 +1,8 @@
 import { ApiError, atCap } from '../platform/errors.ts';
 import type { Usage } from '../generation/event.ts';
 import type { Ledger, UsageRow } from '../store/ledger.ts';
-import { holdStepTokens } from './bill.ts';
+import { costMicrocents } from '../catalog/pricing.ts';
+import { budgetsOf, holdStepTokens } from './bill.ts';
 import type { Bill, BudgetBill } from './bill.ts';
 import { budgetRefusal } from './budget-refusal.ts';
 import { ceiledCents, flooredCents } from './cents.ts';
@@ -60,8 +61,11 @@ export class Billing {
     return this.#heldMicrocents;
   }
 
-  /** Holds the estimate of a request, or throws `insufficient_credits` 402 (specification §7.6). */
-  async hold(bill: Bill): Promise<Hold> {
+  /**
+   * Holds the estimate of a request, or throws `insufficient_credits` 402 (specification §7.6). `countPrompt` gives the exact
+   * number of prompt tokens, and is called only when the bound is not funded; `undefined` when it cannot be counted.
+   */
+  async hold(bill: Bill, countPrompt: () => Promise<number | undefined> = uncounted): Promise<Hold> {
     const { ledger, backlogMax = 10_000 } = this.#options;
     if (ledger.backlog > backlogMax) {
       const message = 'Too many settlements are waiting for the database.';
@@ -70,23 +74,24 @@ export class Billing {
     if (this.#ledgerHealth.isLost && !(await this.#ledgerHealth.regain())) throw ledgerSilent();
     const atOnce = this.#holdFromMemory(bill);
     if (atOnce !== undefined) return atOnce;
-    const first = estimate(bill, bill.promptTokens);
+    const budgets = budgetsOf(bill);
+    const first = estimate(bill, bill.promptTokensMax);
     let lack: Lack | undefined =
-      bill.budgets !== undefined
-        ? await this.#fundAll(bill, bill.budgets, first.amount)
-        : (await this.#fund(bill.accountId, first.amount))
+      budgets !== undefined
+        ? await this.#fundAll(bill, budgets, first.amount)
+        : (await this.#fund(bill.account.id, first.amount))
           ? undefined
           : 'credit';
-    if (lack === undefined) return this.#open(bill, first);
+    if (lack === undefined) return this.#open(bill, first, budgets);
     // The bound from bytes is several times the real count: before a 402 the prompt is counted exactly.
-    const counted = await bill.countPrompt();
-    if (counted !== undefined && counted < bill.promptTokens) {
+    const counted = await countPrompt();
+    if (counted !== undefined && counted < bill.promptTokensMax) {
       const exact = estimate(bill, counted);
-      lack = await this.#fundAll(bill, bill.budgets ?? [], exact.amount);
-      if (lack === undefined) return this.#open(bill, exact);
-      throw this.#refusal(bill.accountId, exact.amount, lack);
+      lack = await this.#fundAll(bill, budgets ?? [], exact.amount);
+      if (lack === undefined) return this.#open(bill, exact, budgets);
+      throw this.#refusal(bill.account.id, exact.amount, lack);
     }
-    throw this.#refusal(bill.accountId, first.amount, lack);
+    throw this.#refusal(bill.account.id, first.amount, lack);
   }
 
   /** The same without a promise, where all is well and memory can decide, as it can for nearly every request. */
@@ -96,13 +101,14 @@ export class Billing {
   }
 
   #holdFromMemory(bill: Bill): Hold | undefined {
-    if (bill.isCovered) return this.#open(bill, { amount: 0n, covered: everything });
-    const { accountId, budgets } = bill;
-    if (budgets !== undefined || this.#loading.has(accountId)) return undefined;
-    const first = estimate(bill, bill.promptTokens);
+    if (bill.plan !== null) return this.#open(bill, { amount: 0n, covered: everything }, undefined);
+    const accountId = bill.account.id;
+    if (bill.key.budget !== undefined || bill.account.budget !== undefined) return undefined;
+    if (this.#loading.has(accountId)) return undefined;
+    const first = estimate(bill, bill.promptTokensMax);
     if (!this.reserve(accountId, first.amount)) return undefined;
     this.#options.ledger.left(accountId, this.#free.get(accountId) ?? 0n);
-    return this.#open(bill, first);
+    return this.#open(bill, first, undefined);
   }
 
   /** Takes up to `amount` for a growing hold: what there is, possibly after asking the store for more. */
@@ -167,7 +173,7 @@ export class Billing {
     let lack: Lack | undefined = 'credit';
     try {
       for (const payer of [...budgets, 'credit' as const]) {
-        const balanceId = payer === 'credit' ? bill.accountId : payer.balance.id;
+        const balanceId = payer === 'credit' ? bill.account.id : payer.balance.id;
         lack = payer;
         if (!(await this.#fund(balanceId, amount))) return lack;
         taken.push({ balanceId, epoch: this.#epoch });
@@ -298,15 +304,14 @@ export class Billing {
     );
   }
 
-  #open(bill: Bill, { amount, covered }: Estimate): Hold {
+  #open(bill: Bill, { amount, covered }: Estimate, budgets: readonly BudgetBill[] | undefined): Hold {
     const { ledger, newId, now = Date.now, log } = this.#options;
     this.#openHolds++;
     this.#heldMicrocents += amount;
     const epoch = this.#epoch;
     // Settling a hold of an earlier life would spend what now belongs to others (docs/money.md).
     const mayCharge = (row: UsageRow): boolean => epoch === this.#epoch || row.costMicrocents === 0n;
-    const { accountId } = bill;
-    const budgets = bill.isCovered ? undefined : bill.budgets;
+    const accountId = bill.account.id;
     const balanceIds = budgets === undefined ? undefined : [...budgets.map(({ balance }) => balance.id), accountId];
     const add = (microcents: bigint): void => {
       if (epoch !== this.#epoch) return;
@@ -342,7 +347,7 @@ export class Billing {
         this.#openHolds--;
         this.#heldMicrocents -= hold.heldMicrocents;
         // A plan's request takes nothing, so the account's lease was never asked for.
-        if (!bill.isCovered) add(remainder);
+        if (bill.plan === null) add(remainder);
         if (budgets !== undefined) this.#end(budgets);
       },
       repair: (row) =>
@@ -368,6 +373,8 @@ type Lack = 'credit' | BudgetBill;
 const ledgerSilent = (cause?: unknown): ApiError =>
   new ApiError('internal_error', 'The ledger does not answer.', { retryAfterSeconds: 1, cause });
 
+const uncounted = (): Promise<undefined> => Promise.resolve(undefined);
+
 const everything: Usage = {
   promptTokens: Infinity,
   cachedTokens: Infinity,
@@ -389,5 +396,5 @@ function estimate(bill: Bill, promptTokens: number): Estimate {
     completionTokens: Math.min(bill.completionTokensMax, holdStepTokens),
     reasoningTokens: 0,
   };
-  return { amount: bill.cost(covered), covered };
+  return { amount: costMicrocents(covered, bill.prices), covered };
 }

@@ -1,3 +1,4 @@
+import { costMicrocents } from '../catalog/pricing.ts';
 import { ApiError } from '../platform/errors.ts';
 import type { Usage } from '../generation/event.ts';
 import type { Ledger, UsageRow } from '../store/ledger.ts';
@@ -61,8 +62,14 @@ export class Hold {
     this.#covered = covered;
     this.#services = services;
     this.#openLimit = services.limits.open.begin(() => {
-      const { requestId, accountId, keyId, modelId, startedAt } = bill;
-      services.open({ requestId, accountId, keyId, modelId, startedAt, holdMicrocents: this.#heldMicrocents });
+      services.open({
+        requestId: bill.id,
+        accountId: bill.account.id,
+        keyId: bill.key.id,
+        modelId: bill.model.id,
+        startedAt: bill.startedAt,
+        holdMicrocents: this.#heldMicrocents,
+      });
     });
   }
 
@@ -90,7 +97,7 @@ export class Hold {
       completionTokens: wantedCompletion(usage.completionTokens, this.#bill.completionTokensMax),
       reasoningTokens: 0,
     };
-    const missing = this.#bill.cost(wanted) - this.#heldMicrocents;
+    const missing = costMicrocents(wanted, this.#bill.prices) - this.#heldMicrocents;
     const taken = missing > 0n ? this.#services.take(missing) : 0n;
     if (typeof taken === 'bigint') return this.#extend(usage, wanted, missing, taken);
     return taken.then((later) => {
@@ -106,7 +113,7 @@ export class Hold {
       this.#covered = wanted;
       return true;
     }
-    return this.#bill.cost(usage) <= this.#heldMicrocents;
+    return costMicrocents(usage, this.#bill.prices) <= this.#heldMicrocents;
   }
 
   /** Makes the charge durable; the answer's last bytes follow after it. Throws `internal_error` when that failed. */
@@ -152,7 +159,7 @@ export class Hold {
 
   #priced(receipt: Receipt): UsageRow {
     this.#isClosing = true;
-    const list = this.#bill.cost(receipt);
+    const list = costMicrocents(receipt, this.#bill.prices);
     const charge = isCharged(receipt.ending) ? list : 0n;
     // M2: never above the hold, whatever a backend reports.
     receipt.costMicrocents = charge < this.#heldMicrocents ? charge : this.#heldMicrocents;

@@ -52,7 +52,7 @@ export async function answerFiles(path: string, call: FileCall, services: FileRo
   if (request.method === 'POST') checkMultipart(request);
   const caller = call.authenticate();
   call.exchange.running.claim(caller.account.id, caller.key.id);
-  const zdr = zdrRequired(request.headers, caller);
+  const zdr = zdrRequired(request.headers, caller.key);
   if (request.method === 'POST') checkUpload(call, caller, zdr, services);
   const admitted = await services.limits.admit(caller, 'file');
   call.exchange.admitted = admitted;

@@ -1,8 +1,7 @@
 import type { Billing } from '../../billing/billing.ts';
-import { budgetsOf, holdStepTokens } from '../../billing/bill.ts';
+import { holdStepTokens } from '../../billing/bill.ts';
 import { isCharged } from '../../billing/endings.ts';
 import type { Receipt } from '../../billing/hold.ts';
-import { costMicrocents } from '../../catalog/pricing.ts';
 import { ApiError } from '../../platform/errors.ts';
 import type { GenerationBatch, Usage } from '../../generation/event.ts';
 import type { Admitted, Limits, Spent } from '../../billing/rate-limits/rate-limits.ts';
@@ -60,8 +59,8 @@ export async function run(taken: Order, services: RunServices, signal: StopSigna
     const { backends } = services.placesOf(taken.model.id);
     if (hasImageUrls(taken)) images = await fetchImages(taken, services.images, backends, signal); // 400
     const { order, fetchMs } = images ?? { order: taken, fetchMs: 0 };
-    const bill = billOf(order, services);
-    const hold = services.billing.holdAtOnce(bill) ?? (await services.billing.hold(bill)); // 402
+    const { billing } = services;
+    const hold = billing.holdAtOnce(order) ?? (await billing.hold(order, () => exactPrompt(order, services))); // 402
     const meter = new Meter(order);
     const trace: DispatchTrace = { backend: null, dispatched: false };
     let settled: Receipt | undefined;
@@ -141,8 +140,8 @@ export async function run(taken: Order, services: RunServices, signal: StopSigna
 }
 
 /** What a request counts for until its usage is known: the prompt and one step of the answer, like its hold. */
-const tokensLikely = ({ request, choices, promptTokensLikely }: Order): number =>
-  promptTokensLikely + Math.min((request.maxTokens + request.reasoningRoomTokens) * choices, holdStepTokens);
+const tokensLikely = ({ completionTokensMax, promptTokensLikely }: Order): number =>
+  promptTokensLikely + Math.min(completionTokensMax, holdStepTokens);
 
 function spentBy({ ending, promptTokens, completionTokens }: Receipt): Spent {
   const isCounted = isCharged(ending);
@@ -179,26 +178,13 @@ async function counted(order: Order, services: RunServices, imageTokens: number)
   return count === 'too-long' || count === undefined ? undefined : count + imageTokens;
 }
 
+const exactPrompt = async (order: Order, services: RunServices): Promise<number | undefined> =>
+  order.promptCounted ? undefined : await counted(order, services, order.imageTokens.most);
+
 /** Remembers the backend's figure for a prompt that was not counted. Zero data retention holds for this too. */
 function learnLength(order: Order, { counted, promptTokens }: Receipt, { promptLengths }: BackendPool): void {
   const isReported = !counted && !order.promptCounted && order.imageTokens.most === 0;
   if (isReported && order.request.retain) promptLengths.learn(order.account.id, order.promptTokensMax, promptTokens);
-}
-
-function billOf(order: Order, services: RunServices) {
-  return {
-    requestId: order.id,
-    accountId: order.account.id,
-    keyId: order.key.id,
-    modelId: order.model.id,
-    startedAt: order.startedAt,
-    isCovered: order.plan !== null,
-    budgets: order.plan === null ? budgetsOf(order.key, order.account, order.startedAt) : undefined,
-    promptTokens: order.promptTokensMax,
-    completionTokensMax: (order.request.maxTokens + order.request.reasoningRoomTokens) * order.choices,
-    cost: (usage: Usage) => costMicrocents(usage, order.prices),
-    countPrompt: async () => (order.promptCounted ? undefined : await counted(order, services, order.imageTokens.most)),
-  };
 }
 
 function receiptOf(
@@ -239,7 +225,7 @@ function receiptOf(
     plan: order.plan,
     keyBudget: order.plan === null ? (order.key.budget?.per ?? null) : null,
     accountBudget: order.plan === null ? (order.account.budget?.per ?? null) : null,
-    zdr: !order.request.retain,
+    zdr: order.zdr,
     // The hold fills these in.
     costMicrocents: 0n,
     unchargedMicrocents: 0n,
