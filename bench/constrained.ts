@@ -128,8 +128,11 @@ async function write(engine: LlamaEngine, index: number, gbnf: string, schema: u
   const events: GenerationEvent[] = [];
   let failure: string | undefined;
   try {
-    const stream = engine.generate(requestFor(index, gbnf, schema), new AbortController().signal);
-    for await (const batch of stream) events.push(...batch);
+    await engine.generate(
+      requestFor(index, gbnf, schema),
+      new AbortController().signal,
+      (batch) => events.push(...batch) > 0,
+    );
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     failure = `${error.code}: ${error.message}`;

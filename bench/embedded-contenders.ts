@@ -61,7 +61,9 @@ export async function embedded(settings: Settings, bannedTokens: readonly number
   return {
     name: 'embedded',
     answer: async (prompt, tokens) => {
-      const stream = engine.generate(
+      const arrivals: Arrival[] = [];
+      let text = '';
+      await engine.generate(
         {
           id: String(++requests).padStart(32, '0'),
           prompt: { type: 'token-ids', prompts: [prompt] },
@@ -91,15 +93,15 @@ export async function embedded(settings: Settings, bannedTokens: readonly number
           retain: false,
         },
         new AbortController().signal,
+        (batch) => {
+          for (const event of batch) {
+            if (event.type === 'text') text += event.text;
+            if (event.type === 'usage')
+              arrivals.push({ atMs: performance.now(), tokens: event.usage.completionTokens });
+          }
+          return true;
+        },
       );
-      const arrivals: Arrival[] = [];
-      let text = '';
-      for await (const batch of stream) {
-        for (const event of batch) {
-          if (event.type === 'text') text += event.text;
-          if (event.type === 'usage') arrivals.push({ atMs: performance.now(), tokens: event.usage.completionTokens });
-        }
-      }
       return { arrivals, text };
     },
     close: () => engine.close(),

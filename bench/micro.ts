@@ -5,7 +5,6 @@ import { Directory } from '../src/accounts/directory.ts';
 import { createFirstAccount } from '../src/accounts/first-account.ts';
 import { openSecret } from '../src/accounts/secret.ts';
 import { Billing } from '../src/billing/billing.ts';
-import { costMicrocents } from '../src/catalog/pricing.ts';
 import { chat } from '../src/inference/dialects/chat/chat.ts';
 import { completions } from '../src/inference/dialects/completions/completions.ts';
 import type { Dialect, ResponseHead } from '../src/inference/dialects/dialect.ts';
@@ -178,17 +177,19 @@ async function openMoney(folder: string) {
   const one = async (): Promise<void> => {
     const requestId = newId();
     const startedAt = Date.now();
-    const common = { requestId, accountId, keyId, modelId: 'bench', startedAt };
     const hold = await billing.hold({
-      ...common,
-      isCovered: false,
-      promptTokens: 1_800,
+      id: requestId,
+      account: { id: accountId },
+      key: { id: keyId },
+      model: { id: 'bench' },
+      startedAt,
+      plan: null,
+      prices,
+      promptTokensMax: 1_800,
       completionTokensMax: 256,
-      cost: (used) => costMicrocents(used, prices),
-      countPrompt: async () => undefined,
     });
     await hold.settle({
-      ...common,
+      ...{ requestId, accountId, keyId, modelId: 'bench', startedAt },
       ...usage,
       publicId: publicIdOf(requestId),
       clientId: null,

@@ -1,24 +1,27 @@
-import type { Usage } from '../generation/event.ts';
+import type { Prices } from '../catalog/pricing.ts';
 import { balanceAt, type Budget, type Balance } from '../store/budget.ts';
 
-/** What a hold is made for: the payer, the largest possible prompt, and the prices of tokens. */
+/** What a hold is made for: the payer, the largest possible prompt and answer, and the prices of tokens. */
 export interface Bill {
-  readonly requestId: Uint8Array;
-  readonly accountId: string;
-  readonly keyId: string;
-  readonly modelId: string;
+  readonly id: Uint8Array;
+  readonly account: Payer;
+  readonly key: Payer;
+  readonly model: { readonly id: string };
   readonly startedAt: number;
-  /** A plan pays: nothing is held or charged, whatever it costs. */
-  readonly isCovered: boolean;
-  /** Held from in addition to the account's credit; left out: none. */
-  readonly budgets?: readonly BudgetBill[] | undefined;
+  /** The plan that pays: nothing is held or charged, whatever it costs. null: it is paid from credit. */
+  readonly plan: string | null;
+  /** The account's rates for the model when the request started. */
+  readonly prices: Prices;
   /** Upper bound of the prompt's tokens, from its bytes, or their exact number. */
-  readonly promptTokens: number;
+  readonly promptTokensMax: number;
   /** Largest number of generated tokens of all choices together. */
   readonly completionTokensMax: number;
-  cost(usage: Usage): bigint;
-  /** Exact number of prompt tokens, called only when the bound is not funded; `undefined` when it cannot be counted. */
-  countPrompt(): Promise<number | undefined>;
+}
+
+interface Payer {
+  readonly id: string;
+  /** Held from and charged to in addition to the account's credit. */
+  readonly budget?: Budget | undefined;
 }
 
 /** A budget that a request is also held from and charged to. */
@@ -29,13 +32,14 @@ export interface BudgetBill {
   readonly balance: Balance;
 }
 
-/** The budgets of a key and of its account, for a request that started at that time; `undefined`: neither has one. */
-export function budgetsOf(
-  key: { readonly id: string; readonly budget?: Budget | undefined },
-  account: { readonly id: string; readonly budget?: Budget | undefined },
-  startedAt: number,
-): readonly BudgetBill[] | undefined {
-  if (key.budget === undefined && account.budget === undefined) return undefined;
+/** The budgets of the key and of its account; `undefined`: neither has one, or a plan pays. */
+export function budgetsOf({
+  key,
+  account,
+  startedAt,
+  plan,
+}: Pick<Bill, 'key' | 'account' | 'startedAt' | 'plan'>): readonly BudgetBill[] | undefined {
+  if (plan !== null || (key.budget === undefined && account.budget === undefined)) return undefined;
   const bills: BudgetBill[] = [];
   for (const [of, { id, budget }] of [['key', key] as const, ['account', account] as const])
     if (budget !== undefined) bills.push({ of, budget, balance: balanceAt(id, budget.per, startedAt) });

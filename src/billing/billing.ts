@@ -1,12 +1,13 @@
 import { ApiError, atCap } from '../platform/errors.ts';
 import type { Usage } from '../generation/event.ts';
 import type { Ledger, UsageRow } from '../store/ledger.ts';
-import { holdStepTokens } from './bill.ts';
+import { costMicrocents } from '../catalog/pricing.ts';
+import { budgetsOf, holdStepTokens } from './bill.ts';
 import type { Bill, BudgetBill } from './bill.ts';
 import { budgetRefusal } from './budget-refusal.ts';
 import { ceiledCents, flooredCents } from './cents.ts';
 import { LedgerHealth } from './ledger-health.ts';
-import { Hold } from './hold.ts';
+import { Hold, HoldLimits } from './hold.ts';
 import { repair } from './repair.ts';
 import type { RepairLog } from './repair.ts';
 
@@ -32,6 +33,7 @@ const endedEveryMs = 60_000;
 export class Billing {
   readonly #options: BillingOptions;
   readonly #ledgerHealth: LedgerHealth;
+  readonly #holdLimits = new HoldLimits();
   /** Microcents that can still be held, by balance: an account's credit, or a budget's period. Absent until its first request. */
   readonly #free = new Map<string, bigint>();
   readonly #loading = new Map<string, Promise<void>>();
@@ -59,32 +61,54 @@ export class Billing {
     return this.#heldMicrocents;
   }
 
-  /** Holds the estimate of a request, or throws `insufficient_credits` 402 (specification §7.6). */
-  async hold(bill: Bill): Promise<Hold> {
+  /**
+   * Holds the estimate of a request, or throws `insufficient_credits` 402 (specification §7.6). `countPrompt` gives the exact
+   * number of prompt tokens, and is called only when the bound is not funded; `undefined` when it cannot be counted.
+   */
+  async hold(bill: Bill, countPrompt: () => Promise<number | undefined> = uncounted): Promise<Hold> {
     const { ledger, backlogMax = 10_000 } = this.#options;
     if (ledger.backlog > backlogMax) {
       const message = 'Too many settlements are waiting for the database.';
       throw new ApiError('backend_at_capacity', message, atCap(backlogMax, 1));
     }
     if (this.#ledgerHealth.isLost && !(await this.#ledgerHealth.regain())) throw ledgerSilent();
-    if (bill.isCovered) return this.#open(bill, { amount: 0n, covered: everything });
-    const first = estimate(bill, bill.promptTokens);
+    const atOnce = this.#holdFromMemory(bill);
+    if (atOnce !== undefined) return atOnce;
+    const budgets = budgetsOf(bill);
+    const first = estimate(bill, bill.promptTokensMax);
     let lack: Lack | undefined =
-      bill.budgets !== undefined
-        ? await this.#fundAll(bill, bill.budgets, first.amount)
-        : (await this.#fund(bill.accountId, first.amount))
+      budgets !== undefined
+        ? await this.#fundAll(bill, budgets, first.amount)
+        : (await this.#fund(bill.account.id, first.amount))
           ? undefined
           : 'credit';
-    if (lack === undefined) return this.#open(bill, first);
+    if (lack === undefined) return this.#open(bill, first, budgets);
     // The bound from bytes is several times the real count: before a 402 the prompt is counted exactly.
-    const counted = await bill.countPrompt();
-    if (counted !== undefined && counted < bill.promptTokens) {
+    const counted = await countPrompt();
+    if (counted !== undefined && counted < bill.promptTokensMax) {
       const exact = estimate(bill, counted);
-      lack = await this.#fundAll(bill, bill.budgets ?? [], exact.amount);
-      if (lack === undefined) return this.#open(bill, exact);
-      throw this.#refusal(bill.accountId, exact.amount, lack);
+      lack = await this.#fundAll(bill, budgets ?? [], exact.amount);
+      if (lack === undefined) return this.#open(bill, exact, budgets);
+      throw this.#refusal(bill.account.id, exact.amount, lack);
     }
-    throw this.#refusal(bill.accountId, first.amount, lack);
+    throw this.#refusal(bill.account.id, first.amount, lack);
+  }
+
+  /** The same without a promise, where all is well and memory can decide, as it can for nearly every request. */
+  holdAtOnce(bill: Bill): Hold | undefined {
+    const { ledger, backlogMax = 10_000 } = this.#options;
+    return ledger.backlog > backlogMax || this.#ledgerHealth.isLost ? undefined : this.#holdFromMemory(bill);
+  }
+
+  #holdFromMemory(bill: Bill): Hold | undefined {
+    if (bill.plan !== null) return this.#open(bill, { amount: 0n, covered: everything }, undefined);
+    const accountId = bill.account.id;
+    if (bill.key.budget !== undefined || bill.account.budget !== undefined) return undefined;
+    if (this.#loading.has(accountId)) return undefined;
+    const first = estimate(bill, bill.promptTokensMax);
+    if (!this.reserve(accountId, first.amount)) return undefined;
+    this.#options.ledger.left(accountId, this.#free.get(accountId) ?? 0n);
+    return this.#open(bill, first, undefined);
   }
 
   /** Takes up to `amount` for a growing hold: what there is, possibly after asking the store for more. */
@@ -149,7 +173,7 @@ export class Billing {
     let lack: Lack | undefined = 'credit';
     try {
       for (const payer of [...budgets, 'credit' as const]) {
-        const balanceId = payer === 'credit' ? bill.accountId : payer.balance.id;
+        const balanceId = payer === 'credit' ? bill.account.id : payer.balance.id;
         lack = payer;
         if (!(await this.#fund(balanceId, amount))) return lack;
         taken.push({ balanceId, epoch: this.#epoch });
@@ -280,18 +304,14 @@ export class Billing {
     );
   }
 
-  #open(bill: Bill, { amount, covered }: Estimate): Hold {
+  #open(bill: Bill, { amount, covered }: Estimate, budgets: readonly BudgetBill[] | undefined): Hold {
     const { ledger, newId, now = Date.now, log } = this.#options;
     this.#openHolds++;
     this.#heldMicrocents += amount;
     const epoch = this.#epoch;
     // Settling a hold of an earlier life would spend what now belongs to others (docs/money.md).
-    const settle = (row: UsageRow): Promise<'billed' | 'lost'> =>
-      epoch === this.#epoch || row.costMicrocents === 0n
-        ? this.#ledgerHealth.watch(ledger.settle(row))
-        : Promise.resolve('lost');
-    const { accountId } = bill;
-    const budgets = bill.isCovered ? undefined : bill.budgets;
+    const mayCharge = (row: UsageRow): boolean => epoch === this.#epoch || row.costMicrocents === 0n;
+    const accountId = bill.account.id;
     const balanceIds = budgets === undefined ? undefined : [...budgets.map(({ balance }) => balance.id), accountId];
     const add = (microcents: bigint): void => {
       if (epoch !== this.#epoch) return;
@@ -303,8 +323,12 @@ export class Billing {
       return microcents;
     };
     const hold = new Hold(bill, amount, covered, {
+      limits: this.#holdLimits,
       open: (request) => ledger.open(request),
-      settle,
+      settle: (row, done) => {
+        if (mayCharge(row)) this.#ledgerHealth.report(ledger.settle(row), done);
+        else done('lost');
+      },
       take: (more) => {
         if (epoch !== this.#epoch) return 0n;
         const there = balanceIds === undefined ? this.take(accountId, more) : this.#takeAll(balanceIds, more);
@@ -323,14 +347,14 @@ export class Billing {
         this.#openHolds--;
         this.#heldMicrocents -= hold.heldMicrocents;
         // A plan's request takes nothing, so the account's lease was never asked for.
-        if (!bill.isCovered) add(remainder);
+        if (bill.plan === null) add(remainder);
         if (budgets !== undefined) this.#end(budgets);
       },
       repair: (row) =>
         repair(
           row,
           {
-            settle,
+            settle: (of) => (mayCharge(of) ? this.#ledgerHealth.watch(ledger.settle(of)) : Promise.resolve('lost')),
             readBack: (requestId) => ledger.readBack(requestId),
             transfer: (transfer) => ledger.transfer(transfer),
           },
@@ -348,6 +372,8 @@ type Lack = 'credit' | BudgetBill;
 /** Nothing is admitted while its cost could not be recorded (reliability D1, D3). */
 const ledgerSilent = (cause?: unknown): ApiError =>
   new ApiError('internal_error', 'The ledger does not answer.', { retryAfterSeconds: 1, cause });
+
+const uncounted = (): Promise<undefined> => Promise.resolve(undefined);
 
 const everything: Usage = {
   promptTokens: Infinity,
@@ -370,5 +396,5 @@ function estimate(bill: Bill, promptTokens: number): Estimate {
     completionTokens: Math.min(bill.completionTokensMax, holdStepTokens),
     reasoningTokens: 0,
   };
-  return { amount: bill.cost(covered), covered };
+  return { amount: costMicrocents(covered, bill.prices), covered };
 }

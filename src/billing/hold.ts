@@ -1,7 +1,9 @@
-import { withDeadline } from '../platform/deadline.ts';
+import { costMicrocents } from '../catalog/pricing.ts';
 import { ApiError } from '../platform/errors.ts';
 import type { Usage } from '../generation/event.ts';
 import type { Ledger, UsageRow } from '../store/ledger.ts';
+import { Deadlines } from '../platform/deadlines.ts';
+import type { Deadline } from '../platform/deadlines.ts';
 import { holdStepTokens } from './bill.ts';
 import type { Bill } from './bill.ts';
 import { isCharged } from './endings.ts';
@@ -13,9 +15,22 @@ export interface Receipt extends UsageRow {
   holdMicrocents: bigint;
 }
 
+/** What became of a settlement. */
+export type Settled = 'billed' | 'lost' | { readonly error: unknown };
+
+/** Time limits of holds; one for all of a process. */
+export class HoldLimits {
+  /** Requests that run longer are written down, so that they can be identified after a crash. */
+  readonly open = new Deadlines(250);
+  /** A settlement that takes longer is lost for the client; the ledger is corrected afterwards (docs/money.md). */
+  readonly settle = new Deadlines(settleDeadlineMs);
+}
+
 interface HoldServices {
+  readonly limits: HoldLimits;
   readonly open: Ledger['open'];
-  readonly settle: Ledger['settle'];
+  /** Hands in the row; reports once whether it is durable, or what failed. */
+  readonly settle: (row: UsageRow, done: (outcome: Settled) => void) => void;
   /** At most this much more; a promise where the store must be asked. */
   take(amount: bigint): bigint | Promise<bigint>;
   /** Taken for a hold that has ended meanwhile. */
@@ -28,16 +43,13 @@ interface HoldServices {
 
 /** A hold is extended when this many covered tokens are left. */
 const marginTokens = 256;
-/** Requests that run longer are written down, so that they can be identified after a crash. */
-const openAfterMs = 250;
-/** A settlement that takes longer is lost for the client; the ledger is corrected afterwards (docs/money.md). */
 const settleDeadlineMs = 2_000;
 
 /** Money set aside for one request. It ends exactly once, by `settle` or by `close`. */
 export class Hold {
   readonly #bill: Bill;
   readonly #services: HoldServices;
-  readonly #openTimer: NodeJS.Timeout;
+  readonly #openLimit: Deadline;
   #heldMicrocents: bigint;
   #covered: Usage;
   #state: 'open' | 'lost' | 'settled' = 'open';
@@ -49,11 +61,16 @@ export class Hold {
     this.#heldMicrocents = heldMicrocents;
     this.#covered = covered;
     this.#services = services;
-    this.#openTimer = setTimeout(() => {
-      const { requestId, accountId, keyId, modelId, startedAt } = bill;
-      services.open({ requestId, accountId, keyId, modelId, startedAt, holdMicrocents: this.#heldMicrocents });
-    }, openAfterMs);
-    this.#openTimer.unref();
+    this.#openLimit = services.limits.open.begin(() => {
+      services.open({
+        requestId: bill.id,
+        accountId: bill.account.id,
+        keyId: bill.key.id,
+        modelId: bill.model.id,
+        startedAt: bill.startedAt,
+        holdMicrocents: this.#heldMicrocents,
+      });
+    });
   }
 
   get heldMicrocents(): bigint {
@@ -80,7 +97,7 @@ export class Hold {
       completionTokens: wantedCompletion(usage.completionTokens, this.#bill.completionTokensMax),
       reasoningTokens: 0,
     };
-    const missing = this.#bill.cost(wanted) - this.#heldMicrocents;
+    const missing = costMicrocents(wanted, this.#bill.prices) - this.#heldMicrocents;
     const taken = missing > 0n ? this.#services.take(missing) : 0n;
     if (typeof taken === 'bigint') return this.#extend(usage, wanted, missing, taken);
     return taken.then((later) => {
@@ -96,17 +113,17 @@ export class Hold {
       this.#covered = wanted;
       return true;
     }
-    return this.#bill.cost(usage) <= this.#heldMicrocents;
+    return costMicrocents(usage, this.#bill.prices) <= this.#heldMicrocents;
   }
 
   /** Makes the charge durable; the answer's last bytes follow after it. Throws `internal_error` when that failed. */
   async settle(receipt: Receipt): Promise<void> {
     if (this.#state !== 'open') throw new Error('a hold is settled once');
-    clearTimeout(this.#openTimer);
+    this.#openLimit.end();
     const row = this.#priced(receipt);
     let outcome: 'billed' | 'lost';
     try {
-      outcome = await withDeadline(this.#services.settle(row), settleDeadlineMs, noAnswer);
+      outcome = await this.#settled(row);
     } catch (error) {
       this.#state = 'lost';
       throw new ApiError('internal_error', 'The charge for this answer could not be recorded; nothing is charged.', {
@@ -123,12 +140,12 @@ export class Hold {
   /** Ends a hold that was not settled: of an answer that was cut, refused or failed. Does nothing after a settlement. */
   async close(receipt: Receipt): Promise<void> {
     if (this.#state === 'settled') return;
-    clearTimeout(this.#openTimer);
+    this.#openLimit.end();
     // After a lost settlement the client was notified that it pays nothing; the row says so (docs/money.md, protocol 5).
     const row = this.#priced(receipt);
     if (this.#state === 'open') {
       try {
-        if ((await withDeadline(this.#services.settle(row), settleDeadlineMs, noAnswer)) === 'billed') {
+        if ((await this.#settled(row)) === 'billed') {
           this.#end(row.costMicrocents);
           return;
         }
@@ -142,13 +159,27 @@ export class Hold {
 
   #priced(receipt: Receipt): UsageRow {
     this.#isClosing = true;
-    const list = this.#bill.cost(receipt);
+    const list = costMicrocents(receipt, this.#bill.prices);
     const charge = isCharged(receipt.ending) ? list : 0n;
     // M2: never above the hold, whatever a backend reports.
     receipt.costMicrocents = charge < this.#heldMicrocents ? charge : this.#heldMicrocents;
     receipt.unchargedMicrocents = list - receipt.costMicrocents;
     receipt.holdMicrocents = this.#heldMicrocents;
     return receipt;
+  }
+
+  #settled(row: UsageRow): Promise<'billed' | 'lost'> {
+    const { settle, limits } = this.#services;
+    return new Promise((resolve, reject) => {
+      const limit = limits.settle.begin(() =>
+        reject(new Error(`no answer of the store within ${settleDeadlineMs} ms`)),
+      );
+      settle(row, (outcome) => {
+        limit.end();
+        if (typeof outcome === 'string') resolve(outcome);
+        else reject(outcome.error as Error);
+      });
+    });
   }
 
   #end(charged: bigint): void {
@@ -159,7 +190,3 @@ export class Hold {
 
 const wantedCompletion = (used: number, max: number): number =>
   used < max ? Math.min(used + holdStepTokens, max) : used + holdStepTokens;
-
-function noAnswer(): never {
-  throw new Error(`no answer of the store within ${settleDeadlineMs} ms`);
-}

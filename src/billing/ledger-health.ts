@@ -28,10 +28,24 @@ export class LedgerHealth {
 
   /** Observes the outcome of a call to the ledger. */
   watch<Value>(call: Promise<Value>): Promise<Value> {
+    this.report(call, ignored);
+    return call;
+  }
+
+  /** The same, and reports the outcome: for every request there is one promise less. */
+  report<Value>(call: Promise<Value>, done: (outcome: Value | { readonly error: unknown }) => void): void {
     if (this.#waiting === 0) this.#quietSinceMs = performance.now();
     this.#waiting++;
-    call.then(this.#onAnswer, this.#onFailure);
-    return call;
+    call.then(
+      (value) => {
+        this.#onAnswer();
+        done(value);
+      },
+      (error: unknown) => {
+        this.#onFailure(error);
+        done({ error });
+      },
+    );
   }
 
   /** Asks the ledger for a sign of life; concurrent callers wait for the same one. False: there is none. */
@@ -50,21 +64,23 @@ export class LedgerHealth {
     return await withDeadline(answered, silenceMaxMs, () => false);
   }
 
-  readonly #onAnswer = (): void => {
+  #onAnswer(): void {
     this.#waiting--;
     this.#quietSinceMs = performance.now();
     this.#isRefused = false;
-  };
+  }
 
-  readonly #onFailure = (error: unknown): void => {
+  #onFailure(error: unknown): void {
     if (error instanceof StoreError && !isOutage(error)) {
       this.#onAnswer();
       return;
     }
     this.#waiting--;
     this.#isRefused = true;
-  };
+  }
 }
+
+const ignored = (): void => {};
 
 /** A row that is refused for its content is an answer, too. */
 function isOutage(error: StoreError): boolean {

@@ -100,23 +100,8 @@ export type GenerationEvent =
 /** The events of one read from the engine; never empty. */
 export type GenerationBatch = readonly GenerationEvent[];
 
-/** Takes a batch, at once or later. `false` or a throw ends the reading here. */
+/**
+ * Takes a batch, in the turn that brought it; most of them cost no promise. A promise holds the engine back: the next batch comes
+ * when it has resolved. `false` or a throw ends the generation here.
+ */
 export type TakeBatch = (batch: GenerationBatch) => boolean | Promise<boolean>;
-
-/** Ends by returning after a `finish` for every choice, or by throwing. Read once, in one of the two ways. */
-export interface GenerationStream extends AsyncIterable<GenerationBatch> {
-  /**
-   * As a `for await` with `take` as its body: resolves where the loop would end, and rejects with what it would throw. A batch
-   * is handed over by a call, in the turn that brought it, so most of them cost no promise. Absent where that gains nothing.
-   */
-  forEach?(take: TakeBatch): Promise<void>;
-}
-
-/** Reads a stream in the way that costs it least. */
-export async function eachBatch(stream: GenerationStream, take: TakeBatch): Promise<void> {
-  if (stream.forEach !== undefined) return stream.forEach(take);
-  for await (const batch of stream) {
-    const goesOn = take(batch);
-    if (goesOn !== true && !(await goesOn)) return;
-  }
-}

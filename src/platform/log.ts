@@ -5,11 +5,11 @@
 
 /** A request that reached a hold, when its money is settled. */
 export interface AnswerRecord {
-  readonly id: string;
+  readonly requestId: Uint8Array;
   readonly publicId: string;
   readonly accountId: string;
   readonly keyId: string;
-  readonly model: string;
+  readonly modelId: string;
   readonly api: string;
   readonly streamed: boolean;
   readonly ending: string;
@@ -149,11 +149,11 @@ export function createLog(sink: LineSink): LogOutput {
       write({
         time: now(),
         event: 'answer',
-        id: record.id,
+        id: Buffer.from(record.requestId).toString('hex'),
         request_id: record.publicId,
         account: record.accountId,
         key: record.keyId,
-        model: record.model,
+        model: record.modelId,
         api: record.api,
         streamed: record.streamed,
         ending: record.ending,

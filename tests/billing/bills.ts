@@ -30,28 +30,27 @@ export function bill(
   changes: Partial<Bill> = {},
 ): Bill {
   return {
-    requestId: uuid(),
-    accountId,
-    keyId: 'key_000000000000',
-    modelId: 'model',
+    id: uuid(),
+    account: { id: accountId },
+    key: { id: 'key_000000000000' },
+    model: { id: 'model' },
     startedAt: Date.now(),
-    isCovered: false,
-    promptTokens,
+    plan: null,
+    prices,
+    promptTokensMax: promptTokens,
     completionTokensMax,
-    cost: (of) => costMicrocents(of, prices),
-    countPrompt: () => Promise.resolve(undefined),
     ...changes,
   };
 }
 
 export function receipt(
-  { requestId, accountId }: Bill,
+  { id, account }: Bill,
   promptTokens: number,
   completionTokens: number,
   ending: Receipt['ending'],
 ): Receipt {
-  return usage(accountId, 0n, {
-    requestId,
+  return usage(account.id, 0n, {
+    requestId: id,
     ending,
     promptTokens,
     completionTokens,

@@ -83,9 +83,10 @@ interface Subject {
 
 const billOf = (key: Subject, account: Subject, startedAt: number, promptTokens: number, completionTokensMax: number) =>
   bill(accountId, promptTokens, completionTokensMax, {
-    keyId: key.id,
+    // As they are now: a request keeps the budgets that it began with.
+    key: { ...key },
+    account: { id: accountId, budget: account.budget },
     startedAt,
-    budgets: budgetsOf(key, account, startedAt),
   });
 
 function receiptOf(
@@ -94,11 +95,11 @@ function receiptOf(
   completionTokens: number,
   ending: 'finished' | 'failed' | 'credit',
 ) {
-  const perOf = (of: 'key' | 'account') => made.budgets?.find((one) => one.of === of)?.budget.per ?? null;
+  const perOf = (of: 'key' | 'account') => budgetsOf(made)?.find((one) => one.of === of)?.budget.per ?? null;
   const row = receipt(made, promptTokens, completionTokens, ending);
-  const { keyId, startedAt } = made;
+  const { key, startedAt } = made;
   const budgets = { keyBudget: perOf('key'), accountBudget: perOf('account') };
-  return { ...row, keyId, startedAt, endedAt: startedAt, ...budgets };
+  return { ...row, keyId: key.id, startedAt, endedAt: startedAt, ...budgets };
 }
 
 const refusalOf = async (promise: Promise<unknown>): Promise<ApiError> => {
@@ -143,7 +144,7 @@ class Model {
     this.now = now;
   }
 
-  idsOf = (made: Bill): readonly string[] => (made.budgets ?? []).map(({ balance }) => balance.id);
+  idsOf = (made: Bill): readonly string[] => (budgetsOf(made) ?? []).map(({ balance }) => balance.id);
 
   free(balanceId: string): bigint {
     const spent = this.rows
@@ -160,7 +161,7 @@ class Model {
 
   /** What the bill can be held for: as much as the one that pays least. */
   least(made: Bill): bigint {
-    for (const { balance, budget } of made.budgets ?? [])
+    for (const { balance, budget } of budgetsOf(made) ?? [])
       if (!this.balances.has(balance.id))
         this.balances.set(balance.id, { amount: budget.amountMicrocents, endsAt: balance.endsAt });
     return [this.freeCredit(), ...this.idsOf(made).map((id) => this.free(id))].reduce((a, b) => (a < b ? a : b));
@@ -175,7 +176,7 @@ class Model {
       if (other.startsWith(`${subject.id}:${budget.per}`) && (balance.endsAt === null || balance.endsAt > this.now))
         balance.amount = budget.amountMicrocents;
     const isBeside = ({ made }: { readonly made: Bill }): boolean =>
-      (subject.of === 'account' || made.keyId === subject.id) &&
+      (subject.of === 'account' || made.key.id === subject.id) &&
       made.startedAt >= startsAt &&
       (endsAt === null || made.startedAt < endsAt) &&
       !this.idsOf(made).includes(id);
@@ -516,10 +517,10 @@ test('a budget finds spent what its period was charged before it was set, and so
 test('what a plan covers touches no budget', async (t) => {
   const { counter, key, account, at, give } = await scene(t);
   await give(key, per(0n));
-  const made = { ...billOf(key, account, at, 100, 10), isCovered: true };
+  const made = { ...billOf(key, account, at, 100, 10), plan: 'flat' };
   const hold = await counter.billing.hold(made);
   assert.equal(await hold.cover(used(100, 5_000)), true);
-  await hold.close(receiptOf({ ...made, budgets: undefined }, 100, 10, 'failed'));
+  await hold.close(receiptOf(made, 100, 10, 'failed'));
   assert.equal(counter.billing.freeMicrocents(balanceAt(key.id, 'month', at).id), undefined);
 });
 

@@ -38,9 +38,9 @@ test('a prompt is counted before the refusal, because the bound from its bytes i
   await customer(store, 'acct_a', costOf(100, 10));
   let counts = 0;
   const countPrompt = (): Promise<number> => Promise.resolve(++counts && 100);
-  const hold = await billing.hold(bill('acct_a', 400, 10, { countPrompt }));
+  const hold = await billing.hold(bill('acct_a', 400, 10), countPrompt);
   assert.deepEqual([counts, hold.heldMicrocents, billing.freeMicrocents('acct_a')], [1, costOf(100, 10), 0n]);
-  const refusal = await refusalOf(billing.hold(bill('acct_a', 400, 10, { countPrompt })));
+  const refusal = await refusalOf(billing.hold(bill('acct_a', 400, 10), countPrompt));
   assert.equal(refusal.code, 'insufficient_credits');
 });
 

@@ -1,7 +1,8 @@
 import type { ApiError } from '../../platform/errors.ts';
-import type { GenerationStream } from '../../generation/event.ts';
+import type { TakeBatch } from '../../generation/event.ts';
 import type { EngineRequest } from '../../generation/request.ts';
 import type { ImageTokenRule } from './image-tokens.ts';
+import type { StopSignal } from '../../platform/stop-signal.ts';
 
 /** Whether an engine can take work now, in words that help an operator. */
 export type EngineStatus =
@@ -16,19 +17,21 @@ export type EngineStatus =
  *
  * - It always streams, whatever its backend prefers.
  * - The first event is `start`. Batches are never empty. After the `finish` of every choice (and a last `usage`, when it
- *   has one) the stream returns; it never returns before that: a backend that ends early is a failure and throws.
- * - It throws `ApiError`s only (`backend_*`, `no_healthy_backends`, `context_length_exceeded`, `internal_error`), without
+ *   has one) `generate` resolves; never before that, unless `take` wants no more: a backend that ends early is a failure.
+ * - It hands over one batch at a time, and nothing once `take` has answered `false` or thrown: then the work stops, and `generate`
+ *   resolves, or rejects with what was thrown. It never settles while `take` has a batch.
+ * - Otherwise it rejects with `ApiError`s only (`backend_*`, `no_healthy_backends`, `context_length_exceeded`, `internal_error`), without
  *   texts of the backend in their messages, or the signal's own reason when it was aborted.
- * - When the signal aborts, a pending read rejects at once and the work behind it stops within 100 ms or one prefill chunk, even
- *   without a reader. Leaving a `for await` early stops the work too.
- * - It is pulled: it reads from its backend no faster than its reader takes batches, up to a bounded buffer.
+ * - When the signal aborts, the work stops within 100 ms or one prefill chunk, even while `take` has a batch, and `generate`
+ *   rejects at once, or when `take` has answered.
+ * - It reads from its backend no faster than `take` answers, up to a bounded buffer.
  * - Usage is clamped to what is possible (integers, 0 ≤ cached ≤ prompt, 0 ≤ reasoning ≤ completion).
  * - Nothing of a request with `retain: false` outlives it.
  */
 export interface Engine {
-  generate(request: EngineRequest, signal: AbortSignal): GenerationStream;
+  generate(request: EngineRequest, signal: StopSignal, take: TakeBatch): Promise<void>;
   /** Exact number of prompt tokens after the template, or `undefined` when this backend cannot count. */
-  countTokens(request: EngineRequest, signal: AbortSignal): Promise<number | undefined>;
+  countTokens(request: EngineRequest, signal: StopSignal): Promise<number | undefined>;
   /** The 400 for a request that this engine can never serve; nothing was tried. Absent where it serves everything. */
   refusal?(request: EngineRequest): ApiError | undefined;
   /** Token ids are below it; `undefined` while it is not known, absent where the backend does not report it. */

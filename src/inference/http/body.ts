@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 
 import { ApiError, atCap } from '../../platform/errors.ts';
+import type { StopSignal } from '../../platform/stop-signal.ts';
 
 /** Bytes of request bodies that are in memory at once, over all requests (contracts decision 23). */
 export class BodyBudget {
@@ -76,7 +77,7 @@ export function readBody(
   request: IncomingMessage,
   bytesMax: number,
   budget: BodyBudget,
-  signal: AbortSignal,
+  signal: StopSignal,
   admitLarge: () => void,
 ): Promise<Body> {
   return new Promise((resolve, reject) => {

@@ -15,6 +15,7 @@ import type { BodyBudget } from './body.ts';
 import { fileTooLarge, framingBytesMax, invalidField, readMultipart } from './multipart.ts';
 import { headersOf, sendJson } from './respond.ts';
 import type { Exchange } from './respond.ts';
+import { abortSignalOf } from '../../platform/stop-signal.ts';
 
 export const isFilesPath = (path: string): boolean => path === '/v1/files' || path.startsWith('/v1/files/');
 
@@ -51,7 +52,7 @@ export async function answerFiles(path: string, call: FileCall, services: FileRo
   if (request.method === 'POST') checkMultipart(request);
   const caller = call.authenticate();
   call.exchange.running.claim(caller.account.id, caller.key.id);
-  const zdr = zdrRequired(request.headers, caller);
+  const zdr = zdrRequired(request.headers, caller.key);
   if (request.method === 'POST') checkUpload(call, caller, zdr, services);
   const admitted = await services.limits.admit(caller, 'file');
   call.exchange.admitted = admitted;
@@ -110,7 +111,7 @@ function checkUpload({ request, limits }: FileCall, { key }: Caller, zdr: boolea
 
 async function upload({ request, exchange, limits }: FileCall, accountId: string, services: FileRouteServices) {
   const { files, bodyBudget } = services;
-  const { signal } = exchange.running;
+  const signal = abortSignalOf(exchange.running.signal);
   const shape = fileShape(request);
   const memoryBytes = files.memoryPerUploadBytes;
   bodyBudget.take(memoryBytes);
@@ -249,7 +250,7 @@ async function download(call: FileCall, accountId: string, id: string, files: Fi
     response.writeHead(200, head).end();
     return;
   }
-  const bytes = await files.read(file, running.signal);
+  const bytes = await files.read(file, abortSignalOf(running.signal));
   if (bytes === undefined) throw noSuchFile();
   try {
     for await (const chunk of bytes) {

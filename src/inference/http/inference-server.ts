@@ -17,11 +17,11 @@ import type { Admitted, Limits } from '../../billing/rate-limits/rate-limits.ts'
 import type { Slot } from '../../billing/rate-limits/slot.ts';
 import type { Log } from '../../platform/log.ts';
 import type { ServiceMetrics } from '../../platform/metrics/service-metrics.ts';
-import type { Order } from '../pipeline/order.ts';
+import { DeadlinesByLength } from '../../platform/deadlines.ts';
+import type { Order, RequestFacts } from '../pipeline/order.ts';
 import type { Route } from '../pipeline/route.ts';
 import { errorOfCancel } from '../pipeline/cancellation.ts';
 import { usableModels } from '../pipeline/access.ts';
-import type { FileParts } from '../pipeline/request-files.ts';
 import type { Origin } from '../pipeline/access.ts';
 import { imageBytes } from '../pipeline/request-images.ts';
 import { idempotencyKeyOf } from '../pipeline/idempotency.ts';
@@ -61,7 +61,9 @@ export interface InferenceHostOptions {
 }
 
 export interface InferenceHostServices
-  extends Pick<ServeServices, 'constraints' | 'directory' | 'prices' | 'seals'>, Pick<RunServices, 'billing'> {
+  extends
+    Pick<ServeServices, 'constraints' | 'directory' | 'prices' | 'seals' | 'fileParts'>,
+    Pick<RunServices, 'billing'> {
   /** The current runtime config; each request keeps the one that it began with. */
   lease(): Lease;
   /** Keys, accounts and prices as known here, and whether they are up to date. */
@@ -71,7 +73,6 @@ export interface InferenceHostServices
   readonly idempotency: Idempotency;
   readonly imageFetcher: ImageFetcher;
   readonly files: Files;
-  readonly fileParts: FileParts;
   readonly running: ActiveRequests;
   readonly log: Log;
   readonly admission: Admission;
@@ -91,7 +92,7 @@ export interface InferenceHostServices
 /** The inference host of the specification. The caller listens and closes. */
 export function createInferenceHost(services: InferenceHostServices, options: InferenceHostOptions): Server {
   const { log, metrics } = services;
-  const host: Host = { services, options, document: new PublishedDocument() };
+  const host: Host = { services, options, document: new PublishedDocument(), deadlines: new DeadlinesByLength() };
   return createListener(
     (request, response, connection) => {
       if (isPreflight(request)) preflight(request, response, host);
@@ -114,6 +115,7 @@ interface Host {
   readonly services: InferenceHostServices;
   readonly options: InferenceHostOptions;
   readonly document: PublishedDocument;
+  readonly deadlines: DeadlinesByLength;
 }
 
 /** The allowed origins in force now. */
@@ -135,6 +137,24 @@ function preflight(request: IncomingMessage, response: ServerResponse, { service
   services.metrics.http('preflight', status);
 }
 
+/** A request in progress, and what it holds of this process until it ends. */
+interface Arrival {
+  readonly request: IncomingMessage;
+  readonly connection: ListenerConnection;
+  readonly exchange: Exchange;
+  readonly lease: Lease;
+  readonly id: Uint8Array;
+  /** Its ids as they may be kept. */
+  readonly kept: ReturnType<typeof keptIds>;
+  readonly startedAt: number;
+  readonly elapsedMs: () => number;
+  route: Route | undefined;
+  order: Order | undefined;
+  place: Slot | undefined;
+  /** Taken for a large body. */
+  large: Slot | undefined;
+}
+
 /** One request, from its head to its last byte. Catches everything: every failure becomes an answer and a log line. */
 async function handle(
   request: IncomingMessage,
@@ -142,7 +162,31 @@ async function handle(
   connection: ListenerConnection,
   host: Host,
 ): Promise<void> {
-  const { services, options } = host;
+  const { services } = host;
+  const arrival = arrived(request, response, connection, services);
+  try {
+    const path = pathOf(request);
+    const route = inferenceRoutes.get(path);
+    arrival.route = route;
+    if (isFilesPath(path)) await answerFilePath(path, arrival, services);
+    else if (route !== undefined) await answerInference(route, arrival, host);
+    else {
+      if (path === '/v1/models') await caughtUp(request, services);
+      answerPlain(path, request, arrival.exchange, arrival.lease, host);
+    }
+  } catch (error) {
+    answerError(error, arrival, host);
+  } finally {
+    end(arrival, services);
+  }
+}
+
+function arrived(
+  request: IncomingMessage,
+  response: ServerResponse,
+  connection: ListenerConnection,
+  services: InferenceHostServices,
+): Arrival {
   const startedAt = services.now();
   const elapsedMs = stopwatch();
   const id = services.newId();
@@ -151,6 +195,13 @@ async function handle(
   const kept = keptIds(ids, request.headers['service-zdr'], own);
   const running = services.running.begin();
   const lease = services.lease();
+  response.on('close', () => {
+    if (!response.writableFinished) running.cancel('client-left');
+    // A connection that outlives its answer could bring new work while the stop waits.
+    else if (!services.ready()) request.socket.end();
+  });
+  // The port is closed while stopping, but connections that were not idle are still open: for this answer only.
+  if (!services.ready()) response.shouldKeepAlive = false;
   const exchange: Exchange = {
     response,
     connection,
@@ -165,133 +216,125 @@ async function handle(
     receivedMs: performance.now(),
     engineMs: 0,
   };
-  response.on('close', () => {
-    if (!response.writableFinished) running.cancel('client-left');
-    // A connection that outlives its answer could bring new work while the stop waits.
-    else if (!services.ready()) request.socket.end();
-  });
-  // The port is closed while stopping, but connections that were not idle are still open: for this answer only.
-  if (!services.ready()) response.shouldKeepAlive = false;
-  let route: Route | undefined;
-  let order: Order | undefined;
-  let place: Slot | undefined;
-  let large = undefined as Slot | undefined;
+  const nothingYet = { route: undefined, order: undefined, place: undefined, large: undefined };
+  return { request, connection, exchange, lease, id, kept, startedAt, elapsedMs, ...nothingYet };
+}
+
+async function answerFilePath(
+  path: string,
+  { request, exchange, lease }: Arrival,
+  services: InferenceHostServices,
+): Promise<void> {
+  if (!services.ready()) throw errorOfCancel('drain', undefined);
+  await caughtUp(request, services);
+  const { limits } = lease.runtimeConfig;
+  const authenticated = (): Caller => callerOf(request, lease, services);
+  await answerFiles(path, { request, exchange, limits, authenticate: authenticated }, services);
+}
+
+/** The order of contracts decision 10, up to the body. */
+async function answerInference(route: Route, arrival: Arrival, host: Host): Promise<void> {
+  const { request, exchange, lease, kept, startedAt, elapsedMs, id } = arrival;
+  const { services } = host;
+  const { admission } = services;
+  if (request.method !== 'POST') throw methodNotAllowed('POST');
+  if (!services.ready()) throw errorOfCancel('drain', undefined);
+  checkContentType(request);
+  if (services.feed.isStale) await caughtUp(request, services);
+  const { account, key } = callerOf(request, lease, services);
+  const zdr = zdrRequired(request.headers, key);
+  const idempotencyKey = route.kind === 'generate' ? idempotencyKeyOf(request.headers) : undefined;
+  checkDeclaredLength(request, lease.runtimeConfig.limits.bodyBytesMax);
+  admission.check(declaredLength(request), largeBodyBytes);
+  exchange.running.claim(account.id, key.id);
+  if (request.headers.expect !== undefined && request.httpVersion === '1.1') exchange.response.writeContinue();
+  const idHex = Buffer.from(id).toString('hex');
+  const facts: RequestFacts = { id, idHex, ...kept, startedAt, elapsedMs, account, key, zdr };
+  await answerBody(route, facts, idempotencyKey, arrival, host);
+}
+
+/** Reads the body, decides on it, and answers. The memory of the body is held until it has become an order. */
+async function answerBody(
+  route: Route,
+  facts: RequestFacts,
+  idempotencyKey: string | undefined,
+  arrival: Arrival,
+  host: Host,
+): Promise<void> {
+  const { request, exchange, lease } = arrival;
+  const { services } = host;
+  const { admission, bodyBudget } = services;
+  const { signal } = exchange.running;
+  const { headers } = request;
+  // A body without a declared length shows its size only here.
+  const admitLarge = (): void => void (arrival.large ??= admission.takeLarge(largeBodyBytes + 1, largeBodyBytes));
+  const body = await readBody(request, lease.runtimeConfig.limits.bodyBytesMax, bodyBudget, signal, admitLarge);
+  exchange.receivedMs = performance.now();
+  let keyed: KeyedRequest | undefined;
+  let order: Order;
+  let keptBytes = 0;
+  /** Bytes of files that the request names, while they are read. */
+  let fileBytes = 0;
   try {
-    const path = pathOf(request);
-    route = inferenceRoutes.get(path);
-    if (isFilesPath(path)) {
-      if (!services.ready()) throw errorOfCancel('drain', undefined);
-      await caughtUp(request, services);
-      const authenticated = (): Caller =>
-        requireCaller(authenticate(request.headers, services.directory, originOf(request, lease.runtimeConfig)));
-      const { limits } = lease.runtimeConfig;
-      await answerFiles(path, { request, exchange, limits, authenticate: authenticated }, services);
+    // Held from here to the last byte: clients that send slowly take no slot.
+    arrival.place = admission.take();
+    if (idempotencyKey !== undefined && route.kind === 'generate') {
+      const keyedBody = { route, zdr: facts.zdr, headers, blocks: body.blocks };
+      keyed = await services.idempotency.read(idempotencyKey, facts.account.id, keyedBody);
+    }
+    const json =
+      body.length > largeBodyBytes ? await services.jsonThreads.parse(body.blocks, signal) : parseSmall(body);
+    const waited = (engineMs: number): void => void (exchange.engineMs += engineMs);
+    const holdBytes = (bytes: number): void => {
+      bodyBudget.take(bytes);
+      fileBytes += bytes;
+    };
+    const admitted = (by: Admitted): void => void (exchange.admitted = by);
+    const call = { facts, headers, signal, lease, waited, holdBytes, admitted };
+    if (route.kind === 'count') {
+      sendJson(exchange, 200, await serveCount(json, { ...call, route }, services));
       return;
     }
-    if (route === undefined) {
-      if (path === '/v1/models') await caughtUp(request, services);
-      answerPlain(path, request, exchange, lease, host);
-      return;
-    }
-    if (request.method !== 'POST') throw methodNotAllowed('POST');
-    if (!services.ready()) throw errorOfCancel('drain', undefined);
-    // The order of contracts decision 10.
-    checkContentType(request);
-    await caughtUp(request, services);
-    const caller = requireCaller(
-      authenticate(request.headers, services.directory, originOf(request, lease.runtimeConfig)),
-    );
-    const zdr = zdrRequired(request.headers, caller);
-    const key = route.kind === 'generate' ? idempotencyKeyOf(request.headers) : undefined;
-    checkDeclaredLength(request, lease.runtimeConfig.limits.bodyBytesMax);
-    services.admission.check(declaredLength(request), largeBodyBytes);
-    running.claim(caller.account.id, caller.key.id);
-    if (request.headers.expect !== undefined && request.httpVersion === '1.1') response.writeContinue();
-    const { signal } = running;
-    const { admission, bodyBudget, constraints, directory, prices, seals, items } = services;
-    // A body without a declared length shows its size only here.
-    const admitLarge = (): void => void (large ??= admission.takeLarge(largeBodyBytes + 1, largeBodyBytes));
-    const body = await readBody(request, lease.runtimeConfig.limits.bodyBytesMax, bodyBudget, signal, admitLarge);
-    exchange.receivedMs = performance.now();
-    let keyed: KeyedRequest | undefined;
-    let keptBytes = 0;
-    /** Bytes of files that the request names, while they are read. */
-    let fileBytes = 0;
-    try {
-      // Held from here to the last byte: clients that send slowly take no slot.
-      place = admission.take();
-      if (key !== undefined && route.kind === 'generate') {
-        const { blocks } = body;
-        keyed = await services.idempotency.read(key, caller.account.id, {
-          route,
-          zdr,
-          headers: request.headers,
-          blocks,
-        });
-      }
-      const json = await jsonOf(body, services.jsonThreads, signal);
-      const waited = (engineMs: number): void => void (exchange.engineMs += engineMs);
-      const holdBytes = (bytes: number): void => {
-        bodyBudget.take(bytes);
-        fileBytes += bytes;
-      };
-      const { headers } = request;
-      const admitted = (by: Admitted): void => void (exchange.admitted = by);
-      const call = { id, headers, caller, zdr, ...kept, startedAt, elapsedMs, signal, waited, holdBytes, admitted };
-      const { catalog, images } = lease.runtimeConfig;
-      const { placesOf } = lease;
-      const { fileParts: files, limits } = services;
-      const serving = {
-        directory,
-        constraints,
-        prices,
-        seals,
-        items,
-        catalog,
-        fetching: images,
-        files,
-        placesOf,
-        limits,
-      };
-      if (route.kind === 'count') {
-        sendJson(exchange, 200, await serveCount(json, { ...call, route }, serving));
-        return;
-      }
-      order = await serve(json, { ...call, route }, serving);
-      keptBytes = imageBytes(order.request.prompt);
-    } finally {
-      bodyBudget.give(body.length + fileBytes - keptBytes);
-    }
-    lease.narrow(order.model.id);
-    try {
-      await answer(order, keyed, exchange, lease, host);
-    } finally {
-      bodyBudget.give(keptBytes);
-    }
-  } catch (error) {
-    // Cancelled before there was an order: `run` reports the other cancellations.
-    const reported =
-      running.cancelled !== undefined && error === running.cancelled
-        ? errorOfCancel(running.cancelled, order?.model.id)
-        : error;
-    if (order === undefined && services.admission.isShedding) connection.restAfterAnswer();
-    const wire = isFilesPath(pathOf(request)) ? fileShape(request) : route?.dialect;
-    if (!response.headersSent) sendError(exchange, reported, options.accountUrl, wire);
-    else response.destroy();
+    order = arrival.order = await serve(json, { ...call, route }, services);
+    keptBytes = imageBytes(order.request.prompt);
   } finally {
-    place?.release();
-    large?.release();
-    running.end();
-    lease.release();
-    // One line per request: those that had a hold have theirs already.
-    if (exchange.receipt === undefined) {
-      if (exchange.error !== undefined) logRefusal(request, exchange, order, elapsedMs(), services.log);
-      else if (exchange.repeatOf !== undefined && order !== undefined)
-        logReplay(exchange, exchange.repeatOf, order, elapsedMs(), services.log);
-    }
-    measure(exchange, route, order, request, services.metrics);
+    bodyBudget.give(body.length + fileBytes - keptBytes);
+  }
+  lease.narrow(order.model.id);
+  try {
+    await answer(order, keyed, exchange, lease, host);
+  } finally {
+    bodyBudget.give(keptBytes);
   }
 }
+
+function answerError(error: unknown, { request, connection, exchange, route, order }: Arrival, host: Host): void {
+  const { cancelled } = exchange.running;
+  // Cancelled before there was an order: `run` reports the other cancellations.
+  const reported = cancelled !== undefined && error === cancelled ? errorOfCancel(cancelled, order?.model.id) : error;
+  if (order === undefined && host.services.admission.isShedding) connection.restAfterAnswer();
+  const wire = isFilesPath(pathOf(request)) ? fileShape(request) : route?.dialect;
+  if (!exchange.response.headersSent) sendError(exchange, reported, host.options.accountUrl, wire);
+  else exchange.response.destroy();
+}
+
+function end(arrival: Arrival, services: InferenceHostServices): void {
+  const { request, exchange, lease, route, order, place, large, elapsedMs } = arrival;
+  place?.release();
+  large?.release();
+  exchange.running.end();
+  lease.release();
+  // One line per request: those that had a hold have theirs already.
+  if (exchange.receipt === undefined) {
+    if (exchange.error !== undefined) logRefusal(request, exchange, order, elapsedMs(), services.log);
+    else if (exchange.repeatOf !== undefined && order !== undefined)
+      logReplay(exchange, exchange.repeatOf, order, elapsedMs(), services.log);
+  }
+  measure(exchange, route, order, request, services.metrics);
+}
+
+const callerOf = (request: IncomingMessage, lease: Lease, { directory }: InferenceHostServices): Caller =>
+  requireCaller(authenticate(request.headers, directory, originOf(request, lease.runtimeConfig)));
 
 /**
  * This process lets no one in from memory alone when it may have missed a revoked key: it looks once more, or refuses (money, "A
@@ -302,10 +345,9 @@ async function caughtUp({ headers }: IncomingMessage, { feed }: InferenceHostSer
   throw new ApiError('internal_error', 'The database does not answer.', { retryAfterSeconds: 1 });
 }
 
-/** Small bodies are parsed at once; a large one would block everybody else (reliability C12). */
-function jsonOf({ blocks, length }: Body, threads: JsonThreads, signal: AbortSignal): unknown {
+/** At once; a large body would block everybody else (reliability C12). */
+function parseSmall({ blocks, length }: Body): unknown {
   const [only] = blocks;
-  if (length > largeBodyBytes) return threads.parse(blocks, signal);
   return parseJson(blocks.length === 1 && only !== undefined ? only : Buffer.concat(blocks, length));
 }
 
@@ -319,7 +361,7 @@ async function answer(
   const { services, options } = host;
   const { limits } = lease.runtimeConfig;
   const { running } = exchange;
-  const deadline = setTimeout(() => running.cancel('deadline'), limits.requestDeadlineMs);
+  const deadline = host.deadlines.of(limits.requestDeadlineMs).begin(() => running.cancel('deadline'));
   try {
     const head = {
       requestId: exchange.publicId,
@@ -332,7 +374,7 @@ async function answer(
     const ended = (receipt: Receipt, engineMs: number): void => {
       exchange.receipt = receipt;
       exchange.engineMs += engineMs;
-      logAnswer(order, receipt, services.log);
+      services.log.answer(receipt);
     };
     const { billing, limits: callerLimits, metrics } = services;
     const images = {
@@ -345,7 +387,7 @@ async function answer(
     const { placesOf } = lease;
     const runServices = { billing, limits: callerLimits, images, placesOf, admitted, ended, chunkGaps };
     const kept = (deliver: Deliver): Deliver => keepingItems(order, head, services.items, deliver);
-    const respond = { ...limits, accountUrl: options.accountUrl };
+    const respond = { ...limits, accountUrl: options.accountUrl, deadlines: host.deadlines };
     if (keyed !== undefined) {
       const runKeyed: RunKeyed = (signal, settling, deliver) =>
         run(order, { ...runServices, settling }, signal, kept(deliver));
@@ -357,7 +399,7 @@ async function answer(
     if (order.stream) await respondStream(exchange, eventsOf(format, head, begin), respond);
     else await respondWhole(exchange, format, head, begin);
   } finally {
-    clearTimeout(deadline);
+    deadline.end();
   }
 }
 
@@ -434,28 +476,6 @@ const originOf = (request: IncomingMessage, { trustedProxies }: RuntimeConfig): 
 const methodNotAllowed = (allow: string): ApiError =>
   new ApiError('http_405', `Use ${allow} here.`, { headers: { allow } });
 
-function logAnswer(order: Order, receipt: Receipt, log: Log): void {
-  log.answer({
-    id: order.idHex,
-    publicId: order.publicId,
-    accountId: order.account.id,
-    keyId: order.key.id,
-    model: order.model.id,
-    api: order.route.api,
-    streamed: order.stream,
-    ending: receipt.ending,
-    errorCode: receipt.errorCode,
-    promptTokens: receipt.promptTokens,
-    cachedTokens: receipt.cachedTokens,
-    completionTokens: receipt.completionTokens,
-    reasoningTokens: receipt.reasoningTokens,
-    costMicrocents: receipt.costMicrocents,
-    backend: receipt.backend,
-    firstTokenMs: receipt.firstTokenMs,
-    totalMs: receipt.totalMs,
-  });
-}
-
 /** Once per request, when it has ended: a few microseconds. No label is the client's choice (reliability §4). */
 function measure(
   exchange: Exchange,
@@ -475,7 +495,8 @@ function measure(
     streamed: order?.stream ?? false,
     status,
     code: (receipt === undefined ? error?.code : receipt.errorCode) ?? '',
-    answer: receipt === undefined ? undefined : { ...receipt, ownMs: performance.now() - receivedMs - engineMs },
+    answer: receipt,
+    ownMs: performance.now() - receivedMs - engineMs,
   });
 }
 

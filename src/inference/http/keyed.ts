@@ -6,10 +6,11 @@ import type { Order } from '../pipeline/order.ts';
 import type { Deliver } from '../pipeline/run.ts';
 import { respondStream, sendJson } from './respond.ts';
 import type { EventSource, Exchange, RespondOptions } from './respond.ts';
+import type { StopSignal } from '../../platform/stop-signal.ts';
 
 /** Runs the order for a signal; `settling` as in `RunServices`. */
 export type RunKeyed = (
-  signal: AbortSignal,
+  signal: StopSignal,
   settling: (closing: GenerationBatch) => Promise<void>,
   deliver: Deliver,
 ) => Promise<void>;

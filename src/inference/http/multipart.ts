@@ -54,20 +54,7 @@ export function readMultipart(
     let isWhole = false;
     let bytes = 0;
 
-    const parser = new Busboy({
-      headers: { ...request.headers, 'content-type': contentType },
-      // A file without a name is one too.
-      isPartAFile: (field, _type, name) => field === 'file' || name !== undefined,
-      fileHwm: waitingBytesMax,
-      limits: {
-        fileSize: bytesMax,
-        fieldSize: fieldBytesMax,
-        parts: partsMax,
-        headerPairs: partsMax,
-        headerSize: partHeaderBytesMax,
-      },
-    });
-
+    const parser = parserOf(request, contentType, bytesMax);
     const stop = (): void => {
       request.off('data', onData).off('close', onClose).off('error', onClose);
       signal.removeEventListener('abort', onAbort);
@@ -88,10 +75,7 @@ export function readMultipart(
     };
     const finish = (): void => {
       if (failure !== undefined || isWhole) return;
-      if (file === undefined) {
-        fail(invalidField('file', 'is required: the bytes of the file'));
-        return;
-      }
+      if (file === undefined) return fail(invalidField('file', 'is required: the bytes of the file'));
       isWhole = true;
       stop();
       settleFields?.resolve();
@@ -105,7 +89,7 @@ export function readMultipart(
     };
     const onAbort = (): void => fail(signal.reason);
 
-    parser.on('file', (field, stream) => {
+    parser.on('file', (field, stream, name) => {
       // Its failures are those of the body, which are reported below.
       stream.on('error', () => undefined);
       if (field !== 'file') {
@@ -119,9 +103,7 @@ export function readMultipart(
       }
       file = stream;
       stream.on('limit', () => fail(fileTooLarge(bytesMax)));
-    });
-    parser.on('file', (field, stream, name) => {
-      if (field !== 'file' || failure !== undefined || file !== stream) return;
+      if (failure !== undefined) return;
       resolve({
         name,
         file: bytesOf(stream, () => failure),
@@ -149,6 +131,21 @@ export function readMultipart(
     else request.pipe(parser);
   });
 }
+
+const parserOf = (request: IncomingMessage, contentType: string, bytesMax: number): InstanceType<typeof Busboy> =>
+  new Busboy({
+    headers: { ...request.headers, 'content-type': contentType },
+    // A file without a name is one too.
+    isPartAFile: (field, _type, name) => field === 'file' || name !== undefined,
+    fileHwm: waitingBytesMax,
+    limits: {
+      fileSize: bytesMax,
+      fieldSize: fieldBytesMax,
+      parts: partsMax,
+      headerPairs: partsMax,
+      headerSize: partHeaderBytesMax,
+    },
+  });
 
 /** Wraps a reason that is not an error, because streams need one. */
 class Stopped extends Error {

@@ -1,5 +1,7 @@
 import type { ServerResponse } from 'node:http';
 
+import type { Deadline, DeadlinesByLength } from '../../platform/deadlines.ts';
+
 import type { Receipt } from '../../billing/hold.ts';
 import { chat } from '../dialects/chat/chat.ts';
 import { keepAliveComment } from '../dialects/dialect.ts';
@@ -19,6 +21,7 @@ import type { RequestLimits } from '../pipeline/runtime-config.ts';
 export interface RespondOptions extends Pick<RequestLimits, 'primeMs' | 'keepAliveMs' | 'readerStallMs'> {
   /** Base URL of the pages about error codes. */
   readonly accountUrl: string;
+  readonly deadlines: DeadlinesByLength;
 }
 
 /** One answer in progress. */
@@ -90,13 +93,14 @@ export async function respondStream(exchange: Exchange, events: EventSource, opt
   const { response } = exchange;
   let writer: EventWriter | undefined;
   let writtenMs = 0;
+  const keepAliveLimit = options.deadlines.of(options.keepAliveMs);
   const open = (): EventWriter => {
     response.writeHead(200, headersOf(exchange, 'text/event-stream; charset=utf-8', { 'x-accel-buffering': 'no' }));
     const opened = new EventWriter(response);
     writer = opened;
     exchange.connection.fillWith(() => void opened.write(keepAliveComment));
-    clearTimeout(timer);
-    timer = setTimeout(keepAlive, options.keepAliveMs);
+    silence.end();
+    silence = keepAliveLimit.begin(keepAlive);
     return opened;
   };
   /** Fills silence. Compares the time of the last write, because rescheduling a timer costs more than storing a time. */
@@ -105,12 +109,12 @@ export async function respondStream(exchange: Exchange, events: EventSource, opt
       writer?.write(keepAliveComment);
       writtenMs = performance.now();
     }
-    timer = setTimeout(keepAlive, Math.max(1, options.keepAliveMs - (performance.now() - writtenMs)));
+    silence = keepAliveLimit.begin(keepAlive, Math.max(1, options.keepAliveMs - (performance.now() - writtenMs)));
   };
-  let timer = setTimeout(() => {
+  let silence: Deadline = options.deadlines.of(options.primeMs).begin(() => {
     open().write(keepAliveComment);
     writtenMs = performance.now();
-  }, options.primeMs);
+  });
   try {
     const last = await events.run((text) => {
       const out = writer ?? open();
@@ -129,7 +133,7 @@ export async function respondStream(exchange: Exchange, events: EventSource, opt
     // §7.9, contracts §1.0: the error is the stream's last event.
     if (!response.destroyed) response.end(events.error(errorBody(reported, exchange.publicId, options.accountUrl)));
   } finally {
-    clearTimeout(timer);
+    silence.end();
   }
 }
 

@@ -3,6 +3,7 @@ import { ApiError } from '../../platform/errors.ts';
 import type { ImagePart } from '../../generation/request.ts';
 import { measure } from './measure.ts';
 import type { ByteSource } from './measure.ts';
+import type { StopSignal } from '../../platform/stop-signal.ts';
 
 /** Whether the address of an image is its own content; everything else is for `checkUrl`. */
 export const isDataUri = (text: string): boolean => /^data:/i.test(text);
@@ -17,7 +18,7 @@ export const decodeStepCharacters = 262_144;
  * An image inside the request. Throws `unsupported_value` with `param: at` when it is not an image, not of its declared type, or
  * not strict base64. Yields to other requests after each step.
  */
-export async function readDataUri(uri: string, at: string, signal: AbortSignal): Promise<ImagePart> {
+export async function readDataUri(uri: string, at: string, signal: StopSignal): Promise<ImagePart> {
   const refuse = (why: string): ApiError => new ApiError('unsupported_value', `The image ${why}.`, { param: at });
   const head = /^data:([^,]{0,200}),/i.exec(uri.slice(0, 256));
   const [, declared, further] = /^(image\/[a-z+.-]+)((?:;[^;]*)*);base64$/i.exec(head?.[1] ?? '') ?? [];

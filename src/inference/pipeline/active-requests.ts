@@ -1,9 +1,11 @@
+import { StopSlot } from '../../platform/stop-signal.ts';
+import type { StopSignal } from '../../platform/stop-signal.ts';
 import type { CancelReason } from './cancellation.ts';
 
 /** A request in progress, from its arrival to its last byte. */
 export interface RunningRequest {
-  readonly signal: AbortSignal;
-  /** Why it was stopped. Unlike `signal`, asking for it costs nothing: most refusals need no signal. */
+  readonly signal: StopSignal;
+  /** Why it was stopped: the reason of `signal`. */
   readonly cancelled: CancelReason | undefined;
   /** Stops the request; only the first reason counts. */
   cancel(reason: CancelReason): void;
@@ -14,26 +16,24 @@ export interface RunningRequest {
 
 /** One running request or generation. */
 class Entry implements RunningRequest {
-  readonly #controller = new AbortController();
+  readonly signal = new StopSlot<CancelReason>();
   /** Whether a client waits for it. */
   readonly isRequest: boolean;
   readonly #ended: (entry: Entry) => void;
   accountId: string | undefined;
   keyId: string | undefined;
-  cancelled: CancelReason | undefined;
 
   constructor(isRequest: boolean, ended: (entry: Entry) => void) {
     this.isRequest = isRequest;
     this.#ended = ended;
   }
 
-  get signal(): AbortSignal {
-    return this.#controller.signal;
+  get cancelled(): CancelReason | undefined {
+    return this.signal.reason;
   }
 
   cancel(reason: CancelReason): void {
-    this.cancelled ??= reason;
-    this.#controller.abort(reason);
+    this.signal.stop(reason);
   }
 
   claim(accountId: string, keyId: string): void {
@@ -67,15 +67,17 @@ export class ActiveRequests {
   }
 
   #begin(isRequest: boolean): Entry {
-    const entry = new Entry(isRequest, (ended) => {
-      if (!this.#entries.delete(ended)) return;
-      if (ended.isRequest) this.#requests--;
-      if (this.#entries.size === 0) this.#whenEmpty?.();
-    });
+    const entry = new Entry(isRequest, this.#ended);
     this.#entries.add(entry);
     if (isRequest) this.#requests++;
     return entry;
   }
+
+  readonly #ended = (entry: Entry): void => {
+    if (!this.#entries.delete(entry)) return;
+    if (entry.isRequest) this.#requests--;
+    if (this.#entries.size === 0) this.#whenEmpty?.();
+  };
 
   cancelKey(keyId: string): void {
     for (const entry of this.#entries) if (entry.keyId === keyId) entry.cancel('revoked');

@@ -3,6 +3,7 @@ import { lengthRefusal } from './length-refusal.ts';
 import { withoutImages } from './request-images.ts';
 import { isReady, mayTake } from './backend-pool.ts';
 import type { Backend } from './backend-pool.ts';
+import type { StopSignal } from '../../platform/stop-signal.ts';
 
 /**
  * Exact number of prompt tokens without the images, by the first backend that is ready. `too-long`: the backend refused without
@@ -11,7 +12,7 @@ import type { Backend } from './backend-pool.ts';
 export async function countPrompt(
   request: EngineRequest,
   backends: readonly Backend[],
-  signal: AbortSignal,
+  signal: StopSignal,
 ): Promise<number | 'too-long' | undefined> {
   const engine = backends.find((backend) => isReady(backend) && mayTake(backend, request))?.engine;
   try {

@@ -1,11 +1,11 @@
 import { ApiError, atCap } from '../../platform/errors.ts';
-import { eachBatch } from '../../generation/event.ts';
 import type { GenerationBatch, TakeBatch } from '../../generation/event.ts';
 import type { EngineRequest } from '../../generation/request.ts';
 import { lengthRefusal } from './length-refusal.ts';
 import type { Order } from './order.ts';
 import { isFree, isReady, mayTake } from './backend-pool.ts';
 import type { Backend, BackendPool } from './backend-pool.ts';
+import type { StopSignal } from '../../platform/stop-signal.ts';
 
 /** What `dispatch` found out on the way, for the ledger and the log. */
 export interface DispatchTrace {
@@ -24,7 +24,7 @@ export async function dispatch(
   order: Order,
   places: BackendPool,
   trace: DispatchTrace,
-  signal: AbortSignal,
+  signal: StopSignal,
   take: TakeBatch,
 ): Promise<void> {
   const tried = new Set<Backend>();
@@ -32,7 +32,9 @@ export async function dispatch(
   let refitted = false;
   let failure: unknown;
   for (;;) {
-    const backend = await placeFor(order, places, tried, failure, signal);
+    const placing = places.line.place(() => freePlace(order, places, tried, failure), signal);
+    const backend = placing instanceof Promise ? await placing : placing;
+    if (typeof backend === 'string') throw allTaken(order, places, tried);
     let content = false;
     /** Failures from here on are not the backend's. */
     let isTaking = false;
@@ -43,7 +45,7 @@ export async function dispatch(
         isTaking = false;
         return goesOn;
       };
-      await eachBatch(backend.engine.generate(request, signal), (batch) => {
+      await backend.engine.generate(request, signal, (batch) => {
         content ||= hasContent(batch);
         isTaking = true;
         const goesOn = take(batch);
@@ -72,20 +74,11 @@ export async function dispatch(
   }
 }
 
-/** A backend with a slot taken on it, if need be after waiting in the queue. */
-async function placeFor(
-  order: Order,
-  places: BackendPool,
-  tried: ReadonlySet<Backend>,
-  failure: unknown,
-  signal: AbortSignal,
-): Promise<Backend> {
-  const taken = await places.line.place(() => freePlace(order, places, tried, failure), signal);
-  if (typeof taken === 'object') return taken;
-  // §7.5: a request that waited in vain gets the same error as one that may not wait.
+/** §7.5: a request that waited in vain gets the same error as one that may not wait. */
+function allTaken(order: Order, places: BackendPool, tried: ReadonlySet<Backend>): ApiError {
   const bounded = places.backends.filter((backend) => !tried.has(backend) && Number.isFinite(backend.concurrencyMax));
   const count = bounded.reduce((sum, { concurrencyMax }) => sum + concurrencyMax, 0);
-  throw new ApiError('backend_at_capacity', `All slots of the model '${order.model.id}' are in use.`, atCap(count, 1));
+  return new ApiError('backend_at_capacity', `All slots of the model '${order.model.id}' are in use.`, atCap(count, 1));
 }
 
 /**

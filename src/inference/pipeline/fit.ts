@@ -47,14 +47,14 @@ export interface FittedRequest extends Pick<GenerationRequest, 'prompt' | 'tools
  * The room of §4.2.1(5) goes beyond `max_tokens`, never beyond what the card promises: answer and reasoning together stay
  * within `max_output_tokens`, which caps the output, and within the window.
  */
-export async function fit(
+export function fit(
   request: FittedRequest,
   model: Model,
   route: LengthPolicy,
   countPrompt: (prompt: Prompt) => Promise<number | 'too-long' | undefined>,
   suggestions: () => readonly Model[],
   images: ImageTokens = noImages,
-): Promise<Fitted> {
+): Fitted | Promise<Fitted> {
   const prompts = singlePrompts(request.prompt).map((prompt) => {
     const bound = promptTokenBound(prompt, request.tools) + images.most;
     // Token ids are exact, and none are added to them.
@@ -80,25 +80,30 @@ export async function fit(
   };
   const tooLong = (tokens: number | undefined): ApiError =>
     contextLengthExceeded(model, tokens, wanted, suggestions(), request.at.prompt);
-  for (const one of prompts) {
-    if (one.isExact || one.most + roomy <= model.contextLength) continue;
-    const counted = await countPrompt(one.prompt);
-    if (counted === 'too-long') throw tooLong(undefined);
-    // No exact count is available: the backend judges, and `dispatch` refits once when it refuses.
-    if (counted === undefined) return fitted(wanted);
-    one.likely = counted + images.likely;
-    one.most = counted + images.most;
-    one.isExact = images.most === 0;
-  }
-  const likely = longest(prompts, 'likely');
-  if (likely + wanted <= model.contextLength) return fitted(wanted);
-
-  const room = model.contextLength - likely;
-  // §4.2.1(4) with contracts decision 14: one retry without max_tokens, as long as the window leaves room.
-  const mayShrink = route.retryWithoutMaxTokens || heeded(request.maxTokens, model) === undefined;
-  if (room < 1 || !mayShrink) throw tooLong(likely);
-  const maxTokens = capped(room, model);
-  return { ...fitted(maxTokens), limitedByContext: maxTokens === room };
+  const decided = (): Fitted => {
+    const likely = longest(prompts, 'likely');
+    if (likely + wanted <= model.contextLength) return fitted(wanted);
+    const room = model.contextLength - likely;
+    // §4.2.1(4) with contracts decision 14: one retry without max_tokens, as long as the window leaves room.
+    const mayShrink = route.retryWithoutMaxTokens || heeded(request.maxTokens, model) === undefined;
+    if (room < 1 || !mayShrink) throw tooLong(likely);
+    const maxTokens = capped(room, model);
+    return { ...fitted(maxTokens), limitedByContext: maxTokens === room };
+  };
+  const uncertain = prompts.filter(({ isExact, most }) => !isExact && most + roomy > model.contextLength);
+  const counted = async (): Promise<Fitted> => {
+    for (const one of uncertain) {
+      const count = await countPrompt(one.prompt);
+      if (count === 'too-long') throw tooLong(undefined);
+      // No exact count is available: the backend judges, and `dispatch` refits once when it refuses.
+      if (count === undefined) return fitted(wanted);
+      one.likely = count + images.likely;
+      one.most = count + images.most;
+      one.isExact = images.most === 0;
+    }
+    return decided();
+  };
+  return uncertain.length === 0 ? decided() : counted();
 }
 
 /** A conversation, or each prompt of a batch as a separate request. */

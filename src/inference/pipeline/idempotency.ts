@@ -18,6 +18,8 @@ import type { RecordingBudget } from './recording.ts';
 import type { ActiveRequests, RunningRequest } from './active-requests.ts';
 import type { InferenceRoute } from './route.ts';
 import { openAnswer, sealAnswer } from './sealed-answer.ts';
+import { abortSignalOf } from '../../platform/stop-signal.ts';
+import type { StopSignal } from '../../platform/stop-signal.ts';
 
 /** How long a key stands for its request. */
 export const keptMs = 86_400_000;
@@ -91,7 +93,7 @@ export interface Generate {
   (generation: {
     readonly recording: Recording;
     /** The generation's signal; its clients have their own. */
-    readonly signal: AbortSignal;
+    readonly signal: StopSignal;
     /** Keeps the answer, which ends with this last text; to be called before the charge. Throws when it may not be charged. */
     readonly keep: (last: string) => Promise<void>;
   }): Promise<string>;
@@ -257,7 +259,7 @@ export class Idempotency {
         }
         case 'running':
           answer.origin = { publicId: claimed.publicId, isEarlier: true };
-          await sleep(waitMs, undefined, { signal }).catch(() => {});
+          await sleep(waitMs, undefined, { signal: abortSignalOf(signal) }).catch(() => {});
       }
     }
   }

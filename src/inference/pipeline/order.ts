@@ -1,14 +1,14 @@
+import type { Bill } from '../../billing/bill.ts';
 import type { Caller } from '../../accounts/directory.ts';
 import type { Model } from '../../catalog/model.ts';
-import type { Prices } from '../../catalog/pricing.ts';
 import type { AnswerFormat } from '../dialects/dialect.ts';
 import type { ApiError } from '../../platform/errors.ts';
 import type { EngineRequest, ImageTokens } from '../../generation/request.ts';
 import type { LengthRefusal } from './length-refusal.ts';
 import type { InferenceRoute } from './route.ts';
 
-/** A request that has passed every check and only needs a slot, credit and a backend: passed from `serve` to `run`. */
-export interface Order {
+/** The facts of a request that do not come from its body; made once, and part of whatever is made of it. */
+export interface RequestFacts extends Caller {
   /** UUIDv7, the ledger's key. */
   readonly id: Uint8Array;
   /** The same as 32 hex digits. */
@@ -20,27 +20,29 @@ export interface Order {
   readonly startedAt: number;
   /** Milliseconds since then, by a monotonic clock (reliability S5). */
   elapsedMs(): number;
-  readonly account: Caller['account'];
-  readonly key: Caller['key'];
+  /** Zero data retention: nothing of it may be kept. */
+  readonly zdr: boolean;
+}
+
+/**
+ * A request that has passed every check and only needs a slot, credit and a backend: passed from `serve` to `run`. It is also the
+ * bill that its hold is made for.
+ */
+export interface Order extends RequestFacts, Omit<Bill, keyof RequestFacts> {
+  readonly model: Model;
   readonly route: InferenceRoute;
   /** How the answer is encoded. */
   readonly format: AnswerFormat;
-  readonly model: Model;
-  /** The plan that pays for it; null: it is paid from credit. */
-  readonly plan: string | null;
-  /** The account's rates for the model when the request started. */
-  readonly prices: Prices;
   readonly stream: boolean;
   /** The client's labels, for dedicated models; empty elsewhere. */
   readonly tags: readonly string[];
   readonly request: EngineRequest;
   /** How many choices the answer has: prompts × n. */
   readonly choices: number;
-  /** Upper bound of the prompt's tokens, for the hold; exact when `promptCounted`. */
-  readonly promptTokensMax: number;
+  /** `promptTokensMax` is exact. */
+  readonly promptCounted: boolean;
   /** Charged for the prompt when its length is never reported: on the low side; exact when `promptCounted`. */
   readonly promptTokensLikely: number;
-  readonly promptCounted: boolean;
   /** Most tokens that any tokenizer and template could make of the prompt: a backend that reports more is not believed. */
   readonly promptTokensPossible: number;
   /** The answer's limit is what the window leaves. */

@@ -1,5 +1,6 @@
 import type { CancelReason } from './cancellation.ts';
 import { errorOfCancel } from './cancellation.ts';
+import type { StopSignal } from '../../platform/stop-signal.ts';
 
 /** What all recordings together hold in memory. */
 export interface RecordingBudget {
@@ -80,7 +81,7 @@ export class Recording {
    * Hands the answer to a reader from the beginning, except for the last text, with which it resolves. Rejects with the error
    * that the answer ended in, or with the signal's reason, a `CancelReason`.
    */
-  async follow(signal: AbortSignal, emit: Emit): Promise<string> {
+  async follow(signal: StopSignal, emit: Emit): Promise<string> {
     const isLate = this.#dropped > 0;
     const reader: Reader = { next: isLate ? Infinity : 0, wake: undefined };
     const onAbort = (): void => reader.wake?.();

@@ -7,6 +7,7 @@ import { errorOfCancel } from './cancellation.ts';
 import type { CancelReason } from './cancellation.ts';
 import type { Order } from './order.ts';
 import type { Backend } from './backend-pool.ts';
+import type { StopSignal } from '../../platform/stop-signal.ts';
 
 /** Images that one request may have, wherever they come from. */
 export const imagesMax = 20;
@@ -39,6 +40,10 @@ export interface WithImages {
   release(): void;
 }
 
+/** Whether images are left to be fetched. */
+export const hasImageUrls = ({ request: { prompt } }: Order): boolean =>
+  prompt.type === 'messages' && prompt.messages.some(({ content }) => content.some(({ type }) => type === 'image-url'));
+
 /**
  * Fetches the images that an order still has as URLs, after its slot and before its credit (contracts decisions 10 and 18), so
  * that backends never fetch anything. Throws `model_request_rejected` or `unsupported_value`, naming the field.
@@ -47,11 +52,10 @@ export async function fetchImages(
   order: Order,
   services: ImageServices,
   backends: readonly Backend[],
-  signal: AbortSignal,
+  signal: StopSignal,
 ): Promise<WithImages> {
   const { prompt } = order.request;
   const urls = [...new Map(imageUrls(prompt).map((part) => [part.url, part])).values()];
-  if (urls.length === 0) return { order, fetchMs: 0, release: () => {} };
   const { budget } = services;
   const begunMs = performance.now();
   // Aborted by the first thing that ends the fetching: a failure, the time limit, or the end of the request.
@@ -147,14 +151,14 @@ function withFetched(order: Order, fetched: ReadonlyMap<string, ImagePart>, back
   };
 }
 
-async function imageOf(bytes: Buffer, at: string, signal: AbortSignal): Promise<ImagePart> {
+async function imageOf(bytes: Buffer, at: string, signal: StopSignal): Promise<ImagePart> {
   const image = await imageFrom(bytes, at, signal);
   if (typeof image === 'string') throw rejected(image, at);
   return image;
 }
 
 /** An image from the bytes of its file, or a text for the client that says why it is not one. Yields to other requests. */
-export async function imageFrom(bytes: Buffer, at: string, signal: AbortSignal): Promise<ImagePart | string> {
+export async function imageFrom(bytes: Buffer, at: string, signal: StopSignal): Promise<ImagePart | string> {
   const found = measure({ length: bytes.length, at: (start, count) => bytes.subarray(start, start + count) });
   if (typeof found === 'string') return found;
   const pieces: string[] = [];

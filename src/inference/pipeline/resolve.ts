@@ -5,6 +5,7 @@ import { checkUrl } from '../../platform/outbound/check-url.ts';
 import type { ImageRules } from '../../platform/outbound/check-url.ts';
 import type { FileResolver } from './request-files.ts';
 import { imagesMax } from './request-images.ts';
+import type { StopSignal } from '../../platform/stop-signal.ts';
 
 /**
  * Turns the parts that a dialect leaves unresolved into content. For a model without vision, images are removed before any check
@@ -16,14 +17,10 @@ export async function resolveParts(
   prompt: Prompt,
   vision: boolean,
   rules: ImageRules,
-  signal: AbortSignal,
+  signal: StopSignal,
   files?: FileResolver,
 ): Promise<Prompt> {
-  if (
-    prompt.type !== 'messages' ||
-    !prompt.messages.some((message) => message.content.some((part) => part.type !== 'text'))
-  )
-    return prompt;
+  if (prompt.type !== 'messages' || isPlain(prompt)) return prompt;
   const resolver: Resolver = { vision, rules, signal, files, images: 0 };
   const messages: Message[] = [];
   for (const message of prompt.messages) messages.push(await resolveMessage(message, resolver));
@@ -33,7 +30,7 @@ export async function resolveParts(
 interface Resolver {
   readonly vision: boolean;
   readonly rules: ImageRules;
-  readonly signal: AbortSignal;
+  readonly signal: StopSignal;
   /** `undefined`: files are refused. */
   readonly files: FileResolver | undefined;
   /** The number found so far. */
@@ -91,6 +88,10 @@ export async function readFiles(prompt: Prompt, files: FileResolver): Promise<Pr
   }
   return { type: 'messages', messages };
 }
+
+/** Nothing but text: there is nothing to resolve. */
+export const isPlain = (prompt: Prompt): boolean =>
+  prompt.type !== 'messages' || prompt.messages.every(({ content }) => content.every(({ type }) => type === 'text'));
 
 export const hasFiles = (prompt: Prompt): boolean =>
   prompt.type === 'messages' && prompt.messages.some(({ content }) => content.some(({ type }) => type === 'file'));

@@ -1,8 +1,7 @@
 import type { Billing } from '../../billing/billing.ts';
-import { budgetsOf, holdStepTokens } from '../../billing/bill.ts';
+import { holdStepTokens } from '../../billing/bill.ts';
 import { isCharged } from '../../billing/endings.ts';
 import type { Receipt } from '../../billing/hold.ts';
-import { costMicrocents } from '../../catalog/pricing.ts';
 import { ApiError } from '../../platform/errors.ts';
 import type { GenerationBatch, Usage } from '../../generation/event.ts';
 import type { Admitted, Limits, Spent } from '../../billing/rate-limits/rate-limits.ts';
@@ -12,11 +11,12 @@ import type { CancelReason } from './cancellation.ts';
 import { countPrompt } from './count.ts';
 import { dispatch } from './dispatch.ts';
 import type { DispatchTrace } from './dispatch.ts';
-import { fetchImages } from './request-images.ts';
+import { fetchImages, hasImageUrls } from './request-images.ts';
 import type { ImageServices, WithImages } from './request-images.ts';
 import { Meter } from './meter.ts';
 import type { Order } from './order.ts';
 import type { BackendPool } from './backend-pool.ts';
+import type { StopSignal } from '../../platform/stop-signal.ts';
 
 export interface RunServices {
   readonly limits: Pick<Limits, 'admit'>;
@@ -48,16 +48,19 @@ export type Deliver = (batch: GenerationBatch) => boolean | Promise<boolean>;
  *
  * The last batch, with the final usage, is delivered only after the charge is durable (reliability I4).
  */
-export async function run(taken: Order, services: RunServices, signal: AbortSignal, deliver: Deliver): Promise<void> {
-  const admitted = await services.limits.admit(taken, 'generate', tokensLikely(taken)); // 429
+export async function run(taken: Order, services: RunServices, signal: StopSignal, deliver: Deliver): Promise<void> {
+  const admitting = services.limits.admit(taken, 'generate', tokensLikely(taken)); // 429
+  const admitted = admitting instanceof Promise ? await admitting : admitting;
   services.admitted(admitted);
   let images: WithImages | undefined;
   let spent: Spent | undefined;
   try {
     // Contracts decision 10: after the limits, before the credit, which needs the sizes.
-    images = await fetchImages(taken, services.images, services.placesOf(taken.model.id).backends, signal); // 400
-    const { order, fetchMs } = images;
-    const hold = await services.billing.hold(billOf(order, services)); // 402
+    const { backends } = services.placesOf(taken.model.id);
+    if (hasImageUrls(taken)) images = await fetchImages(taken, services.images, backends, signal); // 400
+    const { order, fetchMs } = images ?? { order: taken, fetchMs: 0 };
+    const { billing } = services;
+    const hold = billing.holdAtOnce(order) ?? (await billing.hold(order, () => exactPrompt(order, services))); // 402
     const meter = new Meter(order);
     const trace: DispatchTrace = { backend: null, dispatched: false };
     let settled: Receipt | undefined;
@@ -137,8 +140,8 @@ export async function run(taken: Order, services: RunServices, signal: AbortSign
 }
 
 /** What a request counts for until its usage is known: the prompt and one step of the answer, like its hold. */
-const tokensLikely = ({ request, choices, promptTokensLikely }: Order): number =>
-  promptTokensLikely + Math.min((request.maxTokens + request.reasoningRoomTokens) * choices, holdStepTokens);
+const tokensLikely = ({ completionTokensMax, promptTokensLikely }: Order): number =>
+  promptTokensLikely + Math.min(completionTokensMax, holdStepTokens);
 
 function spentBy({ ending, promptTokens, completionTokens }: Receipt): Spent {
   const isCounted = isCharged(ending);
@@ -175,26 +178,13 @@ async function counted(order: Order, services: RunServices, imageTokens: number)
   return count === 'too-long' || count === undefined ? undefined : count + imageTokens;
 }
 
+const exactPrompt = async (order: Order, services: RunServices): Promise<number | undefined> =>
+  order.promptCounted ? undefined : await counted(order, services, order.imageTokens.most);
+
 /** Remembers the backend's figure for a prompt that was not counted. Zero data retention holds for this too. */
 function learnLength(order: Order, { counted, promptTokens }: Receipt, { promptLengths }: BackendPool): void {
   const isReported = !counted && !order.promptCounted && order.imageTokens.most === 0;
   if (isReported && order.request.retain) promptLengths.learn(order.account.id, order.promptTokensMax, promptTokens);
-}
-
-function billOf(order: Order, services: RunServices) {
-  return {
-    requestId: order.id,
-    accountId: order.account.id,
-    keyId: order.key.id,
-    modelId: order.model.id,
-    startedAt: order.startedAt,
-    isCovered: order.plan !== null,
-    budgets: order.plan === null ? budgetsOf(order.key, order.account, order.startedAt) : undefined,
-    promptTokens: order.promptTokensMax,
-    completionTokensMax: (order.request.maxTokens + order.request.reasoningRoomTokens) * order.choices,
-    cost: (usage: Usage) => costMicrocents(usage, order.prices),
-    countPrompt: async () => (order.promptCounted ? undefined : await counted(order, services, order.imageTokens.most)),
-  };
 }
 
 function receiptOf(
@@ -235,7 +225,7 @@ function receiptOf(
     plan: order.plan,
     keyBudget: order.plan === null ? (order.key.budget?.per ?? null) : null,
     accountBudget: order.plan === null ? (order.account.budget?.per ?? null) : null,
-    zdr: !order.request.retain,
+    zdr: order.zdr,
     // The hold fills these in.
     costMicrocents: 0n,
     unchargedMicrocents: 0n,

@@ -1,7 +1,6 @@
 import type { Caller, Directory } from '../../accounts/directory.ts';
 import { presentedKey } from '../../accounts/presented-key.ts';
 import type { AccountPrices } from '../../billing/account-prices.ts';
-import type { Catalog } from '../../catalog/catalog.ts';
 import { capabilitiesFor } from '../../catalog/model.ts';
 import type { Model } from '../../catalog/model.ts';
 import type { Decoded, Dialect, Headers } from '../dialects/dialect.ts';
@@ -16,7 +15,6 @@ import type {
   Tool,
 } from '../../generation/request.ts';
 import type { Admitted, Limits } from '../../billing/rate-limits/rate-limits.ts';
-import type { FetchSettings } from '../images/fetcher.ts';
 import { checkAccess, modelFor, usableModels } from './access.ts';
 import type { Origin } from './access.ts';
 import { formOf } from './constrain.ts';
@@ -24,33 +22,31 @@ import type { Constraints } from './constraints.ts';
 import { countPrompt } from './count.ts';
 import { imageTokens } from './request-images.ts';
 import { refuseImpossible } from './backend-pool.ts';
-import type { BackendPool } from './backend-pool.ts';
 import { checkFeatures } from './features.ts';
 import { contextLengthExceeded, fit, promptTokenBound, promptTokensLikely, retryTokens } from './fit.ts';
-import type { Order } from './order.ts';
+import type { Order, RequestFacts } from './order.ts';
+import type { Lease } from './runtime-config.ts';
 import { reasoningOf } from './effort.ts';
 import type { KeptItems } from './stored-items.ts';
-import type { FileParts } from './request-files.ts';
-import { hasFiles, readFiles, resolveParts } from './resolve.ts';
+import type { FileCall, FileParts } from './request-files.ts';
+import { hasFiles, isPlain, readFiles, resolveParts } from './resolve.ts';
 import { withPreservedThinking } from './preserved-thinking.ts';
 import type { CountingRoute, InferenceRoute, Route } from './route.ts';
 import type { SealKeys } from './seals.ts';
 import { requestTags } from './tags.ts';
 import { checkTools } from './tool-rules.ts';
 import { checkTokenIds } from './vocabulary.ts';
+import { abortSignalOf } from '../../platform/stop-signal.ts';
+import type { StopSignal } from '../../platform/stop-signal.ts';
 
 export interface ServeServices {
   readonly directory: Directory;
-  readonly catalog: Catalog;
-  /** From where images and documents may be fetched. */
-  readonly fetching: FetchSettings;
-  readonly files: FileParts;
+  readonly fileParts: FileParts;
   readonly constraints: Constraints;
   readonly prices: Pick<AccountPrices, 'of'>;
   readonly seals: SealKeys;
   readonly items: Pick<KeptItems, 'find'>;
   readonly limits: Pick<Limits, 'admit' | 'coveringPlan'>;
-  placesOf(modelId: string): BackendPool;
 }
 
 /** Specification §5.1, §5.4 and §5.5; `undefined` when no credentials were sent. */
@@ -79,7 +75,7 @@ export function requireCaller(caller: Caller | undefined): Caller {
 }
 
 /** Specification §4.2.6: only the exact value counts, everything else is refused rather than read kindly. */
-export function zdrRequired(headers: Headers, { key }: Caller): boolean {
+export function zdrRequired(headers: Headers, key: Caller['key']): boolean {
   const value = headers['service-zdr'];
   if (value === undefined) {
     if (key.access?.zdrOnly !== true) return false;
@@ -93,19 +89,14 @@ export function zdrRequired(headers: Headers, { key }: Caller): boolean {
   });
 }
 
-/** The facts of a call that are not in its body. */
+/** A request whose body has been parsed, and what it reports while it is decided on. */
 export interface Call<On extends Route = InferenceRoute> {
-  /** UUIDv7, the ledger's key. */
-  readonly id: Uint8Array;
+  readonly facts: RequestFacts;
   readonly route: On;
   readonly headers: Headers;
-  readonly caller: Caller;
-  readonly zdr: boolean;
-  readonly publicId: string;
-  readonly clientId: string | null;
-  readonly startedAt: number;
-  elapsedMs(): number;
-  readonly signal: AbortSignal;
+  readonly signal: StopSignal;
+  /** The configuration that it sees. */
+  readonly lease: Pick<Lease, 'runtimeConfig' | 'placesOf'>;
   /** Reports time spent waiting for others: a backend that counted the prompt, servers of documents. */
   waited(engineMs: number): void;
   /** Reports that no limit refuses a request which `run` never sees. */
@@ -119,14 +110,16 @@ export interface Call<On extends Route = InferenceRoute> {
  * parsed JSON to an order that only needs a slot, credit and a backend. Throws `ApiError`.
  */
 export async function serve(json: unknown, call: Call, services: ServeServices): Promise<Order> {
-  const decoded = await decode(call.route.dialect, json, call, services);
+  let decoded = call.route.dialect.decodeRequest(json, contextOf(call));
+  if (decoded.references.length > 0) decoded = await decodeWithItems(call.route.dialect, json, decoded, call, services);
   const asked = decoded.request;
   const prepared = await prepare(asked, call, services);
   const { model, prompt, effort, choices, engineRequest, images } = prepared;
-  const plan = services.limits.coveringPlan(call.caller) ?? null; // 403
+  const { facts } = call;
+  const plan = services.limits.coveringPlan(facts) ?? null; // 403
   const { at } = asked;
-  const larger = (): readonly Model[] => largerModels(prepared.found, call, services);
-  const fitted = await fit(
+  const larger = (): readonly Model[] => largerModels(prepared.found, call);
+  const fitting = fit(
     {
       prompt,
       tools: prepared.tools,
@@ -137,29 +130,24 @@ export async function serve(json: unknown, call: Call, services: ServeServices):
     },
     model,
     call.route,
-    (only) => count(prepared, call, services, only),
+    (only) => count(prepared, call, only),
     larger,
     images,
   );
-  const { id } = call;
+  const fitted = fitting instanceof Promise ? await fitting : fitting;
+  const choicesInAll = choicesOf(prompt) * choices;
   return {
-    id,
-    idHex: engineRequest(1).id,
-    publicId: call.publicId,
-    clientId: call.clientId,
-    startedAt: call.startedAt,
-    elapsedMs: call.elapsedMs,
-    account: call.caller.account,
-    key: call.caller.key,
+    ...facts,
     route: call.route,
     format: decoded.format,
     model,
     plan,
-    prices: services.prices.of(model, call.caller.account.id, call.startedAt),
+    prices: services.prices.of(model, facts.account.id, facts.startedAt),
     stream: asked.stream,
     tags: prepared.tags,
     request: engineRequest(fitted.maxTokens, fitted.reasoningRoomTokens),
-    choices: choicesOf(prompt) * choices,
+    choices: choicesInAll,
+    completionTokensMax: (fitted.maxTokens + fitted.reasoningRoomTokens) * choicesInAll,
     promptTokensMax: fitted.promptTokens,
     promptTokensLikely: fitted.counted
       ? fitted.promptTokens
@@ -183,38 +171,45 @@ export async function serve(json: unknown, call: Call, services: ServeServices):
  * that would be fetched are estimated. Throws `ApiError`.
  */
 export async function serveCount(json: unknown, call: Call<CountingRoute>, services: ServeServices): Promise<string> {
-  const { request, format } = await decode(call.route.dialect, json, call, services);
+  let decoded = call.route.dialect.decodeRequest(json, contextOf(call));
+  if (decoded.references.length > 0) decoded = await decodeWithItems(call.route.dialect, json, decoded, call, services);
+  const { request, format } = decoded;
   const prepared = await prepare(request, call, services);
-  const admitted = await services.limits.admit(call.caller, 'count'); // 429
+  const admitted = await services.limits.admit(call.facts, 'count'); // 429
   call.admitted(admitted);
   try {
-    const counted = await count(prepared, call, services);
+    const counted = await count(prepared, call);
     if (counted === 'too-long') {
-      const larger = largerModels(prepared.found, call, services);
+      const larger = largerModels(prepared.found, call);
       throw contextLengthExceeded(prepared.model, undefined, 1, larger, request.at.prompt);
     }
     const tokens =
       counted ??
-      services
+      call.lease
         .placesOf(prepared.model.id)
-        .promptLengths.likely(call.caller.account.id, promptTokenBound(prepared.prompt, prepared.tools));
+        .promptLengths.likely(call.facts.account.id, promptTokenBound(prepared.prompt, prepared.tools));
     return format.encodeCount(tokens + prepared.images.likely);
   } finally {
     admitted.end();
   }
 }
 
-/** Decodes a body; a second time with the items that it names from earlier answers, if it names any. */
-async function decode<Format>(
+const contextOf = ({ headers, facts }: Pick<Call, 'headers' | 'facts'>) => ({
+  headers,
+  items: undefined,
+  isZeroRetention: facts.zdr,
+});
+
+/** Decodes a body again, with the items that it names from earlier answers. */
+async function decodeWithItems<Format>(
   dialect: Dialect<Format>,
   json: unknown,
-  { headers, caller, zdr: isZeroRetention }: Pick<Call, 'headers' | 'caller' | 'zdr'>,
+  { references }: Decoded<Format>,
+  call: Pick<Call, 'headers' | 'facts'>,
   services: Pick<ServeServices, 'items'>,
 ): Promise<Decoded<Format>> {
-  const decoded = dialect.decodeRequest(json, { headers, items: undefined, isZeroRetention });
-  if (decoded.references.length === 0) return decoded;
-  const items = await services.items.find(caller.account.id, decoded.references);
-  return dialect.decodeRequest(json, { headers, items, isZeroRetention });
+  const items = await services.items.find(call.facts.account.id, references);
+  return dialect.decodeRequest(json, { ...contextOf(call), items });
 }
 
 /** A request that its model can take, whatever the length of its answer. */
@@ -233,8 +228,10 @@ interface Prepared {
 
 /** The checks from the model to the features of its card (contracts decision 10). */
 async function prepare(asked: GenerationRequest, call: Call<Route>, services: ServeServices): Promise<Prepared> {
-  const found = modelFor(asked.model, call.caller, services.catalog, call.startedAt);
-  if (call.zdr && !found.capabilities.zdr) {
+  const { facts, signal, lease } = call;
+  const { catalog, images } = lease.runtimeConfig;
+  const found = modelFor(asked.model, facts, catalog, facts.startedAt);
+  if (facts.zdr && !found.capabilities.zdr) {
     throw new ApiError('model_zdr_not_supported', `The model '${found.id}' does not offer zero data retention.`, {
       param: 'model',
     });
@@ -242,39 +239,34 @@ async function prepare(asked: GenerationRequest, call: Call<Route>, services: Se
   // Part 8: request tags mean nothing for a model that is open to everybody, and are ignored there without validation.
   const own = found.dedicatedTo === undefined ? [] : requestTags(call.headers);
   // The key's tags are set by its account, for every model (docs/keys.md).
-  const tags = [...new Set([...(call.caller.key.tags ?? []), ...own])];
+  const tags = [...new Set([...(facts.key.tags ?? []), ...own])];
   // §4.2.3(5): a model's capabilities may differ with zero data retention. From here on only this partition counts.
-  const model: Model = call.zdr ? { ...found, capabilities: capabilitiesFor(found, true) } : found;
+  const model: Model = facts.zdr ? { ...found, capabilities: capabilitiesFor(found, true) } : found;
   const { capabilities } = model;
   const flags = call.route.flags(capabilities);
   checkTools(asked);
   const form = formOf(asked, flags);
-  const { signal, zdr } = call;
-  const accountId = call.caller.account.id;
-  const { fetching } = services;
-  const holdBytes = (bytes: number): void => call.holdBytes(bytes);
-  const waited = (ms: number): void => call.waited(ms);
-  const fileCall = { accountId, zdr, signal, fetching, waited, holdBytes };
-  const files = hasFiles(asked.prompt) ? services.files.for(fileCall) : undefined;
-  const resolved = await resolveParts(asked.prompt, flags.vision, fetching.rules, signal, files);
+  const files = hasFiles(asked.prompt) ? services.fileParts.for(fileCallOf(call)) : undefined;
+  const resolved = isPlain(asked.prompt)
+    ? asked.prompt
+    : await resolveParts(asked.prompt, flags.vision, images.rules, signal, files);
   // Part 1: `n` is one of the fields that are stripped for such a model.
   const choices = model.sampling === 'fixed' ? 1 : asked.choices;
   checkFeatures(choices === asked.choices ? asked : { ...asked, choices }, model, flags);
-  const { backends } = services.placesOf(model.id);
+  const { backends } = lease.placesOf(model.id);
   checkTokenIds(asked, backends);
   const { effort, reasoningForm } = reasoningOf(asked, model, call.route, flags);
   const constraint =
     form.constraint === undefined
       ? undefined
-      : await services.constraints.compile(form.constraint, asked.at.constraintText, !call.zdr);
+      : await services.constraints.compile(form.constraint, asked.at.constraintText, !facts.zdr);
   const isKept = asked.preserveThinking && capabilities.preservesThinking;
   const whole = files === undefined ? resolved : await readFiles(resolved, files);
-  const prompt = withPreservedThinking(whole, isKept, services.seals, call.caller.account.id);
-  const id = Buffer.from(call.id).toString('hex');
+  const prompt = withPreservedThinking(whole, isKept, services.seals, facts.account.id);
   // Not `asked` as a whole: the files in it have been read, and would stay in memory as long as the order.
   const { sampling, stop, parallelToolCalls, logprobs, logitBias, tokens } = asked;
   const engineRequest = (maxTokens: number, reasoningRoomTokens = 0): EngineRequest => ({
-    id,
+    id: facts.idHex,
     prompt,
     choices,
     maxTokens,
@@ -290,8 +282,8 @@ async function prepare(asked: GenerationRequest, call: Call<Route>, services: Se
     logprobs,
     logitBias,
     ...(tokens === undefined ? {} : { tokens }),
-    cacheScope: call.caller.account.id,
-    retain: !call.zdr,
+    cacheScope: facts.account.id,
+    retain: !facts.zdr,
   });
   refuseImpossible(backends, engineRequest(Math.min(1, asked.maxTokens ?? 1)));
   return {
@@ -307,17 +299,21 @@ async function prepare(asked: GenerationRequest, call: Call<Route>, services: Se
   };
 }
 
+const fileCallOf = (call: Call<Route>): FileCall => ({
+  accountId: call.facts.account.id,
+  zdr: call.facts.zdr,
+  signal: abortSignalOf(call.signal),
+  fetching: call.lease.runtimeConfig.images,
+  waited: (ms) => call.waited(ms),
+  holdBytes: (bytes) => call.holdBytes(bytes),
+});
+
 /** Tokens of the whole input, or of one prompt of it. */
-async function count(
-  { model, prompt, engineRequest }: Prepared,
-  call: Call<Route>,
-  services: ServeServices,
-  only: Prompt = prompt,
-) {
+async function count({ model, prompt, engineRequest }: Prepared, call: Call<Route>, only: Prompt = prompt) {
   const askedMs = performance.now();
   const counted = await countPrompt(
     { ...engineRequest(1), prompt: only },
-    services.placesOf(model.id).backends,
+    call.lease.placesOf(model.id).backends,
     call.signal,
   );
   call.waited(performance.now() - askedMs);
@@ -325,9 +321,9 @@ async function count(
 }
 
 /** What the caller may use instead, next larger window first (specification §7.2). */
-const largerModels = (model: Model, call: Call<Route>, { catalog }: ServeServices): readonly Model[] =>
-  usableModels(call.caller, catalog, call.startedAt)
-    .filter(({ capabilities: { zdr } }) => zdr || !call.zdr)
+const largerModels = (model: Model, { facts, lease }: Call<Route>): readonly Model[] =>
+  usableModels(facts, lease.runtimeConfig.catalog, facts.startedAt)
+    .filter(({ capabilities: { zdr } }) => zdr || !facts.zdr)
     .filter((candidate) => candidate.contextLength > model.contextLength)
     .sort((a, b) => a.contextLength - b.contextLength)
     .slice(0, 5);

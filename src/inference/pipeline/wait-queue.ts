@@ -1,3 +1,4 @@
+import type { StopSignal } from '../../platform/stop-signal.ts';
 export interface LineOptions {
   /** Requests that may wait; one more is refused. */
   readonly lengthMax: number;
@@ -37,7 +38,7 @@ export class WaitQueue<Place extends object> {
   }
 
   /** A slot, at once or after a wait. The caller gives it back and then calls `offer`. */
-  place(take: Take<Place>, signal: AbortSignal): Place | Promise<Place | Refusal> | Refusal {
+  place(take: Take<Place>, signal: StopSignal): Place | Promise<Place | Refusal> | Refusal {
     signal.throwIfAborted();
     if (this.#waiters.size > 0) this.offer();
     const place = take();
@@ -58,7 +59,7 @@ export class WaitQueue<Place extends object> {
     }
   }
 
-  #wait(take: Take<Place>, signal: AbortSignal): Promise<Place | Refusal> {
+  #wait(take: Take<Place>, signal: StopSignal): Promise<Place | Refusal> {
     return new Promise((resolve, reject) => {
       // A waiter with an outcome leaves the queue in the same moment, so that no slot goes to one that is gone.
       const leave = (): void => {

@@ -56,6 +56,8 @@ export interface RequestFigures {
   readonly code: string;
   /** `undefined`: refused before its hold. */
   readonly answer: AnswerFigures | undefined;
+  /** Our own time with it: from the whole request to its end, without the wait for an engine. */
+  readonly ownMs: number;
 }
 
 export interface AnswerFigures {
@@ -68,8 +70,6 @@ export interface AnswerFigures {
   readonly unchargedMicrocents: bigint;
   readonly firstTokenMs: number | null;
   readonly totalMs: number;
-  /** Our own time: from the whole request to its end, without the wait for an engine. */
-  readonly ownMs: number;
 }
 
 const requestSeconds = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600];
@@ -201,7 +201,7 @@ export class ServiceMetrics {
     this.#uncharged(model).add(Number(answer.unchargedMicrocents));
     this.#duration(api, model, streamed).observe(answer.totalMs / 1_000);
     if (answer.firstTokenMs !== null) this.#firstToken(model).observe(answer.firstTokenMs / 1_000);
-    this.#own(api).observe(answer.ownMs / 1_000);
+    this.#own(api).observe(figures.ownMs / 1_000);
   }
 
   /** Looked up once for a request, used for each of its batches; in seconds. */

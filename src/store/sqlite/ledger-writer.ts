@@ -36,11 +36,17 @@ export class LedgerWriter {
   readonly #statements: ReturnType<typeof prepare>;
   /** Balances that this process holds whole in memory. Bounded by the number of accounts and of budgets. */
   readonly #handedOut = new Set<string>();
+  /** Requests listed as open, which only this connection lists. Most requests end before they are, and need no delete. */
+  readonly #listed = new Set<string>();
+  /** Those of them that the running transaction takes from the list: they leave the set when it is durable. */
+  #unlisted: string[] = [];
   readonly #recordings = new Map<RecordingName, ReturnType<Connection['prepare']>>();
 
   constructor(connection: Connection) {
     this.#connection = connection;
     this.#statements = prepare(connection);
+    for (const { request_id: id } of this.#statements.openRequests.all() as readonly OpenRow[])
+      this.#listed.add(nameOf(id));
   }
 
   /**
@@ -48,12 +54,18 @@ export class LedgerWriter {
    * holds were in memory and are gone with it.
    */
   recover(now: number): number {
-    const { begin, commit, openRequests, forgetReplicas } = this.#statements;
+    const { begin, openRequests, forgetReplicas } = this.#statements;
     begin.run();
     const recovered = this.#crashed(openRequests.all() as readonly OpenRow[], now);
     forgetReplicas.run();
-    commit.run();
+    this.#commit();
     return recovered;
+  }
+
+  #commit(): void {
+    this.#statements.commit.run();
+    for (const id of this.#unlisted) this.#listed.delete(id);
+    this.#unlisted = [];
   }
 
   #crashed(rows: readonly OpenRow[], now: number): number {
@@ -62,6 +74,7 @@ export class LedgerWriter {
     for (const row of rows) {
       recovered += changedBy(insertUsage.run(row.request_id, ...crashedUsage(row, now)));
       deleteOpen.run(row.request_id);
+      this.#unlisted.push(nameOf(row.request_id));
     }
     return recovered;
   }
@@ -87,15 +100,16 @@ export class LedgerWriter {
   }
 
   #transaction(batch: LedgerBatch, apart: boolean): LedgerReply {
-    const { begin, commit } = this.#statements;
+    const { begin } = this.#statements;
     const handedOut: string[] = [];
     const credits: (readonly [string, bigint])[] = [];
     begin.run();
+    this.#unlisted = [];
     for (const open of batch.opens) this.#open(open);
     const again: number[] = [];
     const failures = apart ? this.#settleApart(batch, again) : this.#settleTogether(batch, again);
     const results = batch.operations.map((operation) => this.#operate(operation, handedOut, credits));
-    commit.run();
+    this.#commit();
     // Only what is durable counts: a lease of a transaction that failed was never handed out.
     for (const balanceId of handedOut) this.#handedOut.add(balanceId);
     return { failures, again, results, credits };
@@ -140,7 +154,10 @@ export class LedgerWriter {
   #insertUsage(requestId: Uint8Array, row: readonly SqlValue[]): boolean {
     const { insertUsage, deleteOpen } = this.#statements;
     const inserted = changedBy(insertUsage.run(requestId, ...row));
-    deleteOpen.run(requestId);
+    if (this.#listed.size > 0 && this.#listed.has(nameOf(requestId))) {
+      deleteOpen.run(requestId);
+      this.#unlisted.push(nameOf(requestId));
+    }
     return inserted === 1;
   }
 
@@ -155,8 +172,8 @@ export class LedgerWriter {
 
   /** A list for crash recovery, so a bad entry is dropped rather than allowed to fail a settlement. */
   #open(open: ListedRequest): void {
-    this.#savepoint(() =>
-      this.#statements.insertOpen.run(
+    this.#savepoint(() => {
+      const listed = this.#statements.insertOpen.run(
         open.requestId,
         open.accountId,
         open.keyId,
@@ -165,8 +182,9 @@ export class LedgerWriter {
         open.startedAt,
         open.replicaId,
         open.requestId,
-      ),
-    );
+      );
+      if (changedBy(listed) === 1) this.#listed.add(nameOf(open.requestId));
+    });
   }
 
   #operate(operation: LedgerOperation, handedOut: string[], credits: (readonly [string, bigint])[]): OperationResult {
@@ -485,6 +503,9 @@ function prepare(connection: Connection) {
 }
 
 /** Rows changed by a statement. The binding's types promise a number; with `readBigInts` it is a bigint. */
+/** 16 bytes as the key of a set. */
+const nameOf = (id: Uint8Array): string => Buffer.from(id.buffer, id.byteOffset, id.byteLength).toString('latin1');
+
 function changedBy(result: { readonly changes: number | bigint }): number {
   return Number(result.changes);
 }

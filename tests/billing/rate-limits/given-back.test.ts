@@ -158,11 +158,13 @@ function servicesFor(settings: ScriptSettings, { billing }: Counter) {
   return {
     ended,
     backend,
-    catalog: new Catalog([model]),
+    lease: {
+      runtimeConfig: { catalog: new Catalog([model]), images: defaultFetchSettings },
+      placesOf: () => places,
+    } as unknown as Parameters<typeof serve>[1]['lease'],
     limits: new Limits({ counts: new LimitServer(unused()), concurrencyPerAccountMax: 64, plans: [] }),
     billing,
     prices: { of: () => prices },
-    fetching: defaultFetchSettings,
     images: {
       fetcher: new ImageFetcher(),
       settings: defaultFetchSettings,
@@ -178,19 +180,20 @@ async function play(reader: Reader, accountId: string, services: ReturnType<type
   const cancelled = new AbortController();
   const id = uuid();
   const call = {
-    id,
-    route: chatRoute,
-    headers: {},
-    caller: {
+    facts: {
+      id,
+      idHex: Buffer.from(id).toString('hex'),
       account: { id: accountId },
       key: { id: 'key_000000000000', accountId, userId: null, name: '', expiresAt: null },
+      zdr: false,
+      publicId: `req_${Buffer.from(id).toString('hex').slice(-12)}`,
+      clientId: null,
+      startedAt: Date.now(),
+      elapsedMs: () => 0,
     },
-    zdr: false,
-    enforces: [],
-    publicId: `req_${Buffer.from(id).toString('hex').slice(-12)}`,
-    clientId: null,
-    startedAt: Date.now(),
-    elapsedMs: () => 0,
+    route: chatRoute,
+    headers: {},
+    lease: services.lease,
     signal: cancelled.signal,
     waited: () => {},
     holdBytes: () => {},

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { ApiError } from '../../../src/platform/errors.ts';
 import type { Engine } from '../../../src/inference/engines/engine.ts';
-import { eachBatch } from '../../../src/generation/event.ts';
-import type { GenerationBatch, GenerationEvent, GenerationStream } from '../../../src/generation/event.ts';
+import type { GenerationBatch, GenerationEvent } from '../../../src/generation/event.ts';
 import type { EngineRequest } from '../../../src/generation/request.ts';
+import { pull } from './pull.ts';
 
 /** An engine with a backend that behaves, and requests whose course is known. */
 export interface ContractEngine {
@@ -41,7 +41,7 @@ export function engineContract(name: string, make: () => Promise<ContractEngine>
     it(
       'starts with start, finishes every choice, returns, and says the usage',
       withEngine(async ({ engine, brief }) => {
-        const batches = await all(engine.generate(brief, new AbortController().signal));
+        const batches = await all(engine, brief, new AbortController().signal);
         assertWhole(batches, 1);
       }),
     );
@@ -50,7 +50,7 @@ export function engineContract(name: string, make: () => Promise<ContractEngine>
       'finishes each of two choices',
       withEngine(async ({ engine, twoChoices }) => {
         if (twoChoices === undefined) return;
-        const batches = await all(engine.generate(twoChoices, new AbortController().signal));
+        const batches = await all(engine, twoChoices, new AbortController().signal);
         assertWhole(batches, 2);
       }),
     );
@@ -59,7 +59,7 @@ export function engineContract(name: string, make: () => Promise<ContractEngine>
       'serves one request after the other and several at once',
       withEngine(async ({ engine, brief, working }) => {
         const run = (id: string): Promise<GenerationBatch[]> =>
-          all(engine.generate({ ...brief, id }, new AbortController().signal));
+          all(engine, { ...brief, id }, new AbortController().signal);
         const first = textOf(await run(id(1)));
         assert.equal(textOf(await run(id(2))), first);
         const texts = (await Promise.all([3, 4, 5].map((i) => run(id(i))))).map(textOf);
@@ -69,19 +69,10 @@ export function engineContract(name: string, make: () => Promise<ContractEngine>
     );
 
     it(
-      'does nothing for a stream that nobody reads',
-      withEngine(async ({ engine, endless, working }) => {
-        engine.generate(endless, new AbortController().signal);
-        await new Promise((resolve) => setImmediate(resolve));
-        assert.equal(await working(), 0);
-      }),
-    );
-
-    it(
       'rejects with the reason of a signal that was aborted before',
       withEngine(async ({ engine, brief, working }) => {
         const reason = new Error('left before');
-        await assert.rejects(all(engine.generate(brief, AbortSignal.abort(reason))), (error) => error === reason);
+        await assert.rejects(all(engine, brief, AbortSignal.abort(reason)), (error) => error === reason);
         assert.equal(await working(), 0);
       }),
     );
@@ -92,7 +83,7 @@ export function engineContract(name: string, make: () => Promise<ContractEngine>
         const abort = new AbortController();
         // An engine may tell the prompt's length before it reads it: that is not the answer yet.
         const read = (async () => {
-          for await (const batch of engine.generate(silent, abort.signal))
+          for await (const batch of pull(engine, silent, abort.signal))
             assert.deepEqual(new Set(batch.map(({ type }) => type)), new Set(['start']), 'no text comes');
         })();
         read.catch(() => {});
@@ -110,7 +101,7 @@ export function engineContract(name: string, make: () => Promise<ContractEngine>
       'rejects a pending read when the signal aborts in the middle, and stops the work',
       withEngine(async ({ engine, endless, working }) => {
         const abort = new AbortController();
-        const iterator = engine.generate(endless, abort.signal)[Symbol.asyncIterator]();
+        const iterator = pull(engine, endless, abort.signal);
         const first = await iterator.next();
         assert.equal(first.value?.[0]?.type, 'start');
         const reason = new Error('left in the middle');
@@ -128,7 +119,7 @@ export function engineContract(name: string, make: () => Promise<ContractEngine>
       'stops the work on abort when nobody reads',
       withEngine(async ({ engine, endless, working }) => {
         const abort = new AbortController();
-        const iterator = engine.generate(endless, abort.signal)[Symbol.asyncIterator]();
+        const iterator = pull(engine, endless, abort.signal);
         await iterator.next();
         const reason = new Error('left while nobody read');
         abort.abort(reason);
@@ -146,7 +137,7 @@ export function engineContract(name: string, make: () => Promise<ContractEngine>
     it(
       'stops the work when the reader leaves the loop',
       withEngine(async ({ engine, endless, working }) => {
-        for await (const batch of engine.generate(endless, new AbortController().signal)) {
+        for await (const batch of pull(engine, endless, new AbortController().signal)) {
           assert.ok(batch.length > 0);
           break;
         }
@@ -162,7 +153,7 @@ export function engineContract(name: string, make: () => Promise<ContractEngine>
         const batches: GenerationBatch[] = [];
         await assert.rejects(
           async () => {
-            for await (const batch of engine.generate(broken, new AbortController().signal)) {
+            for await (const batch of pull(engine, broken, new AbortController().signal)) {
               batches.push(batch);
               if (writes || !batch.some(({ type }) => type === 'text')) continue;
               writes = true;
@@ -178,11 +169,11 @@ export function engineContract(name: string, make: () => Promise<ContractEngine>
     );
 
     it(
-      'hands batches to calls as it does to a loop, also to one that takes its time',
+      'hands over one batch at a time, also to a reader that takes its time',
       withEngine(async ({ engine, brief }) => {
         const batches: GenerationBatch[] = [];
         let taking = 0;
-        await eachBatch(engine.generate(brief, new AbortController().signal), async (batch) => {
+        await engine.generate(brief, new AbortController().signal, async (batch) => {
           assert.equal(taking++, 0, 'the next batch waits for this one');
           await new Promise((resolve) => setImmediate(resolve));
           taking--;
@@ -190,21 +181,21 @@ export function engineContract(name: string, make: () => Promise<ContractEngine>
         });
         assertWhole(batches, 1);
         const atOnce: GenerationBatch[] = [];
-        await eachBatch(engine.generate(brief, new AbortController().signal), (batch) => atOnce.push(batch) > 0);
+        await engine.generate(brief, new AbortController().signal, (batch) => atOnce.push(batch) > 0);
         assertWhole(atOnce, 1);
         assert.equal(textOf(atOnce), textOf(batches));
       }),
     );
 
     it(
-      'stops the work when a call wants no more, at once or in a while, or throws',
+      'stops the work when the reader wants no more, at once or in a while, or throws',
       withEngine(async ({ engine, endless, working }) => {
         const { signal } = new AbortController();
         let calls = 0;
         const refusing = (): boolean => ++calls === 0;
-        await eachBatch(engine.generate(endless, signal), refusing);
+        await engine.generate(endless, signal, refusing);
         await stopped(working, stopWithinMs);
-        await eachBatch(engine.generate(endless, signal), () => Promise.resolve(refusing()));
+        await engine.generate(endless, signal, () => Promise.resolve(refusing()));
         await stopped(working, stopWithinMs);
         const failure = new Error('of the reader');
         const failing = (): never => {
@@ -212,10 +203,10 @@ export function engineContract(name: string, make: () => Promise<ContractEngine>
           throw failure;
         };
         const isFailure = (error: unknown): boolean => error === failure;
-        await assert.rejects(eachBatch(engine.generate(endless, signal), failing), isFailure);
+        await assert.rejects(engine.generate(endless, signal, failing), isFailure);
         await stopped(working, stopWithinMs);
         await assert.rejects(
-          eachBatch(engine.generate(endless, signal), async () => failing()),
+          engine.generate(endless, signal, async () => failing()),
           isFailure,
         );
         await stopped(working, stopWithinMs);
@@ -224,16 +215,16 @@ export function engineContract(name: string, make: () => Promise<ContractEngine>
     );
 
     it(
-      'ends the reading by calls with the reason when the signal aborts, between two calls and during one',
+      'rejects with the reason when the signal aborts, between two batches and during one',
       withEngine(async ({ engine, endless, silent, working }) => {
         const reason = new Error('left');
         const isReason = (error: unknown): boolean => error === reason;
         await assert.rejects(
-          eachBatch(engine.generate(silent, AbortSignal.abort(reason)), () => true),
+          engine.generate(silent, AbortSignal.abort(reason), () => true),
           isReason,
         );
         const between = new AbortController();
-        const read = eachBatch(engine.generate(silent, between.signal), () => true);
+        const read = engine.generate(silent, between.signal, () => true);
         read.catch(() => {});
         await started(working);
         between.abort(reason);
@@ -245,7 +236,7 @@ export function engineContract(name: string, make: () => Promise<ContractEngine>
             during.abort(reason);
             return isSlow ? Promise.resolve(true) : true;
           };
-          await assert.rejects(eachBatch(engine.generate(endless, during.signal), aborting), isReason);
+          await assert.rejects(engine.generate(endless, during.signal, aborting), isReason);
           await stopped(working, stopWithinMs);
         }
       }),
@@ -256,7 +247,7 @@ export function engineContract(name: string, make: () => Promise<ContractEngine>
       withEngine(async ({ engine, brief }) => {
         const counted = await engine.countTokens(brief, new AbortController().signal);
         if (counted === undefined) return;
-        const batches = await all(engine.generate(brief, new AbortController().signal));
+        const batches = await all(engine, brief, new AbortController().signal);
         assert.equal(lastUsage(batches)?.usage.promptTokens, counted);
       }),
     );
@@ -265,7 +256,7 @@ export function engineContract(name: string, make: () => Promise<ContractEngine>
       'ends what runs and takes no more after close',
       withEngine(async ({ engine, endless, brief, working }) => {
         assert.equal(engine.status().state, 'ready');
-        const iterator = engine.generate(endless, new AbortController().signal)[Symbol.asyncIterator]();
+        const iterator = pull(engine, endless, new AbortController().signal);
         await iterator.next();
         const rest = (async () => {
           while (!(await iterator.next()).done);
@@ -276,7 +267,7 @@ export function engineContract(name: string, make: () => Promise<ContractEngine>
         await stopped(working, 2_000);
         assert.equal(engine.status().state, 'down');
         await assert.rejects(
-          all(engine.generate(brief, new AbortController().signal)),
+          all(engine, brief, new AbortController().signal),
           (error) => error instanceof ApiError && error.code === 'no_healthy_backends',
         );
         await engine.close();
@@ -318,9 +309,14 @@ export function engineRequest(text: string, more: Partial<EngineRequest> = {}): 
   };
 }
 
-export async function all(stream: GenerationStream): Promise<GenerationBatch[]> {
+/** All batches of an answer. */
+export async function all(
+  engine: Pick<Engine, 'generate'>,
+  request: EngineRequest,
+  signal: AbortSignal,
+): Promise<GenerationBatch[]> {
   const batches: GenerationBatch[] = [];
-  for await (const batch of stream) batches.push(batch);
+  await engine.generate(request, signal, (batch) => batches.push(batch) > 0);
   return batches;
 }
 

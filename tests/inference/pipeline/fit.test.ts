@@ -333,12 +333,14 @@ test('§7.2: the refusal says what to do, in words and in fields', async () => {
   const model: Model = { ...capableModel, contextLength: 8192, maxOutputTokens: null };
   const larger: Model = { ...capableModel, id: 'larger', contextLength: 32_768 };
   const refused = await caught(
-    fit(
-      { ...chatRequest({ max_tokens: 8192 }), reasoningRoomTokens: 0 },
-      model,
-      strictRoute,
-      () => Promise.resolve(9000),
-      () => [larger],
+    Promise.resolve().then(() =>
+      fit(
+        { ...chatRequest({ max_tokens: 8192 }), reasoningRoomTokens: 0 },
+        model,
+        strictRoute,
+        () => Promise.resolve(9000),
+        () => [larger],
+      ),
     ),
   );
   assert.deepEqual(
@@ -483,7 +485,7 @@ async function caught(promise: Promise<unknown>): Promise<ApiError> {
 test('a batch: the longest prompt decides the length, their sum the hold', async () => {
   const model: Model = { ...capableModel, contextLength: 100, maxOutputTokens: null };
   const asked: string[] = [];
-  const fitBatch = (
+  const fitBatch = async (
     prompt: GenerationRequest['prompt'],
     maxTokens: number | undefined,
     counts: ReadonlyMap<string, number>,

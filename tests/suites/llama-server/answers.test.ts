@@ -34,7 +34,7 @@ const ask = (text: string, more: Partial<EngineRequest> = {}): EngineRequest => 
   return engineRequest('', { prompt, maxTokens: 24, sampling: greedy, ...more });
 };
 const run = async (request: EngineRequest) => {
-  const batches = await all(engine.generate(request, new AbortController().signal));
+  const batches = await all(engine, request, new AbortController().signal);
   const events: readonly GenerationEvent[] = batches.flat();
   const finishes = events.flatMap((event) => (event.type === 'finish' ? [event.reason] : []));
   const textOfChoice = (choice: number): string =>

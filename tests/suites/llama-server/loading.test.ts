@@ -26,7 +26,7 @@ test('while it loads the engine is starting and says so; then it is ready by its
     sampling: { ...engineRequest('').sampling, temperature: 0 },
   });
   try {
-    const error: unknown = await all(engine.generate(request, new AbortController().signal)).then(
+    const error: unknown = await all(engine, request, new AbortController().signal).then(
       () => undefined,
       (reason: unknown) => reason,
     );
@@ -38,7 +38,7 @@ test('while it loads the engine is starting and says so; then it is ready by its
 
     await server.ready();
     await until(() => engine.status().state === 'ready', 30_000);
-    assert.match(textOf(await all(engine.generate(request, new AbortController().signal))), /Paris/);
+    assert.match(textOf(await all(engine, request, new AbortController().signal)), /Paris/);
   } finally {
     await engine.close();
     await stopServer(server);

@@ -4,7 +4,7 @@ import { after, before, test, type TestContext } from 'node:test';
 import { issueKey } from '../../../src/accounts/key.ts';
 import { openSecret } from '../../../src/accounts/secret.ts';
 import { Billing } from '../../../src/billing/billing.ts';
-import { budgetsOf, holdStepTokens } from '../../../src/billing/bill.ts';
+import { holdStepTokens } from '../../../src/billing/bill.ts';
 import type { Hold } from '../../../src/billing/hold.ts';
 import { ApiError } from '../../../src/platform/errors.ts';
 import { balanceAt, type Budget } from '../../../src/store/budget.ts';
@@ -102,9 +102,9 @@ async function hold(
   startedAt = Date.now(),
 ): Promise<Held | undefined> {
   const made = bill(accountId, 100, 10, {
-    keyId,
+    key: { id: keyId, budget: budgets.key },
+    account: { id: accountId, budget: budgets.account },
     startedAt,
-    budgets: budgetsOf({ id: keyId, budget: budgets.key }, { id: accountId, budget: budgets.account }, startedAt),
   });
   const row = (ending: 'finished' | 'failed') => ({
     ...receipt(made, 100, 10, ending),

@@ -76,24 +76,7 @@ export async function openModel(options: OpenOptions): Promise<LlamaModel> {
     },
     settle: async (logits, logprobs) => logprobsHandleOf(logprobs).settle(addon.context, logits),
     logprobs: (logits, logprobs, id) => logprobsHandleOf(logprobs).of(addon.context, logits, id),
-    sample: async (wanted, done) => {
-      const one = async ({ logits, sampler }: Wanted, index: number): Promise<number> => {
-        try {
-          return await addon.context.sampleToken(logits, samplerOf(sampler));
-        } catch {
-          // A token that its grammar cannot take, which does not affect the other answers.
-          return -1;
-        } finally {
-          done?.(index);
-        }
-      };
-      const [first, ...others] = wanted;
-      if (first === undefined) return [];
-      // llama.cpp reorders the logits of a batch at the first access, without a lock: two samplers at that moment swap the
-      // answers of two requests (seen 53 times in 20,000 steps of 4). The first one runs alone.
-      const id = await one(first, 0);
-      return [id, ...(await Promise.all(others.map((each, index) => one(each, index + 1))))];
-    },
+    sample: (wanted, done) => sample(addon, wanted, done),
     truncate: (slot, length) => {
       const id = ids[slot] ?? -1;
       const removed = addon.context.removeTokenCellsFromSequence(id, length, -1);
@@ -108,6 +91,29 @@ export async function openModel(options: OpenOptions): Promise<LlamaModel> {
       await llama.dispose();
     },
   };
+}
+
+async function sample(
+  { context }: ReturnType<typeof addonOf>,
+  wanted: readonly Wanted[],
+  done?: (index: number) => void,
+): Promise<readonly number[]> {
+  const one = async ({ logits, sampler }: Wanted, index: number): Promise<number> => {
+    try {
+      return await context.sampleToken(logits, samplerOf(sampler));
+    } catch {
+      // A token that its grammar cannot take, which does not affect the other answers.
+      return -1;
+    } finally {
+      done?.(index);
+    }
+  };
+  const [first, ...others] = wanted;
+  if (first === undefined) return [];
+  // llama.cpp reorders the logits of a batch at the first access, without a lock: two samplers at that moment swap the
+  // answers of two requests (seen 53 times in 20,000 steps of 4). The first one runs alone.
+  const id = await one(first, 0);
+  return [id, ...(await Promise.all(others.map((each, index) => one(each, index + 1))))];
 }
 
 /** Loads the native library. Rejects, or ends the process, where the library cannot run. */

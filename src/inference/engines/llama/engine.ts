@@ -1,5 +1,5 @@
 import { ApiError, atCap } from '../../../platform/errors.ts';
-import type { GenerationBatch, GenerationStream } from '../../../generation/event.ts';
+import type { TakeBatch } from '../../../generation/event.ts';
 import type { Constraint, EngineRequest, Prompt, Sampling } from '../../../generation/request.ts';
 import type { Engine, EngineStatus } from '../engine.ts';
 import { defaultThreads } from './bindings.ts';
@@ -11,6 +11,7 @@ import { ModelRefused } from './model-refused.ts';
 import { offeredTools, refuseOversized } from './prompt.ts';
 import { unreadTokensMax, type ChildMessage, type Refusal, type Work } from './protocol.ts';
 import { CrashQuarantine } from './crash-quarantine.ts';
+import type { StopSignal } from '../../../platform/stop-signal.ts';
 
 export interface LlamaEngineOptions {
   /** The model's id, for status and logs. */
@@ -132,7 +133,7 @@ class ForkedLlamaEngine implements LlamaEngine {
     return this.#supervisor?.state ?? this.#missing;
   }
 
-  async *generate(request: EngineRequest, signal: AbortSignal): GenerationStream & AsyncGenerator<GenerationBatch> {
+  async generate(request: EngineRequest, signal: StopSignal, take: TakeBatch): Promise<void> {
     signal.throwIfAborted();
     this.#refuse(request);
     const content = request.retain
@@ -161,7 +162,8 @@ class ForkedLlamaEngine implements LlamaEngine {
           unreported = 0;
         }
         answered ||= taken.tokens > 0;
-        yield taken.events;
+        const goesOn = take(taken.events);
+        if (goesOn !== true && !(await goesOn)) return;
         if (taken.last) return;
       }
     } finally {
@@ -170,7 +172,7 @@ class ForkedLlamaEngine implements LlamaEngine {
     }
   }
 
-  async countTokens(request: EngineRequest, signal: AbortSignal): Promise<number> {
+  async countTokens(request: EngineRequest, signal: StopSignal): Promise<number> {
     signal.throwIfAborted();
     this.#refuse(request);
     if (this.#counts.size >= countsMax) throw atCapacity(countsMax);

@@ -8,6 +8,8 @@ import { answerError, connectError, httpError, timeoutError, type UpstreamAnswer
 import type { Flavor } from './flavors.ts';
 import { SseReader, StreamFault } from './sse.ts';
 import { causeCode, type BackendIncident } from './incidents.ts';
+import type { StopSignal } from '../../../platform/stop-signal.ts';
+import type { Deadline, Deadlines } from '../../../platform/deadlines.ts';
 
 /** How an exchange left its connection and its backend, reported once, when the connection is free or gone. */
 export type ExchangeOutcome = 'answered' | 'connect-failed' | 'abandoned';
@@ -20,8 +22,15 @@ export interface ExchangeOptions {
   /** The request's fields, under the server's names. */
   readonly sent: Readonly<Record<string, unknown>>;
   readonly decoder: ChunkDecoder;
-  readonly signal: AbortSignal;
-  readonly firstTokenTimeoutMs: number;
+  readonly signal: StopSignal;
+  /** As in `Engine.generate`, which settles by the other two. */
+  readonly take: TakeBatch;
+  readonly resolve: () => void;
+  readonly reject: (error: unknown) => void;
+  /** From the request to the first batch. */
+  readonly firstTokenLimit: Deadlines;
+  /** Silence after it. */
+  readonly idleLimit: Deadlines;
   readonly idleTimeoutMs: number;
   /** Sends the request; `isFresh`: on a connection that has carried nothing yet. */
   readonly send: (handler: AnswerHandler, isFresh: boolean) => Call;
@@ -48,55 +57,52 @@ const staleCodes: ReadonlySet<unknown> = new Set(['ECONNRESET', 'EPIPE', connect
 
 type Body = 'none' | 'events' | 'whole' | 'error';
 
-interface Waiting {
-  readonly resolve: (result: IteratorResult<GenerationBatch, undefined>) => void;
-  readonly reject: (error: unknown) => void;
-}
-
-interface Taker {
-  readonly take: TakeBatch;
-  readonly resolve: () => void;
-  readonly reject: (error: unknown) => void;
-}
+/**
+ * - `open`: `take` gets what comes, in the turn that brings it.
+ * - `taking`: `take` has a batch and has not answered; what comes meanwhile waits, up to a bound.
+ * - `over`: the answer is complete or has failed, which is reported when `take` has answered.
+ * - `settled`: resolved or rejected.
+ */
+type Reading = 'open' | 'taking' | 'over' | 'settled';
 
 /**
- * One request to a backend and the stream of its answer. Bytes are decoded as they come; their events wait for the reader up to a
- * bound, and all that came together are one batch. A pending read rejects at once when the signal aborts, and the socket is
- * destroyed with it, even without a reader.
- *
- * States: running → over (`#end`), after which `next` returns done. The connection's own life ends in `#release`.
+ * - `asked`, `asked-again`: nothing has come back; once, a request whose connection turns out to be closed is sent again.
+ * - `answering`: bytes have come.
+ * - `released`: the connection is free or gone.
  */
-export class Exchange implements AsyncIterator<GenerationBatch, undefined>, AnswerHandler {
+type Sending = 'asked' | 'asked-again' | 'answering' | 'released';
+
+/**
+ * One request to a backend and its answer. Bytes are decoded as they come, and the events of one read of the socket are one
+ * batch, handed to `take` in that turn. When the signal aborts, the socket is destroyed at once, whatever `take` does.
+ *
+ * Two lives: that of the answer for its reader (`Reading`), and that of the request at its connection (`Sending`), which may end
+ * before or after it.
+ */
+export class Exchange implements AnswerHandler {
   readonly #options: ExchangeOptions;
   readonly #decoder: ChunkDecoder;
   readonly #sse: SseReader;
   #call: Call | undefined;
-  #waiting: Waiting | undefined;
-  /** Called with each batch, until the stream is over for it. */
-  #taker: Taker | undefined;
-  /** The taker has a batch, and has not said yet whether it wants another. */
-  #isTaking = false;
-  #isOver = false;
-  /** An error that came between reads. */
-  #failure: { readonly error: unknown } | undefined;
-  #isReleased = false;
+  #reading: Reading = 'open';
+  #sending: Sending = 'asked';
+  /** What `over` ended in, if not in a whole answer. */
+  #failure: Failure | undefined;
   #hasFirstBatch = false;
 
   #body: Body = 'none';
   #status = 0;
   #retryAfter: string | undefined;
-  #hasBytes = false;
   /** The body of an answer that is not an event stream, read once it is complete. */
   #chunks: Buffer[] = [];
-  /** Bytes of the body since the last read. */
+  /** Bytes of the body since the last batch. */
   #bufferedBytes = 0;
-  /** Reported to the reader after the events that came before it. */
-  #fault: { readonly error: unknown } | undefined;
+  /** Reported after the events that came before it. */
+  #fault: Failure | undefined;
   /** The connection has nothing more to give: `error` is the reason if it broke. */
-  #ended: { readonly error: Error | undefined } | undefined;
-  #hasRetried = false;
+  #ended: { readonly error: Error | undefined; readonly isUnanswered: boolean } | undefined;
   #lastByteAtMs = 0;
-  #timer: NodeJS.Timeout | undefined;
+  #limit: Deadline | undefined;
   #drainTimer: NodeJS.Timeout | undefined;
   readonly #onAbort = (): void => this.#fail(this.#options.signal.reason);
 
@@ -106,39 +112,12 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Answ
     this.#sse = new SseReader((data, name) => this.#decoder.event(data, name));
     options.signal.addEventListener('abort', this.#onAbort, { once: true });
     // Absolute: 1xx heads, comments and role chunks do not move it (reliability U2, U3).
-    this.#timer = setTimeout(() => this.#timeOut('no_first_token_in_time'), options.firstTokenTimeoutMs);
+    this.#limit = options.firstTokenLimit.begin(() => this.#timeOut('no_first_token_in_time'));
     this.#call = options.send(this, false);
   }
 
-  next(): Promise<IteratorResult<GenerationBatch, undefined>> {
-    if (this.#waiting !== undefined) return Promise.reject(new Error('a read of the stream is already pending'));
-    try {
-      const result = this.#take();
-      if (result !== undefined) return Promise.resolve(result);
-    } catch (error) {
-      return Promise.reject(error as Error);
-    }
-    return new Promise((resolve, reject) => (this.#waiting = { resolve, reject }));
-  }
-
-  /** Like a `for await`, without a promise for each batch (`GenerationStream.forEach`). */
-  forEach(take: TakeBatch): Promise<void> {
-    return new Promise((resolve, reject) => {
-      this.#taker = { take, resolve, reject };
-      this.#hand(this.#taker);
-    });
-  }
-
-  return(): Promise<IteratorResult<GenerationBatch, undefined>> {
-    this.#end();
-    this.#destroy();
-    this.#waiting?.resolve({ done: true, value: undefined });
-    this.#waiting = undefined;
-    return Promise.resolve({ done: true, value: undefined });
-  }
-
   onBegin(): void {
-    this.#hasBytes = true;
+    this.#sending = 'answering';
     this.#options.onAlive();
   }
 
@@ -164,117 +143,97 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Answ
     }
     this.#chunks.push(Buffer.from(bytes.subarray(from, to)));
     if (this.#bufferedBytes > (this.#body === 'whole' ? wholeBodyBytesMax : errorBodyBytesMax)) {
-      this.#ended = { error: undefined };
+      this.#ended = { error: undefined, isUnanswered: false };
       this.#destroy();
-      this.#wake();
+      this.#hand();
     }
   }
 
   onReadEnd(): void {
-    this.#wake();
+    this.#hand();
   }
 
   onOver(): void {
-    this.#ended ??= { error: undefined };
+    this.#ended ??= { error: undefined, isUnanswered: false };
     this.#release('answered');
-    this.#wake();
+    this.#hand();
   }
 
   onBroken(error: Error, wasUsedBefore: boolean): void {
     // A kept connection can be closed by the server at the moment of its use. Nothing came back, so no client has seen any
     // output: one more try, on a connection of its own (reliability U4).
-    const isStale = wasUsedBefore && !this.#hasBytes && staleCodes.has((error as { code?: unknown }).code);
-    if (isStale && !this.#isOver && !this.#hasRetried) {
-      this.#hasRetried = true;
+    const isStale = wasUsedBefore && this.#sending === 'asked' && staleCodes.has((error as { code?: unknown }).code);
+    if (isStale && !this.#isOver) {
+      this.#sending = 'asked-again';
       this.#call = this.#options.send(this, true);
       return;
     }
-    this.#ended ??= { error };
-    this.#release(this.#hasBytes ? 'answered' : this.#isOver ? 'abandoned' : 'connect-failed');
-    this.#wake();
+    const isUnanswered = this.#sending !== 'answering';
+    this.#ended ??= { error, isUnanswered };
+    this.#release(!isUnanswered ? 'answered' : this.#isOver ? 'abandoned' : 'connect-failed');
+    this.#hand();
   }
 
-  /** All chunks of one socket read come in one go; the reader then gets them as one batch. */
-  #wake(): void {
-    if (this.#taker !== undefined) return this.#hand(this.#taker);
-    const waiting = this.#waiting;
-    if (waiting === undefined) return;
-    try {
-      const result = this.#take();
-      if (result === undefined) return;
-      this.#waiting = undefined;
-      waiting.resolve(result);
-    } catch (error) {
-      this.#waiting = undefined;
-      waiting.reject(error);
-    }
+  /** The backend's part is over; what may be left is `take` with the last batch. */
+  get #isOver(): boolean {
+    return this.#reading === 'over' || this.#reading === 'settled';
   }
 
-  /** Hands over the batches so far, until there are none or the taker needs time. Never throws. */
-  #hand(taker: Taker): void {
-    try {
-      while (!this.#isTaking) {
-        const result = this.#take();
-        if (result === undefined) return;
-        if (result.done === true) {
-          this.#taker = undefined;
-          return taker.resolve();
-        }
-        this.#isTaking = true;
-        const goesOn = taker.take(result.value);
-        if (typeof goesOn === 'boolean') this.#taken(taker, goesOn);
-        else goesOn.then((later) => this.#resume(taker, later)).catch((error: unknown) => this.#leave(taker, error));
+  /** Hands over what has come, until there is nothing or `take` needs time. Never throws. */
+  #hand(): void {
+    while (this.#reading === 'open') {
+      let batch: GenerationBatch | undefined;
+      try {
+        batch = this.#advance();
+      } catch (error) {
+        this.#stop();
+        this.#settle({ error: this.#errorOf(error) });
+        return;
       }
-    } catch (error) {
-      this.#leave(taker, error);
+      if (batch !== undefined) this.#give(batch);
+      else if (this.#isOver) this.#settle(undefined);
+      else return;
     }
   }
 
-  #resume(taker: Taker, goesOn: boolean): void {
-    this.#taken(taker, goesOn);
-    this.#hand(taker);
-  }
-
-  /** After a `false` the taker stays in its call: it gets nothing more. */
-  #taken(taker: Taker, goesOn: boolean): void {
-    if (goesOn) {
-      this.#isTaking = false;
-      return;
-    }
-    this.#taker = undefined;
-    this.#end();
-    this.#destroy();
-    taker.resolve();
-  }
-
-  #leave(taker: Taker, error: unknown): void {
-    this.#taker = undefined;
-    this.#isTaking = true;
-    this.#end();
-    this.#destroy();
-    taker.reject(error);
-  }
-
-  /** The reader's next batch; `undefined`: wait. Throws the stream's failure. */
-  #take(): IteratorResult<GenerationBatch, undefined> | undefined {
-    if (this.#isOver) {
-      if (this.#failure !== undefined) {
-        const { error } = this.#failure;
-        this.#failure = undefined;
-        throw error;
-      }
-      return { done: true, value: undefined };
-    }
+  #give(batch: GenerationBatch): void {
+    if (this.#reading === 'open') this.#reading = 'taking';
+    const failed = (error: unknown): void => {
+      this.#stop();
+      this.#settle({ error });
+    };
     try {
-      return this.#advance();
+      const goesOn = this.#options.take(batch);
+      if (typeof goesOn === 'boolean') this.#taken(goesOn);
+      else goesOn.then((later) => this.#resume(later), failed);
     } catch (error) {
-      this.#end();
-      this.#destroy();
-      throw this.#errorOf(error);
+      failed(error);
     }
   }
 
-  #advance(): IteratorResult<GenerationBatch, undefined> | undefined {
+  #resume(goesOn: boolean): void {
+    this.#taken(goesOn);
+    this.#hand();
+  }
+
+  /** `take` has answered. */
+  #taken(goesOn: boolean): void {
+    if (!goesOn) {
+      this.#stop();
+      this.#settle(undefined);
+    } else if (this.#reading === 'taking') this.#reading = 'open';
+    else this.#settle(this.#failure);
+  }
+
+  #settle(failure: Failure | undefined): void {
+    if (this.#reading === 'settled') return;
+    this.#reading = 'settled';
+    if (failure === undefined) this.#options.resolve();
+    else this.#options.reject(failure.error);
+  }
+
+  /** The events that have come; `undefined`: none yet, or none any more. Throws what the stream failed with. */
+  #advance(): GenerationBatch | undefined {
     if (this.#bufferedBytes > 0 && this.#body === 'events') {
       this.#bufferedBytes = 0;
       this.#call?.resume();
@@ -295,11 +254,11 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Answ
       }
       this.#end();
       this.#drain();
-      return events.length === 0 ? { done: true, value: undefined } : { done: false, value: events };
+      return events.length === 0 ? undefined : events;
     }
     if (events.length > 0) {
       if (!this.#hasFirstBatch) this.#watchIdle();
-      return { done: false, value: events };
+      return events;
     }
     if (this.#fault !== undefined) throw this.#fault.error;
     if (this.#ended?.error !== undefined) throw this.#brokenError(this.#ended.error);
@@ -384,7 +343,7 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Answ
   #brokenError(error: Error): ApiError {
     const { model } = this.#options;
     if (error instanceof ApiError) return error;
-    const isConnect = !this.#hasBytes;
+    const isConnect = this.#ended?.isUnanswered === true;
     const incident = isConnect ? 'cannot_connect' : 'connection_broke';
     this.#options.onIncident({ incident, status: this.#status === 0 ? null : this.#status, cause: causeCode(error) });
     return isConnect ? connectError(model, error) : httpError(model, error);
@@ -393,20 +352,20 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Answ
   /** From the first batch on only silence counts, not the total time (reliability U7). */
   #watchIdle(): void {
     this.#hasFirstBatch = true;
-    clearTimeout(this.#timer);
-    const { idleTimeoutMs } = this.#options;
+    this.#limit?.end();
+    const { idleLimit, idleTimeoutMs } = this.#options;
     const check = (): void => {
       // A paused socket is silent because the reader is slow.
       const isHeard = this.#bufferedBytes > 0 || this.#ended !== undefined;
       const idleMs = isHeard ? 0 : performance.now() - this.#lastByteAtMs;
-      if (idleMs < idleTimeoutMs) this.#timer = setTimeout(check, Math.max(1, idleTimeoutMs - idleMs));
+      if (idleMs < idleTimeoutMs) this.#limit = idleLimit.begin(check, Math.max(1, idleTimeoutMs - idleMs));
       else if (this.#decoder.isFinished) {
         // The answer is complete; only the closing usage is missing.
-        this.#ended = { error: undefined };
-        this.#wake();
+        this.#ended = { error: undefined, isUnanswered: false };
+        this.#hand();
       } else this.#timeOut('silent_in_mid_answer');
     };
-    this.#timer = setTimeout(check, idleTimeoutMs);
+    this.#limit = idleLimit.begin(check);
   }
 
   #timeOut(incident: BackendIncident['incident']): void {
@@ -414,45 +373,52 @@ export class Exchange implements AsyncIterator<GenerationBatch, undefined>, Answ
     this.#fail(timeoutError(this.#options.model));
   }
 
-  /** Ends the stream with an error, from outside a read. */
+  /** Ends the answer with an error that does not come from its bytes. */
   #fail(error: unknown): void {
     if (this.#isOver) return;
+    const isTaking = this.#reading === 'taking';
+    this.#stop();
+    this.#failure = { error };
+    if (!isTaking) this.#settle(this.#failure);
+  }
+
+  #stop(): void {
     this.#end();
     this.#destroy();
-    if (this.#taker !== undefined && !this.#isTaking) return this.#leave(this.#taker, error);
-    const waiting = this.#waiting;
-    this.#waiting = undefined;
-    if (waiting === undefined) this.#failure = { error };
-    else waiting.reject(error);
   }
 
   #end(): void {
-    if (!this.#isOver) this.#options.onOver();
-    this.#isOver = true;
+    if (this.#isOver) return;
+    this.#reading = 'over';
+    this.#options.onOver();
     this.#chunks = [];
     this.#bufferedBytes = 0;
-    clearTimeout(this.#timer);
+    this.#limit?.end();
     this.#options.signal.removeEventListener('abort', this.#onAbort);
   }
 
   #drain(): void {
-    if (this.#isReleased) return;
+    if (this.#sending === 'released') return;
     this.#call?.resume();
     this.#drainTimer = setTimeout(() => this.#destroy(), drainMs).unref();
   }
 
   #destroy(): void {
-    if (this.#isReleased) return;
+    if (this.#sending === 'released') return;
     this.#call?.abandon();
-    this.#release(this.#hasBytes ? 'answered' : 'abandoned');
+    this.#release(this.#sending === 'answering' ? 'answered' : 'abandoned');
   }
 
   #release(outcome: ExchangeOutcome): void {
-    if (this.#isReleased) return;
-    this.#isReleased = true;
+    if (this.#sending === 'released') return;
+    this.#sending = 'released';
     clearTimeout(this.#drainTimer);
     this.#options.onReleased(outcome);
   }
+}
+
+interface Failure {
+  readonly error: unknown;
 }
 
 /** The kind of body that the head announces. A redirect, a page, or an unrequested coding is an error whose body is not shown. */

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { Pool } from 'undici';
 import { combineSignals } from '../../../platform/combine-signals.ts';
-import type { GenerationBatch, GenerationStream, TakeBatch } from '../../../generation/event.ts';
+import type { TakeBatch } from '../../../generation/event.ts';
 import type { ApiError } from '../../../platform/errors.ts';
 import { continuesLast } from '../../../generation/request.ts';
 import type { EngineRequest, Message, Prompt } from '../../../generation/request.ts';
@@ -18,7 +18,7 @@ import { lookRequest } from './constraint-look.ts';
 import { ChunkShapes } from './chunk-template.ts';
 import { ChunkDecoder } from './decode.ts';
 import { ownEcho } from './echoed-prompt.ts';
-import { Exchange, type ExchangeOutcome } from './exchange.ts';
+import { Exchange, type ExchangeOptions, type ExchangeOutcome } from './exchange.ts';
 import { atCapacity, isLoading, unavailable } from './failures.ts';
 import { flavors, type Flavor, type FlavorName } from './flavors.ts';
 import { Freshness } from './freshness.ts';
@@ -30,6 +30,9 @@ import type { ForwardedField, UpstreamRequest, UpstreamServer } from './request-
 import { guarded } from './special-tokens.ts';
 import type { SpecialTokens } from './special-tokens.ts';
 import { causeCode, ThrottledLog, type ReportedIncident } from './incidents.ts';
+import type { StopSignal } from '../../../platform/stop-signal.ts';
+import { abortSignalOf } from '../../../platform/stop-signal.ts';
+import { Deadlines } from '../../../platform/deadlines.ts';
 
 export interface OpenAiEngineOptions {
   /** The model's public id, for errors, and for requests to the backend unless `model` says otherwise. */
@@ -93,7 +96,8 @@ class OpenAiEngine implements Engine {
   /** The lines of every request's head, after the first. */
   readonly #headLines: string;
   readonly #maxConcurrency: number;
-  readonly #firstTokenTimeoutMs: number;
+  readonly #firstTokenLimit: Deadlines;
+  readonly #idleLimit: Deadlines;
   readonly #idleTimeoutMs: number;
   readonly #breaker = new Breaker();
   readonly #incidents: ThrottledLog;
@@ -130,8 +134,9 @@ class OpenAiEngine implements Engine {
     };
     this.#basePath = url.pathname.replace(/\/+$/, '');
     this.#maxConcurrency = options.maxConcurrency ?? defaultMaxConcurrency;
-    this.#firstTokenTimeoutMs = options.firstTokenTimeoutMs ?? 120_000;
+    this.#firstTokenLimit = new Deadlines(options.firstTokenTimeoutMs ?? 120_000);
     this.#idleTimeoutMs = options.idleTimeoutMs ?? 60_000;
+    this.#idleLimit = new Deadlines(this.#idleTimeoutMs);
     this.#incidents = new ThrottledLog(options.onIncident ?? (() => {}));
     this.#trust = new ConstraintTrust({
       look: (kind) => this.#keepsConstraint(lookRequest(kind)),
@@ -165,32 +170,20 @@ class OpenAiEngine implements Engine {
     });
   }
 
-  generate(request: EngineRequest, signal: AbortSignal): GenerationStream {
-    // Nothing happens before the first read: an unread stream holds nothing.
-    if (promptCharacters(request.prompt) < longCharacters) {
-      return new LazyStream(signal, {
-        before: () => this.#beforeOpening(request),
-        open: () => this.#open(request, signal, undefined),
-      });
-    }
-    let written: WrittenRequest | undefined;
-    return new LazyStream(signal, {
-      before: async () => {
-        await this.#beforeOpening(request);
-        written = await this.#write(request, signal);
-      },
-      open: () => this.#open(request, signal, written),
-    });
+  generate(request: EngineRequest, signal: StopSignal, take: TakeBatch): Promise<void> {
+    const wait = signal.aborted ? undefined : this.#preparation(request, signal);
+    if (wait === undefined) return this.#exchange(request, signal, take, undefined);
+    return unlessAborted(wait, signal).then((written) => this.#exchange(request, signal, take, written));
   }
 
-  async countTokens(request: EngineRequest, signal: AbortSignal): Promise<number | undefined> {
+  async countTokens(request: EngineRequest, signal: StopSignal): Promise<number | undefined> {
     signal.throwIfAborted();
     return countTokens(request, {
       pool: this.#countingPool,
       server: this.#server,
       rootPath: this.#rootPath,
       headers: this.#headers,
-      signal: combineSignals([signal, this.#closing.signal]),
+      signal: combineSignals([abortSignalOf(signal), this.#closing.signal]),
     });
   }
 
@@ -237,31 +230,59 @@ class OpenAiEngine implements Engine {
     return this.#basePath.replace(/\/v1$/, '');
   }
 
-  /** A bounded wait before a request can be written: usually none. */
-  #beforeOpening(request: EngineRequest): Promise<void> | undefined {
+  /** A bounded wait before a request can be sent, usually none, and the request if it was written meanwhile. Never rejects. */
+  #preparation(request: EngineRequest, signal: StopSignal): Promise<WrittenRequest | undefined> | undefined {
+    const settled = this.#cacheState(request);
+    if (promptCharacters(request.prompt) < longCharacters) return settled?.then(() => undefined);
+    return settled?.then(() => this.#write(request, signal)) ?? this.#write(request, signal);
+  }
+
+  /** Resolves when it is known whether the prompt may be cached; `undefined`: it is known. */
+  #cacheState(request: EngineRequest): Promise<void> | undefined {
     if (this.#flavor.cacheIsolation !== 'switch' || this.#hasSeveralScopes || !request.retain) return undefined;
-    // A request that is refused anyway waits for nothing.
-    const isRefused = this.#closing.signal.aborted || this.#breaker.isOpen || this.#running >= this.#maxConcurrency;
-    return isRefused ? undefined : this.#freshness.settle();
+    return this.#isRefusing ? undefined : this.#freshness.settle();
+  }
+
+  /** A request that is refused anyway waits for nothing and is not written. */
+  get #isRefusing(): boolean {
+    return this.#closing.signal.aborted || this.#breaker.isOpen || this.#running >= this.#maxConcurrency;
   }
 
   /**
    * A long request is measured before it is sent, in pieces, so that it blocks no others. Only then is it known whether its
    * prompt may be cached. A failure here recurs when it is opened.
    */
-  async #write(request: EngineRequest, signal: AbortSignal): Promise<WrittenRequest | undefined> {
-    // A request that is refused anyway is not written.
-    if (this.#closing.signal.aborted || this.#breaker.isOpen || this.#running >= this.#maxConcurrency) return undefined;
+  async #write(request: EngineRequest, signal: StopSignal): Promise<WrittenRequest | undefined> {
+    if (this.#isRefusing) return undefined;
     try {
       const upstream = upstreamRequest(request, this.#server, false);
-      return { upstream, measured: await measureJson(upstream.body, signal) };
+      return { upstream, measured: await measureJson(upstream.body, abortSignalOf(signal)) };
     } catch {
       return undefined;
     }
   }
 
   /** `isLook`: it is our own, and only we learn its outcome. */
-  #open(request: EngineRequest, signal: AbortSignal, written: WrittenRequest | undefined, isLook = false): Exchange {
+  #exchange(
+    request: EngineRequest,
+    signal: StopSignal,
+    take: TakeBatch,
+    written: WrittenRequest | undefined,
+    isLook = false,
+  ): Promise<void> {
+    return new Promise((resolve, reject) => {
+      signal.throwIfAborted();
+      this.#open(request, signal, { take, resolve, reject }, written, isLook);
+    });
+  }
+
+  #open(
+    request: EngineRequest,
+    signal: StopSignal,
+    reader: Pick<ExchangeOptions, 'take' | 'resolve' | 'reject'>,
+    written: WrittenRequest | undefined,
+    isLook: boolean,
+  ): void {
     if (this.#closing.signal.aborted) throw unavailable(this.#name);
     const mayCache = !isLook && this.#mayCachePrompt(request);
     const { path, body, addedBytes } =
@@ -284,14 +305,16 @@ class OpenAiEngine implements Engine {
     const head = `POST ${this.#basePath}${path} HTTP/1.1\r\n${this.#headLines}x-request-id: ${request.id}\r\ncontent-length: ${length}\r\n\r\n`;
     const outgoing = { text: head + text, pieces };
     this.#running++;
-    return new Exchange({
+    new Exchange({
+      ...reader,
       model: this.#name,
       flavor: this.#flavor,
       tokenIdAt: () => largestIdAt(request.prompt),
       sent: fieldsOf(body),
       decoder,
       signal,
-      firstTokenTimeoutMs: this.#firstTokenTimeoutMs,
+      firstTokenLimit: this.#firstTokenLimit,
+      idleLimit: this.#idleLimit,
       idleTimeoutMs: this.#idleTimeoutMs,
       send: (handler, isFresh) => this.#connections.send(outgoing, handler, isFresh),
       onAlive: () => this.#breaker.succeeded(),
@@ -367,15 +390,15 @@ class OpenAiEngine implements Engine {
   /** Whether a small answer keeps its bound; `undefined` when there was none. */
   async #keepsConstraint(request: EngineRequest): Promise<boolean | undefined> {
     const signal = combineSignals([this.#closing.signal, AbortSignal.timeout(boundLookTimeoutMs)]);
-    const stream = this.#open(request, signal, undefined, true);
     let text = '';
+    const take: TakeBatch = (batch) => {
+      for (const event of batch) if (event.type === 'text') text += event.text;
+      return true;
+    };
     try {
-      for (let next = await stream.next(); next.done !== true; next = await stream.next())
-        for (const event of next.value) if (event.type === 'text') text += event.text;
+      await this.#exchange(request, signal, take, undefined, true);
     } catch (error) {
       return (error as Error).cause instanceof UnboundFault ? false : undefined;
-    } finally {
-      await stream.return();
     }
     return text !== '';
   }
@@ -453,84 +476,13 @@ function messageCharacters(message: Message): number {
   return sum;
 }
 
-interface Opening {
-  /** Called at the first read; returns what to wait for, if anything. Never rejects. */
-  readonly before: () => Promise<void> | undefined;
-  readonly open: () => Exchange;
-}
-
-/** Opens its source at the first read; an abort before that still counts. To be read once. */
-class LazyStream implements GenerationStream, AsyncIterableIterator<GenerationBatch, undefined> {
-  readonly #signal: AbortSignal;
-  readonly #opening: Opening;
-  #source: Exchange | undefined;
-  /** Ends the wait of the first read, when its reader leaves. */
-  #leave: (() => void) | undefined;
-  #isOver = false;
-
-  constructor(signal: AbortSignal, opening: Opening) {
-    this.#signal = signal;
-    this.#opening = opening;
-  }
-
-  [Symbol.asyncIterator](): this {
-    return this;
-  }
-
-  next(): Promise<IteratorResult<GenerationBatch, undefined>> {
-    if (this.#source !== undefined) return this.#source.next();
-    if (this.#isOver) return Promise.resolve({ done: true, value: undefined });
-    if (this.#leave !== undefined) return Promise.reject(new Error('a read of the stream is already pending'));
-    const wait = this.#signal.aborted ? undefined : this.#opening.before();
-    return wait === undefined ? this.#first() : this.#firstAfter(wait);
-  }
-
-  async forEach(take: TakeBatch): Promise<void> {
-    if (this.#source !== undefined || this.#isOver) throw new Error('the stream is read once');
-    const wait = this.#signal.aborted ? undefined : this.#opening.before();
-    if (wait !== undefined) await this.#waited(wait);
-    return this.#open().forEach(take);
-  }
-
-  return(): Promise<IteratorResult<GenerationBatch, undefined>> {
-    this.#isOver = true;
-    this.#leave?.();
-    return this.#source?.return() ?? Promise.resolve({ done: true, value: undefined });
-  }
-
-  #first(): Promise<IteratorResult<GenerationBatch, undefined>> {
-    try {
-      return this.#open().next();
-    } catch (error) {
-      return Promise.reject(error as Error);
-    }
-  }
-
-  #open(): Exchange {
-    try {
-      this.#signal.throwIfAborted();
-      return (this.#source = this.#opening.open());
-    } catch (error) {
-      this.#isOver = true;
-      throw error;
-    }
-  }
-
-  async #firstAfter(wait: Promise<void>): Promise<IteratorResult<GenerationBatch, undefined>> {
-    await this.#waited(wait);
-    return this.#isOver ? { done: true, value: undefined } : this.#first();
-  }
-
-  /** An abort or a reader that leaves ends the wait at once; the awaited work continues. */
-  async #waited(wait: Promise<void>): Promise<void> {
-    let leave = (): void => {};
-    const left = new Promise<void>((resolve) => (leave = resolve));
-    this.#leave = leave;
-    this.#signal.addEventListener('abort', leave, { once: true });
-    await Promise.race([wait, left]);
-    this.#signal.removeEventListener('abort', leave);
-    this.#leave = undefined;
-  }
+/** An abort ends the wait at once; the awaited work continues. */
+function unlessAborted<Value>(wait: Promise<Value>, signal: StopSignal): Promise<Value> {
+  return new Promise((resolve, reject) => {
+    const onAbort = (): void => reject(signal.reason as Error);
+    signal.addEventListener('abort', onAbort, { once: true });
+    wait.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort));
+  });
 }
 
 /** Without their values, which can be large and must not stay as long as the answer. */

@@ -1,5 +1,5 @@
 import { ApiError } from '../../../platform/errors.ts';
-import type { GenerationBatch, GenerationEvent, GenerationStream } from '../../../generation/event.ts';
+import type { GenerationEvent, TakeBatch } from '../../../generation/event.ts';
 import type { EngineRequest, ImageTokens } from '../../../generation/request.ts';
 import type { Engine, EngineStatus } from '../engine.ts';
 import { UsageTally } from '../usage-tally.ts';
@@ -18,6 +18,7 @@ import {
   type ScriptToken,
 } from './script.ts';
 import { idOf, logprobOf, readPrompt, vocabularySize } from './vocabulary.ts';
+import type { StopSignal } from '../../../platform/stop-signal.ts';
 
 export interface ScriptedEngineOptions {
   /** The model's public id, which rules can match on. */
@@ -55,11 +56,32 @@ class ScriptedEngine implements Engine {
     );
   }
 
-  generate(request: EngineRequest, signal: AbortSignal): GenerationStream {
-    return this.#play(request, signal);
+  async generate(request: EngineRequest, signal: StopSignal, take: TakeBatch): Promise<void> {
+    const stops = [signal, this.#closing.signal];
+    throwIfAborted(stops);
+    const rule = this.#rule(request);
+    const promptTokens = rule.promptTokens ?? promptTokensOf(request);
+    const refusal = this.refusal(request);
+    if (refusal !== undefined) throw refusal;
+    const longest = rule.promptTokens ?? longestPromptTokens(request);
+    const windowTokens = this.#options.contextLength - longest;
+    if (windowTokens < 1) throw this.#tooLong(longest);
+    const prompts = request.prompt.type === 'messages' ? 1 : request.prompt.prompts.length;
+    const choices = prompts * request.choices;
+    const { thought, unthought } = this.#tokens.get(rule)!;
+    const plan = planOf(this.#isQuiet(request) ? unthought : thought, request, windowTokens);
+    const tally = new UsageTally({
+      choices,
+      choicesPerPrompt: choices,
+      promptTokensMax: this.#options.contextLength * prompts,
+      completionTokensMax: request.maxTokens,
+    });
+    if (rule.usage !== 'none') tally.prompt(0, promptTokens, 0);
+    const start: GenerationEvent = { type: 'start', promptTokens: rule.usage === 'none' ? undefined : promptTokens };
+    await this.#speak(start, rule, plan, choices, request, tally, stops, take);
   }
 
-  countTokens(request: EngineRequest, signal: AbortSignal): Promise<number | undefined> {
+  countTokens(request: EngineRequest, signal: StopSignal): Promise<number | undefined> {
     if (signal.aborted) return Promise.reject(signal.reason as Error);
     return Promise.resolve(this.#rule(request).promptTokens ?? promptTokensOf(request));
   }
@@ -88,41 +110,17 @@ class ScriptedEngine implements Engine {
     return Promise.resolve();
   }
 
-  async *#play(request: EngineRequest, signal: AbortSignal): AsyncGenerator<GenerationBatch, undefined, undefined> {
-    const stops = [signal, this.#closing.signal];
-    throwIfAborted(stops);
-    const rule = this.#rule(request);
-    const promptTokens = rule.promptTokens ?? promptTokensOf(request);
-    const refusal = this.refusal(request);
-    if (refusal !== undefined) throw refusal;
-    const longest = rule.promptTokens ?? longestPromptTokens(request);
-    const windowTokens = this.#options.contextLength - longest;
-    if (windowTokens < 1) throw this.#tooLong(longest);
-    const prompts = request.prompt.type === 'messages' ? 1 : request.prompt.prompts.length;
-    const choices = prompts * request.choices;
-    const { thought, unthought } = this.#tokens.get(rule)!;
-    const plan = planOf(this.#isQuiet(request) ? unthought : thought, request, windowTokens);
-    const tally = new UsageTally({
-      choices,
-      choicesPerPrompt: choices,
-      promptTokensMax: this.#options.contextLength * prompts,
-      completionTokensMax: request.maxTokens,
-    });
-    if (rule.usage !== 'none') tally.prompt(0, promptTokens, 0);
-    const start: GenerationEvent = { type: 'start', promptTokens: rule.usage === 'none' ? undefined : promptTokens };
-    yield* this.#tokenBatches(start, rule, plan, choices, request, tally, stops);
-  }
-
-  /** Yields the tokens at their pace, then the finish of every choice and the usage, or the rule's fault on the way. */
-  async *#tokenBatches(
+  /** Says the tokens at their pace, then the finish of every choice and the usage, or the rule's fault on the way. */
+  async #speak(
     start: GenerationEvent,
     rule: ScriptRule,
     plan: ScriptPlan,
     choices: number,
     request: EngineRequest,
     tally: UsageTally,
-    stops: readonly AbortSignal[],
-  ): AsyncGenerator<GenerationBatch, undefined, undefined> {
+    stops: readonly StopSignal[],
+    take: TakeBatch,
+  ): Promise<void> {
     const tokens = formed(plan.tokens, request.reasoningForm);
     const { fault, paceMs } = rule;
     const end = fault === undefined ? tokens.length : Math.min(fault.afterTokens, tokens.length);
@@ -150,7 +148,8 @@ class ScriptedEngine implements Engine {
         }
       }
       if (said < end || isFaulty) {
-        yield batch;
+        const goesOn = take(batch);
+        if (goesOn !== true && !(await goesOn)) return;
         batch = [];
         throwIfAborted(stops);
       }
@@ -158,7 +157,7 @@ class ScriptedEngine implements Engine {
     if (isFaulty) await fail(fault, stops, this.#options.name);
     for (let choice = 0; choice < choices; choice++) batch.push(finishOf(plan, choice));
     batch.push(closingUsage(rule, start, tally));
-    yield batch;
+    await take(batch);
   }
 
   /** §4.2.5(4): with `none` there is no reasoning, or it is hidden: then it is played and left out. */
@@ -263,7 +262,7 @@ function closingUsage(rule: ScriptRule, start: GenerationEvent, tally: UsageTall
   return { type: 'usage', usage: tally.usage(), ...(tally.isReported ? {} : { counted: true }) };
 }
 
-async function fail(fault: ScriptFault, stops: readonly AbortSignal[], model: string): Promise<never> {
+async function fail(fault: ScriptFault, stops: readonly StopSignal[], model: string): Promise<never> {
   switch (fault.type) {
     case 'hang':
       return until(undefined, stops) as Promise<never>;
@@ -274,12 +273,12 @@ async function fail(fault: ScriptFault, stops: readonly AbortSignal[], model: st
   }
 }
 
-function throwIfAborted(stops: readonly AbortSignal[]): void {
+function throwIfAborted(stops: readonly StopSignal[]): void {
   for (const stop of stops) stop.throwIfAborted();
 }
 
 /** Waits until a moment of the monotonic clock, or forever; rejects at once when a signal aborts. Leaves nothing behind. */
-function until(atMs: number | undefined, stops: readonly AbortSignal[]): Promise<void> {
+function until(atMs: number | undefined, stops: readonly StopSignal[]): Promise<void> {
   throwIfAborted(stops);
   const leftMs = atMs === undefined ? Infinity : atMs - performance.now();
   if (leftMs <= 0) return Promise.resolve();

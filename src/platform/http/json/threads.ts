@@ -4,6 +4,7 @@ import { combineSignals } from '../../combine-signals.ts';
 import { entryUrl } from '../../entries.ts';
 import { ApiError, atCap } from '../../errors.ts';
 import { ThreadPool } from '../../rpc/thread-pool.ts';
+import { abortSignalOf, type StopSignal } from '../../stop-signal.ts';
 import type { JsonCalls } from './json-thread.ts';
 
 export interface JsonThreadsOptions {
@@ -56,13 +57,13 @@ export class JsonThreads {
    * The value of a body in blocks, whose bytes are transferred. Rejects with `invalid_json_request`, with `backend_at_capacity`
    * when it takes too long or the threads are busy, or with the reason of the signal.
    */
-  async parse(blocks: readonly Uint8Array<ArrayBuffer>[], signal: AbortSignal): Promise<unknown> {
+  async parse(blocks: readonly Uint8Array<ArrayBuffer>[], signal: StopSignal): Promise<unknown> {
     const late = new AbortController();
     const timer = setTimeout(() => late.abort(atCapacity(this.#waitingMax)), this.#timeLimitMs);
     try {
       return await this.#pool.call('parse', blocks, {
         transfer: blocks.map((block) => block.buffer),
-        signal: combineSignals([signal, late.signal]),
+        signal: combineSignals([abortSignalOf(signal), late.signal]),
       });
     } finally {
       clearTimeout(timer);

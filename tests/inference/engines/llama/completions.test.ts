@@ -26,7 +26,7 @@ const near = (a: number | undefined, b: number | undefined): boolean => Math.abs
 
 test('a text goes on, and its ids are those of its tokens', async (context) => {
   const { engine } = await startEngine(context, tinyModel(context, { script }));
-  const answer = await collect(engine.generate(texts('user', { returnsIds: true }), never));
+  const answer = await collect(engine, texts('user', { returnsIds: true }), never);
   assert.equal(answer.text, ' one two three four');
   assert.deepEqual(answer.finish, { type: 'finish', choice: 0, reason: 'stop' });
   const reported = idsOf(answer);
@@ -36,7 +36,9 @@ test('a text goes on, and its ids are those of its tokens', async (context) => {
   assert.equal(prompt.tokenIds?.length, answer.usage?.promptTokens);
   // The ids of prompt and answer are a prompt themselves, whose continuation is nothing.
   const again = await collect(
-    engine.generate(ids([...(prompt.tokenIds ?? []), ...reported.slice(0, 2)], { returnsIds: true }), never),
+    engine,
+    ids([...(prompt.tokenIds ?? []), ...reported.slice(0, 2)], { returnsIds: true }),
+    never,
   );
   assert.equal(again.text, ' three four');
   assert.deepEqual(idsOf(again), reported.slice(2));
@@ -46,11 +48,11 @@ test('a text goes on, and its ids are those of its tokens', async (context) => {
 test('echo tells the prompt before the answer, as text and by its ids', async (context) => {
   const { engine } = await startEngine(context, tinyModel(context, { script }));
   for (const prompt of ['user', 'A quick user', 'déjà 漢😀 user']) {
-    const answer = await collect(engine.generate(texts(prompt, { echo: true, returnsIds: true }), never));
+    const answer = await collect(engine, texts(prompt, { echo: true, returnsIds: true }), never);
     const [reported] = promptsOf(answer);
     assert.equal(reported?.text, prompt);
     assert.equal(answer.text, ' one two three four');
-    const byIds = await collect(engine.generate(ids(reported.tokenIds ?? [], { echo: true }), never));
+    const byIds = await collect(engine, ids(reported.tokenIds ?? [], { echo: true }), never);
     assert.equal(promptsOf(byIds)[0]?.text, prompt);
     assert.equal(byIds.text, answer.text);
     assert.deepEqual(
@@ -67,7 +69,7 @@ test('echo with logprobs: the model finds the prompt as likely as when it had wr
   const { engine } = await startEngine(context, tinyModel(context), { slots: 2 });
   const prompt = Array.from({ length: 45 }, (_, index) => 40 + ((index * 7) % 150));
   const greedy = { sampling: { ...openSampling, temperature: 0 } };
-  const scored = await collect(engine.generate(ids(prompt, { echo: true }, { logprobs: 3, maxTokens: 3 }), never));
+  const scored = await collect(engine, ids(prompt, { echo: true }, { logprobs: 3, maxTokens: 3 }), never);
   const [reported] = promptsOf(scored);
   assert.equal(reported?.tokens?.length, prompt.length);
   assert.equal(reported.tokens[0]?.logprob, undefined);
@@ -75,7 +77,9 @@ test('echo with logprobs: the model finds the prompt as likely as when it had wr
   for (const at of [1, 2, 15, 16, 17, 31, 44]) {
     // The same position, as the first token of an answer: the likeliest there, and the token itself when it is one of them.
     const written = await collect(
-      engine.generate(ids(prompt.slice(0, at), {}, { logprobs: 20, maxTokens: 1, ...greedy }), never),
+      engine,
+      ids(prompt.slice(0, at), {}, { logprobs: 20, maxTokens: 1, ...greedy }),
+      never,
     );
     const first = logprobsOf(written)[0]!;
     const token: PromptToken = reported.tokens[at]!;
@@ -98,64 +102,60 @@ test('max_tokens 0 with echo scores a prompt and writes nothing', async (context
   const { engine } = await startEngine(context, tinyModel(context));
   const prompt = [60, 61, 62, 63];
   for (const logprobs of [undefined, 1]) {
-    const answer = await collect(engine.generate(ids(prompt, { echo: true }, { maxTokens: 0, logprobs }), never));
+    const answer = await collect(engine, ids(prompt, { echo: true }, { maxTokens: 0, logprobs }), never);
     assert.equal(answer.text, '');
     assert.equal(answer.usage?.completionTokens, 0);
     assert.equal(answer.usage.promptTokens, 4);
     assert.equal(answer.finish?.reason, 'length');
     assert.equal(promptsOf(answer)[0]?.tokens?.length, logprobs === undefined ? undefined : 4);
   }
-  const whole = await collect(engine.generate(ids(prompt, { echo: true }, { maxTokens: 2, logprobs: 1 }), never));
-  const scored = await collect(engine.generate(ids(prompt, { echo: true }, { maxTokens: 0, logprobs: 1 }), never));
+  const whole = await collect(engine, ids(prompt, { echo: true }, { maxTokens: 2, logprobs: 1 }), never);
+  const scored = await collect(engine, ids(prompt, { echo: true }, { maxTokens: 0, logprobs: 1 }), never);
   for (const [index, token] of (promptsOf(whole)[0]?.tokens ?? []).slice(1).entries())
     assert.ok(near(token.logprob, promptsOf(scored)[0]?.tokens?.[index + 1]?.logprob));
 });
 
 test('a token that is named as a stop ends the answer, and is a part of it only when that is asked for', async (context) => {
   const { engine } = await startEngine(context, tinyModel(context, { script }));
-  const reported = idsOf(await collect(engine.generate(texts('user', { returnsIds: true }), never)));
+  const reported = idsOf(await collect(engine, texts('user', { returnsIds: true }), never));
   const stop = reported[2]!;
-  const before = await collect(engine.generate(texts('user', { stopIds: [stop], returnsIds: true }), never));
+  const before = await collect(engine, texts('user', { stopIds: [stop], returnsIds: true }), never);
   assert.deepEqual(
     [before.text, before.finish],
     [' one two', { type: 'finish', choice: 0, reason: 'stop', stopTokenId: stop }],
   );
   assert.deepEqual(idsOf(before), reported.slice(0, 2));
-  const within = await collect(
-    engine.generate(texts('user', { stopIds: [stop], includesStop: true, returnsIds: true }), never),
-  );
+  const within = await collect(engine, texts('user', { stopIds: [stop], includesStop: true, returnsIds: true }), never);
   assert.deepEqual([within.text, within.finish?.stopTokenId], [' one two thr', stop]);
   assert.deepEqual(idsOf(within), reported.slice(0, 3));
-  const late = await collect(engine.generate(texts('user', { stopIds: [stop], tokensMin: 3 }), never));
+  const late = await collect(engine, texts('user', { stopIds: [stop], tokensMin: 3 }), never);
   assert.ok((late.usage?.completionTokens ?? 0) >= 3);
 });
 
 test('a stop sequence is a part of the answer when that is asked for, and does not end it too early', async (context) => {
   const { engine } = await startEngine(context, tinyModel(context, { script }));
   const stop = ['thre'];
-  const cut = await collect(engine.generate(texts('user', {}, { stop }), never));
+  const cut = await collect(engine, texts('user', {}, { stop }), never);
   assert.deepEqual([cut.text, cut.finish?.stopSequence], [' one two ', 'thre']);
-  const whole = await collect(engine.generate(texts('user', { includesStop: true }, { stop, logprobs: 0 }), never));
+  const whole = await collect(engine, texts('user', { includesStop: true }, { stop, logprobs: 0 }), never);
   assert.deepEqual([whole.text, whole.finish?.stopSequence], [' one two thre', 'thre']);
   assert.deepEqual(
     logprobsOf(whole).map(({ token }) => token),
     [' one', ' two', ' thr', 'ee'],
   );
-  const later = await collect(engine.generate(texts('user', { tokensMin: 4 }, { stop }), never));
+  const later = await collect(engine, texts('user', { tokensMin: 4 }, { stop }), never);
   assert.equal(later.text, ' one two three four');
 });
 
 test('ignore_eos and min_tokens keep the end from coming', async (context) => {
   const { engine } = await startEngine(context, tinyModel(context, { script }));
-  const plain = await collect(engine.generate(texts('user', {}, { maxTokens: 12 }), never));
+  const plain = await collect(engine, texts('user', {}, { maxTokens: 12 }), never);
   assert.deepEqual([plain.usage?.completionTokens, plain.finish?.reason], [5, 'stop']);
-  const on = await collect(
-    engine.generate(texts('user', { ignoresEnd: true, returnsIds: true }, { maxTokens: 12 }), never),
-  );
+  const on = await collect(engine, texts('user', { ignoresEnd: true, returnsIds: true }, { maxTokens: 12 }), never);
   assert.deepEqual([on.usage?.completionTokens, on.finish?.reason], [12, 'length']);
   assert.ok(on.text.startsWith(' one two three four'));
   assert.equal(idsOf(on).length, 12);
-  const least = await collect(engine.generate(texts('user', { tokensMin: 8 }, { maxTokens: 12 }), never));
+  const least = await collect(engine, texts('user', { tokensMin: 8 }, { maxTokens: 12 }), never);
   assert.ok((least.usage?.completionTokens ?? 0) >= 8);
 });
 
@@ -172,14 +172,16 @@ test('a constraint that is complete ends the answer, whatever is to be ignored',
     [{}, { logitBias: Object.fromEntries(last) }],
   ];
   for (const [tokens, more] of requests) {
-    const answer = await collect(engine.generate(ids([60, 61], tokens, { constraint, maxTokens: 16, ...more }), never));
+    const answer = await collect(engine, ids([60, 61], tokens, { constraint, maxTokens: 16, ...more }), never);
     assert.match(answer.text, /^(ab|cd)$/);
     assert.equal(answer.finish?.reason, 'stop');
   }
   const open = 'root ::= [a-z]*';
   const endless = { source: { type: 'grammar', text: open }, gbnf: open } as const;
   const answer = await collect(
-    engine.generate(ids([60, 61], { ignoresEnd: true }, { constraint: endless, maxTokens: 16 }), never),
+    engine,
+    ids([60, 61], { ignoresEnd: true }, { constraint: endless, maxTokens: 16 }),
+    never,
   );
   assert.deepEqual([answer.usage?.completionTokens, answer.finish?.reason], [16, 'length']);
 });
@@ -187,13 +189,11 @@ test('a constraint that is complete ends the answer, whatever is to be ignored',
 test('special tokens have a text when that is asked for', async (context) => {
   const special = [['user', ' one', '<|im_start|>', ' two', '<|im_end|>']];
   const { engine } = await startEngine(context, tinyModel(context, { script: special }));
-  assert.equal((await collect(engine.generate(texts('user'), never))).text, ' one two');
-  const shown = await collect(engine.generate(texts('user', { skipsSpecial: false, returnsIds: true }), never));
+  assert.equal((await collect(engine, texts('user'), never)).text, ' one two');
+  const shown = await collect(engine, texts('user', { skipsSpecial: false, returnsIds: true }), never);
   assert.equal(shown.text, ' one<|im_start|> two');
   const start = idsOf(shown)[1]!;
-  const echoed = await collect(
-    engine.generate(ids([start], { echo: true, skipsSpecial: false }, { maxTokens: 1 }), never),
-  );
+  const echoed = await collect(engine, ids([start], { echo: true, skipsSpecial: false }, { maxTokens: 1 }), never);
   assert.equal(promptsOf(echoed)[0]?.text, '<|im_start|>');
 });
 
@@ -201,7 +201,7 @@ test('the token that a vocabulary begins a text with is left out when that is as
   const { engine } = await startEngine(context, tinyModel(context, { tokenizer: 'spm' }));
   const [withIt, without] = await Promise.all(
     [true, false].map((addsSpecial) =>
-      collect(engine.generate(texts('the one', { returnsIds: true, addsSpecial }, { maxTokens: 1 }), never)),
+      collect(engine, texts('the one', { returnsIds: true, addsSpecial }, { maxTokens: 1 }), never),
     ),
   );
   const [first, ...rest] = promptsOf(withIt!)[0]?.tokenIds ?? [];
@@ -212,7 +212,9 @@ test('the token that a vocabulary begins a text with is left out when that is as
 test('the first blank of an answer is a part of the text that goes on, also in SentencePiece', async (context) => {
   const { engine } = await startEngine(context, tinyModel(context, { tokenizer: 'spm' }));
   const answer = await collect(
-    engine.generate(ids([5], {}, { maxTokens: 1, logprobs: 0, logitBias: { [String(spmBlankThe)]: 100 } }), never),
+    engine,
+    ids([5], {}, { maxTokens: 1, logprobs: 0, logitBias: { [String(spmBlankThe)]: 100 } }),
+    never,
   );
   assert.equal(answer.text, logprobsOf(answer)[0]?.token);
   assert.match(answer.text, /^ /);
@@ -223,7 +225,7 @@ test('a token that is none is refused by its place', async (context) => {
   const size = engine.vocabularySize!;
   const refused = async (request: EngineRequest): Promise<string | undefined> => {
     try {
-      await collect(engine.generate(request, never));
+      await collect(engine, request, never);
       return undefined;
     } catch (error) {
       assert.ok(error instanceof ApiError);
@@ -242,7 +244,9 @@ test('each choice of each prompt is told of its own prompt', async (context) => 
   const { engine } = await startEngine(context, tinyModel(context, { script }), { slots: 2 });
   const prompt = { type: 'texts', prompts: ['a user', 'b user'] } as const;
   const answer = await collect(
-    engine.generate({ ...texts(''), prompt, choices: 2, tokens: { ...plainTokens, echo: true } }, never),
+    engine,
+    { ...texts(''), prompt, choices: 2, tokens: { ...plainTokens, echo: true } },
+    never,
   );
   const reported = promptsOf(answer).toSorted((a, b) => a.choice - b.choice);
   assert.deepEqual(

@@ -24,7 +24,7 @@ test('random weights write what the grammar says, at every temperature and seed,
   const requests = Array.from({ length: 24 }, (_, seed) =>
     chat('Hi', bound(jsonObject, { maxTokens: 200, sampling: { ...openSampling, temperature: seed % 3, seed } })),
   );
-  const answers = await Promise.all(requests.map((request) => collect(engine.generate(request, never))));
+  const answers = await Promise.all(requests.map((request) => collect(engine, request, never)));
   for (const { text, finish } of answers) {
     assert.equal(finish?.reason, 'stop', text);
     const value = JSON.parse(text) as { name: unknown; tags: unknown };
@@ -38,7 +38,7 @@ test('a scripted model is kept from its script, and its neighbour is not', async
     slots: 2,
   });
   const [kept, free] = await Promise.all(
-    [bound('root ::= "yes" | "nope"'), {}].map((more) => collect(engine.generate(chat('Hi', more), never))),
+    [bound('root ::= "yes" | "nope"'), {}].map((more) => collect(engine, chat('Hi', more), never)),
   );
   assert.match(kept?.text ?? '', /^(yes|nope)$/);
   assert.equal(kept?.finish?.reason, 'stop', 'a complete grammar ends the answer');
@@ -52,7 +52,7 @@ test('a grammar without end ends at max_tokens with length', async (context) => 
     'Hi',
     bound('root ::= ("a" | "b" | "c" | "d")+ "~"', { maxTokens: 9, logitBias: { [idOf('~')]: -100 } }),
   );
-  const { text, finish, usage } = await collect(engine.generate(request, never));
+  const { text, finish, usage } = await collect(engine, request, never);
   assert.match(text, /^[abcd]+$/);
   assert.deepEqual(finish, { type: 'finish', choice: 0, reason: 'length', cause: 'max-tokens' });
   assert.equal(usage?.completionTokens, 9);
@@ -67,7 +67,7 @@ test('where no token fits, the answer is cut: length, never an invalid success',
       'Hi',
       bound('root ::= "a" [b-d] "~~"', { logitBias: ban, sampling: { ...openSampling, temperature } }),
     );
-    const { finish } = await collect(engine.generate(request, never));
+    const { finish } = await collect(engine, request, never);
     assert.deepEqual(finish, { type: 'finish', choice: 0, reason: 'length', cause: 'constraint' });
   }
 });
@@ -77,7 +77,7 @@ test('a complete text ends with stop though its end is banned', async (context) 
   const { engine } = await startEngine(context, path);
   const [end] = await endIds(path);
   const request = chat('Hi', bound('root ::= "ab"', { logitBias: { [String(end)]: -100 } }));
-  const { text, finish } = await collect(engine.generate(request, never));
+  const { text, finish } = await collect(engine, request, never);
   assert.deepEqual([text, finish?.reason], ['ab', 'stop']);
 });
 
@@ -93,23 +93,23 @@ test('what llama.cpp cannot read is a 400 that names the field, and never an unb
     deep,
     `root ::= "${'a'.repeat(600_000)}"`,
   ]) {
-    await assert.rejects(collect(engine.generate(chat('Hi', bound(gbnf)), never)), (error: unknown) => {
+    await assert.rejects(collect(engine, chat('Hi', bound(gbnf)), never), (error: unknown) => {
       assert.ok(error instanceof ApiError);
       assert.deepEqual([error.code, error.param], ['unsupported_value', 'response_format']);
       return true;
     });
   }
   const regex = { constraint: { source: { type: 'regex', pattern: 'a+' }, gbnf: 'root ::= (' } } as const;
-  await assert.rejects(collect(engine.generate(chat('Hi', regex), never)), { param: 'regex' });
+  await assert.rejects(collect(engine, chat('Hi', regex), never), { param: 'regex' });
   const { pid } = engine;
-  assert.match((await collect(engine.generate(chat('Hi', bound('root ::= "ok"')), never))).text, /^ok$/);
+  assert.match((await collect(engine, chat('Hi', bound('root ::= "ok"')), never)).text, /^ok$/);
   assert.equal(engine.pid, pid, 'the child lives');
 });
 
 test('control tokens are no text of a constrained answer', async (context) => {
   // Their literals are what the grammar asks for, and nobody would see them.
   const { engine } = await startEngine(context, tinyModel(context));
-  const { text } = await collect(engine.generate(chat('Hi', bound('root ::= "<|im_start|>" "<|endoftext|>"')), never));
+  const { text } = await collect(engine, chat('Hi', bound('root ::= "<|im_start|>" "<|endoftext|>"')), never);
   assert.equal(text, '<|im_start|><|endoftext|>');
 });
 
@@ -118,7 +118,7 @@ test('the first blank of a constrained answer stays where SentencePiece would dr
     context,
     tinyModel(context, { tokenizer: 'spm', chatTemplate: '{{ messages[0].content }}' }),
   );
-  const { text } = await collect(engine.generate(chat('the', bound('root ::= " the" [ab] "\\n"')), never));
+  const { text } = await collect(engine, chat('the', bound('root ::= " the" [ab] "\\n"')), never);
   assert.match(text, /^ the[ab]\n$/);
 });
 
@@ -130,9 +130,9 @@ test('a constraint that branches without end ends its request alone', async (con
   // After n brackets, 2^n ways of closing them are open.
   const wild = 'root ::= a\na ::= "(" a ")" | "(" a "]" | "("';
   const more = bound(wild, { maxTokens: 60, sampling: { ...openSampling, temperature: 0 } });
-  const other = collect(engine.generate(chat('Hi', { maxTokens: 200 }), never));
+  const other = collect(engine, chat('Hi', { maxTokens: 200 }), never);
   const { pid } = engine;
-  await assert.rejects(collect(engine.generate(chat('Hi', { ...more, logitBias: { [idOf('(')]: 100 } }), never)), {
+  await assert.rejects(collect(engine, chat('Hi', { ...more, logitBias: { [idOf('(')]: 100 } }), never), {
     code: 'unsupported_value',
     param: 'response_format',
   });
@@ -163,7 +163,7 @@ async function endIds(path: string): Promise<readonly number[]> {
 test('what the constraint asks for again and again is no loop, and what the model chooses is', async (context) => {
   const { engine } = await startEngine(context, tinyModel(context), { contextLength: 2048 });
   const ask = (source: Constraint, gbnf: string) =>
-    collect(engine.generate(chat('Hi', { constraint: { source, gbnf }, maxTokens: 1500 }), never));
+    collect(engine, chat('Hi', { constraint: { source, gbnf }, maxTokens: 1500 }), never);
   const row = {
     type: 'object',
     properties: { cell: { const: 'nothing' }, at: { const: 0 } },
@@ -204,7 +204,7 @@ test('a loop that its constraint allows and does not ask for is ended', async (c
       'Hi',
       bound(gbnf, { maxTokens: 1000, ...(what.startsWith('blanks') ? { logitBias: blanks } : {}) }),
     );
-    const { text, finish, usage } = await collect(engine.generate(request, never));
+    const { text, finish, usage } = await collect(engine, request, never);
     assert.deepEqual(finish, { type: 'finish', choice: 0, reason: 'length', cause: 'repetition' }, `${what}: ${text}`);
     assert.ok((usage?.completionTokens ?? Infinity) < 200, what);
   }

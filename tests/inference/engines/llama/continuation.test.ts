@@ -30,30 +30,30 @@ async function engineOf(context: TestContext, options: TinyGgufOptions = {}) {
 
 test('the answer is what follows the words, with its first blank', async (context) => {
   const engine = await engineOf(context);
-  const answer = await collect(engine.generate(goOn('one #'), never));
+  const answer = await collect(engine, goOn('one #'), never);
   assert.deepEqual([answer.text, answer.finish?.reason, answer.usage?.completionTokens], [' two three', 'stop', 2]);
   // Another turn would begin from the beginning.
   const closed = { type: 'messages', messages: [user('Count.'), assistant('one #')] } as const;
-  assert.equal((await collect(engine.generate(goOn('', { prompt: closed }), never))).text, 'anew');
+  assert.equal((await collect(engine, goOn('', { prompt: closed }), never)).text, 'anew');
 });
 
 test('with a vocabulary that drops the first blank of a text, too', async (context) => {
   const engine = await engineOf(context, { tokenizer: 'spm', script: [['#', '\u2581the', 'th', '</s>']] });
-  const { text } = await collect(engine.generate(goOn('one #'), never));
+  const { text } = await collect(engine, goOn('one #'), never);
   assert.equal(text, ' theth');
 });
 
 test('what is counted is what is read', async (context) => {
   const engine = await engineOf(context);
   const request = goOn('one #');
-  const answer = await collect(engine.generate(request, never));
+  const answer = await collect(engine, request, never);
   assert.equal(await engine.countTokens(request, never), answer.start?.promptTokens);
 });
 
 for (const [name, chatTemplate] of Object.entries({ 'a template that can': switchable, 'one that cannot': always })) {
   test(`the words stand behind a thought that is closed, by ${name}`, async (context) => {
     const engine = await engineOf(context, { chatTemplate });
-    const answer = await collect(engine.generate(goOn('one #'), never));
+    const answer = await collect(engine, goOn('one #'), never);
     assert.equal(answer.text, ' two three');
     assert.equal(answer.usage?.reasoningTokens, 0);
     assert.ok(answer.events.every((event) => event.type !== 'reasoning'));
@@ -66,7 +66,7 @@ test('calls may follow the words', async (context) => {
   const tools = [
     { type: 'function', name: 'f', description: undefined, parameters: { type: 'object', properties: {} } },
   ];
-  const answer = await collect(engine.generate(goOn('#', { tools, toolChoice: { type: 'auto' } }), never));
+  const answer = await collect(engine, goOn('#', { tools, toolChoice: { type: 'auto' } }), never);
   assert.deepEqual([answer.text.trim(), answer.finish?.reason], ['well', 'tool-calls']);
 });
 
@@ -76,7 +76,7 @@ test('a model that names a channel before it speaks cannot, and says so', async 
     controls: ['<|start|>', '<|end|>', '<|channel|>', '<|message|>', '<|return|>', '<|call|>'],
   });
   await assert.rejects(
-    collect(engine.generate(goOn('one #'), never)),
+    collect(engine, goOn('one #'), never),
     (error) => error instanceof ApiError && error.code === 'unsupported_feature' && error.param === 'messages',
   );
 });

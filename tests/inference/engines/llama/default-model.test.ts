@@ -42,7 +42,7 @@ describe('the default model in its child', () => {
   after(() => engine.close());
 
   const ask = (messages: readonly Message[], maxTokens = 24) =>
-    collect(engine.generate(chat('', { prompt: { type: 'messages', messages }, sampling: greedy, maxTokens }), never));
+    collect(engine, chat('', { prompt: { type: 'messages', messages }, sampling: greedy, maxTokens }), never);
 
   test('knows the capital of France', async () => {
     const { text, finish } = await ask([user('What is the capital of France?')]);

@@ -6,6 +6,7 @@ import { createLlamaEngine, type LlamaEngine } from '../../../../src/inference/e
 import { ApiError } from '../../../../src/platform/errors.ts';
 import { chat, collect, deferred, never, says, startEngine, tinyModel, until, words } from './support.ts';
 import { built } from '../../../support/built.ts';
+import { pull } from '../pull.ts';
 
 const refusal = (code: string) => (error: unknown) => error instanceof ApiError && error.code === code;
 
@@ -32,13 +33,13 @@ for (const signal of ['SIGSEGV', 'SIGABRT', 'SIGKILL'] as const) {
     const model = tinyModel(context, { script: says(...words(800)) });
     const { engine, log } = await startEngine(context, model, { contextLength: 1024, slots: 1 });
     const other = await startEngine(context, model, { contextLength: 1024, name: 'other' });
-    const running = engine.generate(chat('Hi', { maxTokens: 800 }), never)[Symbol.asyncIterator]();
+    const running = pull(engine, chat('Hi', { maxTokens: 800 }), never);
     assert.equal((await running.next()).value?.[0]?.type, 'start');
     await running.next();
     // Waits for the only place: nothing has come of it yet.
-    const waiting = collect(engine.generate(chat('Ho'), never));
+    const waiting = collect(engine, chat('Ho'), never);
     const counting = engine.countTokens(chat('Hi'), never).catch((error: unknown) => error);
-    const elsewhere = collect(other.engine.generate(chat('Hi', { maxTokens: 800 }), never));
+    const elsewhere = collect(other.engine, chat('Hi', { maxTokens: 800 }), never);
     const pid = kill(engine, signal);
     await Promise.all([
       assert.rejects(waiting, refusal('backend_http_error')),
@@ -50,12 +51,12 @@ for (const signal of ['SIGSEGV', 'SIGABRT', 'SIGKILL'] as const) {
     const counted = await counting;
     assert.ok(typeof counted === 'number' || refusal('backend_http_error')(counted));
     assert.equal(engine.status().state, 'down');
-    await assert.rejects(collect(engine.generate(chat('Hi'), never)), refusal('no_healthy_backends'));
+    await assert.rejects(collect(engine, chat('Hi'), never), refusal('no_healthy_backends'));
     await assert.rejects(engine.countTokens(chat('Hi'), never), refusal('no_healthy_backends'));
     assert.equal((await elsewhere).usage?.completionTokens, 800);
     await until(() => engine.status().state === 'ready', 'the engine is back');
     assert.notEqual(engine.pid, pid);
-    assert.equal((await collect(engine.generate(chat('Hi', { maxTokens: 5 }), never))).text, ' w0 w1 w2 w3 w4');
+    assert.equal((await collect(engine, chat('Hi', { maxTokens: 5 }), never)).text, ' w0 w1 w2 w3 w4');
     assert.deepEqual(
       log.map(({ event }) => event),
       ['ready', 'lost', 'ready'],
@@ -71,13 +72,13 @@ test('a child that stopped is noticed, ended and replaced', async (context) => {
   const { engine, log } = await startEngine(context, tinyModel(context, { script: says('x') }));
   const pid = kill(engine, 'SIGSTOP');
   const stoppedMs = performance.now();
-  await assert.rejects(collect(engine.generate(chat('Hi'), never)), refusal('backend_http_error'));
+  await assert.rejects(collect(engine, chat('Hi'), never), refusal('backend_http_error'));
   const noticedMs = performance.now() - stoppedMs;
   // 4 s of silence, looked at every second.
   assert.ok(noticedMs > 2000 && noticedMs < 9000, `${Math.round(noticedMs)} ms`);
   assert.equal(isAlive(pid), false);
   await until(() => engine.status().state === 'ready', 'the engine is back');
-  assert.equal((await collect(engine.generate(chat('Hi'), never))).text, 'x');
+  assert.equal((await collect(engine, chat('Hi'), never)).text, 'x');
   assert.deepEqual(
     log.map(({ event }) => event),
     ['ready', 'unresponsive', 'lost', 'ready'],
@@ -105,17 +106,17 @@ test('a request that was there at two deaths is not tried a third time, and othe
   for (let death = 0; death < 2; death++) {
     await assert.rejects(async () => {
       let killed = false;
-      for await (const _ of engine.generate({ ...poison, id: String(death) }, never))
+      for await (const _ of pull(engine, { ...poison, id: String(death) }, never))
         if (!killed && (killed = true)) kill(engine, 'SIGKILL');
     }, refusal('backend_http_error'));
     await until(() => engine.status().state === 'ready', 'the engine is back');
   }
   const { pid } = engine;
-  await assert.rejects(collect(engine.generate(poison, never)), refusal('backend_http_error'));
+  await assert.rejects(collect(engine, poison, never), refusal('backend_http_error'));
   assert.equal(engine.pid, pid);
-  assert.equal((await collect(engine.generate(chat('good', { maxTokens: 2 }), never))).text, ' w0 w1');
+  assert.equal((await collect(engine, chat('good', { maxTokens: 2 }), never)).text, ' w0 w1');
   // Nothing of this one may be remembered, so it is no suspect.
-  assert.equal((await collect(engine.generate({ ...poison, retain: false, maxTokens: 2 }, never))).text, ' w0 w1');
+  assert.equal((await collect(engine, { ...poison, retain: false, maxTokens: 2 }, never)).text, ' w0 w1');
 });
 
 test('a child outlives its parent by less than a second, also in the middle of its work', async (context) => {
@@ -147,10 +148,10 @@ test('a child that dies while it loads is started again', async (context) => {
   context.after(() => engine.close());
   await until(() => engine.pid !== undefined, 'the child is started');
   assert.equal(engine.status().state, 'starting');
-  await assert.rejects(collect(engine.generate(chat('Hi'), never)), refusal('no_healthy_backends'));
+  await assert.rejects(collect(engine, chat('Hi'), never), refusal('no_healthy_backends'));
   kill(engine, 'SIGKILL');
   await engine.ready;
-  assert.equal((await collect(engine.generate(chat('Hi'), never))).text, 'x');
+  assert.equal((await collect(engine, chat('Hi'), never)).text, 'x');
 });
 
 test('a file that is no model is told, and not tried again', async (context) => {
@@ -168,7 +169,7 @@ test('a file that is no model is told, and not tried again', async (context) => 
   await assert.rejects(engine.ready, Error);
   const status = engine.status();
   assert.ok(status.state === 'down' && status.detail.startsWith('The model cannot be used: '), JSON.stringify(status));
-  await assert.rejects(collect(engine.generate(chat('Hi'), never)), refusal('no_healthy_backends'));
+  await assert.rejects(collect(engine, chat('Hi'), never), refusal('no_healthy_backends'));
   assert.deepEqual(events, ['failed']);
 });
 
@@ -182,7 +183,7 @@ test('a model file that never comes is told', async () => {
     log: () => {},
   });
   assert.equal(engine.status().state, 'starting');
-  await assert.rejects(collect(engine.generate(chat('Hi'), never)), refusal('no_healthy_backends'));
+  await assert.rejects(collect(engine, chat('Hi'), never), refusal('no_healthy_backends'));
   reject(new Error('no source answered'));
   await assert.rejects(engine.ready, /no source answered/);
   assert.deepEqual(engine.status(), {
@@ -213,12 +214,12 @@ test('a child that has grown beyond its limit is replaced when nothing runs', as
     rssBytesMax: 1,
   });
   const { pid } = engine;
-  assert.equal((await collect(engine.generate(chat('Hi', { maxTokens: 800 }), never))).usage?.completionTokens, 800);
+  assert.equal((await collect(engine, chat('Hi', { maxTokens: 800 }), never)).usage?.completionTokens, 800);
   await until(() => log.length >= 3, 'the next child');
   // Nobody is refused meanwhile: what comes waits for the next child (reliability E2).
   assert.equal(engine.status().state, 'ready');
   assert.notEqual(engine.pid, pid);
-  assert.equal((await collect(engine.generate(chat('Hi', { maxTokens: 2 }), never))).text, ' w0 w1');
+  assert.equal((await collect(engine, chat('Hi', { maxTokens: 2 }), never)).text, ' w0 w1');
   assert.deepEqual(
     log.slice(0, 3).map(({ event }) => event),
     ['ready', 'recycled', 'ready'],

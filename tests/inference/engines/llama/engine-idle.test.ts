@@ -5,6 +5,7 @@ import { createLlamaEngine, type LlamaEngine } from '../../../../src/inference/e
 import { MemoryBudget } from '../../../../src/inference/engines/llama/memory-budget.ts';
 import { ApiError } from '../../../../src/platform/errors.ts';
 import { chat, collect, never, says, startEngine, tinyModel, until, words } from './support.ts';
+import { pull } from '../pull.ts';
 
 const refusal = (code: string) => (error: unknown) => error instanceof ApiError && error.code === code;
 
@@ -30,7 +31,7 @@ test('a model that nobody asks for is unloaded, stays ready, and answers the nex
   assert.match(status.detail ?? '', /unloaded/);
   assert.deepEqual(await engine.measure(), { rssBytes: 0, working: 0 });
 
-  const answers = await Promise.all([1, 2, 3].map(() => collect(engine.generate(chat('Hi', { maxTokens: 3 }), never))));
+  const answers = await Promise.all([1, 2, 3].map(() => collect(engine, chat('Hi', { maxTokens: 3 }), never)));
   for (const { text } of answers) assert.equal(text, ' w0 w1 w2');
   assert.deepEqual(
     log.slice(0, 3).map(({ event }) => event),
@@ -46,10 +47,10 @@ test('requests at every moment around an unloading are served', async (context) 
   for (const early of [false, true, false, true]) {
     if (early) await new Promise((resolve) => setTimeout(resolve, Math.random() * 1000));
     else await unloaded(engine);
-    const answer = collect(engine.generate(chat('Hi', { maxTokens: 2 }), never));
+    const answer = collect(engine, chat('Hi', { maxTokens: 2 }), never);
     assert.equal(engine.status().state, 'ready');
     const left = new AbortController();
-    const leaver = collect(engine.generate(chat('Ho', { maxTokens: 2 }), left.signal));
+    const leaver = collect(engine, chat('Ho', { maxTokens: 2 }), left.signal);
     left.abort(new Error('left'));
     await assert.rejects(leaver, /left/);
     assert.equal((await answer).text, ' w0 w1');
@@ -63,7 +64,7 @@ test('a model that works is not unloaded, however long that takes', async (conte
     idleUnloadMs: 1,
     contextLength: 1024,
   });
-  const stream = engine.generate(chat('Hi', { maxTokens: 800 }), never)[Symbol.asyncIterator]();
+  const stream = pull(engine, chat('Hi', { maxTokens: 800 }), never);
   await stream.next();
   const { pid } = engine;
   // Nobody reads, so it stays in the middle of its work for three heartbeats.
@@ -83,7 +84,7 @@ test('a wait for an unloaded model ends with the limit of the first token', asyn
     firstTokenTimeoutMs: 1,
   });
   await unloaded(engine);
-  await assert.rejects(collect(engine.generate(chat('Hi'), never)), refusal('backend_timeout'));
+  await assert.rejects(collect(engine, chat('Hi'), never), refusal('backend_timeout'));
 });
 
 test('a model whose file is gone when it is loaded again fails the request, and heals with the file', async (context) => {
@@ -91,18 +92,18 @@ test('a model whose file is gone when it is loaded again fails the request, and 
   const { engine, log } = await startEngine(context, file, { idleUnloadMs: 1 });
   await unloaded(engine);
   renameSync(file, `${file}.away`);
-  await assert.rejects(collect(engine.generate(chat('Hi'), never)), refusal('backend_http_error'));
+  await assert.rejects(collect(engine, chat('Hi'), never), refusal('backend_http_error'));
   assert.equal(engine.status().state, 'down');
   renameSync(`${file}.away`, file);
   await until(() => engine.status().state === 'ready', 'it is loaded again');
-  assert.equal((await collect(engine.generate(chat('Hi', { maxTokens: 1 }), never))).text, ' w0');
+  assert.equal((await collect(engine, chat('Hi', { maxTokens: 1 }), never)).text, ' w0');
   assert.ok(!log.some(({ event }) => event === 'failed'));
 });
 
 test('an unloaded engine can be closed, also while it wakes', async (context) => {
   const { engine } = await startEngine(context, tinyModel(context, script), { idleUnloadMs: 1 });
   await unloaded(engine);
-  const answer = collect(engine.generate(chat('Hi'), never));
+  const answer = collect(engine, chat('Hi'), never);
   answer.catch(() => {});
   const { pid } = engine;
   await engine.close();

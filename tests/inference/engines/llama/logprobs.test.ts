@@ -16,7 +16,7 @@ const sampling = (field: Partial<EngineRequest['sampling']>) => ({ sampling: { .
 
 test('every token of the answer has one, and their bytes are the text', async (context) => {
   const { engine } = await startEngine(context, tinyModel(context, { script: says('Hé', 'é😀', '漢', 'x') }));
-  const answer = await collect(engine.generate(chat('Hi', { logprobs: 2 }), never));
+  const answer = await collect(engine, chat('Hi', { logprobs: 2 }), never);
   const logprobs = logprobsOf(answer);
   assert.equal(logprobs.length, answer.usage?.completionTokens);
   assert.equal(textOf(logprobs), answer.text);
@@ -39,7 +39,7 @@ test('characters cut between tokens have bytes, and all of them', async (context
     logitBias: ids,
     constraint: { source: { type: 'grammar', text: gbnf }, gbnf },
   });
-  const answer = await collect(engine.generate({ ...request, maxTokens: 32 }, never));
+  const answer = await collect(engine, { ...request, maxTokens: 32 }, never);
   const logprobs = logprobsOf(answer);
   assert.equal(answer.text, 'éééé');
   assert.equal(textOf(logprobs), 'éééé');
@@ -50,7 +50,7 @@ test('characters cut between tokens have bytes, and all of them', async (context
 test('they do not depend on temperature, filters, penalties, biases or a constraint', async (context) => {
   const { engine } = await startEngine(context, tinyModel(context), { slots: 2 });
   const first = async (more: Partial<EngineRequest>) =>
-    logprobsOf(await collect(engine.generate(random({ logprobs: 20, maxTokens: 1, ...more }), never)))[0];
+    logprobsOf(await collect(engine, random({ logprobs: 20, maxTokens: 1, ...more }), never))[0];
   const plain = await first(sampling({ temperature: 0 }));
   assert.ok(plain !== undefined);
   const inPlain = new Map(plain.top.map(({ tokenId, logprob }) => [tokenId, logprob]));
@@ -80,7 +80,7 @@ test('a stop sequence takes its tokens with it', async (context) => {
     context,
     tinyModel(context, { script: says('one', ' S', 'T', 'ART', ' ST', 'OP', 'x') }),
   );
-  const answer = await collect(engine.generate(chat('Hi', { logprobs: 0, stop: ['STOP'] }), never));
+  const answer = await collect(engine, chat('Hi', { logprobs: 0, stop: ['STOP'] }), never);
   assert.equal(answer.text, 'one START ');
   // ` ST` begins in the text, `OP` does not.
   assert.deepEqual(
@@ -94,7 +94,7 @@ test('reasoning has none, and the answer behind it all of its own', async (conte
     context,
     tinyModel(context, { script: says('<think>', 'Hm', '</think>', '\n\n', 'Four', '.') }),
   );
-  const answer = await collect(engine.generate(chat('Hi', { logprobs: 1, effort: 'max' }), never));
+  const answer = await collect(engine, chat('Hi', { logprobs: 1, effort: 'max' }), never);
   assert.equal(answer.text, 'Four.');
   assert.deepEqual(
     logprobsOf(answer).map(({ token }) => token),
@@ -104,14 +104,14 @@ test('reasoning has none, and the answer behind it all of its own', async (conte
 
 test('nobody asks, nobody is told', async (context) => {
   const { engine } = await startEngine(context, tinyModel(context, { script: says('a', 'b') }));
-  const answer = await collect(engine.generate(chat('Hi'), never));
+  const answer = await collect(engine, chat('Hi'), never);
   assert.ok(answer.events.every((event) => event.type !== 'text' || event.logprobs === undefined));
 });
 
 test('a seed repeats text and logprobs, and each of several choices has its own', async (context) => {
   const { engine } = await startEngine(context, tinyModel(context), { slots: 1 });
   const ask = (more: Partial<EngineRequest>) =>
-    collect(engine.generate(random({ logprobs: 2, ...sampling({ seed: 11 }), ...more }), never));
+    collect(engine, random({ logprobs: 2, ...sampling({ seed: 11 }), ...more }), never);
   const [once, again] = [await ask({}), await ask({})];
   assert.equal(once.text, again.text);
   assert.deepEqual(logprobsOf(once), logprobsOf(again));
@@ -127,7 +127,7 @@ test('a seed repeats text and logprobs, and each of several choices has its own'
 
 test('SentencePiece tokens have the bytes of their blanks', async (context) => {
   const { engine } = await startEngine(context, tinyModel(context, { tokenizer: 'spm' }));
-  const answer = await collect(engine.generate(random({ logprobs: 1, ...sampling({ seed: 5 }) }), never));
+  const answer = await collect(engine, random({ logprobs: 1, ...sampling({ seed: 5 }) }), never);
   const text = textOf(logprobsOf(answer));
   // The first blank of a text is the tokenizer's own.
   assert.equal(text.replace(/^ /, ''), answer.text.replace(/^ /, ''));

@@ -85,7 +85,9 @@ test('random weights keep to every schema of a table', async (context) => {
         const gbnf = printGbnf(jsonSchemaGrammar(schema, 'response_format.json_schema.schema'));
         const sampling = { ...openSampling, seed, temperature: seed === 3 ? 0 : 1 };
         const { text, finish } = await collect(
-          engine.generate(chat('Hi', { constraint: { source, gbnf }, maxTokens: 900, sampling }), never),
+          engine,
+          chat('Hi', { constraint: { source, gbnf }, maxTokens: 900, sampling }),
+          never,
         );
         if (finish?.reason === 'length') return assert.equal(finish.cause, 'repetition', `${what}: ${text}`);
         const value: unknown = JSON.parse(text);
@@ -99,14 +101,13 @@ test('json_object is an object, and a regex is matched from end to end', async (
   const { engine } = await startEngine(context, tinyModel(context), { slots: 2, contextLength: 1024 });
   const ask = async (gbnf: string, seed: number) =>
     collect(
-      engine.generate(
-        chat('Hi', {
-          constraint: { source: { type: 'regex', pattern: '' }, gbnf },
-          maxTokens: 700,
-          sampling: { ...openSampling, seed },
-        }),
-        never,
-      ),
+      engine,
+      chat('Hi', {
+        constraint: { source: { type: 'regex', pattern: '' }, gbnf },
+        maxTokens: 700,
+        sampling: { ...openSampling, seed },
+      }),
+      never,
     );
   for (const seed of [1, 2, 3, 4]) {
     const object = await ask(printGbnf(jsonObjectGrammar()), seed);

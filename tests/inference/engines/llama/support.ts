@@ -10,9 +10,10 @@ import {
   type LlamaEngineEvent,
   type LlamaEngineOptions,
 } from '../../../../src/inference/engines/llama/engine.ts';
-import type { FinishReason, GenerationEvent, GenerationStream, Usage } from '../../../../src/generation/event.ts';
+import type { FinishReason, GenerationEvent, Usage } from '../../../../src/generation/event.ts';
 import type { EngineRequest, Message, Sampling } from '../../../../src/generation/request.ts';
-import { engineRequest } from '../contract.ts';
+import type { Engine } from '../../../../src/inference/engines/engine.ts';
+import { all, engineRequest } from '../contract.ts';
 import { writeTinyGguf, type TinyGgufOptions } from '../../../support/tiny-gguf.ts';
 
 export const openSampling: Sampling = engineRequest('').sampling;
@@ -43,10 +44,8 @@ export interface Answer {
   readonly start: Extract<GenerationEvent, { type: 'start' }> | undefined;
 }
 
-export async function collect(stream: GenerationStream): Promise<Answer> {
-  const events: GenerationEvent[] = [];
-  for await (const batch of stream) events.push(...batch);
-  return answerOf(events);
+export async function collect(engine: Engine, request: EngineRequest, signal: AbortSignal): Promise<Answer> {
+  return answerOf((await all(engine, request, signal)).flat());
 }
 
 export function answerOf(events: readonly GenerationEvent[]): Answer {

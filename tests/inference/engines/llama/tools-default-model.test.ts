@@ -73,7 +73,7 @@ describe('forced calls of the default model', () => {
 
   async function ask(messages: readonly Message[], more: Partial<EngineRequest>) {
     const prompt = { type: 'messages', messages } as const;
-    const { events } = await collect(engine.generate({ ...chat(''), prompt, tools, maxTokens: 400, ...more }, never));
+    const { events } = await collect(engine, { ...chat(''), prompt, tools, maxTokens: 400, ...more }, never);
     const fold = new Fold();
     fold.read(events);
     const [choice] = fold.generation().choices;

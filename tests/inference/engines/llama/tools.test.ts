@@ -5,6 +5,7 @@ import { Fold } from '../../../../src/generation/fold.ts';
 import type { EngineRequest, Message, Tool } from '../../../../src/generation/request.ts';
 import type { TinyGgufOptions } from '../../../support/tiny-gguf.ts';
 import { assistant, chat, collect, never, says, startEngine, tinyModel, user, type Answer } from './support.ts';
+import { pull } from '../pull.ts';
 
 const weather: Tool = {
   type: 'function',
@@ -27,7 +28,7 @@ async function answer(
   request: Partial<EngineRequest> = {},
 ): Promise<Answer> {
   const { engine } = await startEngine(context, tinyModel(context, model), { contextLength: 2048 });
-  return collect(engine.generate(chat('Weather?', { tools, maxTokens: 200, ...request }), never));
+  return collect(engine, chat('Weather?', { tools, maxTokens: 200, ...request }), never);
 }
 
 /** `text: …`, `reasoning: …`, `name {arguments}`, and the finish. */
@@ -192,7 +193,7 @@ describe('calls that a model writes (§4.2.2(1))', () => {
     const model = { chatTemplate: hermesTemplate, script: says(...hermesCall) };
     const { engine } = await startEngine(context, tinyModel(context, model), { contextLength: 2048 });
     let deltas = 0;
-    for await (const batch of engine.generate(chat('Weather?', { tools, maxTokens: 200 }), never)) {
+    for await (const batch of pull(engine, chat('Weather?', { tools, maxTokens: 200 }), never)) {
       for (const event of batch) if (event.type === 'tool-arguments') deltas++;
     }
     assert.ok(deltas >= 1);
@@ -239,7 +240,7 @@ describe('what a client says of calls is obeyed', () => {
   test('`none`: the tools are not told of, and a call is never emitted', async (context) => {
     const { engine } = await startEngine(context, tinyModel(context, calling), { contextLength: 2048 });
     const none = { toolChoice: { type: 'none' }, maxTokens: 200 } as const;
-    const { events } = await collect(engine.generate(chat('Weather?', { tools, ...none }), never));
+    const { events } = await collect(engine, chat('Weather?', { tools, ...none }), never);
     assert.deepEqual(shown(events), [`text: ${hermesCall.join('')}`, 'stop']);
     const bare = await engine.countTokens(chat('Weather?'), never);
     assert.equal(await engine.countTokens(chat('Weather?', { tools, ...none }), never), bare);
@@ -318,7 +319,7 @@ describe('conversations with calls and results (§4.2.2(2))', () => {
     );
     for (const content of [[{ type: 'text', text: 'sunny' } as const], []]) {
       const prompt = { type: 'messages', messages: conversation(content) } as const;
-      const { events } = await collect(engine.generate({ ...chat(''), prompt, tools }, never));
+      const { events } = await collect(engine, { ...chat(''), prompt, tools }, never);
       assert.deepEqual(shown(events), ['text: It is sunny.', 'stop']);
     }
   });

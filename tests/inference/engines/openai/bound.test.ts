@@ -198,7 +198,7 @@ describe('what a real vLLM 0.32 has answered', () => {
       t.after(() => Promise.all([engine.close(), upstream.close()]));
       const request = engineRequest('hi');
       const asked = { ...request, sampling: { ...request.sampling, ...sampling } };
-      await assert.rejects(all(engine.generate(asked, new AbortController().signal)), (error: unknown) => {
+      await assert.rejects(all(engine, asked, new AbortController().signal), (error: unknown) => {
         assert.ok(error instanceof ApiError);
         assert.deepEqual([error.status, error.code, error.param], [400, code, param]);
         return true;
@@ -270,7 +270,7 @@ describe('a server that ignores a constraint', { timeout: 60_000 }, () => {
     });
     t.after(() => Promise.all([engine.close(), upstream.close()]));
     const bound = engineRequest('hi', { constraint: yesOrNo });
-    await assert.rejects(all(engine.generate(bound, never)), (error: unknown) => {
+    await assert.rejects(all(engine, bound, never), (error: unknown) => {
       assert.ok(error instanceof ApiError);
       assert.deepEqual([error.code, error.status], ['backend_http_error', 502]);
       return true;
@@ -288,7 +288,7 @@ describe('a server that ignores a constraint', { timeout: 60_000 }, () => {
       engine.refusal?.(engineRequest('', { prompt: { type: 'texts', prompts: ['x'] }, constraint: yesOrNo })),
       undefined,
     );
-    assert.equal(textOf(await all(engine.generate(engineRequest('hi'), never))), 'Blue.');
+    assert.equal(textOf(await all(engine, engineRequest('hi'), never)), 'Blue.');
   });
 
   it('gets them again when a small answer is as it was bound to be', async (t) => {
@@ -302,14 +302,14 @@ describe('a server that ignores a constraint', { timeout: 60_000 }, () => {
     });
     t.after(() => Promise.all([engine.close(), upstream.close()]));
     const bound = engineRequest('hi', { constraint: yesOrNo });
-    await assert.rejects(all(engine.generate(bound, never)), { code: 'backend_http_error' });
+    await assert.rejects(all(engine, bound, never), { code: 'backend_http_error' });
     await eventually('it is believed again', () => engine.refusal?.(bound) === undefined);
     assert.deepEqual(
       reported.map(({ incident }) => incident),
       ['constraint_ignored', 'constraint_kept_again'],
     );
     // One client's odd grammar does not take it away from the others again and again.
-    await assert.rejects(all(engine.generate(bound, never)), { code: 'backend_http_error' });
+    await assert.rejects(all(engine, bound, never), { code: 'backend_http_error' });
     assert.equal(engine.refusal?.(bound), undefined);
     assert.equal(upstream.exchanges.filter(isLook).length, 1);
   });
@@ -329,7 +329,7 @@ describe('a server that ignores a constraint', { timeout: 60_000 }, () => {
     });
     t.after(() => Promise.all([engine.close(), upstream.close()]));
     const bound = engineRequest('hi', { constraint: yesOrNo });
-    await assert.rejects(all(engine.generate(bound, never)), { code: 'backend_http_error' });
+    await assert.rejects(all(engine, bound, never), { code: 'backend_http_error' });
     assert.equal(engine.refusal?.(bound), undefined);
     assert.deepEqual(
       reported.map(({ incident, cause }) => [incident, cause]),
@@ -413,18 +413,15 @@ describe('what a client has done wrong is said to it, §7.2', () => {
         flavor,
         onIncident: (incident) => reported.push(incident),
       });
-      await assert.rejects(
-        all(engine.generate(engineRequest('hi', more), new AbortController().signal)),
-        (error: unknown) => {
-          assert.ok(error instanceof ApiError);
-          assert.deepEqual(
-            [error.code, error.param],
-            param === undefined ? ['backend_http_error', undefined] : ['unsupported_value', param],
-          );
-          assert.equal(reported.length, param === undefined ? 1 : 0, 'the server is not blamed for it');
-          return true;
-        },
-      );
+      await assert.rejects(all(engine, engineRequest('hi', more), new AbortController().signal), (error: unknown) => {
+        assert.ok(error instanceof ApiError);
+        assert.deepEqual(
+          [error.code, error.param],
+          param === undefined ? ['backend_http_error', undefined] : ['unsupported_value', param],
+        );
+        assert.equal(reported.length, param === undefined ? 1 : 0, 'the server is not blamed for it');
+        return true;
+      });
       await engine.close();
       await upstream.close();
     });

@@ -13,6 +13,7 @@ import { plainTokens } from '../../../support/token-controls.ts';
 import { event, Upstream } from '../../../support/upstream.ts';
 import type { UpstreamExchange } from '../../../support/upstream.ts';
 import { engineRequest } from '../contract.ts';
+import { pull } from '../pull.ts';
 
 /**
  * Text completions over HTTP, chunk by chunk as the servers' own code prints them (vllm/entrypoints/openai/completion/serving.py,
@@ -50,7 +51,7 @@ async function ask(
   const fold = new Fold();
   let error: unknown;
   try {
-    for await (const batch of engine.generate(request, new AbortController().signal)) fold.read(batch);
+    for await (const batch of pull(engine, request, new AbortController().signal)) fold.read(batch);
   } catch (thrown) {
     error = thrown;
   }

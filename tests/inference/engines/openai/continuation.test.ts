@@ -44,7 +44,7 @@ async function answerOf(flavor: 'llama-server' | 'vllm', pieces: readonly string
   });
   const engine = createOpenAiEngine({ name: 'm', url: `${upstream.url}`, flavor });
   try {
-    return textOf(await all(engine.generate(request('one, two,'), new AbortController().signal)));
+    return textOf(await all(engine, request('one, two,'), new AbortController().signal));
   } finally {
     await engine.close();
     await upstream.close();

@@ -15,6 +15,7 @@ import type { EngineRequest } from '../../../../src/generation/request.ts';
 import { chatChunk, event, eventually, Upstream, usageChunk, type UpstreamHandler } from '../../../support/upstream.ts';
 import { all, engineRequest, lastUsage, textOf } from '../contract.ts';
 import { recordedJson } from './decoding.ts';
+import { pull } from '../pull.ts';
 
 const usage = { prompt_tokens: 7, completion_tokens: 2 };
 const secret = 'text-of-the-backend';
@@ -387,12 +388,11 @@ describe('an upstream that fails in its answer', { timeout: 60_000 }, () => {
         exchange.chunk(chatChunk({ content: 'Hel' }));
       },
       async (engine, upstream) => {
-        const iterator = engine.generate(engineRequest('x'), new AbortController().signal)[Symbol.asyncIterator]();
+        const iterator = pull(engine, engineRequest('x'), new AbortController().signal);
         const first = await iterator.next();
         assert.equal(textOf([first.value ?? []]), 'Hel');
         upstream.exchanges[0]!.reset();
         await assert.rejects(iterator.next(), { name: 'ApiError', code: 'backend_http_error' });
-        assert.deepEqual(await iterator.next(), { done: true, value: undefined });
         assert.equal(upstream.exchanges.length, 1, 'never asked twice after the first text');
       },
     );
@@ -661,7 +661,7 @@ describe('an upstream that behaves, in its own way', { timeout: 60_000 }, () => 
       },
       async (engine, upstream) => {
         const abort = new AbortController();
-        const iterator = engine.generate(engineRequest('x'), abort.signal)[Symbol.asyncIterator]();
+        const iterator = pull(engine, engineRequest('x'), abort.signal);
         await iterator.next();
         const { socket } = upstream.exchanges[0]!;
         // What the kernel buffers on both sides is not ours; then the writer stalls.
@@ -711,12 +711,7 @@ describe('an upstream that behaves, in its own way', { timeout: 60_000 }, () => 
       },
       async (engine, upstream) => {
         const abort = new AbortController();
-        const reads = [1, 2].map((i) =>
-          engine
-            .generate(engineRequest(`${i}`), abort.signal)
-            [Symbol.asyncIterator]()
-            .next(),
-        );
+        const reads = [1, 2].map((i) => pull(engine, engineRequest(`${i}`), abort.signal).next());
         await Promise.all(reads);
         const error = await rejectsWith(engine, 'backend_at_capacity');
         assert.equal(error.retryAfterSeconds, 1);
@@ -724,7 +719,7 @@ describe('an upstream that behaves, in its own way', { timeout: 60_000 }, () => 
         abort.abort(new Error('enough'));
         await eventually('the places are free', () => upstream.exchanges.every(({ socket }) => socket.destroyed));
         const next = new AbortController();
-        await engine.generate(engineRequest('3'), next.signal)[Symbol.asyncIterator]().next();
+        await pull(engine, engineRequest('3'), next.signal).next();
         next.abort(new Error('enough'));
       },
       () => ({ maxConcurrency: 2 }),
@@ -786,7 +781,7 @@ describe('an aborted request', { timeout: 60_000 }, () => {
     it(`${phase} is seen by the upstream at once`, async () => {
       await withUpstream(handler, async (engine, upstream) => {
         const abort = new AbortController();
-        const read = engine.generate(engineRequest('x'), abort.signal)[Symbol.asyncIterator]().next();
+        const read = pull(engine, engineRequest('x'), abort.signal).next();
         read.catch(() => {});
         await eventually('the request has arrived', () => upstream.exchanges.length === 1);
         // Time for the answer to arrive; without it the phase is another one, and the promise the same.
@@ -813,7 +808,7 @@ describe('an aborted request', { timeout: 60_000 }, () => {
     const { port } = server.address() as AddressInfo;
     const engine = createOpenAiEngine({ name: 'm', url: `https://127.0.0.1:${port}/v1`, flavor: 'vllm' });
     const abort = new AbortController();
-    const read = engine.generate(engineRequest('x'), abort.signal)[Symbol.asyncIterator]().next();
+    const read = pull(engine, engineRequest('x'), abort.signal).next();
     read.catch(() => {});
     await eventually('it connects', () => open === 1);
     const reason = new Error('left');
@@ -842,7 +837,7 @@ describe('an aborted request', { timeout: 60_000 }, () => {
           listeners--;
           remove(...args);
         };
-        await all(engine.generate(engineRequest('x'), signal));
+        await all(engine, engineRequest('x'), signal);
         assert.equal(listeners, 0);
       },
     );
@@ -872,7 +867,7 @@ async function withUpstream(
 }
 
 function run(engine: Engine, more: Partial<EngineRequest> = {}, text = 'hi'): Promise<GenerationBatch[]> {
-  return all(engine.generate(engineRequest(text, more), new AbortController().signal));
+  return all(engine, engineRequest(text, more), new AbortController().signal);
 }
 
 /** Fails before the first batch. */
@@ -889,7 +884,7 @@ async function failsWith(
 ): Promise<{ batches: GenerationBatch[]; error: ApiError }> {
   const batches: GenerationBatch[] = [];
   try {
-    for await (const batch of engine.generate(engineRequest('hi'), new AbortController().signal)) batches.push(batch);
+    for await (const batch of pull(engine, engineRequest('hi'), new AbortController().signal)) batches.push(batch);
   } catch (error) {
     assert.ok(error instanceof ApiError, String(error));
     assert.equal(error.code, code, what);

@@ -94,7 +94,7 @@ test('a long request reaches its backend whole, with the length that its head sa
     const engine = createOpenAiEngine({ name: 'far', url: upstream.url, flavor });
     for (let round = 0; round < 2; round++) {
       const from = upstream.exchanges.length;
-      await all(engine.generate(engineRequest(text), signal));
+      await all(engine, engineRequest(text), signal);
       const sent = upstream.exchanges.slice(from).find(({ path }) => path.endsWith('/chat/completions'));
       assert.ok(sent);
       const { messages } = JSON.parse(sent.body) as { messages: readonly { content: string }[] };
@@ -110,7 +110,7 @@ test('whoever leaves while a long request is measured leaves nothing behind, and
   const upstream = await Upstream.start((exchange) => exchange.json(200, {}));
   const engine = createOpenAiEngine({ name: 'far', url: upstream.url, flavor: 'openai' });
   const leaving = new AbortController();
-  const reading = all(engine.generate(engineRequest('x'.repeat(20 * mebibyte)), leaving.signal));
+  const reading = all(engine, engineRequest('x'.repeat(20 * mebibyte)), leaving.signal);
   setImmediate(() => leaving.abort(new Error('gone')));
   await assert.rejects(reading, /gone/);
   await engine.close();

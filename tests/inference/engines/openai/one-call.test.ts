@@ -33,7 +33,7 @@ async function answer(
   });
   const engine = createOpenAiEngine({ name: 'm', url: upstream.url, flavor: 'vllm' });
   const request = engineRequest('x', { parallelToolCalls, choices });
-  const events = (await all(engine.generate(request, new AbortController().signal))).flat();
+  const events = (await all(engine, request, new AbortController().signal)).flat();
   if (!endsByItself) await eventually('the server is told to stop', () => closed, 30_000);
   await engine.close();
   await upstream.close();

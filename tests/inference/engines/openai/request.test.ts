@@ -16,6 +16,7 @@ import type {
 import { chatChunk, event, Upstream, usageChunk } from '../../../support/upstream.ts';
 import { all, engineRequest, textOf } from '../contract.ts';
 import { recordedJson } from './decoding.ts';
+import { pull } from '../pull.ts';
 
 const schema = { type: 'object' };
 const jsonObject: EngineConstraint = { source: { type: 'json-object' }, gbnf: 'root ::= "object"' };
@@ -397,7 +398,7 @@ describe('the engine over the wire', { timeout: 30_000 }, () => {
       apiKey: 'sk-1',
       model: 'its-name',
     });
-    const batches = await all(engine.generate(engineRequest('x'), new AbortController().signal));
+    const batches = await all(engine, engineRequest('x'), new AbortController().signal);
     assert.equal(textOf(batches), 'Hello from the');
     const { path, headers, body } = upstream.exchanges.find(({ method }) => method === 'POST')!;
     assert.equal(path, '/v1/chat/completions');
@@ -426,9 +427,7 @@ describe('the engine over the wire', { timeout: 30_000 }, () => {
       exchange.endChunks();
     });
     const engine = createOpenAiEngine({ name: 'm', url: upstream.url, flavor: 'llama-server' });
-    const events = (
-      await all(engine.generate(engineRequest('x', { choices: 2 }), new AbortController().signal))
-    ).flat();
+    const events = (await all(engine, engineRequest('x', { choices: 2 }), new AbortController().signal)).flat();
     assert.deepEqual(
       events.findLast((one) => one.type === 'usage'),
       {
@@ -450,7 +449,7 @@ describe('the engine over the wire', { timeout: 30_000 }, () => {
     });
     const engine = createOpenAiEngine({ name: 'm', url: upstream.url, flavor: 'vllm' });
     const abort = new AbortController();
-    const first = await engine.generate(engineRequest('x'), abort.signal)[Symbol.asyncIterator]().next();
+    const first = await pull(engine, engineRequest('x'), abort.signal).next();
     assert.deepEqual(first.value, [
       { type: 'start', promptTokens: 9 },
       { type: 'text', choice: 0, text: 'a' },

@@ -12,6 +12,7 @@ import { createScriptedEngine } from '../../../../src/inference/engines/scripted
 import type { GenerationBatch, GenerationEvent } from '../../../../src/generation/event.ts';
 import type { EngineRequest, Message } from '../../../../src/generation/request.ts';
 import { all, engineRequest, lastUsage, textOf } from '../contract.ts';
+import { pull } from '../pull.ts';
 
 const user = (text: string): Message => ({ role: 'user', content: [{ type: 'text', text }] });
 const assistant = (text: string): Message => ({
@@ -31,7 +32,7 @@ function engineOf(scripts: readonly ScriptSettings[], contextLength = 10_000, re
 }
 
 function run(engine: Engine, more: Partial<EngineRequest> = {}, text = 'hi'): Promise<GenerationBatch[]> {
-  return all(engine.generate(engineRequest(text, more), new AbortController().signal));
+  return all(engine, engineRequest(text, more), new AbortController().signal);
 }
 
 async function failure(
@@ -40,7 +41,7 @@ async function failure(
 ): Promise<{ error: ApiError; batches: GenerationBatch[] }> {
   const batches: GenerationBatch[] = [];
   try {
-    for await (const batch of engine.generate(engineRequest('hi', more), new AbortController().signal))
+    for await (const batch of pull(engine, engineRequest('hi', more), new AbortController().signal))
       batches.push(batch);
   } catch (error) {
     assert.ok(error instanceof ApiError);
@@ -244,7 +245,7 @@ describe('a script that is played', () => {
     const engine = engineOf([{ say: [{ text: 'a b c' }], first_token_ms: 40, pace_ms: 20 }]);
     const startMs = performance.now();
     const atMs: number[] = [];
-    for await (const batch of engine.generate(engineRequest('hi'), new AbortController().signal)) {
+    for await (const batch of pull(engine, engineRequest('hi'), new AbortController().signal)) {
       for (const event of batch) if (event.type === 'text') atMs.push(performance.now() - startMs);
     }
     assert.equal(atMs.length, 3);
@@ -279,7 +280,7 @@ describe('a script with a fault', () => {
   it('falls silent until it is aborted', async () => {
     const engine = engineOf([{ say, fault: { after_tokens: 1, type: 'hang' } }]);
     const abort = new AbortController();
-    const iterator = engine.generate(engineRequest('hi'), abort.signal)[Symbol.asyncIterator]();
+    const iterator = pull(engine, engineRequest('hi'), abort.signal);
     assert.equal(textOf([(await iterator.next()).value ?? []]), 'one');
     const read = iterator.next();
     const reason = new Error('left');

@@ -1,0 +1,83 @@
+import assert from 'node:assert/strict';
+import { existsSync, readFileSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import test from 'node:test';
+import { pathToFileURL } from 'node:url';
+
+import { built } from '../../support/built.ts';
+import type { Census } from '../../support/census-probe.ts';
+import { TestService, until } from '../../support/service.ts';
+import { chatChunk, Upstream, usageChunk } from '../../support/upstream.ts';
+
+const requests = 100;
+const usage = usageChunk({ prompt_tokens: 9, completion_tokens: 3, total_tokens: 12 });
+const chunks = [chatChunk({ content: 'a' }), chatChunk({ content: 'b' }), chatChunk({}, 'stop'), usage];
+
+/**
+ * What one request may make on the main thread. Our own code makes less than half of it; `node:http` and the sockets the rest.
+ * A request that begins to make more shows here, whatever else the machine does. A figure that has become smaller is a reason to lower its bound.
+ */
+const most: Readonly<Record<'whole' | 'streamed', Census>> = {
+  whole: { promises: 29, timers: 3, abortControllers: 0, abortListeners: 0, messagesToThreads: 1 },
+  streamed: { promises: 32, timers: 5, abortControllers: 0, abortListeners: 0, messagesToThreads: 1 },
+};
+
+test(
+  'a request makes no more promises, timers, abort signals and messages than it needs',
+  { timeout: 120_000 },
+  async (context) => {
+    const upstream = await Upstream.start((exchange) => {
+      exchange.events();
+      exchange.chunk([...chunks, 'data: [DONE]\n\n'].join(''));
+      exchange.endChunks();
+    });
+    const file = 'census.json';
+    const service = new TestService({
+      config: `models:
+  - id: m
+    context_length: 8192
+    max_output_tokens: 512
+    pricing: { input_cents_per_million: 5, output_cents_per_million: 20 }
+    backends: [{ engine: openai, flavor: vllm, url: "${upstream.url}" }]`,
+      environment: {
+        NODE_OPTIONS: `--import=${pathToFileURL(built('tests/support/census-probe.ts')).href}`,
+        TOKENHOUSE_CENSUS: file,
+      },
+    });
+    try {
+      await service.start();
+      const path = join(service.folder, file);
+      const census = async (): Promise<Census> => {
+        rmSync(path, { force: true });
+        process.kill(service.pid, 'SIGUSR2');
+        await until(() => existsSync(path));
+        return JSON.parse(readFileSync(path, 'utf8')) as Census;
+      };
+      const ask = async (stream: boolean): Promise<void> => {
+        const answer = await service.chat({ model: 'm', stream, messages: [{ role: 'user', content: 'Hi' }] });
+        assert.match(await answer.text(), stream ? /\[DONE\]/ : /"ab"/);
+      };
+      const each: Record<string, Readonly<Record<string, number>>> = {};
+      for (const [name, stream] of [['whole', false] as const, ['streamed', true] as const]) {
+        for (let warmUp = 0; warmUp < 20; warmUp++) await ask(stream);
+        const before = await census();
+        for (let request = 0; request < requests; request++) await ask(stream);
+        const after = await census();
+        each[name] = Object.fromEntries(
+          Object.entries(after).map(([what, count]) => [what, (count - before[what as keyof Census]) / requests]),
+        );
+      }
+      context.diagnostic(JSON.stringify(each));
+      for (const [name, bounds] of Object.entries(most))
+        for (const [what, bound] of Object.entries(bounds))
+          // Below one half: what the service makes every second or so, whatever it is asked.
+          assert.ok(
+            each[name]![what]! < bound + 0.5,
+            `${name}: ${each[name]![what]} ${what} a request, at most ${bound}`,
+          );
+    } finally {
+      await service.dispose();
+      await upstream.close();
+    }
+  },
+);
