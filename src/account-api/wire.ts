@@ -14,6 +14,8 @@ export function wholeOf(amount: bigint): number {
 }
 
 export const microcentsPerCent = 1_000_000n;
+/** The largest amount that a body may name: in microcents it is still exact as a JSON number. */
+export const centsMax = Number(BigInt(Number.MAX_SAFE_INTEGER) / microcentsPerCent);
 /** Rounds towards zero. */
 export const centsOf = (microcents: bigint): number => wholeOf(microcents / microcentsPerCent);
 

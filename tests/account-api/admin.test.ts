@@ -317,6 +317,11 @@ test('an account names itself, says to whom its invoices go, and bounds what it 
   assert.deepEqual([limit.status, limit.body.threshold_amount, limit.body.interval], [200, 0, 'day']);
   assert.equal((await service.chat(ask)).status, 402);
   assert.equal((await api('GET', '/v1/account', { key: owner })).body.spend_limit.threshold_amount, 0);
+  // The largest amount whose microcents are exact as a JSON number, and one cent more.
+  const largest = { threshold_amount: 9_007_199_254, interval: 'day' };
+  assert.equal((await api('POST', '/v1/spend_limit', { key: payer, json: largest })).status, 200);
+  const more = { ...largest, threshold_amount: 9_007_199_255 };
+  assert.equal((await api('POST', '/v1/spend_limit', { key: payer, json: more })).status, 400);
   assert.equal((await api('DELETE', '/v1/spend_limit', { key: owner })).status, 200);
   assert.equal((await service.chat(ask)).status, 200);
 });

@@ -14,7 +14,7 @@ import { notThere } from '../input.ts';
 import { operationsOf } from '../operations-of.ts';
 import { everyRole, mayManage, mayPay, Reply, route } from '../route.ts';
 import type { AccountRoute, Call } from '../route.ts';
-import { listOf, listSchema, microcentsPerCent, nullable, pageLimit, pageQuery, wholeOf } from '../wire.ts';
+import { centsMax, listOf, listSchema, microcentsPerCent, nullable, pageLimit, pageQuery, wholeOf } from '../wire.ts';
 
 export const deletionQuery = Type.Object({ forfeit_credit: Type.Optional(Type.Boolean()) });
 export const deletedSchema = Type.Object({
@@ -103,7 +103,7 @@ export const ownAccountRoutes: readonly AccountRoute[] = [
     access: mayPay,
     body: Type.Object(
       {
-        threshold_amount: Type.Integer({ minimum: 0, maximum: 1_000_000_000_000, description: 'In cents.' }),
+        threshold_amount: Type.Integer({ minimum: 0, maximum: centsMax, description: 'In cents.' }),
         currency: Type.Optional(Type.Literal('USD')),
         interval: Type.Optional(
           nullable(

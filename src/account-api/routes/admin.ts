@@ -18,6 +18,7 @@ import { releasedObject, releasedSchema } from '../released-object.ts';
 import { route } from '../route.ts';
 import type { AccountRoute, Call } from '../route.ts';
 import {
+  centsMax,
   listOf,
   listSchema,
   microcentsPerCent,
@@ -36,7 +37,6 @@ const accountId = Type.String({ minLength: 1, maxLength: 64 });
 const params = Type.Object({ id: accountId });
 const name = Type.String({ minLength: 1, maxLength: 100 });
 const reason = Type.String({ minLength: 1, maxLength: 1000 });
-const centsMax = 1_000_000_000_000;
 const dayMs = 86_400_000;
 
 const priceBody = {

@@ -6,12 +6,11 @@ import { ApiError } from '../../platform/errors.ts';
 import type { Alert, AlertSetting } from '../../store/repositories/alerts.ts';
 import { hexOf } from '../../notifications/webhooks/events.ts';
 import { notThere } from '../input.ts';
-import { wholeOf, pageLimit, listOf, pageQuery, listSchema, secondsOf, secondsOrNull } from '../wire.ts';
+import { centsMax, wholeOf, pageLimit, listOf, pageQuery, listSchema, secondsOf, secondsOrNull } from '../wire.ts';
 import { everyRole, mayPay, Reply, route } from '../route.ts';
 import type { AccountRoute } from '../route.ts';
 
 const microcentsPerCent = 1_000_000n;
-const centsMax = 1_000_000_000;
 const text = (lengthMax: number, description: string) =>
   Type.String({ minLength: 1, maxLength: lengthMax, pattern: '^[^\\x00-\\x1f\\x7f]+$', description });
 

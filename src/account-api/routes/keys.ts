@@ -17,12 +17,12 @@ import type { KeyObject } from '../key-object.ts';
 import { operationsOf } from '../operations-of.ts';
 import { everyRole, mayMakeKeys, roles, route } from '../route.ts';
 import type { AccountRoute, Call, Role } from '../route.ts';
-import { listOf, listSchema, microcentsPerCent, nullable, pageLimit, pageQuery } from '../wire.ts';
+import { centsMax, listOf, listSchema, microcentsPerCent, nullable, pageLimit, pageQuery } from '../wire.ts';
 
 const params = Type.Object({ id: Type.String({ pattern: '^key_[0-9A-Za-z]{1,64}$' }) });
 const name = Type.String({ minLength: 1, maxLength: 100 });
 /** Ten billion dollars in cents: the maximum of a budget. */
-const cents = Type.Integer({ minimum: 0, maximum: 1_000_000_000_000 });
+const cents = Type.Integer({ minimum: 0, maximum: centsMax });
 const rate = Type.Integer({ minimum: 1, maximum: limitMax });
 const texts = (maxItems: number, what: string) =>
   Type.Array(Type.String({ minLength: 1, maxLength: 128 }), { maxItems, description: what });
