@@ -266,7 +266,7 @@ const kinds: Readonly<Record<string, Kind>> = {
     };
   },
   'an alias without an anchor': (lines, random) =>
-    withValue(lines, pick(lines, random, isNumber), '*nowhere', /alias \*nowhere stands for nothing/),
+    withValue(lines, pick(lines, random, isNumber), '*nowhere', /alias \*nowhere is undefined/),
   'an anchor with the wrong kind of value': (lines, random) => {
     const at = pick(lines, random, isNumber);
     return { ...withValue(lines, at, '&here words', /is "words"/), column: undefined };
