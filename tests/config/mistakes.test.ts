@@ -196,7 +196,7 @@ const kinds: Readonly<Record<string, Kind>> = {
   },
   'the same id twice': (lines, random) => {
     const at = pick(lines, random, (line) => line.key === 'id' && line.value !== 'model-0');
-    return withValue(lines, at, 'MODEL-0', /is taken by "model-0"/);
+    return withValue(lines, at, 'MODEL-0', /is the same as "model-0"/);
   },
   'too deep by a blank': (lines, random) => {
     const at = pick(lines, random, (line, index) => follows(lines, index) && line.value !== '');
