@@ -175,7 +175,7 @@ function restsOn(key: string, name: string, need: string): string {
   const isOfModel = (family === 'responses' || family === 'messages') && !need.startsWith(`${family}.`);
   return isOfModel
     ? `${name} requires a capability that the model does not have; see capabilities.chat_completions`
-    : `${name} rests on ${need}, which is false here; remove this line, or that one`;
+    : `${name} requires ${need}, which is false here; remove one of the two lines`;
 }
 
 const kindOf = (backend: BackendConfig): BackendKind => (backend.engine === 'openai' ? backend.flavor : backend.engine);

@@ -108,7 +108,7 @@ describe('78, a wrong configuration, with file, line and column', () => {
   test('a file that is not there', async () => {
     const { code, stderr } = await folder.run('usage', '--config', 'nothing.yaml');
     assert.equal(code, 78);
-    assert.match(stderr, /nothing\.yaml: the file does not exist/);
+    assert.match(stderr, /nothing\.yaml: does not exist/);
   });
 
   test('a secret that can be guessed', async () => {

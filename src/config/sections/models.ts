@@ -232,7 +232,7 @@ const model = (scriptSchema: SchemaNode) =>
 function reportUnknownDay(day: string | undefined, at: Path, { report }: Reading): void {
   const time = Date.parse(`${day}T00:00:00Z`);
   if (day !== undefined && !(Number.isFinite(time) && new Date(time).toISOString().startsWith(day)))
-    report(at, `there is no day ${day}, so the model would never be retired; write a date such as 2027-06-30`);
+    report(at, `the day ${day} does not exist, so the model would never be retired; write a date such as 2027-06-30`);
 }
 
 /** At least one; ids are unique also when case is ignored (specification §2.2). */
@@ -247,7 +247,7 @@ export const models = (scriptSchema: SchemaNode) =>
         ([index, { id }], earlier) =>
           report(
             [...at, index, 'id'],
-            `the id "${id}" is taken by "${earlier.id}" (upper and lower case are the same), so requests could mean either; rename one`,
+            `the id "${id}" is the same as "${earlier.id}" (case is ignored), so requests would be ambiguous; rename one`,
           ),
       );
       return entries.map(([, each]) => each);

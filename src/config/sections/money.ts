@@ -45,7 +45,7 @@ export function microcents(unit: Unit, written: number, at: Path, { textOf, repo
   report(
     at,
     amount === undefined
-      ? `${String(at.at(-1))} is ${decimal.slice(0, 60)}, which cannot be counted exactly; write ${rule}`
+      ? `${String(at.at(-1))} is ${decimal.slice(0, 60)}, which cannot be represented exactly; write ${rule}`
       : `${String(at.at(-1))} is ${decimal.slice(0, 60)}, above the largest amount of ${amountMax} microcents; lower it`,
   );
   return 0n;

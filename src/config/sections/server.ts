@@ -196,10 +196,7 @@ export const server = group(
 function reportSamePort(inferencePort: number, accountPort: number, at: Path, { isWritten, report }: Reading): void {
   if (inferencePort !== accountPort || inferencePort === 0) return;
   const host = isWritten([...at, 'account', 'port']) ? 'account' : 'inference';
-  report(
-    [...at, host, 'port'],
-    `both hosts have port ${accountPort}, and only one of them can listen there; give one of them another port`,
-  );
+  report([...at, host, 'port'], `both hosts are set to port ${accountPort}; give one of them another port`);
 }
 
 export type ServerConfig = ValueOf<typeof server>;

@@ -57,7 +57,7 @@ const mistakes: readonly (readonly [string, RegExp])[] = [
   ['root ::= "a"\n  | [a', /class is not closed \(line 2, column 5\)/],
   ['root ::= "a" (', /ends too early|'\)' is missing/],
   ['root ::= ("a"', /'\)' is missing \(line 1, column 10\)/],
-  ['root ::= ]', /no grammar has here \(line 1, column 10\)/],
+  ['root ::= ]', /this character is not expected here \(line 1, column 10\)/],
   ['root ::= a\nb ::= "b"', /not defined \(line 1, column 10\)/],
   ['start ::= "a"', /the grammar has no rule 'root'/],
   ['', /the grammar has no rule 'root'/],

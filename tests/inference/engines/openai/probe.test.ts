@@ -117,7 +117,7 @@ const cases: readonly Case[] = [
     name: 'broken',
     handler: (exchange) => exchange.json(500, { error: secret }),
     expected: { reachable: true },
-    problem: /status 500. Look at its own log/,
+    problem: /status 500. See the server's log/,
   },
   {
     name: 'a page',
