@@ -1,4 +1,5 @@
 import { errorOf, failureOf, plainErrors, RpcError, type ErrorMapping, type Failure } from './failure.ts';
+import type { StopSignal } from '../stop-signal.ts';
 import type { Sent, Transport } from './transport.ts';
 
 /** What one side answers: functions of one argument, by name. */
@@ -29,7 +30,7 @@ export interface CallOptions {
   /** Without one, a call waits until it is answered or the other side is gone. */
   readonly timeoutMs?: number;
   /** An abort ends the wait with the signal's reason; the other side goes on. */
-  readonly signal?: AbortSignal;
+  readonly signal?: StopSignal;
   readonly transfer?: readonly ArrayBuffer[];
 }
 
@@ -153,7 +154,7 @@ export class Rpc<Remote extends Functions<Remote>, Local extends Functions<Local
     }
   }
 
-  #refusal(signal: AbortSignal | undefined): Error | undefined {
+  #refusal(signal: StopSignal | undefined): Error | undefined {
     if (this.#state.kind === 'closed') return this.#errors.ofConnection(this.#state.error);
     if (signal?.aborted === true) return signal.reason as Error;
     if (this.#waiting.size < this.#callsMax) return undefined;

@@ -1,7 +1,13 @@
 import { fork, type ChildProcess } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { entryUrl } from '../../../platform/entries.ts';
-import type { ChildMessage, HostMessage, LoadOptions } from './protocol.ts';
+import { RpcError } from '../../../platform/rpc/failure.ts';
+import { RestartPace } from '../../../platform/rpc/restart-pace.ts';
+import { Rpc, type Handlers } from '../../../platform/rpc/rpc.ts';
+import { ProcessTransport } from '../../../platform/rpc/transport.ts';
+import type { ChildCalls, ChildMeasure, HostCalls, LoadOptions, ModelFacts } from './protocol.ts';
+
+export type ChildConnection = Rpc<ChildCalls, HostCalls>;
 
 export type ChildState =
   | { readonly state: 'starting'; readonly detail: string }
@@ -35,17 +41,11 @@ export interface SupervisorOptions {
   /** A child that has been idle for this long is ended, and started again for the next message. */
   readonly idleUnloadMs: number | undefined;
   readonly isIdle: () => boolean;
-  readonly onMessage: (message: ChildMessage) => void;
+  readonly handlers: Handlers<HostCalls>;
+  readonly onReady: (facts: ModelFacts) => void;
   /** The child is gone, with all its work; `loaded` when it could work. Called before any event of the next child. */
   readonly onLost: (how: { readonly loaded: boolean }) => void;
   readonly onEvent: (event: ChildEvent) => void;
-}
-
-/** A child's report about itself. */
-export interface ChildMeasure {
-  readonly rssBytes: number;
-  /** Answers that it is making or that wait in it. */
-  readonly working: number;
 }
 
 /**
@@ -64,15 +64,17 @@ export class Supervisor {
   #process: ChildProcess | undefined;
   /** Children that were let go and have not exited yet. */
   readonly #leaving = new Set<ChildProcess>();
-  #measuring: ((measure: ChildMeasure) => void)[] = [];
+  /** To the present child, or the last one: then it is closed. */
+  #rpc!: ChildConnection;
   #state: ChildState = { state: 'starting', detail: 'The engine is loading the model.' };
   /** Whether the present child can work. */
   #loaded = false;
   #everReady = false;
-  #deathsInRow = 0;
+  readonly #pace = new RestartPace(restarts);
   #startedMs = 0;
   #readyMs = 0;
-  #heardMs = 0;
+  /** Silence counts from here, or from when the child was last heard. */
+  #silentSinceMs = 0;
   #tickMs = 0;
   /** When it last had something to do. */
   #usedMs = 0;
@@ -102,31 +104,25 @@ export class Supervisor {
   }
 
   /**
-   * Sends work to the child, and starts one when the model is unloaded. A child that just died drops it: `onLost` reports that.
+   * The connection to the child, for work: starts one when the model is unloaded. A child that just died drops it; `onLost` reports
+   * that.
    */
-  send(message: HostMessage): void {
-    if (this.#closed) return;
+  forWork(): ChildConnection {
+    if (this.#closed) return this.#rpc;
     this.#usedMs = performance.now();
     this.#worked = true;
     if (this.#process === undefined) {
       this.#state = { state: 'ready', detail: 'The model was unloaded and is being reloaded.' };
       this.#start();
     }
-    this.#report(message);
+    return this.#rpc;
   }
 
   /** Asks the child now; an unloaded child is not asked, and a lost one has no answer. */
-  measure(): Promise<ChildMeasure> {
-    if (!this.#loaded) return Promise.resolve({ rssBytes: 0, working: 0 });
-    return new Promise((resolve) => {
-      this.#measuring.push(resolve);
-      this.#report({ type: 'ping' });
-    });
-  }
-
-  #report(message: HostMessage): void {
-    // Without a callback, a channel that closes meanwhile would be an 'error' event.
-    if (this.#process?.connected === true) this.#process.send(message, () => {});
+  async measure(): Promise<ChildMeasure> {
+    const nothing = { rssBytes: 0, working: 0 };
+    if (!this.#loaded) return nothing;
+    return await this.#rpc.call('ping', null).catch(() => nothing);
   }
 
   async close(): Promise<void> {
@@ -146,17 +142,13 @@ export class Supervisor {
     this.#process = undefined;
     this.#loaded = false;
     this.#state = { state: 'ready', detail };
-    this.#measured({ rssBytes: 0, working: 0 });
+    this.#rpc.close();
     this.#leaving.add(child);
     void ended(child).then(() => this.#leaving.delete(child));
   }
 
-  #measured(measure: ChildMeasure): void {
-    for (const resolve of this.#measuring.splice(0)) resolve(measure);
-  }
-
   #start(): void {
-    this.#startedMs = this.#heardMs = this.#tickMs = this.#usedMs = performance.now();
+    this.#startedMs = this.#silentSinceMs = this.#tickMs = this.#usedMs = performance.now();
     this.#unusable = undefined;
     this.#loaded = false;
     this.#worked = false;
@@ -176,7 +168,6 @@ export class Supervisor {
       // A child that was let go is not a loss.
       if (child === this.#process) this.#lost(child, reason);
     };
-    child.on('message', (message: ChildMessage) => this.#hear(child, message));
     child.on('error', (error) => {
       // The spawn failed: there will be no exit event.
       if (child.pid === undefined) onLost(error.message);
@@ -186,55 +177,43 @@ export class Supervisor {
     );
     // When someone kills it, the channel may close first: its work is lost already.
     child.on('disconnect', () => child.kill('SIGKILL'));
-    this.#report({ type: 'load', options: this.#options.load });
+    const rpc = new Rpc<ChildCalls, HostCalls>(new ProcessTransport(child), {
+      handlers: this.#options.handlers,
+      onBroken: () => child.kill('SIGKILL'),
+    });
+    this.#rpc = rpc;
+    rpc.call('load', this.#options.load).then(
+      (facts) => this.#isReady(child, facts),
+      (error: Error) => {
+        // It has died, which is reported as its end.
+        if (error instanceof RpcError || child !== this.#process || this.#closed) return;
+        this.#unusable = error.message;
+        child.kill('SIGKILL');
+      },
+    );
     this.#heartbeat = setInterval(() => this.#checkHeartbeat(child), heartbeatMs);
   }
 
-  #hear(child: ChildProcess, message: ChildMessage): void {
+  #isReady(child: ChildProcess, facts: ModelFacts): void {
     if (child !== this.#process || this.#closed) return;
-    this.#heardMs = performance.now();
-    switch (message.type) {
-      case 'ready': {
-        this.#readyMs = this.#heardMs;
-        this.#everReady = true;
-        this.#loaded = true;
-        this.#usedMs = this.#heardMs;
-        this.#state = { state: 'ready' };
-        const { slots, contextLength, removesDefaultSystem } = message;
-        this.#options.onEvent({
-          event: 'ready',
-          pid: child.pid,
-          loadMs: Math.round(this.#readyMs - this.#startedMs),
-          slots,
-          contextLength,
-          removesDefaultSystem,
-        });
-        this.#settleReady.resolve();
-        this.#options.onMessage(message);
-        return;
-      }
-      case 'unusable':
-        this.#unusable = message.detail;
-        child.kill('SIGKILL');
-        return;
-      case 'pong':
-        this.#measured(message);
-        this.#recycleWhenLarge(child, message.rssBytes);
-        return;
-      case 'events':
-      case 'refused':
-      case 'counted':
-        this.#options.onMessage(message);
-    }
+    this.#readyMs = this.#usedMs = performance.now();
+    this.#everReady = true;
+    this.#loaded = true;
+    this.#state = { state: 'ready' };
+    const { slots, contextLength, removesDefaultSystem } = facts;
+    const loadMs = Math.round(this.#readyMs - this.#startedMs);
+    this.#options.onEvent({ event: 'ready', pid: child.pid, loadMs, slots, contextLength, removesDefaultSystem });
+    this.#settleReady.resolve();
+    this.#options.onReady(facts);
   }
 
   #checkHeartbeat(child: ChildProcess): void {
     const nowMs = performance.now();
     // If this process itself was suspended, its silence is not the child's fault.
-    if (nowMs - this.#tickMs > heartbeatMs * 3) this.#heardMs = nowMs;
+    if (nowMs - this.#tickMs > heartbeatMs * 3) this.#silentSinceMs = nowMs;
     this.#tickMs = nowMs;
     if (!this.#options.isIdle()) this.#usedMs = nowMs;
-    const silentMs = nowMs - this.#heardMs;
+    const silentMs = nowMs - Math.max(this.#silentSinceMs, this.#rpc.heardMs);
     const allowedMs = this.#loaded ? this.#options.silenceMs : Math.max(this.#options.silenceMs, loadingSilenceMs);
     if (silentMs > allowedMs || (!this.#loaded && nowMs - this.#startedMs > this.#options.loadTimeoutMs)) {
       this.#options.onEvent({ event: 'unresponsive', pid: child.pid, silentMs: Math.round(silentMs) });
@@ -242,12 +221,23 @@ export class Supervisor {
     } else if (this.#loaded && nowMs - this.#usedMs >= (this.#options.idleUnloadMs ?? Infinity)) {
       this.#options.onEvent({ event: 'unloaded', pid: child.pid, idleMs: Math.round(nowMs - this.#usedMs) });
       this.#letGo(child, 'The model is unloaded; the next request reloads it.');
-    } else this.#report({ type: 'ping' });
+    } else
+      this.#rpc.call('ping', null).then(
+        ({ rssBytes }) => this.#recycleWhenLarge(child, rssBytes),
+        () => {}, // it has died
+      );
   }
 
   #recycleWhenLarge(child: ChildProcess, rssBytes: number): void {
     // A child that is large before it has worked would not be smaller the next time.
-    if (!this.#loaded || !this.#worked || rssBytes <= this.#options.rssBytesMax || !this.#options.isIdle()) return;
+    if (
+      child !== this.#process ||
+      !this.#loaded ||
+      !this.#worked ||
+      rssBytes <= this.#options.rssBytesMax ||
+      !this.#options.isIdle()
+    )
+      return;
     this.#options.onEvent({ event: 'recycled', pid: child.pid, rssBytes });
     this.#letGo(child, 'The engine is restarted because its memory has grown.');
     this.#start();
@@ -258,22 +248,19 @@ export class Supervisor {
     const reason = this.#unusable ?? how;
     const loaded = this.#loaded;
     this.#loaded = false;
-    this.#measured({ rssBytes: 0, working: 0 });
+    this.#rpc.close();
     if (child.connected) child.disconnect();
     if (this.#closed) {
       this.#options.onLost({ loaded });
       return;
     }
-    const provedItself = loaded && performance.now() - this.#readyMs > settledMs;
-    this.#deathsInRow = provedItself ? 1 : this.#deathsInRow + 1;
-    if (!this.#everReady && (this.#unusable !== undefined || this.#deathsInRow >= firstDeathsMax)) {
+    const pauseMs = this.#pace.died(loaded ? performance.now() - this.#readyMs : 0);
+    if (!this.#everReady && (this.#unusable !== undefined || this.#pace.deathsInRow >= firstDeathsMax)) {
       this.#failForGood(reason);
       this.#options.onLost({ loaded });
       return;
     }
-    const restartMs = Math.round(
-      Math.min(restartMostMs, restartFirstMs * 2 ** (this.#deathsInRow - 1)) * (0.8 + Math.random() * 0.4),
-    );
+    const restartMs = Math.round(pauseMs * (0.8 + Math.random() * 0.4));
     this.#state = this.#everReady
       ? { state: 'down', detail: `The engine stopped (${reason}) and is restarting.` }
       : { state: 'starting', detail: `The engine stopped while it loaded the model (${reason}) and is restarting.` };
@@ -292,10 +279,8 @@ export class Supervisor {
 const heartbeatMs = 1000;
 /** Importing the package and reading the vocabulary block the child for moments; a busy machine makes them long. */
 const loadingSilenceMs = 30_000;
-const restartFirstMs = 200;
-const restartMostMs = 30_000;
-/** A child that was ready for this long has proved itself: its next death counts as the first. */
-const settledMs = 60_000;
+/** A child that was ready for a minute has proved itself: its next death counts as the first. */
+const restarts = { firstMs: 200, mostMs: 30_000, provenMs: 60_000, provenCounts: 1 } as const;
 const firstDeathsMax = 5;
 
 /** Kills a child and waits for its exit. It holds nothing that a kill could lose. */

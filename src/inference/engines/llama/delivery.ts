@@ -2,7 +2,8 @@ import type { GenerationEvent } from '../../../generation/event.ts';
 import { ChoiceOutput, type OutputForm } from './choice-output.ts';
 import type { PromptEcho } from './prompt-echo.ts';
 import type { Direction, JobEnding, JobReader, MadeToken } from './loop.ts';
-import { unreadTokensMax, type ChildMessage, type Refusal } from './protocol.ts';
+import type { Rpc } from '../../../platform/rpc/rpc.ts';
+import { unreadTokensMax, type HostCalls, type Refusal } from './protocol.ts';
 
 export interface DeliveryOptions {
   readonly request: number;
@@ -15,7 +16,7 @@ export interface DeliveryOptions {
   readonly echo?: ((prompt: number) => PromptEcho) | undefined;
   /** The field of the request that bounds the answer, for its error. */
   readonly constraintParam: string | undefined;
-  readonly send: (message: ChildMessage) => void;
+  readonly host: Pick<Rpc<HostCalls>, 'note'>;
   /** All choices have ended, or one failed and the others must be given up. */
   readonly over: (outcome: { readonly failed: boolean }) => void;
 }
@@ -142,7 +143,7 @@ export class Delivery {
 
   #fail(refusal: Refusal): void {
     this.close();
-    this.#options.send({ type: 'refused', request: this.#options.request, refusal });
+    this.#options.host.note('refused', { request: this.#options.request, refusal });
     this.#options.over({ failed: true });
   }
 
@@ -172,7 +173,7 @@ export class Delivery {
 
   #send(events: readonly GenerationEvent[], last: boolean): void {
     if (this.#closed) return;
-    this.#options.send({ type: 'events', request: this.#options.request, events, tokens: this.#unsentTokens, last });
+    this.#options.host.note('events', { request: this.#options.request, events, tokens: this.#unsentTokens, last });
     this.#unsentTokens = 0;
   }
 }

@@ -1,15 +1,16 @@
 import { ApiError, atCap } from '../../../platform/errors.ts';
-import type { TakeBatch } from '../../../generation/event.ts';
+import type { GenerationEvent, TakeBatch } from '../../../generation/event.ts';
 import type { Constraint, EngineRequest, Prompt, Sampling } from '../../../generation/request.ts';
 import type { Engine, EngineStatus } from '../engine.ts';
 import { defaultThreads } from './bindings.ts';
-import { Supervisor, type ChildEvent, type ChildMeasure } from './child-process.ts';
+import { RpcError } from '../../../platform/rpc/failure.ts';
+import { Supervisor, type ChildEvent } from './child-process.ts';
 import { readGgufHeader } from './gguf-header.ts';
 import { Channel } from './channel.ts';
 import { MemoryBudget, type MemoryClaim } from './memory-budget.ts';
 import { ModelRefused } from './model-refused.ts';
 import { offeredTools, refuseOversized } from './prompt.ts';
-import { unreadTokensMax, type ChildMessage, type Refusal, type Work } from './protocol.ts';
+import { unreadTokensMax, type ChildMeasure, type Refusal, type Work } from './protocol.ts';
 import { CrashQuarantine } from './crash-quarantine.ts';
 import type { StopSignal } from '../../../platform/stop-signal.ts';
 
@@ -82,10 +83,7 @@ interface Exchange {
 class ForkedLlamaEngine implements LlamaEngine {
   readonly #options: LlamaEngineOptions;
   readonly #exchanges = new Map<number, Exchange>();
-  readonly #counts = new Map<
-    number,
-    { readonly resolve: (tokens: number) => void; readonly reject: (error: unknown) => void }
-  >();
+  #counting = 0;
   readonly #quarantine = new CrashQuarantine();
   #supervisor: Supervisor | undefined;
   #memory: MemoryClaim | undefined;
@@ -149,7 +147,7 @@ class ForkedLlamaEngine implements LlamaEngine {
     };
     signal.addEventListener('abort', abandon, { once: true });
     try {
-      this.#supervisor?.send({ type: 'generate', request: id, work: workOf(request) });
+      this.#supervisor?.forWork().note('generate', { request: id, work: workOf(request) });
       const firstTokenAtMs = performance.now() + (this.#options.firstTokenTimeoutMs ?? 120_000);
       let answered = false;
       let unreported = 0;
@@ -158,7 +156,7 @@ class ForkedLlamaEngine implements LlamaEngine {
         const taken = await exchange.channel.take(waitMs, timedOut);
         unreported += taken.tokens;
         if (unreported >= reportTokens && !taken.last) {
-          this.#supervisor?.send({ type: 'taken', request: id, tokens: unreported });
+          this.#supervisor?.forWork().note('taken', { request: id, tokens: unreported });
           unreported = 0;
         }
         answered ||= taken.tokens > 0;
@@ -175,28 +173,26 @@ class ForkedLlamaEngine implements LlamaEngine {
   async countTokens(request: EngineRequest, signal: StopSignal): Promise<number> {
     signal.throwIfAborted();
     this.#refuse(request);
-    if (this.#counts.size >= countsMax) throw atCapacity(countsMax);
+    const child = this.#supervisor?.forWork();
+    if (child === undefined || this.#counting >= countsMax) throw atCapacity(countsMax);
     const id = ++this.#lastRequest;
-    let timer: NodeJS.Timeout | undefined;
-    let abandon = () => {};
+    this.#counting++;
     try {
-      return await new Promise<number>((resolve, reject) => {
-        this.#counts.set(id, { resolve, reject });
-        abandon = () => reject(signal.reason);
-        signal.addEventListener('abort', abandon, { once: true });
-        timer = setTimeout(() => reject(timedOut()), countTimeoutMs);
-        this.#supervisor?.send({ type: 'count', request: id, work: workOf(request) });
-      });
+      const order = { request: id, work: workOf(request) };
+      const counted = await child.call('count', order, { timeoutMs: countTimeoutMs, signal });
+      if ('refusal' in counted) throw this.#refused(counted.refusal);
+      return counted.tokens;
+    } catch (error) {
+      if (signal.aborted || (error instanceof RpcError && error.code === 'timeout')) child.note('cancel', id);
+      throw error instanceof RpcError ? this.#lostCount(error) : error;
     } finally {
-      clearTimeout(timer);
-      signal.removeEventListener('abort', abandon);
-      if (this.#counts.delete(id)) this.#supervisor?.send({ type: 'cancel', request: id });
+      this.#counting--;
     }
   }
 
   async close(): Promise<void> {
     this.#closed = true;
-    this.#failAll(() => away('The engine of this model is closed.'));
+    this.#failAll(closed);
     await this.#supervisor?.close();
     this.#memory?.release();
   }
@@ -243,8 +239,19 @@ class ForkedLlamaEngine implements LlamaEngine {
       // The file may be in memory twice: as it is, and repacked for the processor.
       rssBytesMax: this.#options.rssBytesMax ?? fileBytes * 2 + memory.cacheBytes + 2 ** 30,
       idleUnloadMs: this.#options.idleUnloadMs,
-      isIdle: () => this.#exchanges.size === 0 && this.#counts.size === 0,
-      onMessage: (message) => this.#receive(message),
+      isIdle: () => this.#exchanges.size === 0 && this.#counting === 0,
+      handlers: {
+        events: ({ request, events, tokens, last }) => this.#put(request, events, tokens, last),
+        refused: ({ request, refusal }) => {
+          const error = this.#refused(refusal);
+          this.#release(request)?.channel.fail(error);
+        },
+      },
+      onReady: ({ slots, contextLength, vocabularySize }) => {
+        this.#slots = slots;
+        this.#contextLength = contextLength;
+        this.#vocabularySize = vocabularySize;
+      },
       onLost: ({ loaded }) => this.#lose(loaded),
       onEvent: (event) => log({ model, ...event }),
     });
@@ -280,43 +287,28 @@ class ForkedLlamaEngine implements LlamaEngine {
   }
 
   #cancel(id: number): void {
-    if (this.#release(id) !== undefined) this.#supervisor?.send({ type: 'cancel', request: id });
+    if (this.#release(id) !== undefined) this.#supervisor?.forWork().note('cancel', id);
   }
 
-  #receive(message: ChildMessage): void {
-    switch (message.type) {
-      case 'ready':
-        this.#slots = message.slots;
-        this.#contextLength = message.contextLength;
-        this.#vocabularySize = message.vocabularySize;
-        return;
-      case 'events': {
-        // Messages for a cancelled request may still be on their way.
-        const exchange = this.#exchanges.get(message.request);
-        if (exchange === undefined) return;
-        exchange.channel.put(message.events, message.tokens, message.last);
-        if (!message.last) return;
-        this.#release(message.request);
-        if (exchange.content !== undefined) this.#quarantine.clear(exchange.content);
-        return;
-      }
-      case 'refused': {
-        const error = errorOf(message.refusal);
-        const { code, detail } = message.refusal;
-        if (detail !== undefined)
-          this.#options.log({ model: this.#options.name, event: 'request-failed', code, detail });
-        this.#counts.get(message.request)?.reject(error);
-        this.#counts.delete(message.request);
-        this.#release(message.request)?.channel.fail(error);
-        return;
-      }
-      case 'counted':
-        this.#counts.get(message.request)?.resolve(message.tokens);
-        this.#counts.delete(message.request);
-        return;
-      case 'pong':
-      case 'unusable':
-    }
+  #put(request: number, events: readonly GenerationEvent[], tokens: number, last: boolean): void {
+    // Messages for a cancelled request may still be on their way.
+    const exchange = this.#exchanges.get(request);
+    if (exchange === undefined) return;
+    exchange.channel.put(events, tokens, last);
+    if (!last) return;
+    this.#release(request);
+    if (exchange.content !== undefined) this.#quarantine.clear(exchange.content);
+  }
+
+  #refused(refusal: Refusal): ApiError {
+    const { code, message, param, extra, detail } = refusal;
+    if (detail !== undefined) this.#options.log({ model: this.#options.name, event: 'request-failed', code, detail });
+    return new ApiError(code, message, { param, extra });
+  }
+
+  #lostCount(error: RpcError): ApiError {
+    if (error.code === 'timeout') return timedOut();
+    return this.#closed ? closed() : stopped();
   }
 
   /** A death ends the requests that the child worked on, and no others (reliability E1). */
@@ -326,12 +318,11 @@ class ForkedLlamaEngine implements LlamaEngine {
       const contents = [...this.#exchanges.values()].map(({ content }) => content);
       this.#quarantine.record(contents.filter((content) => content !== undefined));
     }
-    this.#failAll(() => failed('The engine of this model stopped while it worked on this request.'));
+    this.#failAll(stopped);
   }
 
   #failAll(error: () => ApiError): void {
     for (const id of [...this.#exchanges.keys()]) this.#release(id)?.channel.fail(error());
-    for (const { reject } of this.#counts.values()) reject(error());
   }
 }
 
@@ -391,10 +382,6 @@ function workOf(request: EngineRequest): Work {
   };
 }
 
-function errorOf(refusal: Refusal): ApiError {
-  return new ApiError(refusal.code, refusal.message, { param: refusal.param, extra: refusal.extra });
-}
-
 /** Why a file could not be read: the system's error code, without a path. */
 function codeOf(error: unknown): string {
   return error instanceof Error && 'code' in error ? `it cannot be read (${String(error.code)})` : 'it cannot be read';
@@ -407,6 +394,10 @@ function away(message: string): ApiError {
 function failed(message: string): ApiError {
   return new ApiError('backend_http_error', message);
 }
+
+const closed = (): ApiError => away('The engine of this model is closed.');
+
+const stopped = (): ApiError => failed('The engine of this model stopped while it worked on this request.');
 
 function timedOut(): ApiError {
   return new ApiError('backend_timeout', 'The engine of this model did not answer in time.');

@@ -9,7 +9,9 @@ import { ChatTemplate } from './chat-template.ts';
 import { Delivery } from './delivery.ts';
 import { Loop, type Job } from './loop.ts';
 import { offeredTools, PromptTokenizer, type PromptRequest } from './prompt.ts';
-import type { ChildMessage, HostMessage, LoadOptions, Refusal, Work } from './protocol.ts';
+import { Rpc } from '../../../platform/rpc/rpc.ts';
+import { ProcessTransport, type ProcessChannel } from '../../../platform/rpc/transport.ts';
+import type { ChildCalls, Counted, HostCalls, LoadOptions, ModelFacts, Refusal, Work } from './protocol.ts';
 import { PromptEcho } from './prompt-echo.ts';
 import { samplingSettings, type BannedTokens } from './sampling.ts';
 import { callsMaxOf, forcesCalls, toolGrammar } from './tool-grammar.ts';
@@ -25,32 +27,30 @@ function serve(): void {
   process.on('disconnect', endNow);
   process.on('uncaughtException', endNow);
   process.on('unhandledRejection', endNow);
-  process.on('message', (message: HostMessage) => {
-    switch (message.type) {
-      case 'load':
-        loaded = load(message.options);
-        loaded.then(
-          (engine) => {
-            working = () => engine.working;
-            send({ type: 'ready', ...engine.facts });
-          },
-          (error: unknown) =>
-            send({ type: 'unusable', detail: error instanceof Error ? error.message : 'the model cannot be loaded' }),
-        );
-        return;
-      case 'ping':
-        send({ type: 'pong', rssBytes: process.memoryUsage.rss(), working: working() });
-        return;
-      case 'generate':
-      case 'count':
-      case 'taken':
-      case 'cancel':
-        loaded?.then((engine) => engine.handle(message), endNow);
-    }
+  // When the model cannot be used the parent hears of it, and ends this process.
+  const whenLoaded = (act: (engine: Engine) => void): void => void loaded?.then(act, () => {});
+  const host: Host = new Rpc<HostCalls, ChildCalls>(new ProcessTransport(process as unknown as ProcessChannel), {
+    onBroken: endNow,
+    handlers: {
+      load: async (options) => {
+        loaded = load(options, host);
+        const engine = await loaded;
+        working = () => engine.working;
+        return engine.facts;
+      },
+      ping: () => ({ rssBytes: process.memoryUsage.rss(), working: working() }),
+      count: ({ request, work }) =>
+        new Promise((resolve) => whenLoaded((engine) => engine.count(request, work, resolve))),
+      generate: ({ request, work }) => whenLoaded((engine) => engine.generate(request, work)),
+      taken: ({ request, tokens }) => whenLoaded((engine) => engine.taken(request, tokens)),
+      cancel: (request) => whenLoaded((engine) => engine.cancel(request)),
+    },
   });
 }
 
-async function load(options: LoadOptions): Promise<Engine> {
+type Host = Rpc<HostCalls, ChildCalls>;
+
+async function load(options: LoadOptions, host: Host): Promise<Engine> {
   const model = await openModel({
     modelFile: options.modelFile,
     contextLength: options.contextLength,
@@ -64,16 +64,15 @@ async function load(options: LoadOptions): Promise<Engine> {
     chatTemplate === undefined
       ? undefined
       : new ChatTemplate(chatTemplate, { bos: bosText, eos: eosText }, options.defaultSystem);
-  return new Engine(model, template, options);
+  return new Engine(model, template, options, host);
 }
-
-type RequestMessage = Extract<HostMessage, { readonly request: number }>;
 
 class Engine {
   readonly #model: LlamaModel;
   readonly #template: ChatTemplate | undefined;
   readonly #tokenizer: PromptTokenizer;
   readonly #options: LoadOptions;
+  readonly #host: Host;
   readonly #planner: AnswerPlanner;
   readonly #anchor: readonly number[];
   readonly #loop: Loop;
@@ -81,11 +80,12 @@ class Engine {
   #ends: readonly number[] | undefined;
   readonly #running = new Map<number, { readonly jobs: readonly Job[]; readonly delivery: Delivery }>();
 
-  constructor(model: LlamaModel, template: ChatTemplate | undefined, options: LoadOptions) {
+  constructor(model: LlamaModel, template: ChatTemplate | undefined, options: LoadOptions, host: Host) {
     this.#model = model;
     this.#template = template;
     this.#tokenizer = new PromptTokenizer(model, template);
     this.#options = options;
+    this.#host = host;
     this.#planner = new AnswerPlanner(model, template);
     this.#anchor = [...model.tokenize('\n', false)];
     this.#loop = new Loop(model, {
@@ -96,7 +96,7 @@ class Engine {
     });
   }
 
-  get facts() {
+  get facts(): ModelFacts {
     const { slots, contextLength, vocabularySize } = this.#model.facts;
     return {
       slots,
@@ -110,35 +110,36 @@ class Engine {
     return this.#loop.working;
   }
 
-  handle(message: RequestMessage): void {
-    const { request } = message;
-    switch (message.type) {
-      case 'count':
-        this.#loop.backgroundTask(request, this.#orRefuse(request, this.#count(request, message.work)));
-        return;
-      case 'generate':
-        this.#loop.backgroundTask(request, this.#orRefuse(request, this.#begin(request, message.work)));
-        return;
-      case 'taken':
-        this.#running.get(request)?.delivery.taken(message.tokens);
-        this.#loop.wake();
-        return;
-      case 'cancel':
-        this.#giveUp(request);
-    }
+  /** A count that is cancelled is never answered. */
+  count(request: number, work: PromptRequest, counted: (outcome: Counted) => void): void {
+    this.#loop.backgroundTask(
+      request,
+      orRefuse(this.#count(work, counted), (refusal) => counted({ refusal })),
+    );
   }
 
-  *#orRefuse(request: number, work: Generator<void, void>): Generator<void, void> {
-    try {
-      yield* work;
-    } catch (error) {
-      send({ type: 'refused', request, refusal: refusalOf(error) });
-    }
+  generate(request: number, work: Work): void {
+    const refused = (refusal: Refusal): void => this.#host.note('refused', { request, refusal });
+    this.#loop.backgroundTask(request, orRefuse(this.#begin(request, work), refused));
   }
 
-  *#count(request: number, work: PromptRequest): Generator<void, void> {
+  /** The reader has taken tokens. */
+  taken(request: number, tokens: number): void {
+    this.#running.get(request)?.delivery.taken(tokens);
+    this.#loop.wake();
+  }
+
+  cancel(request: number): void {
+    this.#loop.dropBackgroundTask(request);
+    const running = this.#running.get(request);
+    this.#running.delete(request);
+    running?.delivery.close();
+    for (const job of running?.jobs ?? []) this.#loop.cancel(job);
+  }
+
+  *#count(work: PromptRequest, counted: (outcome: Counted) => void): Generator<void, void> {
     const prompts = yield* this.#tokenizer.promptsInPieces(work);
-    send({ type: 'counted', request, tokens: prompts.reduce((sum, ids) => sum + ids.length, 0) });
+    counted({ tokens: prompts.reduce((sum, ids) => sum + ids.length, 0) });
   }
 
   *#begin(request: number, work: Work): Generator<void, void> {
@@ -184,8 +185,8 @@ class Engine {
               })
           : undefined,
       constraintParam: work.constraintParam,
-      send,
-      over: ({ failed }) => (failed ? this.#giveUp(request) : this.#running.delete(request)),
+      host: this.#host,
+      over: ({ failed }) => (failed ? this.cancel(request) : this.#running.delete(request)),
     });
     const group = {};
     const banned = this.#bannedBy(tokens);
@@ -258,13 +259,13 @@ class Engine {
       throw new ApiError('unsupported_value', 'The engine of this model cannot read the grammar.', { param });
     }
   }
+}
 
-  #giveUp(request: number): void {
-    this.#loop.dropBackgroundTask(request);
-    const running = this.#running.get(request);
-    this.#running.delete(request);
-    running?.delivery.close();
-    for (const job of running?.jobs ?? []) this.#loop.cancel(job);
+function* orRefuse(work: Generator<void, void>, refused: (refusal: Refusal) => void): Generator<void, void> {
+  try {
+    yield* work;
+  } catch (error) {
+    refused(refusalOf(error));
   }
 }
 
@@ -329,10 +330,6 @@ function refusalOf(error: unknown): Refusal {
 
 function randomSeed(): number {
   return Math.floor(Math.random() * 2 ** 32);
-}
-
-function send(message: ChildMessage): void {
-  if (process.connected) process.send?.(message);
 }
 
 function endNow(): void {

@@ -4,41 +4,50 @@ import type { EngineRequest, Sampling } from '../../../generation/request.ts';
 import type { PromptRequest } from './prompt.ts';
 
 /**
- * Messages between the service and an engine child, over the channel of `fork` with structured cloning. `request` numbers are the
- * service's own and are never used twice for one child.
+ * What the service and an engine child call at each other, over the channel of `fork`. `request` numbers are the service's own and
+ * are never used twice for one child.
  */
 
-/** From the service to the child. `load` is first and comes once. */
-export type HostMessage =
-  | { readonly type: 'load'; readonly options: LoadOptions }
-  | { readonly type: 'generate'; readonly request: number; readonly work: Work }
-  | { readonly type: 'count'; readonly request: number; readonly work: PromptRequest }
-  /** The reader has taken this many more tokens. */
-  | { readonly type: 'taken'; readonly request: number; readonly tokens: number }
-  | { readonly type: 'cancel'; readonly request: number }
-  | { readonly type: 'ping' };
+/** `load` is first and comes once; what follows waits until the model is loaded. */
+export type ChildCalls = {
+  /** Rejects when the model cannot be used, with a message that says why. */
+  readonly load: (options: LoadOptions) => ModelFacts;
+  readonly ping: (nothing: null) => ChildMeasure;
+  readonly count: (order: { readonly request: number; readonly work: PromptRequest }) => Counted;
+  /** A note; `events` and `refused` answer it. */
+  readonly generate: (order: { readonly request: number; readonly work: Work }) => void;
+  /** A note: the reader has taken this many more tokens. */
+  readonly taken: (read: { readonly request: number; readonly tokens: number }) => void;
+  /** A note. */
+  readonly cancel: (request: number) => void;
+};
 
-/** From the child to the service. After `last`, `refused` or `counted` nothing more follows for a request. */
-export type ChildMessage =
-  | {
-      readonly type: 'ready';
-      readonly slots: number;
-      readonly contextLength: number;
-      readonly vocabularySize: number;
-      readonly removesDefaultSystem: boolean;
-    }
-  | { readonly type: 'unusable'; readonly detail: string }
-  | {
-      readonly type: 'events';
-      readonly request: number;
-      readonly events: readonly GenerationEvent[];
-      readonly tokens: number;
-      readonly last: boolean;
-    }
-  | { readonly type: 'refused'; readonly request: number; readonly refusal: Refusal }
-  | { readonly type: 'counted'; readonly request: number; readonly tokens: number }
-  /** `working`: answers that are being made or wait for a slot. */
-  | { readonly type: 'pong'; readonly rssBytes: number; readonly working: number };
+/** Notes of the child. After `last` or `refused` nothing more follows for a request. */
+export type HostCalls = {
+  readonly events: (made: {
+    readonly request: number;
+    readonly events: readonly GenerationEvent[];
+    readonly tokens: number;
+    readonly last: boolean;
+  }) => void;
+  readonly refused: (refused: { readonly request: number; readonly refusal: Refusal }) => void;
+};
+
+export interface ModelFacts {
+  readonly slots: number;
+  readonly contextLength: number;
+  readonly vocabularySize: number;
+  readonly removesDefaultSystem: boolean;
+}
+
+/** A child's report about itself. */
+export interface ChildMeasure {
+  readonly rssBytes: number;
+  /** Answers that it is making or that wait in it. */
+  readonly working: number;
+}
+
+export type Counted = { readonly tokens: number } | { readonly refusal: Refusal };
 
 export interface LoadOptions {
   readonly modelFile: string;
